@@ -1,0 +1,215 @@
+"""The one seam between Locus and the machine: files, locks, time, randomness, boot id.
+
+Everything that touches the disk takes a `FileSystem`, so that tests can put a simulated one in its
+place which loses un-synced bytes and names at a crash (`tests/simfs.py`). Pure codecs do not import
+this module. The hook path imports it, so it imports nothing heavy.
+
+Rules that callers rely on:
+- a name made by `link`, `rename`, `create` or `unlink` is durable only after `fsync_dir` of its parent;
+- bytes are durable only after `fsync` or `fdatasync` of their descriptor returned;
+- `link` fails with FileExistsError when the target exists: the compare-and-set of this project;
+- `flock` locks belong to the descriptor and are dropped by the kernel when the process dies.
+
+OSErrors pass through unchanged, with the path in `filename`; callers translate them where they know
+what the failure means.
+"""
+
+import fcntl
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_F_FULLFSYNC = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
+
+
+class FileSystem:
+    """The real machine. Every method is one system call or a short, restartable loop of one."""
+
+    # -- descriptors ---------------------------------------------------------------------------
+
+    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        """Open `path`; O_CLOEXEC is always added so that no child inherits a lock."""
+        return os.open(path, flags | os.O_CLOEXEC, mode)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def pread(self, fd: int, size: int, offset: int) -> bytes:
+        """Read up to `size` bytes at `offset`; shorter only at the end of the file."""
+        data = os.pread(fd, size, offset)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < size:
+            data = os.pread(fd, size - got, offset + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def pwrite(self, fd: int, data: "bytes | memoryview", offset: int) -> int:
+        """One write at `offset`. May write less than all of it: the caller checks the count."""
+        return os.pwrite(fd, data, offset)
+
+    def truncate(self, fd: int, size: int) -> None:
+        os.ftruncate(fd, size)
+
+    def fsync(self, fd: int) -> None:
+        if _F_FULLFSYNC is not None:
+            fcntl.fcntl(fd, _F_FULLFSYNC)
+        else:
+            os.fsync(fd)
+
+    def fdatasync(self, fd: int) -> None:
+        if _F_FULLFSYNC is not None:
+            fcntl.fcntl(fd, _F_FULLFSYNC)
+        else:
+            os.fdatasync(fd)
+
+    def fstat(self, fd: int) -> os.stat_result:
+        return os.fstat(fd)
+
+    def fchmod(self, fd: int, mode: int) -> None:
+        os.fchmod(fd, mode)
+
+    # -- names ---------------------------------------------------------------------------------
+
+    def stat(self, path: str) -> os.stat_result:
+        return os.stat(path)
+
+    def lstat(self, path: str) -> os.stat_result:
+        return os.lstat(path)
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def listdir(self, path: str) -> "list[str]":
+        """Names in a directory, sorted, so that every run sees the same order."""
+        return sorted(os.listdir(path))
+
+    def mkdir(self, path: str, mode: int = 0o700) -> None:
+        os.mkdir(path, mode)
+
+    def rmdir(self, path: str) -> None:
+        os.rmdir(path)
+
+    def link(self, source: str, target: str) -> None:
+        """Give the file a second name; FileExistsError when `target` exists."""
+        os.link(source, target, follow_symlinks=False)
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a name, silently replacing `target`: never used to commit."""
+        os.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def fsync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    # -- locks ---------------------------------------------------------------------------------
+
+    def flock(self, fd: int, exclusive: bool) -> bool:
+        """Try to lock `fd` without waiting; False when another descriptor holds it."""
+        try:
+            fcntl.flock(fd, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def funlock(self, fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+
+    # -- time, randomness, boot ----------------------------------------------------------------
+
+    def time_ns(self) -> int:
+        """Wall clock, nanoseconds since 1970 UTC."""
+        return time.time_ns()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def random_bytes(self, size: int) -> bytes:
+        return os.urandom(size)
+
+    def boot_id(self) -> bytes:
+        """Bytes that change with every boot of the kernel.
+
+        Where the kernel offers no boot id, the boot time rounded to ten seconds stands in for it:
+        when the clock is adjusted this may change without a boot, which only costs a rotation.
+        """
+        try:
+            with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+                return file.read().strip()
+        except OSError:
+            booted_s = time.time() - time.monotonic()
+            return b"boot-time:%d" % round(booted_s / 10)
+
+
+REAL = FileSystem()
+
+
+def read_file(fs: FileSystem, path: str, size_max: "int | None" = None) -> bytes:
+    """The whole file; ValueError when it is larger than `size_max`."""
+    fd = fs.open(path, os.O_RDONLY)
+    try:
+        size = fs.fstat(fd).st_size
+        if size_max is not None and size > size_max:
+            raise ValueError(f"{path} is {size} bytes, more than the {size_max} allowed")
+        return fs.pread(fd, size, 0)
+    finally:
+        fs.close(fd)
+
+
+def write_all(fs: FileSystem, fd: int, data: bytes, offset: int = 0) -> None:
+    """Write all of `data`, in as many writes as the kernel wants; OSError when it takes no more."""
+    view = memoryview(data)
+    while view:
+        written = fs.pwrite(fd, view, offset)
+        if written <= 0:
+            raise OSError(28, "the disk took no more bytes")
+        view = view[written:]
+        offset += written
+
+
+def publish(fs: FileSystem, tmp_path: str, target: str, data: bytes) -> None:
+    """Write `data` under `tmp_path`, sync it, link it to `target`, sync the directory, drop the tmp name.
+
+    Raises FileExistsError, with nothing changed, when `target` exists. This is the only way an
+    immutable file gets its name. A crash leaves at most a file in `tmp/`.
+    """
+    fd = fs.open(tmp_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        try:
+            write_all(fs, fd, data)
+            fs.fsync(fd)
+        finally:
+            fs.close(fd)
+        fs.link(tmp_path, target)
+        fs.fsync_dir(os.path.dirname(target))
+    finally:
+        fs.unlink(tmp_path)
+
+
+def walk_names(fs: FileSystem, root: str) -> "Iterator[str]":
+    """Every regular file below `root`, as paths relative to it, in sorted order."""
+    for name in fs.listdir(root):
+        path = f"{root}/{name}"
+        if fs.lstat(path).st_mode & 0o170000 == 0o040000:
+            for below in walk_names(fs, path):
+                yield f"{name}/{below}"
+        else:
+            yield name

@@ -1,0 +1,74 @@
+"""JSON text in one spelling, whichever encoder is at hand.
+
+`encode` is the standard library's spelling: compact, UTF-8, keys in the order given. `encode_fast`
+is orjson where both provably agree, and `encode` where they do not; a test holds the two equal.
+The hook path uses `encode` only and never imports orjson (25 ms when cold).
+
+Values that JSON cannot hold are kept as nearly as it can: a lone surrogate becomes U+FFFD, a number
+that is not finite becomes null (unknown, P7), bytes and other objects are refused with TypeError.
+"""
+
+from functools import lru_cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from re import Pattern
+    from typing import Any
+
+
+def encode(value: "Any") -> bytes:
+    """JSON text of `value` by the standard library."""
+    import json
+
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        if isinstance(value, (dict, list, tuple)):
+            text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        else:
+            text = "null"
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        # utf-16 joins surrogate pairs that belong together and marks the lone ones.
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode("utf-8")
+
+
+def encode_fast(value: "Any") -> bytes:
+    """The same bytes as `encode`, faster."""
+    import orjson
+
+    try:
+        data = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS)
+    except TypeError:  # lone surrogates, integers beyond 64 bits, keys that are not text
+        return encode(value)
+    return encode(value) if _exponent().search(data) else data
+
+
+def decode(data: "bytes | str") -> "Any":
+    """The value of JSON text; ValueError when it is not JSON."""
+    import json
+
+    return json.loads(data)
+
+
+@lru_cache(maxsize=1)
+def _exponent() -> "Pattern[bytes]":
+    """A number with an exponent outside a string, which the two encoders spell differently.
+
+    It may also match inside a string, which only costs the slower path. `re` is imported here
+    because it would be most of a hook's time.
+    """
+    import re
+
+    return re.compile(rb"(?:^|[:,\[])-?[0-9]+(?:\.[0-9]+)?e")
+
+
+def _finite(value: "Any") -> "Any":
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value

@@ -1,0 +1,178 @@
+"""Every file name of a store is made and parsed here, and nowhere else.
+
+    .locus/
+      .gitignore                                      "*": a log is never committed by accident
+      STORE                                           identity, written once
+      log/journal/<n:020d>.evj                        n from 1, dense, never reused; highest is active
+      log/segments/<base:020d>-<end:020d>-<hash16>.parquet
+      log/manifest/<n:020d>.json                      n from 1; the highest is current
+      log/quarantine/<journal:020d>@<offset>-<hash16>.bin (+ .json)
+      index/<manifest:020d>-<code8>.duckdb            derived
+      snapshots/packs/<hash64>.evp                    live by existence
+      snapshots/condemned/<unix>-<hash64>.evp         dead, kept one day
+      snapshots/idx/<n:020d>.evx                      derived
+      snapshots/gc_generation                         a number
+      snapshots/statcache/<worktree>.evc              derived
+      locks/{append,maintain,gc}.lock                 empty, for flock, never deleted
+      tmp/                                            same file system; leftovers of crashes
+
+Paths are text joined with "/". Files are 0600, directories 0700. Parsers return None for names that
+are not theirs, so foreign files are left alone (S1-61).
+"""
+
+JOURNAL_DIR = "log/journal"
+SEGMENT_DIR = "log/segments"
+MANIFEST_DIR = "log/manifest"
+QUARANTINE_DIR = "log/quarantine"
+INDEX_DIR = "index"
+PACK_DIR = "snapshots/packs"
+CONDEMNED_DIR = "snapshots/condemned"
+IDX_DIR = "snapshots/idx"
+STATCACHE_DIR = "snapshots/statcache"
+LOCK_DIR = "locks"
+TMP_DIR = "tmp"
+
+DIRECTORIES = (
+    "log",
+    JOURNAL_DIR,
+    SEGMENT_DIR,
+    MANIFEST_DIR,
+    QUARANTINE_DIR,
+    INDEX_DIR,
+    "snapshots",
+    PACK_DIR,
+    CONDEMNED_DIR,
+    IDX_DIR,
+    STATCACHE_DIR,
+    LOCK_DIR,
+    TMP_DIR,
+)
+
+_NUMBER_DIGITS = 20
+
+
+class Layout:
+    """The file names of the store at `root` (the `.locus` directory itself)."""
+
+    __slots__ = ("root",)
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    @property
+    def store_file(self) -> str:
+        return f"{self.root}/STORE"
+
+    @property
+    def gitignore(self) -> str:
+        return f"{self.root}/.gitignore"
+
+    @property
+    def gc_generation(self) -> str:
+        return f"{self.root}/snapshots/gc_generation"
+
+    def directory(self, name: str) -> str:
+        """The path of one of the directories named at the top of this module."""
+        return f"{self.root}/{name}"
+
+    def journal(self, number: int) -> str:
+        return f"{self.root}/{JOURNAL_DIR}/{number:020d}.evj"
+
+    def segment(self, name: str) -> str:
+        return f"{self.root}/{SEGMENT_DIR}/{name}"
+
+    def manifest(self, number: int) -> str:
+        return f"{self.root}/{MANIFEST_DIR}/{number:020d}.json"
+
+    def quarantine(self, name: str) -> str:
+        return f"{self.root}/{QUARANTINE_DIR}/{name}"
+
+    def index(self, name: str) -> str:
+        return f"{self.root}/{INDEX_DIR}/{name}"
+
+    def pack(self, hash64: str) -> str:
+        return f"{self.root}/{PACK_DIR}/{hash64}.evp"
+
+    def condemned(self, name: str) -> str:
+        return f"{self.root}/{CONDEMNED_DIR}/{name}"
+
+    def idx(self, number: int) -> str:
+        return f"{self.root}/{IDX_DIR}/{number:020d}.evx"
+
+    def lock(self, name: str) -> str:
+        return f"{self.root}/{LOCK_DIR}/{name}.lock"
+
+    def tmp(self, name: str) -> str:
+        return f"{self.root}/{TMP_DIR}/{name}"
+
+
+def segment_name(base: int, end: int, hash16: str) -> str:
+    return f"{base:020d}-{end:020d}-{hash16}.parquet"
+
+
+def index_name(manifest: int, code8: str) -> str:
+    return f"{manifest:020d}-{code8}.duckdb"
+
+
+def quarantine_name(journal: int, offset: int, hash16: str) -> str:
+    return f"{journal:020d}@{offset}-{hash16}.bin"
+
+
+def condemned_name(unix_s: int, hash64: str) -> str:
+    return f"{unix_s}-{hash64}.evp"
+
+
+def parse_journal(name: str) -> "int | None":
+    return _numbered(name, ".evj")
+
+
+def parse_manifest(name: str) -> "int | None":
+    return _numbered(name, ".json")
+
+
+def parse_idx(name: str) -> "int | None":
+    return _numbered(name, ".evx")
+
+
+def parse_segment(name: str) -> "tuple[int, int, str] | None":
+    """(base, end, hash16) of a segment's name."""
+    if not name.endswith(".parquet"):
+        return None
+    parts = name[: -len(".parquet")].split("-")
+    if len(parts) != 3 or not _is_hex(parts[2], 16):
+        return None
+    base, end = _number(parts[0]), _number(parts[1])
+    if base is None or end is None:
+        return None
+    return base, end, parts[2]
+
+
+def parse_index(name: str) -> "tuple[int, str] | None":
+    """(manifest number, code digest) of an index generation's name."""
+    if not name.endswith(".duckdb"):
+        return None
+    parts = name[: -len(".duckdb")].split("-")
+    if len(parts) != 2 or not _is_hex(parts[1], 8):
+        return None
+    number = _number(parts[0])
+    return None if number is None else (number, parts[1])
+
+
+def parse_pack(name: str) -> "str | None":
+    """The 64 hex digits in a pack's name."""
+    stem = name[:-4]
+    return stem if name.endswith(".evp") and _is_hex(stem, 64) else None
+
+
+def _numbered(name: str, suffix: str) -> "int | None":
+    return _number(name[: -len(suffix)]) if name.endswith(suffix) else None
+
+
+def _number(text: str) -> "int | None":
+    if len(text) == _NUMBER_DIGITS and text.isascii() and text.isdigit():
+        return int(text)
+    return None
+
+
+def _is_hex(text: str, size: int) -> bool:
+    return len(text) == size and all(c in "0123456789abcdef" for c in text)

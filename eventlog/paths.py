@@ -1,0 +1,56 @@
+"""Paths as text: reversible for every byte that a file name may hold.
+
+A path in an event is UTF-8 text with `/` between names. A path that is not valid UTF-8, or that
+begins with a double quote, is written between double quotes with C escapes for the bytes that need
+them, the way git prints odd names: `"caf\\351.txt"`. Trees hold the exact bytes in any case.
+"""
+
+
+def path_text(path: bytes) -> str:
+    """The text form of a path's bytes."""
+    try:
+        text = path.decode("utf-8")
+    except UnicodeDecodeError:
+        return _quoted(path)
+    return _quoted(path) if text.startswith('"') else text
+
+
+def path_bytes(text: str) -> bytes:
+    """The bytes of a path's text form; ValueError when a quoted form is malformed."""
+    if not text.startswith('"'):
+        return text.encode("utf-8", "surrogateescape")
+    if len(text) < 2 or not text.endswith('"'):
+        raise ValueError(f"quoted path without its closing quote: {text}")
+    out = bytearray()
+    inner = text[1:-1]
+    at = 0
+    while at < len(inner):
+        c = inner[at]
+        if c != "\\":
+            out += c.encode("utf-8")
+            at += 1
+        elif inner[at + 1 : at + 2] in ("\\", '"'):
+            out += inner[at + 1].encode("ascii")
+            at += 2
+        else:
+            digits = inner[at + 1 : at + 4]
+            if len(digits) != 3 or any(d not in "01234567" for d in digits):
+                raise ValueError(f"bad escape in quoted path: {text}")
+            value = int(digits, 8)
+            if value > 255:
+                raise ValueError(f"bad escape in quoted path: {text}")
+            out.append(value)
+            at += 4
+    return bytes(out)
+
+
+def _quoted(path: bytes) -> str:
+    parts = []
+    for byte in path:
+        if byte in (0x22, 0x5C):
+            parts.append("\\" + chr(byte))
+        elif 0x20 <= byte < 0x7F:
+            parts.append(chr(byte))
+        else:
+            parts.append(f"\\{byte:03o}")
+    return '"' + "".join(parts) + '"'
