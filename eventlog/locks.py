@@ -27,7 +27,7 @@ _held = _local()
 class Lock:
     """One held lock; a context manager that releases it."""
 
-    __slots__ = ("_fs", "_fd", "_name")
+    __slots__ = ("_fd", "_fs", "_name")
 
     def __init__(self, fs: FileSystem, fd: int, name: str) -> None:
         self._fs = fs

@@ -13,10 +13,11 @@ SLUG_SIZE_MIN = 4
 
 # Words that carry no meaning in a request. Dropping them turns "Fix the JWT refresh bug in auth
 # middleware" into the seed's `fix-jwt-refresh…` (requirement ruling c5).
-_STOP_WORDS = frozenset(
+_STOP_WORDS_TEXT = (
     "a an and are as at be by can could do for from i in into is it its me my of on or our please "
-    "so that the then this to up us we with would you your".split()
+    "so that the then this to up us we with would you your"
 )
+_STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
 
 
 def safe_context_name(text: str) -> str:

@@ -1,0 +1,76 @@
+"""Locus: the flight recorder of coding agents. An append-only, replayable, queryable event log.
+
+The public names below are resolved on first use, so that a program which needs only the log does
+not pay for DuckDB, and the hook path pays for nothing.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from eventlog.errors import (
+        Ambiguous,
+        Conflict,
+        Corruption,
+        EventLogError,
+        InvalidEvent,
+        LockTimeout,
+        NoStore,
+        NotDurable,
+        NotFound,
+        QueryError,
+        Refused,
+        Unsupported,
+    )
+    from eventlog.recorder.recorder import Recorder
+    from eventlog.store import Store
+
+__version__ = "0.1.0"
+
+_HOME_OF = {
+    "Ambiguous": "eventlog.errors",
+    "Conflict": "eventlog.errors",
+    "Corruption": "eventlog.errors",
+    "EventLogError": "eventlog.errors",
+    "InvalidEvent": "eventlog.errors",
+    "LockTimeout": "eventlog.errors",
+    "NoStore": "eventlog.errors",
+    "NotDurable": "eventlog.errors",
+    "NotFound": "eventlog.errors",
+    "QueryError": "eventlog.errors",
+    "Recorder": "eventlog.recorder.recorder",
+    "Refused": "eventlog.errors",
+    "Store": "eventlog.store",
+    "Unsupported": "eventlog.errors",
+}
+
+__all__ = [
+    "Ambiguous",
+    "Conflict",
+    "Corruption",
+    "EventLogError",
+    "InvalidEvent",
+    "LockTimeout",
+    "NoStore",
+    "NotDurable",
+    "NotFound",
+    "QueryError",
+    "Recorder",
+    "Refused",
+    "Store",
+    "Unsupported",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'eventlog' has no attribute {name!r}")
+    import sys
+
+    __import__(home)
+    value = getattr(sys.modules[home], name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> "list[str]":
+    return sorted([*globals(), *__all__])
