@@ -1,0 +1,67 @@
+"""What Locus needs to know of the git repository around a directory: its root and its identity.
+
+Read-only plumbing; git is optional (a directory outside git has no repository, and that is fine).
+"""
+
+import os
+import subprocess
+from collections.abc import Sequence
+
+from blake3 import blake3
+
+# Looking at a repository must neither write to it, nor ask anybody, nor follow replacements.
+# Configuration files stay in force, because `safe.directory` lives there and is the user's to set;
+# callers override by `-c` what would change an answer.
+GIT_ENVIRONMENT = {
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+}
+
+
+def git_environment() -> dict[str, str]:
+    """The environment for a git process: ours, without the variables that point elsewhere."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or name.startswith("GIT_CONFIG")
+    }
+    return {**kept, **GIT_ENVIRONMENT}
+
+
+def git_root(directory: str) -> str | None:
+    """The root of the working tree that `directory` is in, or None outside git."""
+    answer = _git(directory, ["rev-parse", "--show-toplevel"])
+    return None if not answer else os.fsdecode(answer.rstrip(b"\n"))
+
+
+def repo_hash_of(directory: str, rev: str = "HEAD") -> tuple[str, str] | None:
+    """(repo_hash, origin) of the repository at `directory`, None where nothing stable can be said.
+
+    First 12 hex digits of BLAKE3 over the sorted ids of the root commits, each followed by a
+    newline: the same in every clone, whatever its path. None outside git, without a commit, and in
+    a shallow clone, whose roots are not the real ones.
+    """
+    if _git(directory, ["rev-parse", "--is-shallow-repository"]) != b"false\n":
+        return None
+    answer = _git(directory, ["rev-list", "--max-parents=0", "--end-of-options", rev, "--"])
+    if not answer:
+        return None
+    roots = sorted(answer.split())
+    return blake3(b"".join(root + b"\n" for root in roots)).hexdigest()[:12], "roots"
+
+
+def _git(directory: str, arguments: Sequence[str]) -> bytes | None:
+    """Standard output of a git command, or None when it fails or git is not installed."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", directory, *arguments],
+            env=git_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except OSError:
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,497 @@
+"""The store: one `.locus` directory, and the Python face of everything that can be asked of it.
+
+A `Store` may be used by one thread at a time; any number of processes may have the same directory
+open. Heavy rooms (DuckDB, pyarrow) are imported by the methods that need them.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eventlog import gate, identity, jsontext
+from eventlog import layout as names_on_disk
+from eventlog.errors import Ambiguous, InvalidEvent, NoStore, NotFound, Refused
+from eventlog.fs import REAL, FileSystem, publish
+from eventlog.layout import Layout
+from eventlog.log.journal import Journal
+from eventlog.log.line import encode_line
+from eventlog.snapshots.store import BlobStore
+from eventlog.types import Event
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from eventlog.log.reader import LogView
+    from eventlog.log.seal import SealReport
+    from eventlog.query.engine import Limits, Result
+    from eventlog.replay.trees import TreeState
+    from eventlog.snapshots.materialize import Report
+
+# A frame holds at most 16 MiB and 65,535 lines (docs/design.md §4.2); batches of a quarter of that
+# keep the append lock short.
+_BATCH_BYTES_MAX = 4 << 20
+_BATCH_LINES_MAX = 16_384
+
+# `flock` and the boot rule hold within one kernel only (docs/design.md §4.4).
+_SHARED_FILE_SYSTEMS = frozenset(
+    ["nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "fuse.sshfs", "vboxsf", "prl_fs"]
+)
+_GITIGNORE = b"# A log is never committed by accident.\n*\n"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRef:
+    """A turn by its two numbers. `context_id` is its name in the log."""
+
+    session_id: str
+    turn: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.session_id}_{self.turn:03d}"
+
+    @property
+    def context_id(self) -> str:
+        return f"turn:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What `locus status` shows. Sizes in bytes; counts of what is on disk now."""
+
+    root: str
+    store_id: str
+    repo_hash: str
+    repo_hash_origin: str
+    project_name: str
+    events: int
+    unsealed_events: int
+    sessions: int
+    active_sessions: int
+    turns: int
+    segments: int
+    segment_bytes: int
+    journals: int
+    journal_bytes: int
+    packs: int
+    pack_bytes: int
+    index: str | None
+
+
+class Store:
+    """An open store. Use as a context manager, or call `close`."""
+
+    def __init__(self, fs: FileSystem, layout: Layout, who: identity.Identity) -> None:
+        self.fs = fs
+        self.layout = layout
+        self.identity = who
+        self.journal = Journal(fs, layout, who.store_id)
+        self.blobs = BlobStore(fs, layout, who.store_id)
+        self._redactions: tuple[Any, ...] = ()
+
+    # -- opening -------------------------------------------------------------------------------
+
+    @classmethod
+    def init(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        project_name: str | None = None,
+        repo_hash: str | None = None,
+        force: bool = False,
+        fs: FileSystem = REAL,
+    ) -> "Store":
+        """Make a store at `path` (the `.locus` directory itself) and open it.
+
+        The repository around it gives `repo_hash`; without one (no git, no commit, shallow clone)
+        it is random. Opening an existing store this way changes nothing.
+        Raises: Refused for `/`, the home directory, a directory that holds something else, or a
+        file system shared between machines, unless `force`.
+        """
+        root = os.path.abspath(path)
+        layout = Layout(root)
+        if fs.exists(layout.store_file):
+            return cls.open(root, fs=fs)
+        parent = os.path.dirname(root)
+        if not force:
+            _refuse_unsafe_place(root, parent)
+        _make_directories(fs, layout)
+        known = (repo_hash, "roots") if repo_hash else _repo_hash_around(parent)
+        who = identity.Identity(
+            store_id=fs.random_bytes(16),
+            repo_hash=known[0] if known else fs.random_bytes(6).hex(),
+            repo_hash_origin=known[1] if known else "random",
+            project_name=project_name or os.path.basename(parent) or "root",
+            created_at=fs.time_ns() // 1000,
+        )
+        try:
+            publish(fs, layout.tmp(f"STORE-{who.store_id.hex()}"), layout.store_file, identity.encode(who))
+        except FileExistsError:
+            return cls.open(root, fs=fs)  # another process made it between our look and our link
+        return cls(fs, layout, who)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str] | None = None, *, fs: FileSystem = REAL) -> "Store":
+        """Open the store at `path` (the `.locus` directory), or the one that serves the working directory.
+
+        Raises: NoStore, Unsupported (a newer format), Corruption.
+        """
+        found = os.path.abspath(path) if path is not None else identity.find(os.getcwd(), os.environ)
+        if found is None:
+            raise NoStore(
+                f"no Locus store in {os.getcwd()} or above it. `locus init` makes one; "
+                "`--store DIR` or LOCUS_DIR names one elsewhere."
+            )
+        layout = Layout(found)
+        return cls(fs, layout, identity.read(fs, layout))
+
+    def close(self) -> None:
+        """Give back descriptors. The store on disk needs no closing."""
+        self.journal.close()
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def repo_hash(self) -> str:
+        return self.identity.repo_hash
+
+    @property
+    def project_name(self) -> str:
+        return self.identity.project_name
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def append(self, events: Iterable[Event], *, expect_position: int | None = None) -> range:
+        """Append events, in order, durably; the positions they got.
+
+        Up to 16,384 events or 4 MiB are one atomic batch (I3); more become several batches, each
+        atomic. With `expect_position` everything must fit one batch.
+        Raises: InvalidEvent (nothing written), Conflict, NotDurable, LockTimeout.
+        """
+        batches = _batches(
+            encode_line(gate.admit(self.fs, event, self._redactions), jsontext.encode_fast)
+            for event in events
+        )
+        if expect_position is not None and len(batches) > 1:
+            raise InvalidEvent(
+                "an append with expect_position must fit one batch (16,384 events, 4 MiB); split it"
+            )
+        if not batches:
+            at = self.journal.next_position()
+            return range(at, at)
+        first = end = -1
+        for lines in batches:
+            base = self.journal.append(lines, expect_position=expect_position)
+            first = base if first < 0 else first
+            end = base + len(lines)
+        return range(first, end)
+
+    # -- reading the log -----------------------------------------------------------------------
+
+    def view(self) -> "LogView":
+        """A pinned, consistent view of the whole log; close it, or use it as a context manager."""
+        from eventlog.log.reader import open_view
+
+        return open_view(self.fs, self.layout, self.identity.store_id)
+
+    def events(
+        self,
+        since: int = 0,
+        until: int | None = None,
+        *,
+        session_id: str | None = None,
+        turn: int | None = None,
+        event_types: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[Event]:
+        """Events of `[since, until)` in position order, as dicts with every column.
+
+        `payload` is a dict; times are integer microseconds since 1970 UTC.
+        """
+        with self.view() as view:
+            for row in view.iterate(
+                since, until, session_id=session_id, turn=turn, event_types=event_types, columns=columns
+            ):
+                payload = row.get("payload")
+                if isinstance(payload, str):
+                    row["payload"] = jsontext.decode(payload)
+                yield row
+
+    def event(self, event_id: str) -> Event:
+        """The event of that id, or of the one id that begins with it. Raises: NotFound, Ambiguous."""
+        prefix = event_id.lower()
+        if not prefix or any(c not in "0123456789abcdef" for c in prefix):
+            raise NotFound(f"{event_id!r} is not an event id (hexadecimal digits, or their beginning)")
+        found = self.query(
+            "select event_id, position from events where starts_with(event_id, $1) limit 5", [prefix]
+        ).rows
+        if not found:
+            raise NotFound(f"no event's id begins with {event_id!r}. `locus log` lists events.")
+        if len(found) > 1:
+            raise Ambiguous(f"{event_id!r} fits several events: {', '.join(sorted(r[0] for r in found))}")
+        position = found[0][1]
+        return next(iter(self.events(position, position + 1)))
+
+    def turn(self, name: str) -> TurnRef:
+        """The turn that `name` means: `turn:SID_TID`, `SID_TID`, a unique prefix, `git:COMMIT` or `last`.
+
+        Raises: NotFound, Ambiguous.
+        """
+        if name == "last":
+            found = self.query("select session_id, turn from turns order by last_position desc limit 1").rows
+            if not found:
+                raise NotFound("this store has no turns yet. `locus import git .` records a history.")
+        elif name.startswith("git:"):
+            found = self._turns_of_commit(name[len("git:") :])
+        else:
+            found = self._turns_by_prefix(name.removeprefix("turn:"))
+        if not found:
+            raise NotFound(f"no turn is called {name!r}. `locus log` lists the turns.")
+        if len(found) > 1:
+            some = ", ".join(f"{sid}_{number:03d}" for sid, number in found[:5])
+            raise Ambiguous(f"{name!r} fits several turns: {some}. Give more of the name.")
+        return TurnRef(found[0][0], found[0][1])
+
+    def _turns_of_commit(self, commit: str) -> list[tuple[Any, ...]]:
+        if len(commit) < 4 or any(c not in "0123456789abcdef" for c in commit.lower()):
+            raise NotFound(f"{commit!r} is not a commit id (at least 4 hexadecimal digits)")
+        found = self.query(
+            'select session_id, turn, "commit" from turns where starts_with("commit", $1) limit 5',
+            [commit.lower()],
+        ).rows
+        return [row[:2] for row in found]
+
+    def _turns_by_prefix(self, name: str) -> list[tuple[Any, ...]]:
+        session, _, turn_id = name.partition("_")
+        if turn_id.isascii() and turn_id.isdigit():
+            exact = self.query(
+                "select session_id, turn from turns where session_id = $1 and turn = $2",
+                [session, int(turn_id)],
+            ).rows
+            if exact:
+                return exact
+        return self.query(
+            "select session_id, turn from turns where starts_with(session_id || '_' || turn_id, $1) "
+            "order by first_position limit 6",
+            [name],
+        ).rows
+
+    def timeline(self, turn: "TurnRef | str") -> list[Event]:
+        """All events of a turn in order, anchors included (S1-55)."""
+        ref = self._ref(turn)
+        return list(self.events(session_id=ref.session_id, turn=ref.turn))
+
+    # -- state of the code ---------------------------------------------------------------------
+
+    def tree(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
+        """The tree at a turn's end, its start, or just after one of its events (an event id)."""
+        from eventlog.replay.trees import tree_at
+
+        ref = self._ref(turn)
+        if at not in ("start", "end"):
+            at = str(self.event(at)["event_id"])
+        return tree_at(self.timeline(ref), self.blobs, ref.name, at)
+
+    def replay(
+        self,
+        turn: "TurnRef | str",
+        to: str | os.PathLike[str],
+        *,
+        paths: Sequence[str] = (),
+        at: str = "end",
+        force: bool = False,
+    ) -> "Report":
+        """Put the tree of a turn into the directory `to`, byte for byte (P1).
+
+        Raises: NotFound, Refused (the directory holds something and `force` is not set).
+        """
+        return self.tree(turn, at).materialize(os.fspath(to), paths=paths, force=force)
+
+    def blob(self, content_hash: str) -> bytes:
+        """The bytes of a blob by its hash or a unique beginning of it. Raises: NotFound, Ambiguous, Corruption."""
+        return self.blobs.get(self.blobs.resolve(content_hash))
+
+    def file(self, turn: "TurnRef | str", path: str, at: str = "end") -> bytes:
+        """The bytes of one file as it was at a turn. Raises: NotFound."""
+        return self.tree(turn, at).file(path)
+
+    # -- questions -----------------------------------------------------------------------------
+
+    def query(
+        self,
+        sql: str,
+        parameters: "Sequence[Any] | Mapping[str, Any] | None" = None,
+        *,
+        limits: "Limits | None" = None,
+    ) -> "Result":
+        """Run one SELECT over the views of docs/design.md §10, in safe mode.
+
+        Raises: QueryError, Refused (not a SELECT), Corruption.
+        """
+        from eventlog.query.engine import run
+
+        with self.view() as view:
+            return run(view, self.layout, self.fs, sql, parameters, limits)
+
+    def sql(self, sql: str, parameters: "Sequence[Any] | Mapping[str, Any] | None" = None) -> "pa.Table":
+        """The answer of `query` as an Arrow table."""
+        return self.query(sql, parameters).arrow()
+
+    # -- keeping -------------------------------------------------------------------------------
+
+    def seal(self, *, rotate_active: bool = True) -> "SealReport":
+        """Seal closed journals (with `rotate_active`, all of them) into segments."""
+        from eventlog.log.seal import seal
+
+        return seal(self.fs, self.layout, self.identity.store_id, self.journal, rotate_active=rotate_active)
+
+    def rebuild(self) -> str | None:
+        """Build the index anew from the segments; its file name, None when nothing is sealed."""
+        from eventlog.projections.index import build
+
+        with self.view() as view:
+            return build(self.fs, self.layout, view, fresh=True)
+
+    def reindex(self) -> str | None:
+        """Bring the index up to the newest manifest, from the generation before where there is one."""
+        from eventlog.projections.index import build
+
+        with self.view() as view:
+            return build(self.fs, self.layout, view)
+
+    def maintain(self) -> None:
+        """What ordinary commands do on the side when it is due: seal closed journals, refresh the index."""
+        if len(self.fs.listdir(self.layout.directory(names_on_disk.JOURNAL_DIR))) > 2:
+            self.seal(rotate_active=False)
+            self.reindex()
+
+    def verify(self, level: str = "quick") -> "list[Any]":
+        """Findings of damage, empty when all is well. `level` is `quick` or `read`."""
+        from eventlog.log.verify import verify as verify_log
+        from eventlog.snapshots.verify import verify as verify_snapshots
+
+        findings: list[Any] = list(verify_log(self.fs, self.layout, self.identity.store_id, level))
+        findings += verify_snapshots(self.blobs, level)
+        return findings
+
+    def status(self) -> Status:
+        """Counts and sizes; reads no event payload."""
+        from eventlog.projections.index import current
+
+        with self.view() as view:
+            segments = view.manifest.segments
+            index = current(self.fs, self.layout, view.manifest)
+        events, unsealed = self._count_events()
+        sessions, active = self.query(
+            "select count(*), count(*) filter (status = 'active') from sessions"
+        ).rows[0]
+        turns = self.query("select count(*) from turns").rows[0][0]
+        journals, journal_bytes = self._count_files(names_on_disk.JOURNAL_DIR)
+        packs, pack_bytes = self._count_files(names_on_disk.PACK_DIR)
+        return Status(
+            root=self.layout.root,
+            store_id=self.identity.store_id.hex(),
+            repo_hash=self.repo_hash,
+            repo_hash_origin=self.identity.repo_hash_origin,
+            project_name=self.project_name,
+            events=events,
+            unsealed_events=unsealed,
+            sessions=sessions,
+            active_sessions=active,
+            turns=turns,
+            segments=len(segments),
+            segment_bytes=sum(entry.bytes for entry in segments),
+            journals=journals,
+            journal_bytes=journal_bytes,
+            packs=packs,
+            pack_bytes=pack_bytes,
+            index=index,
+        )
+
+    def _count_events(self) -> tuple[int, int]:
+        with self.view() as view:
+            unsealed = len(view.tail)
+            return sum(entry.rows for entry in view.manifest.segments) + unsealed, unsealed
+
+    def _count_files(self, directory: str) -> tuple[int, int]:
+        path = self.layout.directory(directory)
+        sizes = [self.fs.stat(f"{path}/{name}").st_size for name in self.fs.listdir(path)]
+        return len(sizes), sum(sizes)
+
+    def _ref(self, turn: "TurnRef | str") -> TurnRef:
+        return turn if isinstance(turn, TurnRef) else self.turn(turn)
+
+
+def _batches(lines: Iterable[bytes]) -> list[list[bytes]]:
+    """Lines cut into batches by count and bytes; everything is encoded before anything is written."""
+    batches: list[list[bytes]] = []
+    size = 0
+    for line in lines:
+        if not batches or len(batches[-1]) >= _BATCH_LINES_MAX or size + len(line) > _BATCH_BYTES_MAX:
+            batches.append([])
+            size = 0
+        batches[-1].append(line)
+        size += len(line) + 1
+    return batches
+
+
+def _repo_hash_around(directory: str) -> tuple[str, str] | None:
+    from eventlog.repository import repo_hash_of
+
+    return repo_hash_of(directory)
+
+
+def _make_directories(fs: FileSystem, layout: Layout) -> None:
+    """The store's directories and its .gitignore, durable before STORE makes it a store."""
+    if not fs.exists(layout.root):
+        fs.mkdir(layout.root)
+        fs.fsync_dir(os.path.dirname(layout.root))
+    for name in names_on_disk.DIRECTORIES:
+        if not fs.exists(layout.directory(name)):
+            fs.mkdir(layout.directory(name))
+    if not fs.exists(layout.gitignore):
+        try:
+            publish(fs, layout.tmp(f"gitignore-{fs.random_bytes(8).hex()}"), layout.gitignore, _GITIGNORE)
+        except FileExistsError:
+            pass  # another `init` at the same moment wrote the same bytes
+    for name in ("", "log", "snapshots"):
+        fs.fsync_dir(layout.directory(name) if name else layout.root)
+
+
+def _refuse_unsafe_place(root: str, parent: str) -> None:
+    home = os.path.realpath(os.path.expanduser("~"))
+    if os.path.realpath(parent) in ("/", home):
+        raise Refused(
+            f"{parent} is {'the home directory' if parent != '/' else 'the root of the file system'}: "
+            "a store there would record everything below it. Choose a project directory, or use --force."
+        )
+    if not os.path.isdir(parent):
+        raise NotFound(f"{parent} is not a directory; make it first")
+    kind = _file_system_of(parent)
+    if kind in _SHARED_FILE_SYSTEMS:
+        raise Refused(
+            f"{parent} is on a {kind} file system, which another machine may write at the same time; "
+            "locks and crash recovery hold within one machine only. Use LOCUS_DIR or --store to put "
+            "the store on a local disk, or --force if no other machine ever writes here."
+        )
+
+
+def _file_system_of(path: str) -> str | None:
+    """The type of the file system that holds `path`, None where the system does not say (proc(5))."""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
+            mounts = [line.split(" ")[1:3] for line in file]
+    except OSError:
+        return None
+    real = os.path.realpath(path)
+    best = ("", None)
+    for point, kind in mounts:
+        point = point.replace("\\040", " ").replace("\\134", "\\")
+        if (real == point or real.startswith(point.rstrip("/") + "/")) and len(point) >= len(best[0]):
+            best = (point, kind)
+    return best[1]
