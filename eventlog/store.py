@@ -115,7 +115,7 @@ class Store:
             return cls.open(root, fs=fs)
         parent = os.path.dirname(root)
         if not force:
-            _refuse_unsafe_place(root, parent)
+            _refuse_unsafe_place(parent)
         _make_directories(fs, layout)
         known = (repo_hash, "roots") if repo_hash else _repo_hash_around(parent)
         who = identity.Identity(
@@ -313,7 +313,10 @@ class Store:
         return self.tree(turn, at).materialize(os.fspath(to), paths=paths, force=force)
 
     def blob(self, content_hash: str) -> bytes:
-        """The bytes of a blob by its hash or a unique beginning of it. Raises: NotFound, Ambiguous, Corruption."""
+        """The bytes of a blob by its hash or a unique beginning of it.
+
+        Raises: NotFound, Ambiguous, Corruption.
+        """
         return self.blobs.get(self.blobs.resolve(content_hash))
 
     def file(self, turn: "TurnRef | str", path: str, at: str = "end") -> bytes:
@@ -463,7 +466,7 @@ def _make_directories(fs: FileSystem, layout: Layout) -> None:
         fs.fsync_dir(layout.directory(name) if name else layout.root)
 
 
-def _refuse_unsafe_place(root: str, parent: str) -> None:
+def _refuse_unsafe_place(parent: str) -> None:
     home = os.path.realpath(os.path.expanduser("~"))
     if os.path.realpath(parent) in ("/", home):
         raise Refused(

@@ -129,7 +129,7 @@ def snapshot(
     session_id: str,
     turn: int | None,
     snapshot_type: str,
-    tree_hash: str,
+    tree_hash: str | None,
     *,
     git_head: str | None = None,
     git_branch: str | None = None,
@@ -139,7 +139,10 @@ def snapshot(
     files_changed: int | None = None,
     **columns: Any,
 ) -> Event:
-    """The tree on disk at a turn's boundary (S0-17, S0-18, S1-24, S1-36, S1-37)."""
+    """The tree on disk at a turn's boundary (S0-17, S0-18, S1-24, S1-36, S1-37).
+
+    Without a `tree_hash` it holds what git said and the turn cannot be replayed from here.
+    """
     payload = {
         "git_head": git_head,
         "git_branch": git_branch,
@@ -156,7 +159,7 @@ def snapshot(
         payload,
         operation=snapshot_type,
         tree_hash=tree_hash,
-        blobs=[tree_hash],
+        blobs=None if tree_hash is None else [tree_hash],
         **columns,
     )
 

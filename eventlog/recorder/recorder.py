@@ -1,0 +1,325 @@
+"""Recorder: sessions and turns of one agent in one repository, written as they happen.
+
+    with Store.open() as store:
+        recorder = Recorder(store, agent="script")
+        turn = recorder.start_turn("Fix the JWT refresh bug in auth middleware")
+        turn.action("pytest", {"args": ["tests"]}, {"exit": 1}, success=False)
+        turn.file("auth.py", before=b"old", after=b"new")
+        turn.end(title="Refresh fixed", outcome="tests pass")
+        recorder.end_session("JWT refresh repaired")
+
+Ids and numbers are folds of the log (docs/design.md §5): the recorder writes what it knows, reads
+back the turn's number, and holds no counter that another process could contradict. A caller's own
+`session_id` or `turn` wins. One thread at a time; any number of processes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eventlog import names
+from eventlog.errors import NotFound
+from eventlog.recorder import lifecycle
+from eventlog.snapshots.ids import to_text
+from eventlog.store import Store, TurnRef
+from eventlog.types import Event
+
+TURN_LIMIT = 50  # S1-58: a session closes after this many turns and the next one extends it
+TITLE_SIZE_MAX = 80
+_OWN_AGENT = "locus"  # author of events that belong to the store rather than to an agent
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session that is open. `turns` is how many turns it had when it was opened or last written."""
+
+    session_id: str
+    slug: str
+    context_id: str
+    turns: int
+
+
+class Recorder:
+    """Records one agent's work in one repository: at most one active session at a time (S3-32)."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        agent: str,
+        agent_session_id: str | None = None,
+        repo: str | None = None,
+        project_name: str | None = None,
+        turn_limit: int = TURN_LIMIT,
+        **columns: Any,
+    ) -> None:
+        """`columns` are envelope columns for every event: `branch`, `worktree`, `agent_version`, …"""
+        self.store = store
+        self.agent = agent
+        self.agent_session_id = agent_session_id
+        self.repo = repo or store.repo_hash
+        self.project_name = project_name or store.project_name
+        self.turn_limit = turn_limit
+        self.columns = {"agent": agent, "repo": self.repo, **columns}
+        self.session: Session | None = None
+
+    # -- sessions ------------------------------------------------------------------------------
+
+    def resume(self) -> Session | None:
+        """The active session of this agent in this repository, None when there is none (S1-20)."""
+        found = self.store.query(
+            "select session_id, context_id, last_turn from sessions where status = 'active' "
+            "and repo = $1 and agent = $2 order by last_position desc limit 1",
+            [self.repo, self.agent],
+        ).rows
+        if not found:
+            return None
+        session_id, context_id, last_turn = found[0]
+        slug = context_id.removeprefix("session:").removesuffix(f"_{session_id}")
+        self.session = Session(session_id, slug, context_id, int(last_turn or 0))
+        return self.session
+
+    def start_session(
+        self,
+        first_message: str,
+        *,
+        session_id: str | None = None,
+        slug: str | None = None,
+        title: str | None = None,
+        extends: Sequence[str] = (),
+        end_reason: str = "superseded",
+    ) -> Session:
+        """Begin a new session; one that is still active ends first (S1-22, S3-32)."""
+        previous = self.session or self.resume()
+        events: list[Event] = []
+        if previous is None:
+            if not self._has_master():
+                events.append(self._master())
+        else:
+            events.append(self._session_end(previous, None, end_reason))
+        session_id = session_id or self._new_session_id()
+        slug = slug or names.slugify(first_message, session_id)
+        events.append(
+            lifecycle.session_start(
+                session_id, slug, title or _title(first_message), self.repo, extends=extends, **self.columns
+            )
+        )
+        self.store.append(events)
+        self.session = Session(session_id, slug, names.session_context(slug, session_id), 0)
+        return self.session
+
+    def end_session(self, summary: str | None = None, *, end_reason: str = "explicit") -> None:
+        """Close the active session (S1-49). Raises: NotFound when none is active."""
+        session = self.session or self.resume()
+        if session is None:
+            raise NotFound(f"agent {self.agent!r} has no active session to end")
+        self.store.append([self._session_end(session, summary, end_reason)])
+        self.session = None
+
+    def _session_end(self, session: Session, summary: str | None, end_reason: str) -> Event:
+        return lifecycle.session_end(
+            session.session_id,
+            session.slug,
+            self.repo,
+            summary=summary,
+            turn_count=session.turns,
+            end_reason=end_reason,
+            **self.columns,
+        )
+
+    def _has_master(self) -> bool:
+        return bool(
+            self.store.query("select 1 from sessions_master where repo = $1 limit 1", [self.repo]).rows
+        )
+
+    def _master(self) -> Event:
+        """The master's first event; its id is the same for everybody, so a race writes it once."""
+        return lifecycle.sessions_master(
+            self.repo,
+            self.project_name,
+            agent=_OWN_AGENT,
+            event_id=names.event_id_of(_OWN_AGENT, "sessions", self.repo),
+        )
+
+    def _new_session_id(self) -> str:
+        if self.agent_session_id is not None:
+            key, self.agent_session_id = self.agent_session_id, None
+            return names.session_id_of(self.agent, key)
+        return names.random_session_id(self.store.fs.random_bytes(8))
+
+    # -- turns ---------------------------------------------------------------------------------
+
+    def start_turn(
+        self,
+        user_message: str,
+        *,
+        turn: int | None = None,
+        tree_hash: str | None = None,
+        git: Mapping[str, Any] | None = None,
+    ) -> "Turn":
+        """Begin a turn: anchor, snapshot (seq 1), intent (seq 2) (S1-23, S1-24, S1-29).
+
+        Resumes or starts the session as needed, and rolls over to a new one that extends the old
+        after `turn_limit` turns (S1-58). `git` gives `git_head`, `git_branch`, `git_dirty`,
+        `git_staged`, `tracked_files` as known.
+        """
+        session = self.session or self.resume() or self.start_session(user_message)
+        if turn is None and session.turns >= self.turn_limit:
+            session = self.start_session(user_message, extends=[session.context_id], end_reason="rollover")
+        key = self.store.fs.random_bytes(16).hex()
+        handle = Turn(self, TurnRef(session.session_id, turn or 0), key, user_message)
+        placed = {**self.columns, "agent_turn_id": key}
+        snapshot = lifecycle.snapshot(
+            session.session_id, turn, lifecycle.TURN_START, tree_hash, **dict(git or {}), **placed
+        )
+        positions = self.store.append(
+            [
+                lifecycle.turn_start(session.session_id, turn, user_message, **placed),
+                snapshot,
+                lifecycle.intent(session.session_id, turn, user_message, **placed),
+            ]
+        )
+        if turn is None:
+            anchor = next(iter(self.store.events(positions[0], positions[0] + 1)))
+            turn = int(str(anchor["turn"]))
+            handle.ref = TurnRef(session.session_id, turn)
+        self.session = Session(session.session_id, session.slug, session.context_id, max(session.turns, turn))
+        return handle
+
+
+class Turn:
+    """A turn that is being recorded. Every method appends durably before it returns."""
+
+    def __init__(self, recorder: Recorder, ref: TurnRef, key: str, user_message: str) -> None:
+        self.ref = ref
+        self._recorder = recorder
+        self._key = key
+        self._user_message = user_message
+
+    def event(self, event_type: str, payload: Mapping[str, Any], **columns: Any) -> int:
+        """Append any timeline event (S0-16); its position."""
+        event = lifecycle.timeline_event(
+            event_type, self.ref.session_id, self.ref.turn, payload, **{**self._placed(), **columns}
+        )
+        return self._recorder.store.append([event])[0]
+
+    def action(
+        self,
+        tool: str,
+        args: Mapping[str, Any],
+        result: Mapping[str, Any] | None = None,
+        *,
+        duration_ms: int | None = None,
+        success: bool | None = None,
+        **columns: Any,
+    ) -> int:
+        """A tool ran (S1-30)."""
+        payload = {"tool": tool, "args": dict(args), "result": None if result is None else dict(result)}
+        return self.event("action", payload, tool=tool, duration_ms=duration_ms, success=success, **columns)
+
+    def decision(
+        self,
+        decision: str,
+        reasoning: str | None = None,
+        *,
+        confidence: float | None = None,
+        alternatives_considered: Iterable[str] = (),
+        **columns: Any,
+    ) -> int:
+        """A choice was made (S1-32); `confidence` is 0…1."""
+        payload = {
+            "decision": decision,
+            "reasoning": reasoning,
+            "confidence": confidence,
+            "alternatives_considered": list(alternatives_considered),
+        }
+        return self.event("decision", payload, **columns)
+
+    def error(self, error_type: str, message: str, *, resolved: bool | None = None, **details: Any) -> int:
+        """Something failed (S1-33); `details` are file, line, tool, command, resolution."""
+        payload = {"error_type": error_type, "message": message, "resolved": resolved, **details}
+        columns = {"tool": details.get("tool"), "path": details.get("file")}
+        return self.event("error", payload, error_type=error_type, resolved=resolved, **columns)
+
+    def llm(
+        self,
+        model: str,
+        *,
+        prompt_tokens: int | None = None,
+        completion_tokens: int | None = None,
+        **columns: Any,
+    ) -> int:
+        """A model was called (S1-34); tokens as in docs/design.md §3."""
+        extra = columns.pop("payload", {})
+        return self.event(
+            "llm",
+            extra,
+            model=model,
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            **columns,
+        )
+
+    def feedback(self, feedback_type: str, message: str, *, sentiment: str | None = None) -> int:
+        """The user approved, rejected or corrected (S1-35)."""
+        return self.event("feedback", {"type": feedback_type, "message": message, "sentiment": sentiment})
+
+    def file(
+        self,
+        path: str,
+        *,
+        before: bytes | None,
+        after: bytes | None,
+        operation: str | None = None,
+        **columns: Any,
+    ) -> int:
+        """A file changed: both contents are stored, then the event that names them (S1-31, S1-41).
+
+        `before` is None for a file that did not exist, `after` for one that is gone.
+        """
+        chosen = operation or ("add" if before is None else "delete" if after is None else "edit")
+        store = self._recorder.store
+        with store.blobs.writer() as writer:
+            hashes = [None if data is None else to_text(writer.put(data)) for data in (before, after)]
+            writer.flush()
+            extra = {"after_size": None if after is None else len(after), **columns.pop("payload", {})}
+            event = lifecycle.file(
+                self.ref.session_id,
+                self.ref.turn,
+                path,
+                chosen,
+                before_hash=hashes[0],
+                after_hash=hashes[1],
+                payload=extra,
+                **{**self._placed(), **columns},
+            )
+            return store.append([event])[0]
+
+    def snapshot(self, tree_hash: str, **facts: Any) -> int:
+        """The tree at the end of the turn (S1-37)."""
+        event = lifecycle.snapshot(
+            self.ref.session_id, self.ref.turn, lifecycle.TURN_END, tree_hash, **facts, **self._placed()
+        )
+        return self._recorder.store.append([event])[0]
+
+    def end(self, *, title: str | None = None, outcome: str | None = None, **summary: Any) -> None:
+        """Complete the turn's anchor (S1-47). What it counts and sums is derived from its events."""
+        event = lifecycle.turn_end(
+            self.ref.session_id,
+            self.ref.turn,
+            title or _title(self._user_message),
+            user_request=self._user_message,
+            outcome=outcome,
+            **summary,
+            **self._placed(),
+        )
+        self._recorder.store.append([event])
+
+    def _placed(self) -> dict[str, Any]:
+        return {**self._recorder.columns, "agent_turn_id": self._key}
+
+
+def _title(message: str) -> str:
+    """The first line of a message, at most 80 characters."""
+    line = next((line.strip() for line in message.splitlines() if line.strip()), "")
+    return line if len(line) <= TITLE_SIZE_MAX else line[: TITLE_SIZE_MAX - 1] + "…"
