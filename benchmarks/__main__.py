@@ -1,0 +1,82 @@
+"""The command line: `python -m benchmarks [--small] [--only NAME …] [--json FILE] …`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks import catalogue, machine, report
+from benchmarks.frame import Bench, load_reach, run_row
+
+REACH_FILE = os.path.join(os.path.dirname(__file__), "reach.toml")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the rows asked for. Returns the exit code: 1 only with --strict and a row missed or not run."""
+    options = _parser().parse_args(arguments)
+    reach = load_reach(REACH_FILE)
+    rows = catalogue.rows()
+    if options.list:
+        for row in rows:
+            print(f"{row.name:18} {row.work}")
+        return 0
+    names = [name for given in options.only or [] for name in given]
+    unknown = sorted(set(names) - {row.name for row in rows})
+    if unknown:
+        print(f"no row named {', '.join(unknown)}; --list shows all", file=sys.stderr)
+        return 2
+    chosen = [row for row in rows if not names or row.name in names]
+    directory = tempfile.mkdtemp(prefix="locus-bench-", dir=options.dir or _default_directory())
+    try:
+        bench = Bench("small" if options.small else "full", options.seed, directory, options.repo)
+        result: dict[str, Any] = {
+            "machine": machine.machine(directory),
+            "versions": machine.versions(),
+            "seed": options.seed,
+            "scale": bench.scale,
+            "rows": [],
+        }
+        for number, row in enumerate(chosen, 1):
+            print(f"[{number}/{len(chosen)}] {row.name}: {row.work}", file=sys.stderr, flush=True)
+            result["rows"].append(run_row(row, bench, reach[row.name]))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    report.print_table(result)
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(result, file, indent=2, ensure_ascii=False)
+            file.write("\n")
+    return int(options.strict and not all(row["met"] for row in result["rows"]))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench", description="Measure Locus against its anchors.")
+    parser.add_argument("--small", action="store_true", help="a tenth of the work; ends within 3 minutes")
+    parser.add_argument("--only", nargs="+", action="append", metavar="NAME", help="only these rows")
+    parser.add_argument("--json", metavar="FILE", help="also write everything measured as JSON")
+    parser.add_argument("--seed", type=int, default=1, help="of the synthetic events and repository (1)")
+    parser.add_argument("--list", action="store_true", help="name the rows and end")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit 1 when a reach is missed or a row not run"
+    )
+    parser.add_argument(
+        "--repo", metavar="PATH", help="import and replay this repository, not a synthetic one"
+    )
+    parser.add_argument("--dir", metavar="DIR", help="work below this directory; its file system is measured")
+    return parser
+
+
+def _default_directory() -> str:
+    """The directory for temporary files, unless it is in memory, where a sync costs nothing."""
+    temporary = tempfile.gettempdir()
+    return os.getcwd() if machine.file_system(temporary) in ("tmpfs", "ramfs") else temporary
+
+
+if __name__ == "__main__":
+    sys.exit(main())

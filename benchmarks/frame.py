@@ -1,0 +1,205 @@
+"""The frame of a benchmark: a row, its two sides, how they are sampled and what becomes of the samples.
+
+A row measures our side and its anchor alternately, A B A B, after one untimed round of each, so that
+whatever else the machine does hits both. It reports medians, never single runs or averages.
+
+`ratio` is always `ours / anchor` of the medians, in the row's unit. Where the unit is a rate
+("events/s") more is better and the reach is a lower bound; where it is a time ("s") less is better
+and the reach is an upper bound. Nothing in this module knows what is measured.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+SCALES = ("small", "full")
+RATE_UNIT = "events/s"
+TIME_UNIT = "s"
+
+_ROUNDS = {"small": 5, "full": 9}
+
+
+class NotRunnable(Exception):
+    """A row cannot run on this machine; the message is the reason that the report gives."""
+
+
+Sample = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What a prepared row measures. Each call does the work once and returns the value in the row's unit.
+
+    A sample times only what its user would wait for; it undoes or copies its input outside of that.
+    """
+
+    ours: Sample
+    anchor: Sample
+    size: str  # the amount of work in words, "300,000 events in 100 segments"
+    beside: Mapping[str, Sample] = field(default_factory=dict)  # printed next to the row, not judged
+    facts: Mapping[str, float | str] = field(default_factory=dict)  # known without measuring
+    rounds: int | None = None  # where a sample is dear
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    name: str
+    work: str
+    anchor: str
+    unit: str
+    durability: str  # what both sides do to make their result last, in words
+    prepare: Callable[[Bench], AbstractContextManager[Sides]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The value of `reach.toml` for one row at one scale."""
+
+    value: float
+    at_least: bool
+
+    def met(self, ratio: float) -> bool:
+        return ratio >= self.value if self.at_least else ratio <= self.value
+
+    def text(self) -> str:
+        return f"{'≥' if self.at_least else '≤'} {self.value:g}"
+
+
+class Bench:
+    """One run: its scale, its seed, its directory, and the inputs that several rows share."""
+
+    def __init__(self, scale: str, seed: int, directory: str, repo: str | None = None) -> None:
+        self.scale = scale
+        self.seed = seed
+        self.directory = directory
+        self.repo = repo
+        self._shared: dict[str, Any] = {}
+
+    @property
+    def small(self) -> bool:
+        return self.scale == "small"
+
+    def pick(self, small: int, full: int) -> int:
+        return small if self.small else full
+
+    def shared(self, key: str, build: Callable[[], Any]) -> Any:
+        """An input built once for all rows that want it; it lives as long as the run."""
+        if key not in self._shared:
+            self._shared[key] = build()
+        return self._shared[key]
+
+    def new_directory(self, name: str) -> str:
+        """An empty directory that lives as long as the run."""
+        return tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory)
+
+    @contextmanager
+    def scratch(self, name: str) -> Iterator[str]:
+        """An empty directory that lives as long as the row."""
+        path = self.new_directory(name)
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def load_reach(path: str) -> dict[str, dict[str, Any]]:
+    """The table of reach values: row name → its entry, checked for shape."""
+    with open(path, "rb") as file:
+        table = tomllib.load(file)
+    for name, entry in table.items():
+        if entry.get("better") not in ("more", "less"):
+            raise ValueError(f'{path}: [{name}] needs better = "more" or "less"')
+        for scale in SCALES:
+            if not isinstance(entry.get(scale), (int, float)):
+                raise ValueError(f"{path}: [{name}] has no number for {scale}")
+    return table
+
+
+def reach_of(entry: Mapping[str, Any], scale: str, sync_ms: float | None = None) -> Reach:
+    """The reach of a table entry; where the entry asks for more on slow disks, `sync_ms` decides."""
+    value = entry[scale]
+    slow = entry.get("slow_sync")
+    if slow is not None and sync_ms is not None and sync_ms >= slow["from_ms"]:
+        value = slow[scale]
+    return Reach(float(value), entry["better"] == "more")
+
+
+def run_row(row: Row, bench: Bench, reach_entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure one row. A row that cannot run comes back with the reason instead of figures."""
+    result: dict[str, Any] = {
+        "name": row.name,
+        "work": row.work,
+        "scale": bench.scale,
+        "size": None,
+        "anchor": row.anchor,
+        "ours": None,
+        "anchor_value": None,
+        "unit": row.unit,
+        "ratio": None,
+        "better": reach_entry["better"],
+        "reach": reach_of(reach_entry, bench.scale).value,
+        "met": None,
+        "durability": row.durability,
+        "not_run": None,
+    }
+    try:
+        with ExitStack() as stack:
+            sides = stack.enter_context(row.prepare(bench))
+            samples = _sample(sides, bench.scale)
+            result["size"] = sides.size
+            result |= summarize(samples, sides, reach_entry, bench.scale)
+    except NotRunnable as error:
+        result["not_run"] = str(error)
+    except Exception as error:  # a failing row must not hide the others; --strict makes it count
+        result["not_run"] = f"failed: {type(error).__name__}: {error}"
+    return result
+
+
+def _sample(sides: Sides, scale: str) -> dict[str, list[float]]:
+    """All samples by name: "ours", "anchor", and what is printed beside them."""
+    measures = {"ours": sides.ours, "anchor": sides.anchor, **sides.beside}
+    samples: dict[str, list[float]] = {name: [] for name in measures}
+    for number in range((sides.rounds or _ROUNDS[scale]) + 1):
+        for name, measure in measures.items():
+            os.sync()  # the dirty pages of one side must not be written in the other's time
+            value = measure()
+            if number:  # the first round warms caches and is dropped
+                samples[name].append(value)
+    return samples
+
+
+def summarize(
+    samples: Mapping[str, Sequence[float]], sides: Sides, reach_entry: Mapping[str, Any], scale: str
+) -> dict[str, Any]:
+    """Medians, spreads, ratio and verdict of the samples of one row."""
+    ours, anchor = median(samples["ours"]), median(samples["anchor"])
+    ratio = ours / anchor
+    pairs = [a / b for a, b in zip(samples["ours"], samples["anchor"], strict=True)]
+    beside: dict[str, Any] = {name: median(samples[name]) for name in sides.beside}
+    beside |= sides.facts
+    reach = reach_of(reach_entry, scale, beside.get("sync ms"))
+    return {
+        "ours": ours,
+        "anchor_value": anchor,
+        "ratio": ratio,
+        "reach": reach.value,
+        "met": reach.met(ratio),
+        "rounds": len(pairs),
+        "ours_spread": spread(samples["ours"]),
+        "anchor_spread": spread(samples["anchor"]),
+        "ratio_spread": spread(pairs),
+        "beside": beside,
+    }
+
+
+def spread(values: Sequence[float]) -> list[float]:
+    """[least, greatest]."""
+    return [min(values), max(values)]

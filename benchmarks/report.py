@@ -1,0 +1,71 @@
+"""The table that a run prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks.frame import RATE_UNIT, Reach
+
+
+def print_table(result: dict[str, Any], console: Console | None = None) -> None:
+    """One line a row, then what was printed beside the rows, then the machine."""
+    console = console or Console(width=None if Console().is_terminal else 150)
+    table = Table(title=f"Locus benchmarks, {result['scale']} scale, seed {result['seed']}")
+    for name in ("row", "work", "anchor"):
+        table.add_column(name, overflow="fold")
+    for name in ("ours", "anchor value", "ratio", "reach"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("met")
+    for row in result["rows"]:
+        table.add_row(*_cells(row))
+    console.print(table)
+    for row in result["rows"]:
+        for line in _notes(row):
+            console.print(Text(line))
+    said = {**result["machine"], **result["versions"]}
+    console.print(Text("; ".join(f"{name} {value}" for name, value in said.items())))
+
+
+def _cells(row: dict[str, Any]) -> list[str | Text]:
+    reach = Reach(row["reach"], row["better"] == "more").text()
+    if row["ratio"] is None:
+        return [row["name"], row["work"], row["anchor"], "–", "–", "–", reach, Text("not run", "yellow")]
+    met = Text("yes", "green") if row["met"] else Text("no", "red")
+    return [
+        row["name"],
+        row["work"],
+        row["anchor"],
+        figure(row["ours"], row["unit"]),
+        figure(row["anchor_value"], row["unit"]),
+        f"{row['ratio']:.2f}×",
+        reach,
+        met,
+    ]
+
+
+def _notes(row: dict[str, Any]) -> list[str]:
+    if row["ratio"] is None:
+        return [f"{row['name']}: not run: {row['not_run']}"]
+    unit = row["unit"]
+    low, high = row["ratio_spread"]
+    spreads = [
+        f"{name} {figure(values[0], unit)} to {figure(values[1], unit)}"
+        for name, values in (("ours", row["ours_spread"]), ("anchor", row["anchor_spread"]))
+    ]
+    beside = [
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in row["beside"].items()
+    ]
+    parts = [row["size"], f"{row['rounds']} rounds", *spreads, f"ratio {low:.2f} to {high:.2f}", *beside]
+    return [f"{row['name']}: {'; '.join(parts)}"]
+
+
+def figure(value: float, unit: str) -> str:
+    """A measured value with its unit, to three figures."""
+    if unit == RATE_UNIT:
+        return f"{value:,.0f}/s"
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.3g} ms"

@@ -1,0 +1,145 @@
+"""Durable appends: our journal against SQLite's write-ahead log, by 1, 4 and 16 processes, and in batches.
+
+The processes live through the whole row, so that neither side pays for starting them. A raw write and
+fdatasync of as many bytes, by one process alone, is printed beside: no durable append can be faster.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from statistics import median
+
+from benchmarks.appender import sqlite_open
+from benchmarks.frame import RATE_UNIT, Bench, Row, Sides
+from benchmarks.process import environment
+from benchmarks.workload import generate
+from eventlog import Store
+from eventlog.log.line import encode_line
+
+_DURABILITY = "both: every acknowledged batch synced (fdatasync of the journal / WAL with synchronous=FULL)"
+
+
+def rows() -> list[Row]:
+    return [
+        *(
+            Row(
+                name=f"append-{writers}",
+                work=f"durable append, {writers} process{'es' if writers > 1 else ''}",
+                anchor="SQLite WAL synchronous=FULL, same events",
+                unit=RATE_UNIT,
+                durability=_DURABILITY,
+                prepare=partial(_appends, writers=writers, batch=1),
+            )
+            for writers in (1, 4, 16)
+        ),
+        Row(
+            name="batch-1000",
+            work="durable batches of 1,000 events",
+            anchor="SQLite WAL synchronous=FULL, same batches",
+            unit=RATE_UNIT,
+            durability=_DURABILITY,
+            prepare=partial(_appends, writers=1, batch=1_000),
+        ),
+    ]
+
+
+@contextmanager
+def _appends(bench: Bench, writers: int, batch: int) -> Iterator[Sides]:
+    seconds = bench.pick(1, 4) * (0.4 if writers == 1 else 0.7)
+    with bench.scratch("append") as directory, ExitStack() as stack:
+        Store.init(f"{directory}/store")
+        sqlite_open(f"{directory}/events.sqlite").close()
+        ours = stack.enter_context(_Writers("locus", f"{directory}/store", writers, batch, bench.seed))
+        anchor = stack.enter_context(
+            _Writers("sqlite", f"{directory}/events.sqlite", writers, batch, bench.seed)
+        )
+        raw = _raw_block(bench.seed, batch)
+        yield Sides(
+            ours=lambda: ours.rate(seconds),
+            anchor=lambda: anchor.rate(seconds),
+            beside={"sync ms": lambda: raw_sync_ms(directory, raw, bench.pick(100, 400))},
+            facts={"raw bytes": len(raw)},
+            size=f"{writers} × {seconds:g} s, batches of {batch:,}",
+        )
+
+
+class _Writers:
+    """The appending processes of one side."""
+
+    def __init__(self, side: str, path: str, writers: int, batch: int, seed: int) -> None:
+        command = [sys.executable, "-m", "benchmarks.appender", side, path]
+        command += ["--batch", str(batch), "--seed", str(seed)]
+        self._processes = [
+            subprocess.Popen(
+                [*command, "--number", str(number)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=environment(),
+            )
+            for number in range(writers)
+        ]
+
+    def __enter__(self) -> _Writers:
+        for process in self._processes:
+            self._read(process)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.close()
+        for process in self._processes:
+            try:
+                process.wait(60)
+            finally:
+                process.kill()
+                assert process.stdout is not None
+                process.stdout.close()
+
+    def rate(self, seconds: float) -> float:
+        """Acknowledged events per second of all processes together, from the first start to the last end."""
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(f"{seconds}\n")
+            process.stdin.flush()
+        said = [json.loads(self._read(process)) for process in self._processes]
+        took = max(one["end"] for one in said) - min(one["start"] for one in said)
+        return float(sum(one["events"] for one in said) / took)
+
+    def _read(self, process: subprocess.Popen[str]) -> str:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"an appending process ended with code {process.wait()}: {process.args!r}")
+        return line
+
+
+def _raw_block(seed: int, batch: int) -> bytes:
+    """As many bytes as an average batch of the workload has lines."""
+    lines = [encode_line(event) for event in generate(seed, 2_000)]
+    return b"x" * (sum(map(len, lines)) * batch // len(lines))
+
+
+def raw_sync_ms(directory: str, block: bytes, count: int) -> float:
+    """The median time of one write and fdatasync at the end of a growing file."""
+    path = f"{directory}/raw"
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    times = []
+    try:
+        for _ in range(count if len(block) < 100_000 else count // 10):
+            start = time.perf_counter()
+            os.write(fd, block)
+            os.fdatasync(fd)
+            times.append(time.perf_counter() - start)
+    finally:
+        os.close(fd)
+        os.unlink(path)
+    return median(times) * 1000

@@ -1,0 +1,48 @@
+"""What a person at a prompt waits for: one whole process, from its start until it is gone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benchmarks.frame import TIME_UNIT, Bench, Row, Sides
+from benchmarks.process import locus, run, seconds
+from benchmarks.stores import sealed_store
+from eventlog import Store
+
+_TAIL_EVENTS = 500
+_COUNT = "select count(*) from events"
+_BARE = 'import duckdb; duckdb.connect().sql("select 1")'
+
+
+def rows() -> list[Row]:
+    return [
+        Row(
+            name="sql-start",
+            work=f"locus sql '{_COUNT}', whole process",
+            anchor=f"python -I -c '{_BARE}'",
+            unit=TIME_UNIT,
+            durability="neither writes",
+            prepare=_sql_start,
+        )
+    ]
+
+
+@contextmanager
+def _sql_start(bench: Bench) -> Iterator[Sides]:
+    source = sealed_store(bench)
+    with source.copy(bench, "sql-start") as path:
+        with Store.open(path) as store:
+            store.journal.append(source.next_lines(_TAIL_EVENTS))
+        command = [*locus(), "--store", path, "sql", "--format", "csv", _COUNT]
+        said = run(command).stdout.decode().split()
+        if said[-1] != str(source.events + _TAIL_EVENTS):
+            raise RuntimeError(f"{' '.join(command)} said {said}, not {source.events + _TAIL_EVENTS}")
+        yield Sides(
+            ours=lambda: seconds(command),
+            anchor=lambda: seconds([sys.executable, "-I", "-c", _BARE]),
+            beside={"python -I -c pass, s": lambda: seconds([sys.executable, "-I", "-c", "pass"])},
+            size=f"{source.segments} segments of {source.events:,} events, {_TAIL_EVENTS} in the tail",
+            rounds=bench.pick(11, 21),
+        )
