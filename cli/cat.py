@@ -1,0 +1,40 @@
+"""`locus cat`: the bytes of one recorded file."""
+
+import click
+
+from .access import open_store
+
+
+@click.command("cat")
+@click.argument("what", metavar="HASH|TURN:PATH")
+@click.option(
+    "--at", default="end", show_default=True, metavar="start|end|EVENT", help="Which moment of the turn."
+)
+@click.pass_context
+def command(ctx: click.Context, what: str, at: str) -> None:
+    """Write one recorded file to standard output.
+
+    \b
+    locus cat last:README.md          the file at the end of the newest turn
+    locus cat git:1a2b3c4:src/app.py  the file as that commit left it
+    locus cat blake3:5f0c             a content by its hash, or a unique beginning of it
+    """
+    turn, path = split(what)
+    with open_store(ctx) as store:
+        data = store.blob(path) if turn is None else store.file(turn, path, at)
+    stream = click.get_binary_stream("stdout")
+    stream.write(data)
+    stream.flush()
+
+
+def split(what: str) -> tuple[str | None, str]:
+    """(turn, path) of `TURN:PATH`, (None, hash) of a hash."""
+    if what.startswith("blake3:") or ":" not in what:
+        return None, what
+    kind, _, rest = what.partition(":")
+    if kind not in ("turn", "git"):
+        return kind, rest
+    name, colon, path = rest.partition(":")
+    if not colon:
+        raise click.UsageError(f"{what} names a turn but no file; say {what}:PATH")
+    return f"{kind}:{name}", path

@@ -1,0 +1,46 @@
+"""`locus import git`: each commit of the first-parent line becomes a turn."""
+
+import dataclasses
+import os
+
+import click
+
+from .access import json_option, open_store, put, say
+from .jsonout import document
+from .progress import Progress
+from .text import count
+
+
+@click.command("git")
+@click.argument("repository", default=".", type=click.Path())
+@click.option("--rev", default="HEAD", show_default=True, metavar="REV", help="Where the history ends.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N commits.")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, repository: str, rev: str, limit: int | None, as_json: bool) -> None:
+    """Record the history of a git repository as turns.
+
+    Each commit of the first-parent line becomes a turn: its message is the intent, its changes are
+    file events, its files a snapshot. Fifty commits are a session. Only reads REPOSITORY (default:
+    here). Repeating it adds what is new; an import that was killed goes on where it stopped.
+    """
+    from eventlog.agents.git_history import import_git
+
+    with open_store(ctx) as store:
+        with Progress("commits") as progress:
+            report = import_git(store, os.path.abspath(repository), rev=rev, limit=limit, progress=progress)
+        store.seal()
+        store.reindex()
+    if as_json:
+        put(document({"import": dataclasses.asdict(report)}))
+        return
+    if report.commits == 0:
+        say(f"Nothing new: all {count(report.skipped, 'commit')} were recorded before.")
+        return
+    known = f" ({report.skipped:,} known before)" if report.skipped else ""
+    say(
+        f"Recorded {count(report.commits, 'commit')}{known} as turns of "
+        f"{count(report.sessions, 'session')}: {count(report.events, 'event')}, "
+        f"{count(report.blobs, 'new file content')}."
+    )
+    say("Next: `locus log` lists the turns, `locus timeline last` shows the newest.")

@@ -1,0 +1,14 @@
+"""`locus import …`: histories that exist elsewhere."""
+
+import click
+
+from .lazy import Entry, LazyGroup, Sections
+
+SECTIONS: Sections = (
+    ("From", (Entry("git", "import_git", "Record the history of a git repository as turns."),)),
+)
+
+
+@click.command("import", cls=LazyGroup, sections=SECTIONS, subcommand_metavar="FROM …")
+def command() -> None:
+    """Record a history that exists elsewhere."""

@@ -1,0 +1,73 @@
+"""JSON on stdout: one document, or one object per line, always with a version.
+
+The version is 1. Keys are only ever added under it. Times are ISO 8601 in UTC, an unknown value is
+null, bytes are base64.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+VERSION = 1
+
+
+def document(fields: Mapping[str, Any]) -> bytes:
+    """One indented document, ended by a newline."""
+    import orjson
+
+    return orjson.dumps(
+        {"version": VERSION, **fields},
+        default=_default,
+        option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | _common(),
+    )
+
+
+def line(fields: Mapping[str, Any]) -> bytes:
+    """One object on one line."""
+    import orjson
+
+    return orjson.dumps(
+        {"version": VERSION, **fields}, default=_default, option=orjson.OPT_APPEND_NEWLINE | _common()
+    )
+
+
+def rows(columns: list[str], values: list[tuple[Any, ...]]) -> bytes:
+    """An array of row objects, one row a line. No version: the shape is the query's own."""
+    import orjson
+
+    if not values:
+        return b"[]\n"
+    option = _common()
+    lines = [
+        orjson.dumps(dict(zip(columns, row, strict=True)), default=_default, option=option) for row in values
+    ]
+    return b"[" + b",\n ".join(lines) + b"]\n"
+
+
+def compact(value: Any) -> str:
+    """A nested value as JSON text on one line."""
+    import orjson
+
+    return orjson.dumps(value, default=_default, option=_common()).decode()
+
+
+def _common() -> int:
+    import orjson
+
+    return orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
+
+
+def _default(value: Any) -> Any:
+    """What orjson does not know: what DuckDB gives back beyond JSON's own types."""
+    import base64
+    import datetime
+    import decimal
+
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, int):  # beyond 64 bits
+        return str(value)
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return base64.b64encode(value).decode("ascii")
+    return str(value)

@@ -1,0 +1,135 @@
+"""`locus log`: turns or events, newest first."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .access import json_option, open_store, put, say
+from .jsonout import line
+from .records import EVENT_COLUMNS, at, event_json, events, records
+from .since import Since
+from .text import microseconds, moment, one_line, terminal_width
+
+if TYPE_CHECKING:
+    from eventlog.query.engine import Result
+    from eventlog.store import Store
+
+_COMMIT_SHOWN = 7
+_EVENT_SHOWN = 12
+
+
+@click.command("log")
+@click.option("--events", "want_events", is_flag=True, help="List events instead of turns.")
+@click.option("--session", metavar="SESSION", help="Only this session (its id, or the beginning of it).")
+@click.option("--type", "event_type", metavar="TYPE", help="Only events of this type; implies --events.")
+@click.option("--path", metavar="PATH", help="Only events on this file or below it; implies --events.")
+@click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
+@click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    want_events: bool,
+    session: str | None,
+    event_type: str | None,
+    path: str | None,
+    since: int | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List turns or events, newest first.
+
+    With --json one object per line.
+    """
+    want_events = want_events or event_type is not None or path is not None
+    where = _Where()
+    if session is not None:
+        where.add("starts_with(session_id, {})", session.removeprefix("session:").rpartition("_")[2])
+    if event_type is not None:
+        where.add("event_type = {}", event_type)
+    if path is not None:
+        where.add("(path = {0} or starts_with(path, {0} || '/'))", path.rstrip("/"))
+    if since is not None:
+        moment_column = "coalesce(occurred_at, recorded_at)" if want_events else "started_at"
+        where.add(f"epoch_us({moment_column}) >= {{}}", since)
+    with open_store(ctx) as store:
+        # One more than is shown, to know whether there are more.
+        found = (_find_events if want_events else _find_turns)(store, where, limit + 1)
+    more = len(found.rows) > limit
+    del found.rows[limit:]
+    if as_json:
+        for record in _event_objects(found) if want_events else records(found):
+            put(line(record))
+        return
+    put(_event_table(found) if want_events else _turn_table(found))
+    if not found.rows:
+        say("Nothing fits." if where.parameters else "Nothing is recorded yet. `locus import git .` starts.")
+    if more:
+        say(f"There are more; --limit N shows more than {limit}.")
+
+
+class _Where:
+    """Conditions of a query and their parameters."""
+
+    def __init__(self) -> None:
+        self.parameters: list[Any] = []
+        self._conditions: list[str] = []
+
+    def add(self, condition: str, value: object) -> None:
+        self.parameters.append(value)
+        self._conditions.append(condition.format(f"${len(self.parameters)}"))
+
+    def __str__(self) -> str:
+        return f"where {' and '.join(self._conditions)}" if self._conditions else ""
+
+
+def _find_turns(store: "Store", where: _Where, limit: int) -> "Result":
+    return store.query(
+        f"select * from turns {where} order by last_position desc limit {limit}", where.parameters
+    )
+
+
+def _find_events(store: "Store", where: _Where, limit: int) -> "Result":
+    return store.query(
+        f"select {EVENT_COLUMNS} from events {where} order by position desc limit {limit}", where.parameters
+    )
+
+
+def _event_objects(found: "Result") -> list[dict[str, Any]]:
+    return [event_json(event) for event in events(found)]
+
+
+def _turn_table(found: "Result") -> str:
+    from .table import render
+
+    cells = [
+        (
+            f"{turn['session_id']}_{turn['turn_id']}",
+            moment(microseconds(turn["started_at"])),
+            (turn["commit"] or "")[:_COMMIT_SHOWN],
+            str(len(turn["files_modified"] or ())),
+            str(turn["event_count"]),
+            one_line(turn["title"] or turn["user_request"] or ""),
+        )
+        for turn in records(found)
+    ]
+    heads = ("TURN", "STARTED (UTC)", "COMMIT", "FILES", "EVENTS", "TITLE")
+    return render(heads, cells, right=(3, 4), width=terminal_width()) if cells else ""
+
+
+def _event_table(found: "Result") -> str:
+    from .events_text import what
+    from .table import render
+
+    cells = [
+        (
+            event["event_id"][:_EVENT_SHOWN],
+            moment(at(event)),
+            f"{event['session_id']}_{event['turn_id']}" if event["turn_id"] else event["session_id"] or "",
+            event["event_type"],
+            what(event),
+        )
+        for event in events(found)
+    ]
+    heads = ("EVENT", "WHEN (UTC)", "TURN", "TYPE", "WHAT")
+    return render(heads, cells, width=terminal_width()) if cells else ""

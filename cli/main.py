@@ -1,0 +1,101 @@
+"""The entry point of `locus`: runs a command and turns every ending into an exit code.
+
+    0 ok · 1 error · 2 usage · 3 refused · 4 partial · 10 no store · 11 locked · 12 corruption
+    130 interrupted · 141 the reader of our output went away
+
+An error is one line on stderr, `locus: …`, or a JSON object there when the command was asked for
+JSON. `LOCUS_DEBUG=1` shows the traceback instead.
+"""
+
+import itertools
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from eventlog.errors import EventLogError
+
+from . import exits
+from .root import PipeClosedError, cli
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `locus` with the process's arguments and exit."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    # Data is UTF-8 whatever the locale says; names that are not valid UTF-8 come out as they are.
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors=errors)
+    sys.exit(run(given))
+
+
+def run(arguments: list[str]) -> int:
+    """Run `locus` and give its exit code."""
+    try:
+        ended = cli.main(arguments, prog_name="locus", standalone_mode=False)
+        sys.stdout.flush()
+    except (PipeClosedError, BrokenPipeError):
+        _silence_stdout()
+        return exits.PIPE_CLOSED
+    except click.Abort:
+        _say(arguments, "Interrupted", "interrupted", exits.INTERRUPTED)
+        return exits.INTERRUPTED
+    except Exception as error:
+        if os.environ.get("LOCUS_DEBUG") == "1":
+            raise
+        kind, message, code = _explain(error)
+        _say(arguments, kind, message, code)
+        return code
+    return ended if isinstance(ended, int) else 0
+
+
+def _explain(error: Exception) -> tuple[str, str, int]:
+    """(kind, message, exit code) of an error."""
+    if isinstance(error, EventLogError):
+        return type(error).__name__, str(error), error.exit_code
+    if isinstance(error, click.UsageError):
+        return "Usage", _usage_message(error), exits.USAGE
+    if isinstance(error, click.ClickException):
+        return "Error", error.format_message(), error.exit_code
+    if isinstance(error, OSError):
+        where = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
+        return "OSError", f"{where}{error.strerror or error}", exits.ERROR
+    return (
+        "Internal",
+        f"this is a bug in Locus: {type(error).__name__}: {error}. LOCUS_DEBUG=1 shows where.",
+        exits.ERROR,
+    )
+
+
+def _usage_message(error: click.UsageError) -> str:
+    message = error.format_message()
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return message
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--store":
+        return "--store is given before the command: locus --store DIR COMMAND"
+    path = error.ctx.command_path if error.ctx is not None else "locus"
+    return f"{message.rstrip('.')}. See `{path} --help`."
+
+
+def _say(arguments: list[str], kind: str, message: str, code: int) -> None:
+    if _wants_json(arguments):
+        from .jsonout import line
+
+        click.echo(line({"error": {"kind": kind, "message": message, "exit_code": code}}), err=True, nl=False)
+    elif kind == "Usage" and message.startswith("Usage:"):
+        click.echo(message, err=True)  # the help text, for a command that needs more words
+    else:
+        click.echo("locus: " + " ".join(message.split("\n")), err=True)
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in own or "--format=json" in own or ("--format", "json") in itertools.pairwise(own)
+
+
+def _silence_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush does not complain."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)

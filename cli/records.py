@@ -1,0 +1,61 @@
+"""Rows of the query engine as dicts, and events as JSON shows them."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from eventlog.types import COLUMN_KINDS, COLUMN_NAMES, TIME
+
+from .text import microseconds, moment_exact
+
+if TYPE_CHECKING:
+    from eventlog.query.engine import Result
+    from eventlog.store import Store, TurnRef
+
+Record = dict[str, Any]
+
+# `commit` and others are words of SQL, so every column is quoted.
+EVENT_COLUMNS = ", ".join(f'"{name}"' for name in COLUMN_NAMES)
+
+
+def records(result: "Result") -> Iterator[Record]:
+    """Each row as a dict from column name to value."""
+    columns = list(result.columns)
+    for row in result.rows:
+        yield dict(zip(columns, row, strict=True))
+
+
+def events(result: "Result") -> Iterator[Record]:
+    """Rows of the view `events` the way `Store.events` gives them: times as integers, payload a dict."""
+    from eventlog import jsontext
+
+    for event in records(result):
+        for name, kind in COLUMN_KINDS.items():
+            if kind == TIME and name in event:
+                event[name] = microseconds(event[name])
+        if isinstance(event.get("payload"), str):
+            event["payload"] = jsontext.decode(event["payload"])
+        yield event
+
+
+def event_json(event: Mapping[str, Any]) -> Record:
+    """An event for JSON output: known columns only, times as ISO 8601, payload an object."""
+    return {
+        name: moment_exact(event[name]) if COLUMN_KINDS[name] == TIME else event[name]
+        for name in COLUMN_NAMES
+        if event.get(name) is not None
+    }
+
+
+def turn_record(store: "Store", turn: "TurnRef") -> Record:
+    """The anchor of a turn: its row of the view `turns`."""
+    found = store.query(
+        "select * from turns where session_id = $1 and turn = $2", [turn.session_id, turn.turn]
+    )
+    return next(records(found))
+
+
+def at(event: Mapping[str, Any]) -> int | None:
+    """When an event happened, or was recorded where that is all that is known."""
+    happened: int | None = event.get("occurred_at")
+    recorded: int | None = event.get("recorded_at")
+    return recorded if happened is None else happened

@@ -1,0 +1,71 @@
+"""`locus replay`: the files of a turn, byte for byte."""
+
+import click
+
+from . import exits
+from .access import json_option, open_store, put, say
+from .jsonout import document
+from .text import count, one_line, size
+
+
+@click.command("replay")
+@click.argument("turn", metavar="TURN")
+@click.argument("paths", nargs=-1, metavar="[PATH]…")
+@click.option(
+    "--to", "target", required=True, metavar="DIR", type=click.Path(), help="Where to put the files."
+)
+@click.option(
+    "--at", default="end", show_default=True, metavar="start|end|EVENT", help="Which moment of the turn."
+)
+@click.option(
+    "--force", is_flag=True, help="Also into a directory that holds something; files there are replaced."
+)
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    turn: str,
+    paths: tuple[str, ...],
+    target: str,
+    at: str,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Put the files of a turn into a directory, byte for byte.
+
+    Without PATHs all files. --at start is the state before the turn, --at EVENT the state just
+    after that event. DIR is made when it is missing. What could not be reproduced is listed with
+    its reason, and the exit code is 4.
+    """
+    with open_store(ctx) as store:
+        ref = store.turn(turn)
+        report = store.replay(ref, target, paths=paths, at=at, force=force)
+    missing = [(_text(path), reason) for path, reason in report.missing]
+    if as_json:
+        put(
+            document(
+                {
+                    "turn": ref.context_id,
+                    "at": at,
+                    "to": target,
+                    "files": report.files,
+                    "bytes": report.bytes,
+                    "symlinks": report.symlinks,
+                    "directories": report.dirs,
+                    "missing": [{"path": path, "reason": reason} for path, reason in missing],
+                }
+            )
+        )
+    else:
+        links = f", {count(report.symlinks, 'symlink')}" if report.symlinks else ""
+        say(f"{ref.context_id} → {target}: {count(report.files, 'file')} ({size(report.bytes)}){links}")
+        for path, reason in missing:
+            put(f"not reproduced: {one_line(path)}: {one_line(reason)}\n")
+    if missing:
+        ctx.exit(exits.PARTIAL)
+
+
+def _text(path: bytes | str) -> str:
+    from eventlog.paths import path_text
+
+    return path_text(path) if isinstance(path, bytes) else path

@@ -1,0 +1,82 @@
+"""The root command `locus`: its groups, its verbs, its global option."""
+
+import click
+
+from .lazy import Entry, LazyGroup, Sections
+
+SECTIONS: Sections = (
+    (
+        "Set up",
+        (
+            Entry("init", "init", "Make a store for this repository."),
+            Entry("status", "status", "Show what the store holds."),
+            Entry("completion", "completion", "Print a completion script for your shell."),
+        ),
+    ),
+    ("Record", (Entry("import", "import_group", "Record a history that exists elsewhere."),)),
+    (
+        "Look",
+        (
+            Entry("log", "log", "List turns or events, newest first."),
+            Entry("show", "show", "Show one event, turn or session."),
+            Entry("timeline", "timeline", "Show everything that happened in a turn, in order."),
+        ),
+    ),
+    (
+        "Go back",
+        (
+            Entry("replay", "replay", "Put the files of a turn into a directory, byte for byte."),
+            Entry("cat", "cat", "Write one recorded file to standard output."),
+        ),
+    ),
+    ("Ask", (Entry("sql", "sql", "Ask a question in SQL."),)),
+    ("Keep", (Entry("store", "store_group", "Seal, rebuild and verify the store."),)),
+)
+
+EPILOG = (
+    "A turn is named by turn:SID_TID, SID_TID, a unique beginning of it, git:COMMIT, or last.\n\n"
+    "Exit codes: 0 ok, 1 error, 2 usage, 3 refused, 4 partial, 10 no store, 11 locked, 12 corruption."
+)
+
+
+class PipeClosedError(Exception):
+    """Whoever read our output stopped reading. Not an OSError, which click would handle its own way."""
+
+
+class _Root(LazyGroup):
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise PipeClosedError from error
+
+
+def _version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from eventlog import __version__
+
+        click.echo(f"locus {__version__}")
+        ctx.exit()
+
+
+@click.command(
+    "locus",
+    cls=_Root,
+    sections=SECTIONS,
+    epilog=EPILOG,
+    subcommand_metavar="COMMAND …",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--store",
+    metavar="DIR",
+    type=click.Path(),
+    help="The store: a .locus directory. [default: LOCUS_DIR, or .locus here or in a directory above]",
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version."
+)
+@click.pass_context
+def cli(ctx: click.Context, store: str | None) -> None:
+    """The flight recorder of coding agents: record, look, go back, ask."""
+    ctx.obj = store

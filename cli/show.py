@@ -1,0 +1,143 @@
+"""`locus show`: one event, turn or session."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eventlog.errors import Ambiguous, NotFound
+from eventlog.types import COLUMN_KINDS, COLUMN_NAMES, TIME
+
+from . import table
+from .access import json_option, open_store, put
+from .jsonout import compact, document
+from .records import Record, event_json, records, turn_record
+from .text import lines, microseconds, moment, moment_exact, one_line, terminal_width
+
+if TYPE_CHECKING:
+    from eventlog.store import Store, TurnRef
+
+_LISTED_MAX = 5
+_HEX = frozenset("0123456789abcdef")
+
+
+@click.command("show")
+@click.argument("name", metavar="ID")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, name: str, as_json: bool) -> None:
+    """Show one event, turn or session.
+
+    ID is an event's id, a session's id (or the beginning of one of these), a turn, or a context id
+    such as file:SID_TID_SEQ. For a file event the change is shown as a unified diff.
+    """
+    with open_store(ctx) as store:
+        kind, key = _resolve(store, name)
+        if kind == "turn":
+            fields, text = _turn(store, store.turn(key))
+        elif kind == "session":
+            fields, text = _session(store, key)
+        else:
+            fields, text = _event(store, key)
+    put(document(fields) if as_json else text)
+
+
+def _resolve(store: "Store", name: str) -> tuple[str, str]:
+    """What `name` names: (`turn`, name), (`session`, its id) or (`event`, its id)."""
+    if name == "last" or name.startswith(("turn:", "git:")):
+        return "turn", name
+    if name.startswith("session:"):
+        return "session", _only(store, name, _sessions(store, name.rpartition("_")[2]))[1]
+    if ":" in name:
+        found = store.query("select event_id from events where context_id = $1 limit 5", [name]).rows
+        return _only(store, name, [("event", row[0]) for row in found])
+    if "_" in name:
+        return "turn", name
+    return _only(store, name, _sessions(store, name) + _events(store, name))
+
+
+def _sessions(store: "Store", prefix: str) -> list[tuple[str, str]]:
+    found = store.query(
+        f"select session_id from sessions where starts_with(session_id, $1) limit {_LISTED_MAX}", [prefix]
+    )
+    return [("session", row[0]) for row in found.rows]
+
+
+def _events(store: "Store", prefix: str) -> list[tuple[str, str]]:
+    if not _HEX.issuperset(prefix.lower()):
+        return []
+    found = store.query(
+        f"select event_id from events where starts_with(event_id, $1) limit {_LISTED_MAX}", [prefix.lower()]
+    )
+    return [("event", row[0]) for row in found.rows]
+
+
+def _only(store: "Store", name: str, found: list[tuple[str, str]]) -> tuple[str, str]:
+    if not found:
+        raise NotFound(
+            f"nothing in {store.layout.root} is called {name!r}. `locus log` lists turns, "
+            "`locus log --events` events."
+        )
+    if len(found) > 1:
+        some = ", ".join(f"{kind} {key}" for kind, key in found[:_LISTED_MAX])
+        raise Ambiguous(f"{name!r} fits more than one thing: {some}. Give more of the name.")
+    return found[0]
+
+
+def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
+    anchor = turn_record(store, turn)
+    more = f"\n`locus timeline {turn.name}` shows its events.\n"
+    return {"turn": anchor}, _pairs(anchor) + more
+
+
+def _session(store: "Store", session_id: str) -> tuple[Record, str]:
+    session = next(records(store.query("select * from sessions where session_id = $1", [session_id])))
+    turns = list(
+        records(store.query("select * from turns where session_id = $1 order by turn", [session_id]))
+    )
+    cells = [
+        (
+            f"{turn['session_id']}_{turn['turn_id']}",
+            moment(microseconds(turn["started_at"])),
+            str(turn["event_count"]),
+            one_line(turn["title"] or turn["user_request"] or ""),
+        )
+        for turn in turns
+    ]
+    heads = ("TURN", "STARTED (UTC)", "EVENTS", "TITLE")
+    listed = "\n" + table.render(heads, cells, right=(2,), width=terminal_width()) if cells else ""
+    return {"session": session, "turns": turns}, _pairs(session) + listed
+
+
+def _event(store: "Store", event_id: str) -> tuple[Record, str]:
+    event = store.event(event_id)
+    shown = event_json(event)
+    diff = _diff(store, event)
+    fields: Record = {"event": shown}
+    text = _pairs({name: shown.get(name) for name in COLUMN_NAMES if name != "payload"})
+    if event["payload"]:
+        import json
+
+        text += "\npayload\n" + lines(json.dumps(event["payload"], indent=2, ensure_ascii=False)) + "\n"
+    if diff is not None:
+        fields["diff"] = diff
+        text += "\n" + lines(diff)
+    return fields, text
+
+
+def _pairs(record: Record) -> str:
+    return table.pairs((name, _value(name, value)) for name, value in record.items())
+
+
+def _value(name: str, value: Any) -> str:
+    """A value for people; nothing for what is unknown or empty."""
+    if value is None or value == []:
+        return ""
+    if isinstance(value, list):
+        return one_line(", ".join(map(str, value)))
+    if isinstance(value, dict):
+        return one_line(compact(value))
+    if COLUMN_KINDS.get(name) == TIME or hasattr(value, "isoformat"):
+        return value if isinstance(value, str) else moment_exact(microseconds(value)) or ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return one_line(str(value))

@@ -1,0 +1,47 @@
+"""`locus status`: what the store holds."""
+
+import dataclasses
+
+import click
+
+from . import table
+from .access import json_option, open_store, put
+from .jsonout import document
+from .text import count, size
+
+
+@click.command("status")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """Show what the store holds: events, turns, sessions, sizes, index."""
+    with open_store(ctx) as store:
+        status = store.status()
+    if as_json:
+        put(document({"status": dataclasses.asdict(status)}))
+        return
+    origin = {"roots": "from the first commits", "random": "random: no git history to take it from"}
+    active = f", {status.active_sessions:,} active" if status.active_sessions else ""
+    unsealed = f", {status.unsealed_events:,} of them not sealed yet" if status.unsealed_events else ""
+    put(
+        table.pairs(
+            [
+                ("project", status.project_name),
+                ("repository", f"{status.repo_hash} ({origin[status.repo_hash_origin]})"),
+                ("store", f"{status.root} ({status.store_id})"),
+                ("sessions", f"{status.sessions:,}{active}"),
+                ("turns", f"{status.turns:,}"),
+                ("events", f"{status.events:,}{unsealed}"),
+                ("log", _log(status.segments, status.segment_bytes, status.journals, status.journal_bytes)),
+                ("contents", f"{count(status.packs, 'pack')} ({size(status.pack_bytes)})"),
+                ("index", status.index or "none (queries read the log; `locus store seal` makes one)"),
+            ]
+        )
+    )
+
+
+def _log(segments: int, segment_bytes: int, journals: int, journal_bytes: int) -> str:
+    return (
+        f"{count(segments, 'segment')} ({size(segment_bytes)}), "
+        f"{count(journals, 'journal')} ({size(journal_bytes)})"
+    )

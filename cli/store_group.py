@@ -1,0 +1,21 @@
+"""`locus store …`: maintenance."""
+
+import click
+
+from .lazy import Entry, LazyGroup, Sections
+
+SECTIONS: Sections = (
+    (
+        "Keep",
+        (
+            Entry("seal", "store_seal", "Turn the journals into sealed Parquet segments."),
+            Entry("rebuild", "store_rebuild", "Make the index anew from the log."),
+            Entry("verify", "store_verify", "Look for damage."),
+        ),
+    ),
+)
+
+
+@click.command("store", cls=LazyGroup, sections=SECTIONS, subcommand_metavar="VERB …")
+def command() -> None:
+    """Seal, rebuild and verify the store."""
