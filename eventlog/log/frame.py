@@ -1,0 +1,299 @@
+"""The journal's binary format: file header, frame, and finding the frames of a damaged file.
+
+Pure functions over bytes: any thread may call them. On the hook path. The byte tables are in
+docs/design.md §4.1 and §4.2. Everything that does not verify raises Corruption and nothing else;
+no length is believed before it is checked against the limits and the bytes at hand (I11).
+"""
+
+from _struct import Struct
+
+from blake3 import blake3
+
+from eventlog.errors import Corruption, InvalidEvent
+
+VERSION = 1
+HEADER_SIZE = 128
+FRAME_OVERHEAD = 72  # 48 bytes in front of the payload, 24 behind it
+FRAME_SIZE_MIN = FRAME_OVERHEAD + 8  # a payload is at least one newline, padded to 8
+COUNT_MAX = 65_535
+PAYLOAD_SIZE_MAX = 16 * 1024 * 1024
+FRAME_SIZE_MAX = FRAME_OVERHEAD + PAYLOAD_SIZE_MAX
+POSITION_MAX = 2**63 - 1  # positions are int64 in Parquet and SQL
+DIGEST_SIZE = 16
+NO_DIGEST = bytes(DIGEST_SIZE)
+
+_HEADER_MAGIC = b"\x89EVJ"
+_FRAME_MAGIC = b"\x89EV1"
+_END_MAGIC = b"1VE\x89"
+_REPLACES = 1
+
+_HEADER = Struct("<4sHH16sQQ16s32s16sQ")
+_FRAME = Struct("<4sBBHIIQQ16s")
+_TRAILER = Struct("<I4s")
+_OFFSET = Struct("<Q")
+_PADDING = tuple(bytes(n) for n in range(8))
+
+
+class JournalHeader:
+    """What the first 128 bytes of a journal say. `replaces` is None or a journal's number."""
+
+    __slots__ = ("base", "boot", "digest", "key", "number", "prev", "replaces", "store_id")
+
+    def __init__(
+        self,
+        store_id: bytes,
+        number: int,
+        base: int,
+        prev: bytes,
+        key: bytes,
+        boot: bytes,
+        replaces: "int | None" = None,
+    ) -> None:
+        self.store_id = store_id
+        self.number = number
+        self.base = base
+        self.prev = prev
+        self.key = key
+        self.boot = boot
+        self.replaces = replaces
+        self.digest = blake3(_header_body(self)).digest(DIGEST_SIZE)
+
+
+class Frame:
+    """One verified frame: positions [base, base + count), at [offset, offset + size) of its file."""
+
+    __slots__ = (
+        "_buf",
+        "_payload_at",
+        "_payload_end",
+        "base",
+        "count",
+        "digest",
+        "offset",
+        "prev",
+        "size",
+        "time_ns",
+    )
+
+    def __init__(
+        self,
+        buf: bytes,
+        payload_at: int,
+        payload_end: int,
+        offset: int,
+        size: int,
+        base: int,
+        count: int,
+        time_ns: int,
+        prev: bytes,
+        digest: bytes,
+    ) -> None:
+        self._buf = buf
+        self._payload_at = payload_at
+        self._payload_end = payload_end
+        self.offset = offset
+        self.size = size
+        self.base = base
+        self.count = count
+        self.time_ns = time_ns
+        self.prev = prev
+        self.digest = digest
+
+    @property
+    def end(self) -> int:
+        """The position behind the frame's last event."""
+        return self.base + self.count
+
+    @property
+    def payload(self) -> bytes:
+        """The lines as they are stored, each ended by a newline."""
+        return self._buf[self._payload_at : self._payload_end]
+
+    @property
+    def lines(self) -> "list[bytes]":
+        """The journal lines, split anew at each call: frames of a scan share one buffer."""
+        return self._buf[self._payload_at : self._payload_end - 1].split(b"\n")
+
+
+class Damage:
+    """A stretch [offset, offset + size) that does not verify, and the positions [base, end) lost with it."""
+
+    __slots__ = ("base", "end", "offset", "size")
+
+    def __init__(self, offset: int, size: int, base: int, end: int) -> None:
+        self.offset = offset
+        self.size = size
+        self.base = base
+        self.end = end
+
+
+def boot_digest(boot_id: bytes) -> bytes:
+    return blake3(boot_id).digest(DIGEST_SIZE)
+
+
+def encode_header(header: JournalHeader) -> bytes:
+    return _header_body(header) + header.digest
+
+
+def decode_header(data: bytes, path: str = "journal header") -> JournalHeader:
+    """The header in the first 128 bytes of `data`.
+
+    Raises: Corruption.
+    """
+    if len(data) < HEADER_SIZE:
+        raise Corruption(path, f"a journal header has {HEADER_SIZE} bytes, this file {len(data)}", 0)
+    magic, version, flags, store_id, number, base, prev, key, boot, replaced = _HEADER.unpack_from(data)
+    if magic != _HEADER_MAGIC:
+        raise Corruption(path, "not a journal: wrong magic bytes", 0)
+    if blake3(data[: _HEADER.size]).digest(DIGEST_SIZE) != data[_HEADER.size : HEADER_SIZE]:
+        raise Corruption(path, "the journal header does not match its digest", 0)
+    if version != VERSION or flags & ~_REPLACES or base > POSITION_MAX or bool(flags) != bool(replaced):
+        raise Corruption(path, "the journal header has a version, flag or number this Locus does not know", 0)
+    return JournalHeader(store_id, number, base, prev, key, boot, replaced if flags else None)
+
+
+def join_lines(lines: "list[bytes]") -> bytes:
+    """The payload of a frame holding `lines`.
+
+    Raises: InvalidEvent when they do not fit one frame.
+    """
+    count = len(lines)
+    if not 0 < count <= COUNT_MAX:
+        raise InvalidEvent(f"a batch holds 1 to {COUNT_MAX:,} events, this one {count:,}: split the batch")
+    payload = b"\n".join(lines) + b"\n"
+    if len(payload) > PAYLOAD_SIZE_MAX:
+        raise InvalidEvent(
+            f"a batch holds at most {PAYLOAD_SIZE_MAX:,} bytes, this one {len(payload):,}: split the batch; "
+            "content of a single event that large belongs in the blob store"
+        )
+    if payload.count(b"\n") != count:
+        raise InvalidEvent("a journal line holds a newline; lines are made by line.encode_line")
+    return payload
+
+
+def encode_frame(
+    lines: "list[bytes]", base: int, time_ns: int, prev_digest: bytes, key: bytes, offset: int
+) -> bytes:
+    """The frame of a batch whose first event gets position `base`, to be written at `offset`.
+
+    Raises: InvalidEvent when the lines do not fit one frame.
+    """
+    return pack_frame(join_lines(lines), len(lines), base, time_ns, prev_digest, key, offset)
+
+
+def pack_frame(
+    payload: bytes, count: int, base: int, time_ns: int, prev_digest: bytes, key: bytes, offset: int
+) -> bytes:
+    """`encode_frame` for a payload that `join_lines` made."""
+    if base + count > POSITION_MAX:
+        raise InvalidEvent(f"the log is full: positions end at {POSITION_MAX}")
+    size = len(payload)
+    padding = -size & 7
+    body = b"".join(
+        (
+            _FRAME.pack(_FRAME_MAGIC, VERSION, 0, count, size, 0, base, time_ns, prev_digest),
+            payload,
+            _PADDING[padding],
+        )
+    )
+    digest = _digest(key, offset, body)
+    return b"".join((body, digest, _TRAILER.pack(FRAME_OVERHEAD + size + padding, _END_MAGIC)))
+
+
+def decode_frame(buf: bytes, at: int, file_offset: int, key: bytes, path: str = "journal frame") -> Frame:
+    """The frame that begins at `buf[at]`, which is byte `file_offset` of the journal.
+
+    Raises: Corruption.
+    """
+    if len(buf) - at < FRAME_SIZE_MIN:
+        raise Corruption(path, "the file ends inside a frame", file_offset)
+    magic, version, flags, count, payload_size, zero, base, time_ns, prev = _FRAME.unpack_from(buf, at)
+    if magic != _FRAME_MAGIC or version != VERSION or flags or zero:
+        raise Corruption(path, "no frame begins here", file_offset)
+    padding = -payload_size & 7
+    size = FRAME_OVERHEAD + payload_size + padding
+    if not 0 < payload_size <= PAYLOAD_SIZE_MAX or not 0 < count <= payload_size:
+        raise Corruption(path, "the frame's sizes are outside the limits", file_offset)
+    if len(buf) - at < size:
+        raise Corruption(path, "the file ends inside a frame", file_offset)
+    if _TRAILER.unpack_from(buf, at + size - 8) != (size, _END_MAGIC):
+        raise Corruption(path, "the frame's two lengths differ", file_offset)
+    body_end = at + size - 24
+    digest = buf[body_end : body_end + DIGEST_SIZE]
+    if _digest(key, file_offset, memoryview(buf)[at:body_end]) != digest:
+        raise Corruption(path, "the frame does not match its digest", file_offset)
+    payload_at = at + _FRAME.size
+    payload_end = payload_at + payload_size
+    if (
+        buf[payload_end - 1] != 0x0A
+        or buf.count(b"\n", payload_at, payload_end) != count
+        or any(buf[payload_end:body_end])
+        or base + count > POSITION_MAX
+    ):
+        raise Corruption(path, "the frame's content contradicts its header", file_offset)
+    return Frame(buf, payload_at, payload_end, file_offset, size, base, count, time_ns, prev, digest)
+
+
+def last_frame_size(tail: bytes) -> int:
+    """The length of the frame that ends where `tail` ends, as its trailer claims; 0 when it claims none."""
+    if len(tail) < 8:
+        return 0
+    size, magic = _TRAILER.unpack_from(tail, len(tail) - 8)
+    if magic != _END_MAGIC or size & 7 or not FRAME_SIZE_MIN <= size <= FRAME_SIZE_MAX:
+        return 0
+    return int(size)
+
+
+def scan_frames(buf: bytes, header: JournalHeader) -> "tuple[list[Frame], list[Damage], int]":
+    """Every valid frame of a whole journal, the damage between them, and where the valid part ends.
+
+    Bytes behind that end are a torn tail: no valid frame follows them. A frame that verifies but
+    claims positions already taken is damage too. Positions missing between two frames without bad
+    bytes between them (left by a copy of a damaged journal) are damage of size 0.
+    """
+    frames: "list[Frame]" = []
+    damaged: "list[Damage]" = []
+    end = HEADER_SIZE
+    position, digest = header.base, header.digest
+    at = end
+    while len(buf) - at >= FRAME_SIZE_MIN:
+        try:
+            frame = decode_frame(buf, at, at, header.key)
+        except Corruption:
+            frame = None
+        if frame is None or frame.base < position:
+            at = _next_candidate(buf, at + 8)
+            continue
+        if at > end or frame.base > position or frame.prev != digest:
+            damaged.append(Damage(end, at - end, position, frame.base))
+        frames.append(frame)
+        position, digest = frame.end, frame.digest
+        at = end = at + frame.size
+    return frames, damaged, end
+
+
+def _next_candidate(buf: bytes, at: int) -> int:
+    """Where the next frame could begin, at or behind `at`: frames are aligned to 8 bytes."""
+    found = buf.find(_FRAME_MAGIC, at)
+    while found >= 0 and found & 7:
+        found = buf.find(_FRAME_MAGIC, found + 1)
+    return found if found >= 0 else len(buf)
+
+
+def _header_body(header: JournalHeader) -> bytes:
+    return _HEADER.pack(
+        _HEADER_MAGIC,
+        VERSION,
+        0 if header.replaces is None else _REPLACES,
+        header.store_id,
+        header.number,
+        header.base,
+        header.prev,
+        header.key,
+        header.boot,
+        header.replaces or 0,
+    )
+
+
+def _digest(key: bytes, offset: int, body: "bytes | memoryview") -> bytes:
+    return blake3(_OFFSET.pack(offset), key=key).update(body).digest(DIGEST_SIZE)

@@ -1,0 +1,619 @@
+"""The journal: appends batches of events durably, from any number of processes.
+
+One `Journal` serves the threads of one process; a forked child may go on using its parent's. Any
+number of processes may hold one on the same store. Positions are assigned and written under the
+append lock; the sync happens outside it, so that the kernel makes many processes' batches durable
+in one flush.
+
+Upholds I1–I4, I7, I9, I10, I12, I32, I33. What it relies on, and what follows from it:
+
+- A journal's name is durable before its first frame is written: `publish` syncs the directory, and
+  whoever meets a journal that may have been linked by a process that died before that sync (it has
+  no frame yet, or it replaces another) syncs the directory again.
+- A kept descriptor is used only while its file is the highest journal and is still linked. Both are
+  looked up at every append, under the lock: a rotation, a seal or a copy forward may have happened.
+- The kernel reports a failed write-back once per open file. Every process has a descriptor of its
+  own, opened before it wrote; whoever sees the error marks the journal (`_SUSPECT_MODE`) and copies
+  it forward. A forked child opens its own descriptor for the same reason.
+- A replacing journal stands for all journals from the one it names up to itself.
+- Journals are unlinked in ascending order (`unlink_journals`), and never the highest.
+"""
+
+import os
+from _thread import allocate_lock
+
+from eventlog.errors import Conflict, Corruption, NotDurable, Unsupported
+from eventlog.fs import FileSystem, publish, read_file
+from eventlog.layout import JOURNAL_DIR, MANIFEST_DIR, QUARANTINE_DIR, Layout, parse_journal, quarantine_name
+from eventlog.locks import APPEND, Lock, acquire
+from eventlog.log.frame import (
+    FRAME_SIZE_MAX,
+    HEADER_SIZE,
+    NO_DIGEST,
+    Damage,
+    Frame,
+    JournalHeader,
+    boot_digest,
+    decode_frame,
+    decode_header,
+    encode_header,
+    join_lines,
+    last_frame_size,
+    pack_frame,
+    scan_frames,
+)
+
+ROTATE_SIZE = 8 * 1024 * 1024
+
+# A journal whose sync failed is marked with the otherwise meaningless execute bit of its owner. The
+# mark lives in the inode: it needs no disk space, every process of this boot sees it in the fstat
+# it makes anyway, and after a boot the journal is closed in any case.
+_SUSPECT_MODE = 0o700
+_SUSPECT_BIT = 0o100
+
+# Most last frames are a few kilobytes: one read fetches them with their trailer.
+_TAIL_SIZE = 8192
+
+# A full journal with one frame of the largest size behind it, ten times over for a copy forward of
+# several. Nothing larger is read into memory.
+_FILE_SIZE_MAX = 10 * (ROTATE_SIZE + FRAME_SIZE_MAX)
+
+# Each further try needs a rotation and a seal between two system calls of ours.
+_RETRIES = 100
+
+
+class JournalScan:
+    """All that one journal file holds, as of one reading.
+
+    `frames` are verified and share one buffer; `damaged` are the bad stretches between valid frames;
+    `torn` is (offset, size) of the bad bytes behind the last one, or None.
+    """
+
+    __slots__ = ("damaged", "frames", "header", "path", "size", "torn")
+
+    def __init__(
+        self,
+        path: str,
+        header: JournalHeader,
+        frames: "list[Frame]",
+        damaged: "list[Damage]",
+        torn: "tuple[int, int] | None",
+        size: int,
+    ) -> None:
+        self.path = path
+        self.header = header
+        self.frames = frames
+        self.damaged = damaged
+        self.torn = torn
+        self.size = size
+
+    @property
+    def base(self) -> int:
+        return self.header.base
+
+    @property
+    def end(self) -> int:
+        """The position behind the last valid frame."""
+        return self.frames[-1].end if self.frames else self.header.base
+
+    @property
+    def digest(self) -> bytes:
+        """What the next frame, or the next journal, names as its predecessor."""
+        return self.frames[-1].digest if self.frames else self.header.digest
+
+    @property
+    def replaces(self) -> "int | None":
+        return self.header.replaces
+
+
+def scan_journal(fs: FileSystem, path: str, *, store_id: bytes, number: "int | None" = None) -> JournalScan:
+    """Read and verify a whole journal. Takes no lock: a frame being written looks like a torn tail.
+
+    Raises: Corruption when the header does not verify or belongs elsewhere; FileNotFoundError.
+    """
+    fd = fs.open(path, os.O_RDONLY)
+    try:
+        return _scan_descriptor(fs, fd, path, store_id, number)
+    finally:
+        fs.close(fd)
+
+
+def journal_numbers(fs: FileSystem, layout: Layout) -> "list[int]":
+    """Every journal on disk, ascending, replaced ones included."""
+    names = fs.listdir(layout.directory(JOURNAL_DIR))
+    return [number for number in map(parse_journal, names) if number is not None]
+
+
+def live_journals(fs: FileSystem, layout: Layout) -> "list[int]":
+    """The journals that hold the log's tail, ascending: those that no later one replaces.
+
+    A journal whose header does not verify is listed, so that whoever reads it meets the Corruption.
+    """
+    live: "list[int]" = []
+    for number in journal_numbers(fs, layout):
+        path = layout.journal(number)
+        try:
+            replaces = decode_header(_read_header(fs, path), path).replaces
+        except FileNotFoundError:  # sealed and unlinked since the listing
+            continue
+        except Corruption:
+            replaces = None
+        if replaces is not None:
+            live = [earlier for earlier in live if earlier < replaces]
+        live.append(number)
+    return live
+
+
+def unlink_journals(fs: FileSystem, layout: Layout, numbers: "list[int]") -> None:
+    """Remove sealed journals, lowest first, and make that durable.
+
+    The order matters: as long as a journal exists, so do all higher ones. The highest is kept
+    whatever `numbers` says, because it says which position comes next.
+    """
+    for number in journal_numbers(fs, layout)[:-1]:
+        if number in numbers:
+            fs.unlink(layout.journal(number))
+    fs.fsync_dir(layout.directory(JOURNAL_DIR))
+
+
+class _Active:
+    """An open journal and where it ends. `users` counts threads that are syncing the descriptor."""
+
+    __slots__ = (
+        "digest",
+        "fd",
+        "header",
+        "number",
+        "path",
+        "position",
+        "retired",
+        "size",
+        "suspect",
+        "users",
+    )
+
+    def __init__(self, fd: int, number: int, path: str, header: JournalHeader) -> None:
+        self.fd = fd
+        self.number = number
+        self.path = path
+        self.header = header
+        self.size = HEADER_SIZE
+        self.position = header.base
+        self.digest = header.digest
+        self.suspect = False
+        self.users = 0
+        self.retired = False
+
+
+class Journal:
+    """Appends to the store's journals. See the module's docstring for who may call it at once."""
+
+    def __init__(
+        self, fs: FileSystem, layout: Layout, store_id: bytes, *, lock_timeout_s: float = 10.0
+    ) -> None:
+        self._fs = fs
+        self._layout = layout
+        self._directory = layout.directory(JOURNAL_DIR)
+        self._store_id = store_id
+        self._lock_timeout_s = lock_timeout_s
+        self._boot: "bytes | None" = None
+        self._active: "_Active | None" = None
+        self._pid = os.getpid()
+        self._mutex = allocate_lock()
+
+    # -- the public verbs ----------------------------------------------------------------------
+
+    def append(self, lines: "list[bytes]", *, expect_position: "int | None" = None) -> int:
+        """Append one batch, all or nothing, and return the position of its first event.
+
+        When this returns the batch is durable: that is the acknowledgement.
+        Raises: InvalidEvent when the batch fits no frame; Conflict when `expect_position` is not the
+        log's next position; LockTimeout; NotDurable when the disk refused (a retry is safe);
+        Corruption when the active journal cannot be understood.
+        """
+        payload = join_lines(lines)
+        with self._locked():
+            active = self._writable()
+            position = active.position
+            if expect_position is not None and expect_position != position:
+                raise Conflict(expect_position, position)
+            self._write(active, payload, len(lines))
+            with self._mutex:
+                active.users += 1
+        try:
+            self._fs.fdatasync(active.fd)
+        except OSError as error:
+            self._after_failed_sync(active, error)
+        finally:
+            self._done_syncing(active)
+        return position
+
+    def rotate(self) -> bool:
+        """Close the active journal if it holds a frame, so that it can be sealed; True when it did.
+
+        Raises: as `append`.
+        """
+        with self._locked():
+            before = self._newest_number()
+            if before == 0:
+                return False
+            active = self._writable()
+            if active.size > HEADER_SIZE:
+                self._close_and_start(active)
+                active = self._writable()
+            return active.number > before
+
+    def next_position(self) -> int:
+        """The position that the next event gets, as of now. Takes no lock and changes nothing.
+
+        Raises: Corruption.
+        """
+        for _ in range(_RETRIES):
+            number = self._newest_number()
+            if number == 0:
+                self._refuse_lost_journals()
+                return 0
+            try:
+                return self._read_end(number)
+            except FileNotFoundError:  # rotated and sealed since the listing: there is a higher one
+                continue
+        raise Corruption(self._directory, "its newest journal is listed but cannot be opened")
+
+    def close(self) -> None:
+        """Give the descriptor back. The journal may be used again; it then opens anew."""
+        self._forget()
+
+    # -- the active journal, under the lock ------------------------------------------------------
+
+    def _locked(self) -> Lock:
+        try:
+            return acquire(self._fs, self._layout, APPEND, timeout_s=self._lock_timeout_s)
+        except OSError as error:
+            raise _refused(self._layout.lock(APPEND), error) from error
+
+    def _writable(self) -> _Active:
+        """The highest journal, verified, of this boot, with room, and safe to append to."""
+        try:
+            active = self._newest()
+            while True:
+                if active is None:
+                    self._refuse_lost_journals()
+                    self._create(1, 0, NO_DIGEST)
+                elif active.suspect:
+                    self._copy_forward(active.number)
+                elif active.header.boot != self._boot_digest() or active.size >= ROTATE_SIZE:
+                    self._rotate(active)
+                else:
+                    return active
+                active = self._newest()
+        except OSError as error:
+            raise _refused(error.filename or self._directory, error) from error
+
+    def _newest(self) -> "_Active | None":
+        """The highest journal, its tail verified and recovered where needed; None when there is none."""
+        if self._pid != os.getpid():
+            self._after_fork()
+        number = self._newest_number()
+        active = self._active
+        if active is not None and active.number == number:
+            stat = self._fs.fstat(active.fd)
+            if stat.st_nlink > 0:
+                active.suspect = stat.st_mode & _SUSPECT_BIT != 0
+                if stat.st_size != active.size and not self._read_tail(active, stat.st_size):
+                    self._recover(active)
+                return active
+        self._forget()
+        return self._open(number) if number else None
+
+    def _newest_number(self) -> int:
+        """The highest journal's number, 0 when there is none. Names are zero-padded: the last is highest."""
+        for name in reversed(self._fs.listdir(self._directory)):
+            number = parse_journal(name)
+            if number is not None:
+                return number
+        return 0
+
+    def _open(self, number: int) -> _Active:
+        fs = self._fs
+        path = self._layout.journal(number)
+        fd = fs.open(path, os.O_RDWR)
+        try:
+            header = _own_header(fs.pread(fd, HEADER_SIZE, 0), path, self._store_id, number)
+            active = _Active(fd, number, path, header)
+            stat = fs.fstat(fd)
+            size = stat.st_size
+            active.suspect = stat.st_mode & _SUSPECT_BIT != 0
+            # After a power cut un-acknowledged frames may be missing in front of a sound trailer:
+            # the whole file is read when it is of an earlier boot.
+            if header.boot != self._boot_digest() or not self._read_tail(active, size):
+                self._recover(active)
+            if size == HEADER_SIZE or header.replaces is not None:
+                fs.fsync_dir(self._directory)
+        except BaseException:
+            fs.close(fd)
+            raise
+        self._active = active
+        return active
+
+    def _read_tail(self, active: _Active, size: int) -> bool:
+        """Take position and digest from the last frame of `size` bytes; False when it is not sound."""
+        if size == HEADER_SIZE:
+            active.size, active.position, active.digest = size, active.header.base, active.header.digest
+            return True
+        tail_at = max(HEADER_SIZE, size - _TAIL_SIZE)
+        tail = self._fs.pread(active.fd, max(size - tail_at, 0), tail_at)
+        if len(tail) != size - tail_at:
+            return False
+        frame_size = last_frame_size(tail)
+        offset = size - frame_size
+        if frame_size == 0 or offset < HEADER_SIZE:
+            return False
+        if offset < tail_at:
+            tail_at, tail = offset, self._fs.pread(active.fd, frame_size, offset)
+        try:
+            frame = decode_frame(tail, offset - tail_at, offset, active.header.key, active.path)
+        except Corruption:
+            return False
+        active.size, active.position, active.digest = size, frame.end, frame.digest
+        return True
+
+    def _write(self, active: _Active, payload: bytes, count: int) -> None:
+        """Write one frame with one write; on failure leave the file as it was."""
+        fs = self._fs
+        frame = pack_frame(
+            payload, count, active.position, fs.time_ns(), active.digest, active.header.key, active.size
+        )
+        try:
+            written = fs.pwrite(active.fd, frame, active.size)
+            if written != len(frame):
+                raise OSError(28, "the disk took no more bytes", active.path)
+        except OSError as error:
+            self._cut_back(active)
+            raise _refused(active.path, error) from error
+        active.digest = frame[-24:-8]
+        active.size += len(frame)
+        active.position += count
+
+    def _cut_back(self, active: _Active) -> None:
+        """Take back what a failed write left; where that fails too it is a torn tail like any other."""
+        try:
+            self._fs.truncate(active.fd, active.size)
+        except OSError:
+            pass  # the size differs from the one remembered, so the next append recovers the tail
+
+    # -- rotation and recovery, under the lock -----------------------------------------------------
+
+    def _close_and_start(self, active: _Active) -> None:
+        try:
+            self._rotate(active)
+        except OSError as error:
+            raise _refused(error.filename or active.path, error) from error
+
+    def _rotate(self, active: _Active) -> None:
+        """Close `active` and start the next journal; a failed sync of the old one copies it forward.
+
+        The old journal is synced first: otherwise a frame in it could vanish behind an acknowledged
+        one in the new journal.
+        """
+        try:
+            self._sync_closed(active.fd)
+        except OSError:
+            self._mark_suspect(active)
+            self._copy_forward(active.number)
+        else:
+            self._create(active.number + 1, active.position, active.digest)
+
+    def _sync_closed(self, fd: int) -> None:
+        self._fs.fdatasync(fd)
+
+    def _create(self, number: int, base: int, prev: bytes) -> None:
+        key = self._fs.random_bytes(32)
+        header = JournalHeader(self._store_id, number, base, prev, key, self._boot_digest())
+        self._publish(number, encode_header(header))
+
+    def _publish(self, number: int, data: bytes) -> None:
+        path = self._layout.journal(number)
+        try:
+            publish(self._fs, self._tmp_path(), path, data)
+        except FileExistsError as error:
+            raise Unsupported(
+                f"{path} appeared while this process held the append lock: the file system does not lock "
+                "between its users (a network or virtual machine share?). Move the store to a local disk."
+            ) from error
+
+    def _recover(self, active: _Active) -> None:
+        """Read all of `active`; quarantine and cut a torn tail. Damage leaves the file as it is, closed."""
+        scan = _scan_descriptor(self._fs, active.fd, active.path, self._store_id, active.number)
+        end = scan.size
+        if scan.damaged:
+            end = max(end, ROTATE_SIZE)  # closed: a frame here would stand behind bytes that do not verify
+        elif scan.torn is not None:
+            end, torn_size = scan.torn
+            self._quarantine(active, end, torn_size)
+            self._cut(active.fd, end)
+        # Only now: a recovery that failed half-way must be made again.
+        active.position, active.digest, active.size = scan.end, scan.digest, end
+
+    def _cut(self, fd: int, size: int) -> None:
+        self._fs.truncate(fd, size)
+
+    def _quarantine(self, active: _Active, offset: int, size: int) -> None:
+        """Make a copy of bytes that are about to be cut, and durable before they are."""
+        from blake3 import blake3
+
+        from eventlog.jsontext import encode
+
+        data = self._fs.pread(active.fd, size, offset)
+        digest = blake3(data).hexdigest()
+        name = quarantine_name(active.number, offset, digest[:16])
+        why = {
+            "journal": active.number,
+            "offset": offset,
+            "size": size,
+            "blake3": digest,
+            "reason": "torn tail: no valid frame begins here or behind",
+        }
+        self._keep(name, data)
+        self._keep(name[: -len(".bin")] + ".json", encode(why) + b"\n")
+
+    def _keep(self, name: str, data: bytes) -> None:
+        path = self._layout.quarantine(name)
+        try:
+            publish(self._fs, self._tmp_path(), path, data)
+        except FileExistsError:
+            # A recovery that was cut short made it: the name holds the content's digest. It may
+            # have died before its sync of the directory.
+            if read_file(self._fs, path) != data:
+                raise Corruption(
+                    path, "a quarantined file does not hold the bytes it is named after"
+                ) from None
+            self._fs.fsync_dir(self._layout.directory(QUARANTINE_DIR))
+
+    # -- failed syncs --------------------------------------------------------------------------------
+
+    def _after_failed_sync(self, active: _Active, error: OSError) -> None:
+        """The kernel may have dropped pages and will not say so again: save what can still be read."""
+        self._mark_suspect(active)
+        outcome = "what is readable was copied to a new journal"
+        try:
+            with self._locked():
+                self._copy_forward(active.number)
+        except Exception as failure:
+            outcome = f"copying the journal failed too ({failure}); the next append tries again"
+        raise NotDurable(
+            f"{active.path}: the disk failed to sync ({error.strerror}); {outcome}. The event is not "
+            "acknowledged: check the disk, then append it again with the same event id."
+        ) from error
+
+    def _mark_suspect(self, active: _Active) -> None:
+        try:
+            self._fs.fchmod(active.fd, _SUSPECT_MODE)
+        except OSError:
+            pass  # the copy is tried in any case; the mark only tells others to try it too
+
+    def _copy_forward(self, number: int) -> None:
+        """Publish a journal that stands for all from `number` on, holding each of their valid frames.
+
+        Usually that is one journal; more when others rotated between the failed sync and the lock.
+        """
+        self._forget()
+        numbers = journal_numbers(self._fs, self._layout)
+        live = live_journals(self._fs, self._layout)
+        if number not in live:
+            return  # sealed, or copied forward by another process, since
+        scans = [
+            scan_journal(self._fs, self._layout.journal(n), store_id=self._store_id, number=n)
+            for n in live
+            if n >= number
+        ]
+        new = numbers[-1] + 1
+        first = scans[0].header
+        key = self._fs.random_bytes(32)
+        header = JournalHeader(self._store_id, new, first.base, first.prev, key, self._boot_digest(), number)
+        parts = [encode_header(header)]
+        offset, digest = HEADER_SIZE, header.digest
+        for scan in scans:
+            for frame in scan.frames:
+                copy = pack_frame(frame.payload, frame.count, frame.base, frame.time_ns, digest, key, offset)
+                parts.append(copy)
+                offset += len(copy)
+                digest = copy[-24:-8]
+        if offset > _FILE_SIZE_MAX:
+            raise NotDurable(f"{self._layout.journal(number)}: too much to copy forward ({offset:,} bytes)")
+        self._publish(new, b"".join(parts))
+
+    # -- small parts -----------------------------------------------------------------------------------
+
+    def _read_end(self, number: int) -> int:
+        fs = self._fs
+        path = self._layout.journal(number)
+        fd = fs.open(path, os.O_RDONLY)
+        try:
+            header = _own_header(fs.pread(fd, HEADER_SIZE, 0), path, self._store_id, number)
+            seen = _Active(fd, number, path, header)
+            if header.boot == self._boot_digest() and self._read_tail(seen, fs.fstat(fd).st_size):
+                return seen.position
+            return _scan_descriptor(fs, fd, path, self._store_id, number).end
+        finally:
+            fs.close(fd)
+
+    def _refuse_lost_journals(self) -> None:
+        """Starting at position 0 again would hide events that are already sealed."""
+        if self._fs.listdir(self._layout.directory(MANIFEST_DIR)):
+            raise Corruption(
+                self._directory, "the store has a manifest but no journal: the active one was removed"
+            )
+
+    def _boot_digest(self) -> bytes:
+        if self._boot is None:
+            self._boot = boot_digest(self._fs.boot_id())
+        return self._boot
+
+    def _tmp_path(self) -> str:
+        return self._layout.tmp(f"journal-{os.getpid()}-{self._fs.random_bytes(8).hex()}")
+
+    def _after_fork(self) -> None:
+        """Let go of the parent's descriptor: errors of a shared one are reported to only one of us."""
+        self._mutex = allocate_lock()
+        self._pid = os.getpid()
+        active, self._active = self._active, None
+        if active is not None:
+            self._fs.close(active.fd)
+
+    def _forget(self) -> None:
+        active, self._active = self._active, None
+        if active is not None:
+            self._release(active)
+
+    def _release(self, active: _Active) -> None:
+        """Close the descriptor, or leave that to the last thread that is syncing it."""
+        with self._mutex:
+            active.retired = True
+            idle = active.users == 0
+        if idle:
+            self._fs.close(active.fd)
+
+    def _done_syncing(self, active: _Active) -> None:
+        with self._mutex:
+            active.users -= 1
+            last = active.retired and active.users == 0
+        if last:
+            self._fs.close(active.fd)
+
+
+def _scan_descriptor(
+    fs: FileSystem, fd: int, path: str, store_id: bytes, number: "int | None"
+) -> JournalScan:
+    size = fs.fstat(fd).st_size
+    if size > _FILE_SIZE_MAX:
+        raise Corruption(path, f"no journal has {size:,} bytes")
+    data = fs.pread(fd, size, 0)
+    header = _own_header(data, path, store_id, number)
+    frames, damaged, end = scan_frames(data, header)
+    torn = (end, len(data) - end) if end < len(data) else None
+    return JournalScan(path, header, frames, damaged, torn, len(data))
+
+
+def _own_header(data: bytes, path: str, store_id: bytes, number: "int | None") -> JournalHeader:
+    header = decode_header(data, path)
+    if header.store_id != store_id:
+        raise Corruption(path, "the journal belongs to another store", 8)
+    if number is not None and header.number != number:
+        raise Corruption(path, f"the journal says it is number {header.number}", 24)
+    return header
+
+
+def _read_header(fs: FileSystem, path: str) -> bytes:
+    fd = fs.open(path, os.O_RDONLY)
+    try:
+        return fs.pread(fd, HEADER_SIZE, 0)
+    finally:
+        fs.close(fd)
+
+
+def _refused(path: str, error: OSError) -> NotDurable:
+    why = error.strerror or str(error)
+    return NotDurable(
+        f"{path}: cannot append: {why}. Nothing was acknowledged; free space or restore write access, "
+        "then append again."
+    )

@@ -1,0 +1,110 @@
+"""The journal line: one event as `envelope JSON, tab, payload JSON`.
+
+Pure functions without state: any thread may call them. On the hook path. JSON text holds no raw
+control byte, so the first tab separates the two halves and a newline ends the line (design §3).
+The payload's bytes are made once, here, and travel verbatim from then on.
+"""
+
+from eventlog.errors import Corruption, InvalidEvent
+from eventlog.jsontext import decode, encode
+from eventlog.types import BOOL, COLUMN_KINDS, ENVELOPE_NAMES, INT, LIST, SCHEMA_VERSION, TEXT, TIME, Event
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_REQUIRED = ("event_type", "event_kind", "source")
+_INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
+_WANTED = {
+    INT: "an integer of 64 bits",
+    TIME: "microseconds since 1970 as an integer of 64 bits",
+    TEXT: "text",
+    BOOL: "true or false",
+    LIST: "a list of text",
+}
+
+
+def encode_line(event: Event, dumps: "Callable[[object], bytes]" = encode) -> bytes:
+    """The line of `event`, without its newline.
+
+    Columns are written in the order of `types.COLUMNS`; nulls are left out; a missing payload is `{}`.
+    Raises: InvalidEvent when the event breaks the envelope's rules.
+    """
+    envelope = {}
+    left = len(event)
+    for name in ENVELOPE_NAMES:
+        value = event.get(name)
+        if name in event:
+            left -= 1
+        if value is None and name == "schema_version":
+            value = SCHEMA_VERSION
+        if value is not None:
+            _check(name, value)
+            envelope[name] = value
+    payload: object = None
+    if "payload" in event:
+        left -= 1
+        payload = event["payload"]
+    if payload is None:
+        payload = {}
+    elif not isinstance(payload, dict):
+        raise InvalidEvent(f"payload must be a JSON object, not {type(payload).__name__}")
+    if left:
+        raise InvalidEvent(_unknown(event))
+    _check_identity(envelope)
+    try:
+        return dumps(envelope) + b"\t" + dumps(payload)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidEvent(f"event {event['event_id']} cannot be written as JSON: {error}") from error
+
+
+def decode_line(line: bytes, loads: "Callable[[bytes], object]" = decode) -> "tuple[Event, bytes]":
+    """The envelope as a dict, and the payload's JSON bytes verbatim.
+
+    Raises: Corruption.
+    """
+    head, tab, payload = line.partition(b"\t")
+    if not tab:
+        raise Corruption("journal line", "no tab between envelope and payload")
+    try:
+        envelope = loads(head)
+    except (ValueError, RecursionError) as error:
+        raise Corruption("journal line", f"its envelope is not JSON ({error})") from error
+    if not isinstance(envelope, dict):
+        raise Corruption("journal line", "its envelope is not a JSON object")
+    return envelope, payload
+
+
+def _check(name: str, value: object) -> None:
+    kind = COLUMN_KINDS[name]
+    if kind == TEXT:
+        fits = isinstance(value, str)
+    elif kind == BOOL:
+        fits = isinstance(value, bool)
+    elif kind == LIST:
+        fits = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+    else:
+        fits = isinstance(value, int) and not isinstance(value, bool) and _INT_MIN <= value <= _INT_MAX
+    if not fits:
+        raise InvalidEvent(f"column {name} must be {_WANTED[kind]}, not {_shown(value)}")
+
+
+def _check_identity(envelope: "dict[str, object]") -> None:
+    event_id = envelope.get("event_id")
+    if not isinstance(event_id, str) or len(event_id) != 32 or event_id.strip("0123456789abcdef"):
+        raise InvalidEvent(f"event_id must be 32 lower-case hex digits, not {_shown(event_id)}")
+    for name in _REQUIRED:
+        if not envelope.get(name):
+            raise InvalidEvent(f"event {event_id} lacks {name}, which every event has")
+
+
+def _unknown(event: Event) -> str:
+    names = [str(name) for name in event if name != "payload" and name not in ENVELOPE_NAMES]
+    if "position" in names:
+        return "position is assigned by the log and cannot be given"
+    return f"unknown column {', '.join(sorted(names))}: put it into the payload"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
