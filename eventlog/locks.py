@@ -46,7 +46,11 @@ class Lock:
             return
         fd, self._fd = self._fd, -1
         _held.names.remove(self._name)
-        self._fs.close(fd)  # closing the only descriptor of this open file frees its flock
+        try:
+            # Closing frees the lock only when no child was forked since: it shares the open file.
+            self._fs.funlock(fd)
+        finally:
+            self._fs.close(fd)
 
 
 def acquire(
