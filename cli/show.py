@@ -109,9 +109,11 @@ def _session(store: "Store", session_id: str) -> tuple[Record, str]:
 
 
 def _event(store: "Store", event_id: str) -> tuple[Record, str]:
+    from eventlog.replay.diffs import diff_of
+
     event = store.event(event_id)
     shown = event_json(event)
-    diff = _diff(store, event)
+    diff = diff_of(event, store.blobs) if event["event_type"] == "file" else None
     fields: Record = {"event": shown}
     text = _pairs({name: shown.get(name) for name in COLUMN_NAMES if name != "payload"})
     if event["payload"]:

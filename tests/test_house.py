@@ -1,0 +1,457 @@
+"""The code base itself: who may import whom, what a hook loads, what is public, what is documented.
+
+Reads files and asks the interpreter; needs neither git nor a store.
+"""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import blake3
+import click
+import pytest
+
+from locus_cli.lazy import LazyGroup
+from locus_cli.root import cli
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON_ROOTS = {"eventlog": "eventlog", "locus_cli": "cli", "tests": "tests", "benchmarks": "benchmarks"}
+TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".sh", ".json", ".yml", ".cfg", ""}
+TEXT_DIRECTORIES = ("eventlog", "cli", "tests", "benchmarks", "scripts", "docs", ".ci")
+FILE_LINES_MAX = 800
+
+# docs/design.md §1: a room imports from its own or from lower ones.
+ROOM_RANKS = {
+    "log": 1,
+    "snapshots": 2,
+    "projections": 3,
+    "query": 4,
+    "replay": 5,
+    "store": 6,
+    "recorder": 7,
+    "agents": 8,
+}
+GROUND_FLOOR = {
+    "errors", "types", "names", "paths", "jsontext", "fs", "layout", "locks",
+    "gate", "identity", "repository",
+}  # fmt: skip
+
+# Invariants of docs/design.md that no test can show yet, and what they wait for.
+WAITING_INVARIANTS = {
+    "I23": "there is one schema version",
+    "I26": "comes with the capture of working directories",
+    "I29": "comes with garbage collection",
+    "I30": "comes with erasure",
+    "I36": "comes with exports",
+}
+
+
+def modules(*packages: str) -> dict[str, Path]:
+    """Module name → file, for the packages given (all of them by default)."""
+    found = {}
+    for package in packages or PYTHON_ROOTS:
+        base = ROOT / PYTHON_ROOTS[package]
+        for path in sorted(base.rglob("*.py")):
+            parts = [package, *path.relative_to(base).with_suffix("").parts]
+            found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+def text_files() -> Iterator[Path]:
+    for directory in TEXT_DIRECTORIES:
+        for path in sorted((ROOT / directory).rglob("*")):
+            if path.is_file() and path.suffix in TEXT_SUFFIXES and "__pycache__" not in path.parts:
+                yield path
+    for path in sorted(ROOT.iterdir()):
+        if path.is_file() and path.suffix in TEXT_SUFFIXES and path.name != ".git":
+            yield path
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports(name: str, path: Path, *, typing_too: bool = False) -> Iterator[str]:
+    """Every module that the file imports, wherever in the file; absolute names."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    skipped = set()
+    tree = parsed(path)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING") and not typing_too:
+            skipped |= {id(below) for statement in node.body for below in ast.walk(statement)}
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def rank_of(module: str) -> int | None:
+    """Height of the room that a module belongs to, None when it is not ours."""
+    parts = module.split(".")
+    if parts[0] == "locus_cli":
+        return 9
+    if parts[0] != "eventlog" or len(parts) == 1:
+        return None
+    if parts[1] in GROUND_FLOOR:
+        return 0
+    return ROOM_RANKS.get(parts[1])
+
+
+def test_rooms_import_downwards_only() -> None:
+    """A module imports from its own room or from lower ones (docs/design.md §1)."""
+    wrong = []
+    for name, path in modules("eventlog", "locus_cli").items():
+        if name == "eventlog":
+            continue  # the public face resolves names from all rooms, lazily
+        rank = rank_of(name)
+        assert rank is not None, (
+            f"{name} belongs to no room: add it to the table above and to docs/design.md §1"
+        )
+        for imported in imports(name, path):
+            other = rank_of(imported)
+            same_room = imported.split(".")[:2] == name.split(".")[:2] or rank in (0, 9)
+            if other is not None and (other > rank or (other == rank and not same_room)):
+                wrong.append(f"{name} imports {imported}")
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("library", "allowed"),
+    [
+        ("click", ("locus_cli",)),
+        ("duckdb", ("eventlog.query", "eventlog.projections")),
+        (
+            "pyarrow",
+            (
+                "eventlog.log",
+                "eventlog.snapshots.pack",
+                "eventlog.projections",
+                "eventlog.query",
+                "locus_cli.sql",
+            ),
+        ),
+        ("orjson", ("eventlog.jsontext", "eventlog.log", "locus_cli.jsonout")),
+    ],
+)
+def test_heavy_libraries_stay_in_their_rooms(library: str, allowed: tuple[str, ...]) -> None:
+    """A heavy library is imported by the rooms that own it and by no other (I34)."""
+    users = {
+        name
+        for name, path in modules("eventlog", "locus_cli").items()
+        if any(imported.split(".")[0] == library for imported in imports(name, path))
+    }
+
+    assert {u for u in users if not u.startswith(allowed)} == set()
+
+
+HOOK_PROBE = """
+import os, sys
+sys.path[:0] = [{root!r}, {site!r}]
+package = type(sys)("locus_cli")
+package.__path__ = [{root!r} + "/cli"]
+sys.modules["locus_cli"] = package
+before = set(sys.modules)
+import locus_cli.hook_entry
+at_import = set(sys.modules) - before
+import eventlog.gate, eventlog.identity, eventlog.log.journal, eventlog.log.line
+from eventlog.fs import REAL
+from eventlog.layout import Layout
+layout = Layout({store!r})
+locus_cli.hook_entry._append({store!r}, locus_cli.hook_entry.event_of("probe", b'{{"session_id": "s"}}'))
+print(" ".join(sorted(at_import)))
+print(" ".join(sorted(set(sys.modules) - before)))
+"""
+
+
+def test_a_hook_loads_no_heavy_module(tmp_path: Path) -> None:
+    """I34: recording one hook loads no click, pyarrow, duckdb, orjson, dataclasses, uuid or typing.
+
+    Measured in an interpreter without site-packages hooks, so that only our imports count.
+    """
+    from eventlog.store import Store
+
+    store = Store.init(tmp_path / ".locus")
+    store.close()
+    site = str(Path(blake3.__file__).parent.parent)
+    probe = HOOK_PROBE.format(root=str(ROOT), site=site, store=str(tmp_path / ".locus"))
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", probe], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    at_import, in_all = (set(line.split()) for line in done.stdout.splitlines())
+
+    assert at_import <= {"locus_cli.hook_entry"}
+    banned = {
+        "click",
+        "pyarrow",
+        "duckdb",
+        "orjson",
+        "rich",
+        "dataclasses",
+        "uuid",
+        "typing",
+        "pathlib",
+        "inspect",
+    }
+    assert {name.split(".")[0] for name in in_all} & banned == set()
+    assert {n for n in in_all if n.startswith("eventlog.") and rank_of(n) not in (0, 1)} == set()
+    with Store.open(tmp_path / ".locus") as store:
+        assert [e["event_type"] for e in store.events()] == ["hook"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["log", "--help"], ["--version"], ["store", "--help"]])
+def test_words_alone_load_no_engine(arguments: list[str]) -> None:
+    """Help and version load neither DuckDB nor pyarrow (I34 for people)."""
+    probe = (
+        "import sys\nfrom locus_cli.main import run\n"
+        f"assert run({arguments!r}) == 0\n"
+        "print([m for m in ('duckdb', 'pyarrow', 'eventlog.store') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+
+    assert done.stderr.strip() == "[]"
+
+
+def test_public_names_resolve_and_are_documented() -> None:
+    """Every name of `eventlog.__all__` exists, and docs/api.md has a section for exactly these."""
+    import eventlog
+
+    documented = re.findall(r"^#{2,4} `(\w+)`", (ROOT / "docs/api.md").read_text(encoding="utf-8"), re.M)
+
+    assert sorted(eventlog.__all__) == eventlog.__all__
+    assert all(getattr(eventlog, name) is not None for name in eventlog.__all__)
+    assert sorted(documented) == eventlog.__all__
+
+
+@pytest.mark.parametrize("name", ["Store", "Recorder"])
+def test_public_methods_are_documented(name: str) -> None:
+    """docs/api.md shows every public method of the two public classes, and no other."""
+    import eventlog
+
+    text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    section = re.split(r"^## ", text.split(f"## `{name}`", 1)[1], maxsplit=1, flags=re.M)[0]
+    documented = set(re.findall(r"^- `(\w+)", section, re.M))
+    own = {n for n, value in vars(getattr(eventlog, name)).items() if not n.startswith("_")}
+
+    assert documented == own
+
+
+def test_no_unknown_public_name() -> None:
+    """Asking `eventlog` for a name it does not have is an AttributeError, as for any module."""
+    import eventlog
+
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = eventlog.nonsense
+
+
+def commands(group: click.Command, path: str = "locus") -> Iterator[tuple[str, click.Command]]:
+    """Every command with the words that call it, groups included."""
+    yield path, group
+    if isinstance(group, LazyGroup):
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
+            yield from commands(command, f"{path} {name}")
+
+
+def help_of(path: str, command: click.Command) -> str:
+    """The help text of a command at 80 columns."""
+    context: click.Context | None = None
+    words = path.split()
+    for i, word in enumerate(words):
+        name = " ".join(words[: i + 1]) if i == 0 else word
+        made = command if i == len(words) - 1 else click.Command(word)
+        context = click.Context(made, info_name=name, parent=context, terminal_width=80, max_content_width=80,
+                                help_option_names=["-h", "--help"])  # fmt: skip
+    assert context is not None
+    return command.get_help(context)
+
+
+def test_every_command_and_option_is_documented() -> None:
+    """docs/cli.md holds the help text of every command, word for word.
+
+    LOCUS_UPDATE=1 writes the present help texts into the page instead of comparing.
+    """
+    page = ROOT / "docs/cli.md"
+    text = page.read_text(encoding="utf-8")
+    for path, command in commands(cli):
+        block = f"## `{path}`\n\n```text\n{help_of(path, command)}\n```\n"
+        pattern = re.compile(rf"## `{re.escape(path)}`\n\n```text\n.*?\n```\n", re.S)
+        if os.environ.get("LOCUS_UPDATE") == "1":
+            text = pattern.sub(lambda _, new=block: new, text) if pattern.search(text) else f"{text}\n{block}"
+            page.write_text(text, encoding="utf-8")
+        found = pattern.search(text)
+        assert found is not None, f"docs/cli.md has no section for {path}"
+        assert found[0] == block
+
+    documented = re.findall(r"^## `(locus[^`]*)`$", text, re.M)
+    assert sorted(documented) == sorted(path for path, _ in commands(cli))
+
+
+def test_help_lists_say_what_the_commands_say() -> None:
+    """The summary of a verb in a group's table is the first sentence of the verb's own help."""
+    for path, group in commands(cli):
+        if not isinstance(group, LazyGroup):
+            continue
+        for _, entries in group.sections:
+            for entry in entries:
+                command = group.get_command(click.Context(group), entry.name)
+                assert command is not None
+                first = (command.help or "").split("\n\n")[0].replace("\n", " ")
+                assert first.startswith(entry.summary.rstrip(".")), f"{path} {entry.name}"
+                assert command.name == entry.name
+
+
+def test_every_module_has_a_docstring() -> None:
+    """Each module opens by saying what it is."""
+    without = [name for name, path in modules().items() if not ast.get_docstring(parsed(path))]
+
+    assert [name for name in without if not (name == "tests" or name.startswith("tests."))] == []
+    assert [n for n in without if modules()[n].name != "__init__.py"] == []
+
+
+def test_functions() -> Iterator[tuple[str, str]]:
+    """(where, docstring) of every test function and state machine."""
+    for name, path in modules("tests").items():
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_"):
+                yield f"{name}.{node.name}", ast.get_docstring(node) or ""
+            elif isinstance(node, ast.ClassDef):
+                yield f"{name}.{node.name}", ast.get_docstring(node) or "a class"
+
+
+test_functions.__test__ = False  # type: ignore[attr-defined]
+
+
+def test_every_test_states_its_behaviour() -> None:
+    """Each test function has a docstring that says what is expected."""
+    assert [where for where, docstring in test_functions() if not docstring] == []
+
+
+def test_every_invariant_has_a_test_or_a_reason() -> None:
+    """I1…I36 are quoted by a test's docstring each, but for those that wait for a feature."""
+    quoted = {n for _, docstring in test_functions() for n in re.findall(r"\bI\d+\b", docstring)}
+    ranges = re.findall(r"\bI(\d+)[–-]I(\d+)\b", " ".join(d for _, d in test_functions()))
+    quoted |= {f"I{n}" for first, last in ranges for n in range(int(first), int(last) + 1)}
+    expected = {f"I{n}" for n in range(1, 37)}
+
+    assert expected - quoted - set(WAITING_INVARIANTS) == set()
+    assert quoted - expected == set()
+
+
+def test_no_file_is_too_long() -> None:
+    """A file can be read in one sitting."""
+    lengths = {
+        str(p.relative_to(ROOT)): len(p.read_text(encoding="utf-8").splitlines()) for p in text_files()
+    }
+
+    assert {name: size for name, size in lengths.items() if size > FILE_LINES_MAX} == {}
+
+
+def test_nothing_names_this_machine() -> None:
+    """No file names a path of somebody's machine, a package index, or where packages come from."""
+    places = [f"/{name}/" for name in ("work", "root", "opt")]
+    words = [*places, "py" + "pi.org", "pythonhosted" + ".org", "index" + "-url", "find" + "-links"]
+    found = [
+        f"{path.relative_to(ROOT)}: {word}"
+        for path in text_files()
+        for word in words
+        if word in path.read_text(encoding="utf-8", errors="replace")
+    ]
+
+    assert found == []
+
+
+def test_constraints_are_plain_pins() -> None:
+    """constraints.txt holds name==version lines, sorted, one for each package, and nothing else."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][0-9A-Za-z.]*", line)] == []
+    names = [re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in lines]
+    assert names == sorted(set(names))
+
+
+def test_dependencies_are_pinned_and_explained() -> None:
+    """Every dependency of pyproject.toml has its pin and its reason in docs/dependencies.md."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = list(project["project"]["dependencies"]) + list(project["build-system"]["requires"])
+    for extra in project["project"].get("optional-dependencies", {}).values():
+        wanted += extra
+    names = {re.split(r"[<>=!~;\[ ]", requirement, maxsplit=1)[0] for requirement in wanted}
+    pins = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    explained = set(
+        re.findall(r"^\| `([\w-]+)` \|", (ROOT / "docs/dependencies.md").read_text(encoding="utf-8"), re.M)
+    )
+
+    assert names - pins == set()
+    assert explained == names
+
+
+def test_changelog_has_the_agreed_form() -> None:
+    """CHANGELOG.md: versions with dates, newest first, each with known kinds of change."""
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    heads = [line for line in lines if line.startswith("## ")]
+    kinds = {line for line in lines if line.startswith("### ")}
+
+    assert lines[0] == "# Changelog"
+    assert heads[0] == "## [Unreleased]"
+    assert all(re.fullmatch(r"## \[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", head) for head in heads[1:])
+    assert kinds <= {
+        f"### {kind}" for kind in ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")
+    }
+
+
+def test_version_is_said_once() -> None:
+    """pyproject.toml and the package say the same version."""
+    import tomllib
+
+    import eventlog
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["version"] == eventlog.__version__
+
+
+def test_every_package_is_installed() -> None:
+    """Each package directory is listed in pyproject.toml, so that an installed Locus is whole."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    listed = set(project["tool"]["setuptools"]["packages"])
+    present = {name for name, path in modules("eventlog", "locus_cli").items() if path.name == "__init__.py"}
+
+    assert listed == present
+
+
+@pytest.mark.parametrize("name", ["demo", "test", "check", "bench", "_venv"])
+def test_scripts_are_plain_posix_shell(name: str) -> None:
+    """Scripts are read by any POSIX shell: no bash words, and the syntax is accepted."""
+    path = ROOT / "scripts" / name
+    text = path.read_text(encoding="utf-8")
+    subprocess.run(["sh", "-n", str(path)], check=True)
+
+    assert name == "_venv" or text.startswith("#!/bin/sh\n")
+    assert name == "_venv" or os.access(path, os.X_OK)
+    assert not re.search(r"\[\[|\bfunction \w|\blocal \b|<<<|\$'|\bsource \b|pipefail|&>", text)
+
+
+def test_ci_runs_what_the_readme_says() -> None:
+    """.ci/run runs the README's test command and scripts/check."""
+    steps = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    assert "scripts/test" in steps and "scripts/check" in steps
+    assert re.search(r"^scripts/test\b", readme, re.M)
+    assert os.access(ROOT / ".ci/run", os.X_OK)
