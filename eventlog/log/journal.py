@@ -10,13 +10,14 @@ Upholds I1–I4, I7, I9, I10, I12, I32, I33. What it relies on, and what follows
 - A journal's name is durable before its first frame is written: `publish` syncs the directory, and
   whoever meets a journal that may have been linked by a process that died before that sync (it has
   no frame yet, or it replaces another) syncs the directory again.
-- A kept descriptor is used only while its file is the highest journal and is still linked. Both are
-  looked up at every append, under the lock: a rotation, a seal or a copy forward may have happened.
+- A kept descriptor is used only while its path still names its file and no higher journal exists.
+  Both are looked up at every append, under the lock: a rotation, a seal or a copy forward may have
+  happened. Two look-ups suffice because journals are numbered densely and unlinked in ascending
+  order (`unlink_journals`), never the highest: while n is there, n+1 is missing only if n is highest.
 - The kernel reports a failed write-back once per open file. Every process has a descriptor of its
   own, opened before it wrote; whoever sees the error marks the journal (`_SUSPECT_MODE`) and copies
   it forward. A forked child opens its own descriptor for the same reason.
 - A replacing journal stands for all journals from the one it names up to itself.
-- Journals are unlinked in ascending order (`unlink_journals`), and never the highest.
 """
 
 import os
@@ -160,9 +161,12 @@ class _Active:
     """An open journal and where it ends. `users` counts threads that are syncing the descriptor."""
 
     __slots__ = (
+        "device",
         "digest",
         "fd",
         "header",
+        "inode",
+        "next_path",
         "number",
         "path",
         "position",
@@ -172,15 +176,20 @@ class _Active:
         "users",
     )
 
-    def __init__(self, fd: int, number: int, path: str, header: JournalHeader) -> None:
+    def __init__(
+        self, fd: int, path: str, next_path: str, header: JournalHeader, stat: os.stat_result
+    ) -> None:
         self.fd = fd
-        self.number = number
+        self.number = header.number
         self.path = path
+        self.next_path = next_path
         self.header = header
+        self.inode = stat.st_ino
+        self.device = stat.st_dev
+        self.suspect = stat.st_mode & _SUSPECT_BIT != 0
         self.size = HEADER_SIZE
         self.position = header.base
         self.digest = header.digest
-        self.suspect = False
         self.users = 0
         self.retired = False
 
@@ -293,17 +302,27 @@ class Journal:
         """The highest journal, its tail verified and recovered where needed; None when there is none."""
         if self._pid != os.getpid():
             self._after_fork()
-        number = self._newest_number()
         active = self._active
-        if active is not None and active.number == number:
-            stat = self._fs.fstat(active.fd)
-            if stat.st_nlink > 0:
+        if active is not None:
+            stat = self._stat_if_newest(active)
+            if stat is not None:
                 active.suspect = stat.st_mode & _SUSPECT_BIT != 0
                 if stat.st_size != active.size and not self._read_tail(active, stat.st_size):
                     self._recover(active)
                 return active
-        self._forget()
+            self._forget()
+        number = self._newest_number()
         return self._open(number) if number else None
+
+    def _stat_if_newest(self, active: _Active) -> "os.stat_result | None":
+        """The state of the kept file, None when it is no longer the highest journal or not at its path."""
+        if self._fs.exists(active.next_path):
+            return None
+        try:
+            stat = self._fs.stat(active.path)
+        except FileNotFoundError:
+            return None
+        return stat if stat.st_ino == active.inode and stat.st_dev == active.device else None
 
     def _newest_number(self) -> int:
         """The highest journal's number, 0 when there is none. Names are zero-padded: the last is highest."""
@@ -315,25 +334,26 @@ class Journal:
 
     def _open(self, number: int) -> _Active:
         fs = self._fs
-        path = self._layout.journal(number)
-        fd = fs.open(path, os.O_RDWR)
+        fd = fs.open(self._layout.journal(number), os.O_RDWR)
         try:
-            header = _own_header(fs.pread(fd, HEADER_SIZE, 0), path, self._store_id, number)
-            active = _Active(fd, number, path, header)
-            stat = fs.fstat(fd)
-            size = stat.st_size
-            active.suspect = stat.st_mode & _SUSPECT_BIT != 0
+            active, size = self._inspect(fd, number)
             # After a power cut un-acknowledged frames may be missing in front of a sound trailer:
             # the whole file is read when it is of an earlier boot.
-            if header.boot != self._boot_digest() or not self._read_tail(active, size):
+            if active.header.boot != self._boot_digest() or not self._read_tail(active, size):
                 self._recover(active)
-            if size == HEADER_SIZE or header.replaces is not None:
+            if size == HEADER_SIZE or active.header.replaces is not None:
                 fs.fsync_dir(self._directory)
         except BaseException:
             fs.close(fd)
             raise
         self._active = active
         return active
+
+    def _inspect(self, fd: int, number: int) -> "tuple[_Active, int]":
+        path = self._layout.journal(number)
+        header = _own_header(self._fs.pread(fd, HEADER_SIZE, 0), path, self._store_id, number)
+        stat = self._fs.fstat(fd)
+        return _Active(fd, path, self._layout.journal(number + 1), header, stat), stat.st_size
 
     def _read_tail(self, active: _Active, size: int) -> bool:
         """Take position and digest from the last frame of `size` bytes; False when it is not sound."""
@@ -526,14 +546,12 @@ class Journal:
 
     def _read_end(self, number: int) -> int:
         fs = self._fs
-        path = self._layout.journal(number)
-        fd = fs.open(path, os.O_RDONLY)
+        fd = fs.open(self._layout.journal(number), os.O_RDONLY)
         try:
-            header = _own_header(fs.pread(fd, HEADER_SIZE, 0), path, self._store_id, number)
-            seen = _Active(fd, number, path, header)
-            if header.boot == self._boot_digest() and self._read_tail(seen, fs.fstat(fd).st_size):
+            seen, size = self._inspect(fd, number)
+            if seen.header.boot == self._boot_digest() and self._read_tail(seen, size):
                 return seen.position
-            return _scan_descriptor(fs, fd, path, self._store_id, number).end
+            return _scan_descriptor(fs, fd, seen.path, self._store_id, number).end
         finally:
             fs.close(fd)
 
