@@ -1,0 +1,297 @@
+"""Session, turn, seq and context ids as a fold of the log in position order (I22).
+
+Writers record what they know: the agent's own session and turn keys, never a counter. This fold turns
+them into the place columns. The sealer runs it once and stores the result; readers run it over the
+tail. Both start from what the segments say of the sessions they meet (`Prefix`), so sealing in any
+chunks, or not at all, gives the same numbers. Duplicates must be gone before: a dropped event moves
+no counter (I8). A value the writer gave is kept and moves the counters, so numbering a numbered log
+changes nothing.
+
+The state of a session can be rebuilt from its rows in segments alone:
+- a key's turn is the turn of the first row with that key and a turn;
+- the highest turn and the highest seq of a turn are maxima (at least 0);
+- the current turn is the turn of the last row that has one;
+- the session's context is that of its first `session` event with other than the default one.
+
+Counters stop at the largest int64 instead of running over it. Pure; not safe for concurrent use.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from eventlog.names import (
+    safe_context_name,
+    session_context,
+    session_id_of,
+    sessions_context,
+    turn_context,
+    turn_id_of,
+)
+from eventlog.types import LIFECYCLE_TYPES
+
+INT_MAX = 2**63 - 1
+
+# What the fold reads besides the columns it writes.
+INPUT_COLUMNS = ("event_type", "operation", "repo", "agent", "agent_session_id", "agent_turn_id")
+PLACE_COLUMNS = ("session_id", "turn", "turn_id", "seq", "context_id", "extends")
+
+
+class PrefixRow(NamedTuple):
+    """What segments say of one (session, turn, agent turn key): one group of rows, or part of one.
+
+    Rows may come in any order and be split in any way; only what they hold together counts.
+    """
+
+    session_id: str
+    turn: "int | None"
+    agent_turn_id: "str | None"
+    first_position: int
+    last_position: int
+    max_seq: "int | None"
+    context_id: "str | None"  # of the first `session` event whose context is not the default one
+    context_position: "int | None"  # where that event stands
+
+
+class Prefix(Protocol):
+    """What is known of the log before the events to be numbered."""
+
+    def seen(self, event_ids: Sequence[str]) -> set[str]:
+        """Those of `event_ids` that an earlier event has."""
+
+    def sessions(self, session_ids: Sequence[str]) -> Iterable[PrefixRow]:
+        """The rows of those sessions; nothing for a session that is not there."""
+
+
+class EmptyPrefix:
+    """The prefix of a log that starts here."""
+
+    def seen(self, event_ids: Sequence[str]) -> set[str]:  # noqa: ARG002
+        return set()
+
+    def sessions(self, session_ids: Sequence[str]) -> Iterable[PrefixRow]:  # noqa: ARG002
+        return ()
+
+
+def default_context(session_id: str) -> str:
+    """The context id of a session that nobody gave a slug."""
+    return session_context(f"session-{session_id}", session_id)
+
+
+class _Session:
+    """The counters of one session."""
+
+    __slots__ = ("context", "current", "default", "extends", "highest", "id", "keys", "places", "seqs")
+
+    def __init__(self, session_id: str) -> None:
+        self.id = session_id
+        self.highest = 0
+        self.current: int | None = None
+        self.keys: dict[str, int] = {}
+        self.seqs: dict[int, int] = {}
+        self.places: dict[int | None, _Place] = {}
+        self.default = default_context(session_id)
+        self.context = self.default
+        self.extends = [self.context]
+
+    def name(self, context_id: str) -> None:
+        """Take the first context id that is not the default one."""
+        if self.context == self.default and context_id != self.default:
+            self.context = context_id
+            self.extends = [context_id]
+            self.places.pop(None, None)  # what is outside of turns extends the session itself
+
+    def place(self, turn: "int | None") -> "_Place":
+        place = self.places.get(turn)
+        if place is None:
+            place = self.places[turn] = _Place(self, turn)
+        return place
+
+
+class _Place:
+    """The texts that all timeline events of one turn share."""
+
+    __slots__ = ("counter", "extends", "prefixes", "turn", "turn_id")
+
+    def __init__(self, session: _Session, turn: "int | None") -> None:
+        self.turn = turn
+        self.counter = turn or 0  # what is outside of turns counts in turn 0
+        self.turn_id = None if turn is None else turn_id_of(turn)
+        self.extends = session.extends if turn is None else [turn_context(session.id, turn)]
+        self.prefixes: dict[str, str] = {}  # event type → its context id up to the seq
+
+
+class Numbering:
+    """The fold. Feed it batches of events in position order."""
+
+    def __init__(self, prefix: "Prefix | None" = None) -> None:
+        self._prefix: Prefix = prefix or EmptyPrefix()
+        self._sessions: dict[str, _Session] = {}
+        self._ids: dict[tuple[str, str], str] = {}  # (agent, agent's session id) → session id
+
+    def number(self, columns: "dict[str, list[Any]]") -> None:
+        """Fill the place columns, in place.
+
+        Args: columns: lists of equal length for INPUT_COLUMNS and PLACE_COLUMNS, None for unknown.
+        """
+        self._fill_session_ids(columns)
+        session_ids = columns["session_id"]
+        known = self._sessions
+        new = [s for s in dict.fromkeys(session_ids) if s is not None and s not in known]
+        if new:
+            for session_id in new:
+                known[session_id] = _Session(session_id)
+            self._prime(self._prefix.sessions(new))
+        self._fill_places(columns)
+
+    def _fill_session_ids(self, columns: "dict[str, list[Any]]") -> None:
+        given, ids = columns["session_id"], self._ids
+        for i, pair in enumerate(zip(columns["agent"], columns["agent_session_id"], strict=True)):
+            if given[i] is None:
+                session_id = ids.get(pair)
+                if session_id is None:
+                    if pair[0] is None or pair[1] is None:
+                        continue
+                    session_id = ids[pair] = session_id_of(*pair)
+                given[i] = session_id
+
+    def _prime(self, rows: Iterable[PrefixRow]) -> None:
+        currents: dict[str, int] = {}
+        contexts: dict[str, int] = {}
+        keys: dict[tuple[str, str], int] = {}
+        for row in rows:
+            session = self._sessions[row.session_id]
+            if row.max_seq is not None:
+                counter = row.turn or 0
+                session.seqs[counter] = max(session.seqs.get(counter, 0), row.max_seq)
+            if row.context_id is not None and row.context_position is not None:
+                at = contexts.get(session.id)
+                if at is None or row.context_position < at:
+                    contexts[session.id] = row.context_position
+                    session.context, session.extends = row.context_id, [row.context_id]
+            if row.turn is None:
+                continue
+            session.highest = max(session.highest, row.turn)
+            if row.last_position >= currents.get(session.id, -1):
+                currents[session.id] = row.last_position
+                session.current = row.turn
+            if row.agent_turn_id is not None:
+                key = (session.id, row.agent_turn_id)
+                if row.first_position <= keys.get(key, row.first_position):
+                    keys[key] = row.first_position
+                    session.keys[row.agent_turn_id] = row.turn
+
+    def _fill_places(self, columns: "dict[str, list[Any]]") -> None:
+        session_ids, turns, turn_ids = columns["session_id"], columns["turn"], columns["turn_id"]
+        seqs, contexts, extends = columns["seq"], columns["context_id"], columns["extends"]
+        repos, operations = columns["repo"], columns["operation"]
+        sessions = self._sessions
+        keys = columns["agent_turn_id"]
+        for i, event_type in enumerate(columns["event_type"]):
+            session_id = session_ids[i]
+            lifecycle = event_type in LIFECYCLE_TYPES
+            if session_id is None:
+                _fill_outside(columns, i)
+                continue
+            session = sessions[session_id]
+            turn = turns[i]
+            if turn is None:
+                turn = _turn_of(session, event_type, operations[i], keys[i], turn_ids[i])
+            if turn is not None:
+                session.current = turns[i] = turn
+                if turn > session.highest:
+                    session.highest = turn
+                if keys[i] is not None:
+                    session.keys.setdefault(keys[i], turn)
+            place = session.places.get(turn) or session.place(turn)
+            if turn_ids[i] is None:
+                turn_ids[i] = place.turn_id
+            seq = seqs[i]
+            if seq is None:
+                if not lifecycle:
+                    seq = session.seqs.get(place.counter, 0)
+                    if seq < INT_MAX:
+                        seq += 1
+                    seqs[i] = session.seqs[place.counter] = seq
+            elif seq > session.seqs.get(place.counter, 0):
+                session.seqs[place.counter] = seq
+            if lifecycle:
+                _fill_lifecycle(session, place, event_type, repos[i], columns, i)
+                continue
+            if contexts[i] is None:
+                prefix = place.prefixes.get(event_type)
+                if prefix is None:
+                    name = safe_context_name(event_type)
+                    prefix = place.prefixes[event_type] = f"{name}:{session_id}_{place.counter:03d}_"
+                contexts[i] = f"{prefix}{seq:03d}"
+            if extends[i] is None:
+                extends[i] = place.extends
+
+
+def _turn_of(
+    session: _Session, event_type: str, operation: "str | None", key: "str | None", turn_id: "str | None"
+) -> "int | None":
+    """The turn of an event whose writer gave no number."""
+    if turn_id is not None:
+        given = _turn_in(turn_id)
+        if given is not None:
+            return given
+    if event_type in ("session", "sessions"):
+        return None
+    if key is not None:
+        turn = session.keys.get(key)
+        return _next_turn(session) if turn is None else turn
+    if event_type == "turn" and operation == "start":
+        return _next_turn(session)
+    return session.current
+
+
+def _turn_in(turn_id: str) -> "int | None":
+    """The number that a turn id given without one stands for; 18 digits always fit an int64."""
+    if turn_id.isascii() and turn_id.isdigit() and len(turn_id) <= 18:
+        return int(turn_id)
+    return None
+
+
+def _next_turn(session: _Session) -> int:
+    return min(session.highest + 1, INT_MAX)
+
+
+def _fill_lifecycle(
+    session: _Session,
+    place: _Place,
+    event_type: str,
+    repo: "str | None",
+    columns: "dict[str, list[Any]]",
+    i: int,
+) -> None:
+    contexts, extends = columns["context_id"], columns["extends"]
+    if event_type == "sessions":
+        _fill_master(repo, contexts, i)
+    elif event_type == "session":
+        if contexts[i] is None:
+            contexts[i] = session.context
+        else:
+            session.name(contexts[i])
+        if extends[i] is None and repo is not None:
+            extends[i] = [sessions_context(repo)]
+    else:
+        if contexts[i] is None and place.turn is not None:
+            contexts[i] = turn_context(session.id, place.turn)
+        if extends[i] is None:
+            extends[i] = session.extends
+
+
+def _fill_outside(columns: "dict[str, list[Any]]", i: int) -> None:
+    """An event of no session: only what does not depend on one."""
+    if columns["event_type"][i] == "sessions":
+        _fill_master(columns["repo"][i], columns["context_id"], i)
+    turn, turn_id = columns["turn"][i], columns["turn_id"][i]
+    if turn is not None and turn_id is None:
+        columns["turn_id"][i] = turn_id_of(turn)
+    elif turn is None and turn_id is not None:
+        columns["turn"][i] = _turn_in(turn_id)
+
+
+def _fill_master(repo: "str | None", contexts: "list[Any]", i: int) -> None:
+    if contexts[i] is None and repo is not None:
+        contexts[i] = sessions_context(repo)

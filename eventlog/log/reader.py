@@ -1,0 +1,552 @@
+"""A pinned, consistent view of the log: segments and the journals' tail as one sequence of events.
+
+Any number of views may be open in any number of processes beside appenders and a sealer; opening one
+writes nothing. A view belongs to one thread and sees the log as it was when it was opened (I6): a
+later view extends it. Upholds I8, I14, I17, I22.
+
+The pin is a shared lock. It is on the manifest's descriptor, so that no file this manifest needs is
+unlinked; in a log that was never sealed it is on the first journal, behind which nothing is unlinked
+either. Whoever unlinks holds the exclusive lock while doing so, therefore a pin that came too late
+shows: the lock is refused, the name is gone, or the first journal does not continue the manifest.
+Then opening starts again.
+
+Importing this module imports no pyarrow: an empty log, or one that is all tail, is read without it.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING
+
+from eventlog.errors import Corruption, NotFound, Unsupported
+from eventlog.fs import FileSystem
+from eventlog.jsontext import decode
+from eventlog.layout import JOURNAL_DIR, SEGMENT_DIR, Layout
+from eventlog.log import manifest as manifests
+from eventlog.log.line import decode_line
+from eventlog.log.manifest import Manifest, SegmentEntry
+from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, PLACE_COLUMNS, EmptyPrefix, Numbering, Prefix
+from eventlog.log.tail import Lost, TailJournal, begins_at, lost_positions, read_header, unsealed, walk
+from eventlog.types import COLUMN_NAMES, Event
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Between two tries somebody else has committed or unlinked; a store where that happens more often
+# while a reader opens it is not what it seems.
+_TRIES_MAX = 100
+_TRY_AGAIN_S = 0.002
+
+# orjson costs 25 ms to import when cold, and the standard library 25 µs more for each line.
+_LINES_FOR_ORJSON = 1000
+
+# Tails up to this length are decoded by plain Python in less time than pyarrow takes to import.
+_TAIL_ROWS_PYTHON = 10_000
+
+# Journals of the tail that a view keeps in memory, and decodes at once.
+_CACHE_BYTES = 64 << 20
+
+# Rows made into dicts at once: 53 columns of 4,096 rows are some megabytes.
+_SLICE_ROWS = 4096
+
+_BLANK: Event = dict.fromkeys(COLUMN_NAMES)
+
+
+def open_view(fs: FileSystem, layout: Layout, store_id: bytes, prefix: "Prefix | None" = None) -> "LogView":
+    """The log as it is now, pinned until the view is closed.
+
+    Args: prefix: answers what segments say of the tail's events and sessions; by default the segments
+    themselves are read for that. It can also be set later, see `LogView.prefix`.
+    Raises: Corruption, Unsupported.
+    """
+    missing: Corruption | None = None
+    for _ in range(_TRIES_MAX):
+        try:
+            view = _try_open(fs, layout, store_id)
+        except _MissingError as error:
+            missing = error.found
+            view = None
+        if view is not None:
+            view.prefix = prefix
+            return view
+        fs.sleep(_TRY_AGAIN_S)
+    raise missing or Corruption(layout.root, "other processes replaced the manifest whenever it was opened")
+
+
+class LogView:
+    """The events of positions [0, next_position), duplicates left out. Use as a context manager."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        layout: Layout,
+        store_id: bytes,
+        manifest: Manifest,
+        journals: list[int],
+        size_of_last: int,
+        pin: int,
+    ) -> None:
+        """Called by `open_view`. Takes over `pin`, a descriptor (-1: nothing needs one)."""
+        self.fs = fs
+        self.layout = layout
+        self.store_id = store_id
+        self.manifest = manifest
+        self.prefix: Prefix | None = None  # may be set until `tail` is first used
+        self._journals = journals
+        self._size_of_last = size_of_last
+        self._pin = pin
+
+    def __enter__(self) -> "LogView":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the pin; a second call does nothing. What was read stays usable."""
+        if self._pin >= 0:
+            fd, self._pin = self._pin, -1
+            self.fs.close(fd)
+
+    @property
+    def segment_paths(self) -> list[str]:
+        """The live segments that hold events, in position order."""
+        return [self.layout.segment(entry.name) for entry in self.manifest.segments if entry.rows]
+
+    @property
+    def next_position(self) -> int:
+        """The position behind the last event."""
+        return self._tail_facts.end
+
+    @property
+    def tail_count_raw(self) -> int:
+        """How many events the tail holds, duplicates included."""
+        return self._tail_facts.count
+
+    @property
+    def damaged(self) -> list[Lost]:
+        """Positions that rot destroyed: those the manifest names, and those missing from the tail."""
+        return [Lost(r.base, r.end, r.journal) for r in self.manifest.damaged] + self._tail_facts.lost
+
+    @cached_property
+    def tail(self) -> list[Event]:
+        """The visible events behind the segments, numbered, in position order.
+
+        Each is a dict with every column: times in µs, `payload` as JSON text, None for unknown.
+        Raises: Corruption, Unsupported.
+        """
+        prefix = self._known_prefix
+        rows = _first_of_each(self._decode_tail(), prefix)
+        columns = {name: [row[name] for row in rows] for name in (*INPUT_COLUMNS, *PLACE_COLUMNS)}
+        Numbering(prefix).number(columns)
+        for name in PLACE_COLUMNS:
+            for row, value in zip(rows, columns[name], strict=True):
+                row[name] = value
+        return rows
+
+    def tail_table(self) -> "pa.Table":
+        """`tail` as an Arrow table of `segment.SCHEMA`. Raises: Corruption, Unsupported."""
+        import pyarrow as pa
+
+        from eventlog.log.segment import SCHEMA
+
+        return pa.concat_tables([SCHEMA.empty_table(), *self._tail_tables()]).combine_chunks()
+
+    def iterate(
+        self,
+        since: int = 0,
+        until: "int | None" = None,
+        *,
+        columns: "Sequence[str] | None" = None,
+        event_types: "Collection[str] | None" = None,
+        session_id: "str | None" = None,
+        turn: "int | None" = None,
+        event_id: str = "",
+    ) -> Iterator[Event]:
+        """Events of [since, until) that fit all filters, in position order, as dicts of their own.
+
+        Args: columns: which, in which order, every one by default; event_id: a prefix of ids.
+        Raises: NotFound for an unknown column, Corruption, Unsupported.
+        """
+        names = _checked(columns)
+        wanted = Selection(since, until, event_types, session_id, turn, event_id)
+        for entry in self._segments_in(wanted):
+            for batch in self._segment_batches(entry, wanted, names):
+                yield from _rows(batch)
+        if self._tail_fits_python:
+            for row in self.tail:
+                if wanted.admits(row):
+                    yield {name: row[name] for name in names}
+        else:
+            for table in self._tail_tables():
+                for batch in _selected(table, wanted, names):
+                    yield from _rows(batch)
+
+    def batches(
+        self,
+        since: int = 0,
+        until: "int | None" = None,
+        *,
+        columns: "Sequence[str] | None" = None,
+        event_types: "Collection[str] | None" = None,
+        session_id: "str | None" = None,
+        turn: "int | None" = None,
+        event_id: str = "",
+    ) -> "Iterator[pa.RecordBatch]":
+        """What `iterate` gives, as Arrow record batches in the types of `segment.SCHEMA`."""
+        names = _checked(columns)
+        wanted = Selection(since, until, event_types, session_id, turn, event_id)
+        for entry in self._segments_in(wanted):
+            yield from self._segment_batches(entry, wanted, names)
+        for table in self._tail_tables():
+            yield from _selected(table, wanted, names)
+
+    # -- segments ----------------------------------------------------------------------------------
+
+    def _segments_in(self, wanted: "Selection") -> Iterator[SegmentEntry]:
+        for entry in self.manifest.segments:
+            if (
+                entry.rows
+                and entry.end > wanted.since
+                and (wanted.until is None or entry.base < wanted.until)
+            ):
+                yield entry
+
+    def _segment_batches(
+        self, entry: SegmentEntry, wanted: "Selection", names: Sequence[str]
+    ) -> "Iterator[pa.RecordBatch]":
+        """The selected rows of a segment; columns beyond the filters' are read only where a row fits."""
+        from eventlog.log.segment_file import SegmentFile
+
+        tests = wanted.columns(entry.base, entry.end)
+        with SegmentFile(self.fs, self.layout, self.store_id, entry) as file:
+            for group in range(file.row_groups):
+                if not tests:
+                    yield from file.read(names, group).to_batches()
+                    continue
+                mask = wanted.mask(file.read(tests, group))
+                if mask.true_count:
+                    yield from file.read(names, group).filter(mask).to_batches()
+
+    # -- the tail ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _known_prefix(self) -> Prefix:
+        if self.prefix is not None:
+            return self.prefix
+        if not self.manifest.segments:
+            return EmptyPrefix()
+        from eventlog.log.segment_file import SegmentPrefix
+
+        return SegmentPrefix(self.fs, self.layout, self.store_id, self.manifest.segments)
+
+    @cached_property
+    def _tail_facts(self) -> "_TailFacts":
+        """Counts of the tail, and its journals' frames as far as they may stay in memory."""
+        base = end = self.manifest.next_position
+        count = size = 0
+        lost: list[Lost] = []
+        kept: list[TailJournal] = []
+        before = 0
+        for journal in self._walk():
+            if journal.scan.base > end:
+                lost.append(Lost(end, journal.scan.base, before))
+                end = journal.scan.base
+            lost += lost_positions([journal], end)
+            end = journal.frames[-1].end if journal.frames else end
+            count += sum(frame.count for frame in journal.frames)
+            size += journal.scan.size
+            before = journal.number
+            if size <= _CACHE_BYTES:
+                kept.append(journal)
+        assert base <= end
+        return _TailFacts(end, count, lost, kept if size <= _CACHE_BYTES else None)
+
+    @property
+    def _tail_fits_python(self) -> bool:
+        return "tail" in self.__dict__ or self.tail_count_raw <= _TAIL_ROWS_PYTHON
+
+    def _walk(self) -> Iterator[TailJournal]:
+        return walk(
+            self.fs,
+            self.layout,
+            self.store_id,
+            self._journals,
+            self.manifest.next_position,
+            self._size_of_last,
+        )
+
+    def _tail_journals(self) -> Iterable[TailJournal]:
+        kept = self._tail_facts.journals
+        return self._walk() if kept is None else kept
+
+    def _decode_tail(self) -> Iterator[Event]:
+        loads: Callable[[bytes], object] = decode
+        if self.tail_count_raw > _LINES_FOR_ORJSON:
+            import orjson
+
+            loads = orjson.loads
+        for journal in self._tail_journals():
+            for frame in journal.frames:
+                for position, line in enumerate(frame.lines, frame.base):
+                    yield _row_of(line, position, journal.scan.path, loads)
+
+    def _tail_tables(self) -> "Iterator[pa.Table]":
+        """The tail's events as tables of bounded size, by the sealer's own steps."""
+        import pyarrow as pa
+
+        from eventlog.log.segment import (
+            SCHEMA,
+            number_table,
+            positions_of,
+            table_from_lines,
+            without_duplicates,
+        )
+
+        if "tail" in self.__dict__:
+            yield pa.Table.from_pylist(self.tail, schema=SCHEMA)
+            return
+        prefix = self._known_prefix
+        numbering = Numbering(prefix)
+        earlier: list[pa.Array] = []
+        for journals in _bounded(self._tail_journals()):
+            frames = [frame for journal in journals for frame in journal.frames]
+            events = table_from_lines(
+                [frame.payload for frame in frames],
+                positions_of([(frame.base, frame.count) for frame in frames]),
+                journals[0].scan.path,
+            )
+            ids = events["event_id"].combine_chunks()
+            sealed = pa.array(sorted(prefix.seen(ids.to_pylist())), pa.string())
+            events = without_duplicates(events, [sealed, *earlier])
+            earlier.append(ids)
+            yield number_table(events, numbering)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which events are asked for; the same answer row by row and column by column."""
+
+    since: int = 0
+    until: "int | None" = None
+    event_types: "Collection[str] | None" = None
+    session_id: "str | None" = None
+    turn: "int | None" = None
+    event_id: str = ""  # a prefix
+
+    def admits(self, row: Event) -> bool:
+        position = row["position"]
+        assert isinstance(position, int)
+        return (
+            position >= self.since
+            and (self.until is None or position < self.until)
+            and (self.event_types is None or row["event_type"] in self.event_types)
+            and (self.session_id is None or row["session_id"] == self.session_id)
+            and (self.turn is None or row["turn"] == self.turn)
+            and str(row["event_id"]).startswith(self.event_id)
+        )
+
+    def columns(self, base: int, end: int) -> list[str]:
+        """The columns that tell whether events of [base, end) are wanted; none when all are."""
+        names = []
+        if self.since > base or (self.until is not None and self.until < end):
+            names.append("position")
+        if self.event_types is not None:
+            names.append("event_type")
+        if self.session_id is not None:
+            names.append("session_id")
+        if self.turn is not None:
+            names.append("turn")
+        if self.event_id:
+            names.append("event_id")
+        return names
+
+    def mask(self, table: "pa.Table") -> "pa.ChunkedArray":
+        """Which rows are wanted, by those of the filters' columns that the table has."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        tests = []
+        for name in table.column_names:
+            column = table[name]
+            if name == "position":
+                tests.append(pc.greater_equal(column, self.since))
+                if self.until is not None:
+                    tests.append(pc.less(column, self.until))
+            elif name == "event_type":
+                tests.append(pc.is_in(column, value_set=pa.array(self.event_types or (), pa.string())))
+            elif name == "event_id":
+                tests.append(pc.starts_with(column, self.event_id))
+            else:
+                tests.append(pc.equal(column, self.session_id if name == "session_id" else self.turn))
+        return pc.fill_null(reduce(pc.and_, tests), False)
+
+
+@dataclass(frozen=True, slots=True)
+class _TailFacts:
+    end: int
+    count: int
+    lost: list[Lost]
+    journals: "list[TailJournal] | None"  # None when they are too large to keep
+
+
+class _MissingError(Exception):
+    """What a manifest needs is not there: either it was just replaced, or the store is damaged."""
+
+    def __init__(self, found: Corruption) -> None:
+        super().__init__(str(found))
+        self.found = found
+
+
+def _try_open(fs: FileSystem, layout: Layout, store_id: bytes) -> "LogView | None":
+    """One try; None when others changed the log meanwhile. Raises: _MissingError."""
+    numbers = manifests.numbers(fs, layout)
+    if numbers:
+        return _open_sealed(fs, layout, store_id, numbers[-1])
+    journals = unsealed(fs, layout, 1)
+    if not journals:
+        if manifests.numbers(fs, layout):
+            return None
+        return LogView(fs, layout, store_id, Manifest(store_id.hex()), [], 0, -1)
+    pin = _pin(fs, layout.journal(journals[0]))
+    if pin is None:
+        return None
+    try:
+        if not manifests.numbers(fs, layout):
+            # Only now: a journal that a sealer took away before the pin would have left a manifest.
+            return _view(fs, layout, store_id, Manifest(store_id.hex()), journals, pin)
+    except BaseException:
+        fs.close(pin)
+        raise
+    fs.close(pin)
+    return None
+
+
+def _open_sealed(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -> "LogView | None":
+    path = layout.manifest(number)
+    pin = _pin(fs, path)
+    if pin is None:
+        return None
+    try:
+        data = fs.pread(pin, fs.fstat(pin).st_size, 0)
+        manifest = manifests.check_identity(manifests.decode(data, path), path, store_id, number)
+        there = set(fs.listdir(layout.directory(SEGMENT_DIR)))
+        for entry in manifest.segments:
+            if entry.name not in there:
+                what = f"manifest {number} lists this segment, but it is not there"
+                raise _MissingError(Corruption(layout.segment(entry.name), what))
+        journals = unsealed(fs, layout, manifest.next_journal)
+        return _view(fs, layout, store_id, manifest, journals, pin)
+    except BaseException:
+        fs.close(pin)
+        raise
+
+
+def _pin(fs: FileSystem, path: str) -> "int | None":
+    """A descriptor that holds a shared lock on the file of that name; None when it is going away."""
+    try:
+        fd = fs.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        if fs.flock(fd, exclusive=False):
+            opened, named = fs.fstat(fd), fs.stat(path)
+            if (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino):
+                return fd
+    except FileNotFoundError:
+        pass  # unlinked between open and lock
+    except BaseException:
+        fs.close(fd)
+        raise
+    fs.close(fd)
+    return None
+
+
+def _view(
+    fs: FileSystem, layout: Layout, store_id: bytes, manifest: Manifest, journals: list[int], pin: int
+) -> LogView:
+    """The view of a pinned manifest, if the journals continue it."""
+    if not journals:
+        what = f"no journal continues manifest {manifest.number}: the active one was removed"
+        raise _MissingError(Corruption(layout.directory(JOURNAL_DIR), what))
+    path = layout.journal(journals[0])
+    try:
+        header = read_header(fs, layout, store_id, journals[0])
+        size_of_last = fs.stat(layout.journal(journals[-1])).st_size
+    except FileNotFoundError as error:
+        raise _MissingError(Corruption(path, "this journal was removed although it is not sealed")) from error
+    if not begins_at(header, manifest.next_position):
+        what = f"it begins at position {header.base}, but the segments end at {manifest.next_position}"
+        raise _MissingError(Corruption(path, what))
+    return LogView(fs, layout, store_id, manifest, journals, size_of_last, pin)
+
+
+def _row_of(line: bytes, position: int, path: str, loads: "Callable[[bytes], object]") -> Event:
+    try:
+        envelope, payload = decode_line(line, loads)
+        row = {**_BLANK, **envelope, "position": position, "payload": payload.decode("utf-8")}
+    except (Corruption, UnicodeDecodeError) as error:
+        raise Corruption(path, f"the event at position {position} cannot be understood ({error})") from error
+    if len(row) != len(_BLANK):
+        names = ", ".join(sorted(set(row) - set(_BLANK)))
+        raise Unsupported(f"{path}: its events have columns ({names}) that need a newer Locus.")
+    if row["event_id"] is None or row["event_type"] is None:
+        raise Corruption(path, f"the event at position {position} has no id or no type")
+    return row
+
+
+def _first_of_each(rows: Iterable[Event], prefix: Prefix) -> list[Event]:
+    """The rows whose id no segment has and no earlier row (I8)."""
+    rows = list(rows)
+    seen = prefix.seen([str(row["event_id"]) for row in rows])
+    first = []
+    for row in rows:
+        event_id = str(row["event_id"])
+        if event_id not in seen:
+            seen.add(event_id)
+            first.append(row)
+    return first
+
+
+def _bounded(journals: Iterable[TailJournal]) -> Iterator[list[TailJournal]]:
+    """Runs of journals that hold events and fit _CACHE_BYTES together."""
+    run: list[TailJournal] = []
+    size = 0
+    for journal in journals:
+        if run and size + journal.scan.size > _CACHE_BYTES:
+            yield run
+            run, size = [], 0
+        if journal.frames:
+            run.append(journal)
+            size += journal.scan.size
+    if run:
+        yield run
+
+
+def _checked(columns: "Sequence[str] | None") -> list[str]:
+    names = list(COLUMN_NAMES if columns is None else columns)
+    for name in names:
+        if name not in _BLANK:
+            raise NotFound(f"events have no column {name!r}; they have {', '.join(COLUMN_NAMES)}")
+    return names
+
+
+def _selected(table: "pa.Table", wanted: Selection, names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
+    tests = wanted.columns(0, INT_MAX)
+    if tests:
+        table = table.filter(wanted.mask(table.select(tests)))
+    yield from table.select(names).to_batches()
+
+
+def _rows(batch: "pa.RecordBatch") -> Iterator[Event]:
+    import pyarrow as pa
+
+    for start in range(0, batch.num_rows, _SLICE_ROWS):
+        piece = batch.slice(start, _SLICE_ROWS)
+        columns = []
+        for column in piece.columns:
+            times = pa.types.is_timestamp(column.type)
+            columns.append((column.cast(pa.int64()) if times else column).to_pylist())
+        for values in zip(*columns, strict=True):
+            yield dict(zip(batch.schema.names, values, strict=True))

@@ -1,0 +1,345 @@
+"""Sealing: closed journals become verified, de-duplicated, numbered Parquet segments.
+
+`seal` may be called by any number of processes at once; the maintain lock lets one through and
+appenders are never blocked longer than a rotation (I33). Upholds I5, I8, I10, I13–I18, I32.
+
+The order of steps is the proof. Journals are synced before anything derived from them is kept; a
+segment is read back and compared before it gets its name; the manifest that lists it is the commit;
+only then may a journal go, lowest first and never the highest, and only while nobody can be reading
+it: every older manifest that needs it, and the journal itself, could be locked exclusively and stay
+locked until it is gone. A crash leaves temporary files and perhaps a segment that no manifest lists;
+the next run removes the former and adopts or removes the latter.
+
+Damage does not stop sealing: what is valid is sealed, bytes that are not are copied to quarantine
+first, and missing positions are named in the manifest. A journal without a sound header does stop it
+(Corruption): without the key in it nothing in the file can be told from noise.
+
+Memory: one batch of at most BATCH_BYTES of journals plus the last journal's excess, held about six
+times over (lines, envelopes, Arrow columns, Python lists for numbering, Parquet, its read-back).
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from blake3 import blake3
+
+from eventlog.errors import Corruption, NotDurable, Unsupported
+from eventlog.fs import FileSystem, publish, read_file
+from eventlog.jsontext import encode
+from eventlog.layout import (
+    MANIFEST_DIR,
+    QUARANTINE_DIR,
+    SEGMENT_DIR,
+    TMP_DIR,
+    Layout,
+    parse_segment,
+    quarantine_name,
+    segment_name,
+)
+from eventlog.locks import MAINTAIN, acquire
+from eventlog.log import manifest as manifests
+from eventlog.log.journal import Journal, JournalScan, journal_numbers, scan_journal, unlink_journals
+from eventlog.log.manifest import TMP_PREFIX, DamagedRange, Manifest, SegmentEntry
+from eventlog.log.numbering import Numbering
+from eventlog.log.segment import (
+    SegmentMeta,
+    check_equal,
+    encode_segment,
+    number_table,
+    positions_of,
+    table_from_lines,
+    without_duplicates,
+)
+from eventlog.log.segment_file import SegmentPrefix
+from eventlog.log.tail import TailJournal, lost_positions, read_header, unsealed, walk
+
+# Journals are sealed together up to this size: about one row group of usual events. More would make
+# fewer, larger segments at the price of memory, and compaction merges them later anyway.
+BATCH_BYTES = 64 << 20
+
+MANIFESTS_KEPT = 16
+
+
+@dataclass(slots=True)
+class SealReport:
+    """What a call of `seal` did."""
+
+    events: int = 0  # visible events that are now in segments
+    dropped: int = 0  # events whose id an earlier event has
+    lost: int = 0  # positions that rot had destroyed
+    segments: list[str] = field(default_factory=list)  # names of the new segments
+    journals: list[int] = field(default_factory=list)  # numbers of the journals sealed
+
+
+def seal(
+    fs: FileSystem,
+    layout: Layout,
+    store_id: bytes,
+    journal: Journal,
+    *,
+    rotate_active: bool = True,
+    lock_timeout_s: float = 10.0,
+    batch_bytes: int = BATCH_BYTES,
+) -> SealReport:
+    """Seal every closed journal; with `rotate_active` the active one is closed first.
+
+    Raises: LockTimeout, NotDurable, Corruption, Unsupported. Whatever was committed before stays.
+    """
+    report = SealReport()
+    with acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s):
+        _remove_temporary(fs, layout)
+        current = manifests.read_current(fs, layout, store_id)
+        if rotate_active:
+            journal.rotate()
+        # The fold goes on from batch to batch; it asks segments only about sessions new to it.
+        numbering = Numbering(SegmentPrefix(fs, layout, store_id, current.segments))
+        for batch in _batches(fs, layout, store_id, current, batch_bytes):
+            current = _seal_batch(fs, layout, store_id, current, batch, numbering, report)
+        _remove_stray_segments(fs, layout, store_id, current)
+        _remove_old(fs, layout, store_id, current, report.journals)
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Closed journals to be sealed as one segment, ending at the position where the next one begins."""
+
+    journals: tuple[TailJournal, ...]
+    base: int
+    end: int
+
+
+def _batches(
+    fs: FileSystem, layout: Layout, store_id: bytes, current: Manifest, batch_bytes: int
+) -> Iterator[_Batch]:
+    """The closed journals, in order, cut into batches; journals are read as the batches are taken."""
+    numbers = unsealed(fs, layout, current.next_journal)
+    if not numbers:
+        if current.number:
+            raise Corruption(layout.manifest(current.number), "the journal that follows its segments is gone")
+        return
+    base = current.next_position
+    taken: list[TailJournal] = []
+    size = 0
+    for journal, follower in zip(walk(fs, layout, store_id, numbers[:-1], base), numbers[1:], strict=True):
+        taken.append(journal)
+        size += journal.scan.size
+        follows = fs.stat(layout.journal(follower)).st_size
+        if follower == numbers[-1] or size + follows > batch_bytes:
+            end = max(base, read_header(fs, layout, store_id, follower).base)
+            yield _Batch(tuple(taken), base, end)
+            base, taken, size = end, [], 0
+
+
+def _seal_batch(
+    fs: FileSystem,
+    layout: Layout,
+    store_id: bytes,
+    current: Manifest,
+    batch: _Batch,
+    numbering: Numbering,
+    report: SealReport,
+) -> Manifest:
+    """Make one segment of a batch and commit it; the new manifest."""
+    for journal in batch.journals:
+        _sync(fs, layout, journal.number)
+    lost = lost_positions(batch.journals, batch.base, batch.end)
+    segments = current.segments
+    if batch.end > batch.base:
+        frames = [frame for journal in batch.journals for frame in journal.frames]
+        path = layout.journal(batch.journals[0].number)
+        events = table_from_lines(
+            [frame.payload for frame in frames], positions_of([(f.base, f.count) for f in frames]), path
+        )
+        ids = events["event_id"].combine_chunks()
+        known = SegmentPrefix(fs, layout, store_id, segments).seen_ids(ids)
+        kept = without_duplicates(events, [known])
+        dropped = events.num_rows - kept.num_rows
+        del events, frames, ids
+        kept = number_table(kept, numbering)
+        entry = _publish_segment(fs, layout, store_id, kept, batch, dropped)
+        segments = (*segments, entry)
+        report.segments.append(entry.name)
+        report.events += entry.rows
+        report.dropped += dropped
+    for journal in batch.journals:
+        _quarantine_damage(fs, layout, journal.scan)
+    following = replace(
+        current,
+        number=current.number + 1,
+        parent=manifests.digest_of(current) if current.number else None,
+        next_position=batch.end,
+        next_journal=batch.journals[-1].number + 1,
+        segments=segments,
+        damaged=(*current.damaged, *(DamagedRange(r.base, r.end, r.journal) for r in lost)),
+    )
+    manifests.commit(fs, layout, following)
+    report.lost += sum(r.end - r.base for r in lost)
+    report.journals += [journal.number for journal in batch.journals]
+    return following
+
+
+def _sync(fs: FileSystem, layout: Layout, number: int) -> None:
+    """Make a journal durable before anything that is derived from it is kept (I5)."""
+    path = layout.journal(number)
+    fd = fs.open(path, os.O_RDONLY)
+    try:
+        fs.fdatasync(fd)
+    except OSError as error:
+        raise NotDurable(
+            f"{path}: the disk failed to sync ({error.strerror}); nothing was sealed. Check the disk."
+        ) from error
+    finally:
+        fs.close(fd)
+
+
+def _publish_segment(
+    fs: FileSystem, layout: Layout, store_id: bytes, events: "pa.Table", batch: _Batch, dropped: int
+) -> SegmentEntry:
+    data = encode_segment(events, SegmentMeta(store_id, batch.base, batch.end, dropped))
+    digest = blake3(data).hexdigest()
+    name = segment_name(batch.base, batch.end, digest[:16])
+    path = layout.segment(name)
+    check_equal(data, events, path)
+    tmp = layout.tmp(f"{TMP_PREFIX}segment-{batch.base}")
+    try:
+        publish(fs, tmp, path, data)
+    except FileExistsError:
+        if read_file(fs, path) == data:
+            # A run that died before its commit made it; it may have died before its sync of the name.
+            fs.fsync_dir(layout.directory(SEGMENT_DIR))
+        else:
+            fs.unlink(path)  # no manifest lists it: its positions are not sealed yet
+            publish(fs, tmp, path, data)
+    times = pc.min_max(events["occurred_at"].cast(pa.int64()))
+    return SegmentEntry(
+        name=name,
+        base=batch.base,
+        end=batch.end,
+        rows=events.num_rows,
+        bytes=len(data),
+        blake3=digest,
+        first_at=times["min"].as_py(),
+        last_at=times["max"].as_py(),
+        dropped=dropped,
+    )
+
+
+# Quarantine: bytes that do not verify outlive the journal they were in (I10).
+
+
+def _quarantine_damage(fs: FileSystem, layout: Layout, scan: JournalScan) -> None:
+    ranges = [(damage.offset, damage.size, "damage") for damage in scan.damaged if damage.size]
+    if scan.torn is not None:
+        ranges.append((*scan.torn, "torn tail of a closed journal"))
+    if ranges:
+        data = read_file(fs, scan.path)
+        for offset, size, reason in ranges:
+            _quarantine(fs, layout, scan.header.number, offset, data[offset : offset + size], reason)
+
+
+def _quarantine(fs: FileSystem, layout: Layout, number: int, offset: int, data: bytes, reason: str) -> None:
+    digest = blake3(data).hexdigest()
+    name = quarantine_name(number, offset, digest[:16])
+    why = {"journal": number, "offset": offset, "size": len(data), "blake3": digest, "reason": reason}
+    for target, content in ((name, data), (name.removesuffix(".bin") + ".json", encode(why) + b"\n")):
+        try:
+            publish(fs, layout.tmp(f"{TMP_PREFIX}quarantine"), layout.quarantine(target), content)
+        except FileExistsError:
+            # The name holds the content's digest: a run that was cut short made it.
+            fs.fsync_dir(layout.directory(QUARANTINE_DIR))
+
+
+# Cleaning up: everything below runs under the maintain lock and after the last commit.
+
+
+def _remove_temporary(fs: FileSystem, layout: Layout) -> None:
+    """What a crash left under `tmp/`: these names are only used under the maintain lock."""
+    for name in fs.listdir(layout.directory(TMP_DIR)):
+        if name.startswith(TMP_PREFIX):
+            fs.unlink(layout.tmp(name))
+
+
+def _remove_stray_segments(fs: FileSystem, layout: Layout, store_id: bytes, current: Manifest) -> None:
+    """Segments that no manifest lists: left by a run that died before its commit (I18)."""
+    names = [n for n in fs.listdir(layout.directory(SEGMENT_DIR)) if parse_segment(n) is not None]
+    strays = set(names) - _listed(current)
+    if not strays:
+        return
+    for number in manifests.numbers(fs, layout)[:-1]:
+        try:
+            strays -= _listed(manifests.read_numbered(fs, layout, store_id, number))
+        except (Corruption, Unsupported):
+            return  # what this one lists is unknown; `verify` reports it
+    for name in sorted(strays):
+        fs.unlink(layout.segment(name))
+
+
+def _listed(manifest: Manifest) -> set[str]:
+    return {entry.name for entry in manifest.segments} | {item.name for item in manifest.superseded}
+
+
+def _remove_old(
+    fs: FileSystem, layout: Layout, store_id: bytes, current: Manifest, sealed: list[int]
+) -> None:
+    """Unlink journals and old manifests that no reader can be using (I17).
+
+    Exclusive locks on older manifests, and on the journals themselves, are kept until the files are
+    gone: a reader that comes too late meets the lock or the missing name, and starts again.
+    """
+    held: list[int] = []
+    try:
+        floor = current.next_journal
+        free = []
+        for number in manifests.numbers(fs, layout):
+            if number < current.number:
+                if _lock(fs, layout.manifest(number), held):
+                    free.append(number)
+                else:
+                    floor = min(floor, _next_journal(fs, layout, store_id, number))
+        numbers = []
+        for number in journal_numbers(fs, layout)[:-1]:
+            # A reader that found no manifest pins its first journal instead: nothing behind it goes.
+            if number >= floor or not _lock(fs, layout.journal(number), held):
+                break
+            numbers.append(number)
+        for number in numbers:
+            if number not in sealed:
+                _quarantine_replaced(fs, layout, store_id, number)
+        if numbers:
+            unlink_journals(fs, layout, numbers)
+        expired = [number for number in free if number <= current.number - MANIFESTS_KEPT]
+        for number in expired:
+            fs.unlink(layout.manifest(number))
+        if expired:
+            fs.fsync_dir(layout.directory(MANIFEST_DIR))
+    finally:
+        for fd in held:
+            fs.close(fd)
+
+
+def _lock(fs: FileSystem, path: str, held: list[int]) -> bool:
+    """Try to lock a file exclusively; the descriptor joins `held`."""
+    fd = fs.open(path, os.O_RDONLY)
+    held.append(fd)
+    return fs.flock(fd, exclusive=True)
+
+
+def _next_journal(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -> int:
+    """The first journal a pinned manifest needs; 0 when that cannot be known."""
+    try:
+        return manifests.read_numbered(fs, layout, store_id, number).next_journal
+    except (Corruption, Unsupported):
+        return 0
+
+
+def _quarantine_replaced(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -> None:
+    """Keep the bad bytes of a journal that was copied forward: the copy holds its valid frames only."""
+    path = layout.journal(number)
+    try:
+        _quarantine_damage(fs, layout, scan_journal(fs, path, store_id=store_id, number=number))
+    except Corruption as error:
+        _quarantine(fs, layout, number, 0, read_file(fs, path), f"replaced journal: {error.what}")

@@ -1,0 +1,337 @@
+"""Journal lines to Arrow to Parquet and back: the format of sealed events.
+
+Bytes in, values out; no files. Equal events and equal library versions give equal bytes (I15).
+
+A segment holds the visible events of positions [base, end) as one row each, sorted by position, in
+the columns of `types.COLUMNS`. Its key-value metadata: `locus.format` (1), `locus.store_id` (hex),
+`locus.base`, `locus.end`, `locus.dropped`.
+
+How the file is laid out, and why:
+- zstd level 3: sealing is paid by whoever runs a command; compaction may spend more.
+- Dictionaries only where values repeat. On payloads, ids and digests a dictionary fills its page
+  first and is thrown away then, which costs time and bytes.
+- Row groups of 122,880 rows, the unit DuckDB works in parallel on. A sealed batch is seldom larger,
+  so most segments have one, and every column of it is one run of pages.
+- Pages of 8 MiB: zstd finds more repetition, and a point look-up is not what segments are for.
+- Page checksums, because zstd frames carry none: a flipped bit is found by whoever reads the page (I11).
+- Minimum and maximum only for columns that filters use.
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+import pyarrow.parquet as pq
+
+from eventlog.errors import Corruption, Unsupported
+from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering
+from eventlog.types import BOOL, COLUMN_KINDS, COLUMN_NAMES, ENVELOPE_NAMES, INT, JSON, LIST, TEXT, TIME
+
+FORMAT = 1
+ROW_GROUP_ROWS = 122_880
+PAGE_BYTES = 8 << 20
+COMPRESSION_LEVEL = 3
+
+_TYPE_OF_KIND = {
+    INT: pa.int64(),
+    TEXT: pa.string(),
+    BOOL: pa.bool_(),
+    TIME: pa.timestamp("us", "UTC"),
+    LIST: pa.list_(pa.string()),
+    JSON: pa.string(),
+}
+
+SCHEMA = pa.schema([(name, _TYPE_OF_KIND[COLUMN_KINDS[name]]) for name in COLUMN_NAMES])
+
+# Envelopes carry times as integers.
+_ENVELOPE_SCHEMA = pa.schema(
+    [
+        (name, pa.int64() if COLUMN_KINDS[name] == TIME else _TYPE_OF_KIND[COLUMN_KINDS[name]])
+        for name in ENVELOPE_NAMES
+    ]
+)
+
+# Columns whose values hardly ever repeat.
+_UNIQUE_COLUMNS = frozenset(
+    (
+        "position",
+        "event_id",
+        "seq",
+        "context_id",
+        "tool_use_id",
+        "message_id",
+        "request_id",
+        "cause",
+        "commit",
+        "occurred_at",
+        "recorded_at",
+        "title",
+        "prompt_tokens",
+        "completion_tokens",
+        "reasoning_tokens",
+        "cache_read_tokens",
+        "cache_write_tokens",
+        "cache_write_1h_tokens",
+        "duration_ms",
+        "before_hash",
+        "after_hash",
+        "tree_hash",
+        "payload",
+    )
+)
+_UNIQUE_LISTS = frozenset(("reinforces", "contradicts", "blobs"))
+
+_FILTER_COLUMNS = (
+    "position",
+    "event_type",
+    "source",
+    "session_id",
+    "turn",
+    "seq",
+    "agent",
+    "agent_session_id",
+    "repo",
+    "branch",
+    "occurred_at",
+    "recorded_at",
+    "tool",
+    "status",
+    "operation",
+    "model",
+    "path",
+)
+
+# Sorted integers of which neighbours differ little.
+_DELTA_COLUMNS = ("position", "seq", "occurred_at", "recorded_at")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentMeta:
+    """What a segment's own metadata says of it."""
+
+    store_id: bytes
+    base: int
+    end: int
+    dropped: int
+
+
+def table_from_lines(bodies: "Sequence[bytes | memoryview]", positions: "pa.Array", path: str) -> "pa.Table":
+    """The events of journal lines as a table of SCHEMA, with the place columns as the writers gave them.
+
+    Args: bodies: journal lines, each ended by a newline; positions: one for each line; path: named in errors.
+    Raises: Corruption, Unsupported.
+    """
+    if len(positions) == 0:
+        return SCHEMA.empty_table()
+    try:
+        envelopes, payloads = _split(bodies)
+        events = _envelope_table(envelopes)
+    except pa.ArrowException as error:
+        if "unexpected field" in str(error):
+            raise Unsupported(
+                f"{path}: its events have columns this version of Locus does not know ({error}). "
+                "Use a newer Locus."
+            ) from error
+        raise Corruption(path, f"its lines are not events ({error})") from error
+    if not len(positions) == events.num_rows == len(payloads):
+        raise Corruption(path, f"it holds {events.num_rows} events where its frames say {len(positions)}")
+    for name in ("event_id", "event_type"):
+        if events[name].null_count:
+            raise Corruption(path, f"an event has no {name}")
+    columns = {"position": positions, "payload": payloads}
+    for name in ENVELOPE_NAMES:
+        columns[name] = _one_chunk(events[name]).cast(SCHEMA.field(name).type)
+    return pa.table([columns[name] for name in COLUMN_NAMES], schema=SCHEMA)
+
+
+def positions_of(ranges: "Sequence[tuple[int, int]]") -> "pa.Array":
+    """The positions of runs of events, each (base, count)."""
+    numbers = array("q")
+    for base, count in ranges:
+        numbers.extend(range(base, base + count))
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def number_table(table: "pa.Table", numbering: Numbering) -> "pa.Table":
+    """The same events with their place columns filled; `table` holds no duplicates."""
+    lists = {name: texts(table[name]) for name in INPUT_COLUMNS}
+    lists |= {name: _values(table[name]) for name in PLACE_COLUMNS}
+    numbering.number(lists)
+    for name in PLACE_COLUMNS:
+        at = SCHEMA.get_field_index(name)
+        table = table.set_column(at, SCHEMA.field(at), pa.array(lists[name], SCHEMA.field(at).type))
+    return table
+
+
+def without_duplicates(events: "pa.Table", known: "Sequence[pa.Array]") -> "pa.Table":
+    """The events whose id is in none of the arrays and that no earlier row has (I8)."""
+    ids = events["event_id"].combine_chunks()
+    masks = [pc.invert(pc.is_in(ids, value_set=array)) for array in known if len(array)]
+    if pc.count_distinct(ids).as_py() != len(ids):
+        masks.append(_first_mask(ids.to_pylist()))
+    return events.filter(reduce(pc.and_, masks)) if masks else events
+
+
+def _first_mask(ids: "list[str]") -> "pa.Array":
+    seen: set[str] = set()
+    mask = []
+    for event_id in ids:
+        mask.append(event_id not in seen)
+        seen.add(event_id)
+    return pa.array(mask, pa.bool_())
+
+
+def encode_segment(table: "pa.Table", meta: SegmentMeta) -> bytes:
+    """The Parquet file of a table of SCHEMA."""
+    marks = {
+        "locus.format": str(FORMAT),
+        "locus.store_id": meta.store_id.hex(),
+        "locus.base": str(meta.base),
+        "locus.end": str(meta.end),
+        "locus.dropped": str(meta.dropped),
+    }
+    table = table.combine_chunks().replace_schema_metadata(marks)
+    out = pa.BufferOutputStream()
+    pq.write_table(table, out, **WRITE_OPTIONS)
+    return out.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _write_options() -> "dict[str, Any]":
+    leaves = {n: f"{n}.list.element" if COLUMN_KINDS[n] == LIST else n for n in COLUMN_NAMES}
+    return {
+        "row_group_size": ROW_GROUP_ROWS,
+        "data_page_size": PAGE_BYTES,
+        "write_batch_size": 8192,
+        "compression": "zstd",
+        "compression_level": COMPRESSION_LEVEL,
+        "use_dictionary": [leaves[n] for n in COLUMN_NAMES if n not in _UNIQUE_COLUMNS | _UNIQUE_LISTS],
+        "column_encoding": dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
+        "write_statistics": list(_FILTER_COLUMNS),
+        "write_page_checksum": True,
+    }
+
+
+WRITE_OPTIONS = _write_options()
+
+
+def check_equal(data: bytes, table: "pa.Table", path: str) -> None:
+    """Read a segment back and compare it with what went in. Raises: Corruption."""
+    again = decode_segment(data, path)
+    if not again.equals(table.cast(SCHEMA)):
+        raise Corruption(path, "what was written does not read back as the same events; nothing was sealed")
+
+
+def decode_segment(data: bytes, path: str) -> "pa.Table":
+    """All events of a segment's bytes. Raises: Corruption, Unsupported."""
+    file = open_segment(pa.BufferReader(data), path)
+    return read_columns(file, path)
+
+
+def open_segment(source: "Any", path: str) -> "pq.ParquetFile":
+    """The segment behind an Arrow file. Raises: Corruption, Unsupported."""
+    try:
+        file = pq.ParquetFile(source, page_checksum_verification=True)
+        marks = file.schema_arrow.metadata or {}
+        known = file.schema_arrow.remove_metadata().equals(SCHEMA)
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise Corruption(path, f"the segment's footer cannot be read ({error})") from error
+    found = marks.get(b"locus.format")
+    if found is not None and found.isdigit() and found != b"%d" % FORMAT:
+        raise Unsupported(
+            f"{path}: segment format {found.decode()} is unknown; this version of Locus reads format "
+            f"{FORMAT}. Use a newer Locus."
+        )
+    if found is None or not known:
+        raise Corruption(path, "the segment's columns are not those of a log")
+    return file
+
+
+def meta_of(file: "pq.ParquetFile", path: str) -> SegmentMeta:
+    """What the metadata of an open segment says. Raises: Corruption."""
+    marks = file.schema_arrow.metadata or {}
+    try:
+        return SegmentMeta(
+            bytes.fromhex(marks[b"locus.store_id"].decode()),
+            int(marks[b"locus.base"]),
+            int(marks[b"locus.end"]),
+            int(marks[b"locus.dropped"]),
+        )
+    except (KeyError, ValueError) as error:
+        raise Corruption(path, f"the segment's metadata is incomplete ({error})") from error
+
+
+def read_columns(
+    file: "pq.ParquetFile", path: str, columns: "Sequence[str] | None" = None, row_group: "int | None" = None
+) -> "pa.Table":
+    """Columns of one row group, or of all. Raises: Corruption."""
+    try:
+        if row_group is None:
+            table = file.read(columns=None if columns is None else list(columns))
+        else:
+            table = file.read_row_group(row_group, columns=None if columns is None else list(columns))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise Corruption(path, f"the segment's pages cannot be read ({error})") from error
+    return table.replace_schema_metadata(None)
+
+
+def texts(column: "pa.ChunkedArray") -> "list[Any]":
+    """The values of a text column; equal ones are one Python object, which is what makes it fast."""
+    if column.null_count == len(column):
+        return [None] * len(column)
+    coded = _one_chunk(column).dictionary_encode(null_encoding="encode")
+    values = coded.dictionary.to_pylist()
+    indices = coded.indices
+    numbers = memoryview(indices.buffers()[1]).cast("i")[indices.offset : indices.offset + len(indices)]
+    return [values[i] for i in numbers]
+
+
+def _values(column: "pa.ChunkedArray") -> "list[Any]":
+    if column.null_count == len(column):
+        return [None] * len(column)
+    return column.to_pylist()  # type: ignore[no-any-return]
+
+
+def _split(bodies: "Sequence[bytes | memoryview]") -> "tuple[pa.Array, pa.Array]":
+    """Envelopes and payloads. The CSV reader cuts at tabs and newlines without a look at the rest."""
+    body = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+    lines = pa_csv.read_csv(
+        pa.BufferReader(body),
+        read_options=pa_csv.ReadOptions(
+            column_names=["envelope", "payload"], block_size=len(body) + 1, use_threads=False
+        ),
+        parse_options=pa_csv.ParseOptions(
+            delimiter="\t",
+            quote_char=False,
+            double_quote=False,
+            escape_char=False,
+            newlines_in_values=False,
+            ignore_empty_lines=False,
+        ),
+        convert_options=pa_csv.ConvertOptions(
+            column_types={"envelope": pa.string(), "payload": pa.string()}, strings_can_be_null=False
+        ),
+    )
+    return _one_chunk(lines["envelope"]), _one_chunk(lines["payload"])
+
+
+def _envelope_table(envelopes: "pa.Array") -> "pa.Table":
+    """The envelope columns; pyarrow parses blocks of whole lines in parallel."""
+    joined = pc.binary_join_element_wise(envelopes, "", "\n")
+    longest = pc.max(pc.binary_length(joined)).as_py()
+    return pa_json.read_json(
+        pa.BufferReader(joined.buffers()[2]),
+        read_options=pa_json.ReadOptions(block_size=max(1 << 20, longest + 1)),
+        parse_options=pa_json.ParseOptions(
+            explicit_schema=_ENVELOPE_SCHEMA, unexpected_field_behavior="error"
+        ),
+    )
+
+
+def _one_chunk(column: "pa.ChunkedArray") -> "pa.Array":
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

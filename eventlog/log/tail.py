@@ -1,0 +1,104 @@
+"""The journals that no segment replaces yet, read in order and checked against each other.
+
+Readers and the sealer walk the same way, so they see the same events. The walk takes no lock: the
+caller holds a pin or the maintain lock, so that no journal vanishes under it. Upholds I2 and I13:
+what is read continues at the manifest's next position without overlap, and every position that is
+missing is named.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from eventlog.errors import Corruption
+from eventlog.fs import FileSystem
+from eventlog.layout import Layout
+from eventlog.log.frame import HEADER_SIZE, Frame, JournalHeader, decode_header
+from eventlog.log.journal import JournalScan, live_journals, scan_journal
+
+
+@dataclass(frozen=True, slots=True)
+class TailJournal:
+    """One journal of the walk, with those of its frames that continue the log."""
+
+    number: int
+    scan: JournalScan
+    frames: tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Positions [base, end) that no valid frame holds, and the journal they must have been in."""
+
+    base: int
+    end: int
+    journal: int
+
+
+def unsealed(fs: FileSystem, layout: Layout, next_journal: int) -> list[int]:
+    """The numbers of the live journals from `next_journal` on, ascending."""
+    return [number for number in live_journals(fs, layout) if number >= next_journal]
+
+
+def read_header(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -> JournalHeader:
+    """The header of a journal. Raises: Corruption, FileNotFoundError."""
+    path = layout.journal(number)
+    fd = fs.open(path, os.O_RDONLY)
+    try:
+        header = decode_header(fs.pread(fd, HEADER_SIZE, 0), path)
+    finally:
+        fs.close(fd)
+    if header.store_id != store_id or header.number != number:
+        raise Corruption(path, "the journal belongs to another store or has another number", 0)
+    return header
+
+
+def begins_at(header: JournalHeader, position: int) -> bool:
+    """Whether a journal continues the log at `position`.
+
+    The copy of a journal whose sync failed may begin with frames that were sealed before it was made.
+    """
+    return header.base == position or (header.base < position and header.replaces is not None)
+
+
+def walk(
+    fs: FileSystem,
+    layout: Layout,
+    store_id: bytes,
+    numbers: Sequence[int],
+    position: int,
+    size_of_last: "int | None" = None,
+) -> Iterator[TailJournal]:
+    """Read the journals of `numbers`, which continue the log at `position`.
+
+    Args: size_of_last: bytes of the last journal to look at; frames appended since are left out.
+    Raises: Corruption.
+    """
+    for number in numbers:
+        path = layout.journal(number)
+        try:
+            scan = scan_journal(fs, path, store_id=store_id, number=number)
+        except FileNotFoundError as error:
+            raise Corruption(path, "this journal was removed although it is not sealed") from error
+        if not begins_at(scan.header, position) and (scan.base < position or number == numbers[0]):
+            raise Corruption(path, f"it begins at position {scan.base}, but the log goes on at {position}")
+        limit = size_of_last if size_of_last is not None and number == numbers[-1] else scan.size
+        frames = tuple(f for f in scan.frames if f.base >= position and f.offset + f.size <= limit)
+        position = frames[-1].end if frames else max(position, scan.base)
+        yield TailJournal(number, scan, frames)
+
+
+def lost_positions(journals: Iterable[TailJournal], base: int, end: "int | None" = None) -> list[Lost]:
+    """The positions of [base, end) that none of the frames holds; `end` defaults to the last frame's."""
+    lost = []
+    number = 0
+    for journal in journals:
+        for frame in journal.frames:
+            if frame.base > base:
+                inside = journal.scan.base <= base or not number
+                lost.append(Lost(base, frame.base, journal.number if inside else number))
+            base = frame.end
+        number = journal.number
+    if end is not None and end > base:
+        lost.append(Lost(base, end, number))
+    return lost
