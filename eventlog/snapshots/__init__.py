@@ -1,0 +1,15 @@
+"""Snapshots: file contents and directory trees, stored once and found by the hash of their bytes.
+
+    ids          blob and tree ids and their text form
+    tree         the encoding of one directory, and which names a directory may hold
+    pack         the encoding of a pack: compressed groups, and the table that finds a blob in them
+    idx          a derived index over many packs
+    groups       reads and caches the groups of packs
+    catalog      which packs there are, and where in them an id is
+    writer       BlobWriter: put, flush
+    store        BlobStore: get, resolve, and the writer
+    materialize  a tree written out as files
+    verify       the findings of a check of packs
+
+All but materialize and verify are on the hook path.
+"""

@@ -1,0 +1,299 @@
+"""A tree written out as files: byte for byte, inside one directory, nowhere else (I27, I28, P1).
+
+The target is missing or empty, unless `force` is given; then files are replaced one by one through a
+temporary sibling, and what the tree does not name stays. The walk goes down by directory descriptors
+that never follow a symlink, files are created exclusively, every content is re-hashed before it gets a
+name, and symlinks come last, so that nothing is ever written through one. Modes are 0644, 0755 and 0755
+for directories whatever the umask: two replays of one turn are then equal, whoever runs them (I27).
+
+What cannot be written is listed in the report and the rest is written all the same. A kill leaves
+a part of the files, inside the target.
+
+Plan, then execute: the whole tree is read, and every wanted path found, before the first name is made.
+Files are written in the order in which packs hold them, by two processes when there are enough of them.
+One thread may call this; others may use other `BlobStore` objects meanwhile.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventlog.errors import Corruption, EventLogError, NotFound, Refused
+from eventlog.paths import path_text
+from eventlog.snapshots.ids import to_text
+from eventlog.snapshots.parallel import FileJob, Listed, write_files
+from eventlog.snapshots.store import BlobStore
+from eventlog.snapshots.target import Target, reason_of
+from eventlog.snapshots.tree import (
+    DIRECTORY,
+    EXECUTABLE,
+    SKIPPED,
+    SUBMODULE,
+    SYMLINK,
+    TreeEntry,
+    decode_tree,
+)
+from eventlog.snapshots.userfiles import UserFiles
+
+ENTRIES_MAX = 10_000_000
+DEPTH_MAX = 2_048  # PATH_MAX allows no deeper working tree to be captured
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was written, and what was not.
+
+    `missing` should be there and is not; `skipped` was never captured; `submodules` stand as empty
+    directories. Each is a list of (path, reason or commit).
+    """
+
+    files: int
+    bytes: int
+    symlinks: int
+    dirs: int
+    missing: Listed
+    skipped: Listed
+    submodules: Listed
+
+    @property
+    def partial(self) -> bool:
+        """Whether something that the tree holds could not be written."""
+        return bool(self.missing)
+
+
+def materialize(
+    blobs: BlobStore,
+    root: bytes | Sequence[TreeEntry],
+    target: str,
+    *,
+    force: bool = False,
+    paths: Sequence[bytes] = (),
+    trees: Mapping[bytes, bytes] | None = None,
+    calls: UserFiles | None = None,
+    workers: int | None = None,
+) -> Report:
+    """Write a tree into the directory `target`.
+
+    Args:
+        root: id of a tree, or the entries of one.
+        force: the target may hold files; those of the tree's names are replaced, all others stay.
+        paths: write only these files and directories of the tree, by their path in it.
+        trees: encodings of trees that are in no pack, by id.
+        workers: how many processes write at once; None lets the amount of work decide.
+    Raises: NotFound when a path is not in the tree, or the tree itself is not in the store;
+        Refused when the target holds something, is not a directory, or is inside the store.
+    """
+    plan = _plan(blobs, root, _wish(paths), trees or {})
+    calls = calls or UserFiles()
+    _check_target(blobs, target)
+    place = Target(calls, _open_target(calls, target, force), plan.dirs, force)
+    try:
+        place.make_all()
+        done = write_files(blobs, place, plan.files, workers)
+        missing = plan.missing + place.failed + done.missing
+        unlinked = _write_symlinks(blobs, place, plan)
+    finally:
+        place.close()
+    return Report(
+        files=done.files,
+        bytes=done.bytes,
+        symlinks=len(plan.symlinks) - len(unlinked),
+        dirs=place.made,
+        missing=sorted(missing + unlinked),
+        skipped=[(path, _sentence(blobs, id)) for path, id in plan.skipped],
+        submodules=[(path, _sentence(blobs, id)) for path, id in plan.submodules],
+    )
+
+
+def walk(
+    blobs: BlobStore, root: bytes, trees: Mapping[bytes, bytes] | None = None
+) -> Iterator[tuple[bytes, TreeEntry]]:
+    """Every path of a tree with its entry, a directory before what is in it, in order of names.
+
+    Raises: NotFound, Corruption when a tree cannot be read; Refused when it is too deep.
+    """
+    get = _tree_getter(blobs, trees or {})
+    stack = [(b"", iter(get(root)))]
+    while stack:
+        prefix, entries = stack[-1]
+        entry = next(entries, None)
+        if entry is None:
+            stack.pop()
+            continue
+        path = prefix + entry.name
+        yield path, entry
+        if entry.kind == DIRECTORY:
+            if len(stack) >= DEPTH_MAX:
+                raise _too_deep(path)
+            stack.append((path + b"/", iter(get(entry.id))))
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What is to be made. A directory is a row (index of its parent, name, path); row 0 is the target."""
+
+    dirs: list[tuple[int, bytes, bytes]] = field(default_factory=lambda: [(0, b"", b"")])
+    files: list[FileJob] = field(default_factory=list)
+    symlinks: list[tuple[bytes, int, bytes, bytes]] = field(default_factory=list)
+    skipped: list[tuple[bytes, bytes]] = field(default_factory=list)
+    submodules: list[tuple[bytes, bytes]] = field(default_factory=list)
+    missing: Listed = field(default_factory=list)
+
+
+# The wanted names of one directory, each with the wish for what is below it; None wants everything.
+_Wish = dict[bytes, Any]
+
+
+def _wish(paths: Sequence[bytes]) -> _Wish | None:
+    """Paths as nested names. The empty path and `.` name the whole tree."""
+    wish: _Wish = {}
+    for path in paths:
+        names = [name for name in path.split(b"/") if name not in (b"", b".")]
+        if not names:
+            return None
+        at = wish
+        for name in names[:-1]:
+            below = at.setdefault(name, {})
+            if below is None:  # all of this directory is wanted already
+                break
+            at = below
+        else:
+            at[names[-1]] = None
+    return wish or None
+
+
+def _plan(
+    blobs: BlobStore, root: bytes | Sequence[TreeEntry], wish: _Wish | None, trees: Mapping[bytes, bytes]
+) -> _Plan:
+    """Read the tree level by level, each level in the order of the packs."""
+    get = _tree_getter(blobs, trees)
+    plan = _Plan()
+    count = 0
+    level: list[tuple[int, bytes, _Wish | None]] = []
+    if isinstance(root, bytes):
+        # Without its root there is nothing to write: that is an error, not a partial result.
+        _plan_directory(plan, level, 0, get(root), wish)
+    else:
+        _plan_directory(plan, level, 0, root, wish)
+    for _ in range(DEPTH_MAX):
+        if not level:
+            return plan
+        read: dict[bytes, Sequence[TreeEntry] | str] = {}
+        for id in blobs.read_order(id for _, id, _ in level):
+            try:
+                read[id] = get(id)
+            except (NotFound, Corruption) as error:
+                read[id] = f"its list of names cannot be read: {error}"
+        below: list[tuple[int, bytes, _Wish | None]] = []
+        for index, id, part in level:
+            entries = read[id]
+            if isinstance(entries, str):
+                plan.missing.append((plan.dirs[index][2], entries))
+                continue
+            count += len(entries)
+            if count > ENTRIES_MAX:
+                raise Refused(f"the tree holds more than {ENTRIES_MAX} files; nothing was written")
+            _plan_directory(plan, below, index, entries, part)
+        level = below
+    raise _too_deep(plan.dirs[level[0][0]][2])
+
+
+def _plan_directory(
+    plan: _Plan,
+    level: list[tuple[int, bytes, _Wish | None]],
+    index: int,
+    entries: Sequence[TreeEntry],
+    wish: _Wish | None,
+) -> None:
+    prefix = plan.dirs[index][2]
+    if prefix:
+        prefix += b"/"
+    if wish is not None:
+        names = {entry[0] for entry in entries}
+        for name in wish:
+            if name not in names:
+                raise NotFound(f"{path_text(prefix + name)} is not in this tree; nothing was written")
+        entries = [entry for entry in entries if entry[0] in wish]
+    files = plan.files
+    for name, kind, id, _size in entries:
+        path = prefix + name
+        below = wish[name] if wish is not None else None
+        if kind == DIRECTORY:
+            plan.dirs.append((index, name, path))
+            level.append((len(plan.dirs) - 1, id, below))
+            continue
+        if below is not None:
+            raise NotFound(
+                f"{path_text(path)} is no directory in this tree, so nothing is below it; nothing was written"
+            )
+        if kind == SYMLINK:
+            plan.symlinks.append((path, index, name, id))
+        elif kind == SUBMODULE:
+            plan.dirs.append((index, name, path))
+            plan.submodules.append((path, id))
+        elif kind == SKIPPED:
+            plan.skipped.append((path, id))
+        else:
+            files.append((id, index, name, kind == EXECUTABLE))
+
+
+def _tree_getter(blobs: BlobStore, trees: Mapping[bytes, bytes]) -> Callable[[bytes], Sequence[TreeEntry]]:
+    def get(id: bytes) -> Sequence[TreeEntry]:
+        encoding = trees.get(id)
+        return blobs.get_tree(id) if encoding is None else decode_tree(encoding, f"tree {to_text(id)}")
+
+    return get
+
+
+def _check_target(blobs: BlobStore, target: str) -> None:
+    store = os.path.realpath(blobs.layout.root)
+    if os.path.commonpath((store, os.path.realpath(target))) == store:
+        raise Refused(f"{target} is inside the store {blobs.layout.root}; name a directory elsewhere")
+
+
+def _open_target(calls: UserFiles, target: str, force: bool) -> int:
+    """A descriptor of the target, made when it is missing."""
+    try:
+        fd = calls.open_root(target)
+    except FileNotFoundError:
+        os.makedirs(target, 0o755)
+        fd = calls.open_root(target)
+        calls.fchmod(fd, 0o755)
+        return fd
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise Refused(
+                f"{target} is a symlink or not a directory; name a directory, or one that does not exist yet"
+            ) from error
+        raise EventLogError(f"{target} cannot be opened: {error.strerror}") from error
+    if not force and calls.listdir(fd):
+        calls.close(fd)
+        raise Refused(f"{target} is not empty; name an empty directory, or use --force to write over it")
+    return fd
+
+
+def _write_symlinks(blobs: BlobStore, place: Target, plan: _Plan) -> Listed:
+    """Make the symlinks; the (path, reason) of those that cannot be made."""
+    failed = []
+    for path, index, name, id in plan.symlinks:
+        try:
+            place.write_symlink(index, name, blobs.get(id))
+        except (NotFound, Corruption) as error:
+            failed.append((path, f"its target cannot be read: {error}"))
+        except OSError as error:
+            failed.append((path, f"it cannot be written: {reason_of(error)}"))
+    return failed
+
+
+def _sentence(blobs: BlobStore, id: bytes) -> str:
+    """The text kept for a skipped file (why) or a submodule (its commit)."""
+    try:
+        return blobs.get(id).decode("utf-8", "replace")
+    except (NotFound, Corruption):
+        return "the reason is not in this store"
+
+
+def _too_deep(path: bytes) -> Refused:
+    return Refused(f"the tree is more than {DEPTH_MAX} directories deep at {path_text(path[:80])}…")

@@ -1,0 +1,268 @@
+"""The blobs and trees of one store: found by id, verified on every read.
+
+Any number of processes may read and write at once; a `BlobStore` object and its writers belong to
+one thread at a time. Reading takes no lock: packs never change, and one that is deleted under a
+reader has been copied elsewhere or waits in `condemned/`. Writing is `BlobStore.writer`.
+
+Every read re-computes the id of what it returns (I24). When one copy is damaged the others are
+tried. An idx only makes look-ups fast; without it the answers are the same (I22). On the hook path.
+"""
+
+from eventlog.errors import Ambiguous, Corruption, NotFound
+from eventlog.fs import FileSystem, publish
+from eventlog.layout import IDX_DIR, PACK_DIR, Layout, parse_idx
+from eventlog.snapshots.catalog import Catalog, Place
+from eventlog.snapshots.groups import CACHE_BYTES, GroupReader
+from eventlog.snapshots.ids import ID_SIZE, TEXT_PREFIX, blob_id, to_text, tree_id
+from eventlog.snapshots.idx import encode_idx
+from eventlog.snapshots.pack import BLOB, TREE
+from eventlog.snapshots.tree import TreeEntry, decode_tree
+from eventlog.snapshots.writer import BlobWriter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+PREFIX_DIGITS_MIN = 4
+_CANDIDATES_SHOWN = 8
+
+
+class BlobStore:
+    """Reads blobs and trees; a context manager that closes the packs it opened."""
+
+    def __init__(
+        self, fs: FileSystem, layout: Layout, store_id: bytes, *, cache_bytes: int = CACHE_BYTES
+    ) -> None:
+        self.fs = fs
+        self.layout = layout
+        self.store_id = store_id
+        self._catalog = Catalog(fs, layout, store_id)
+        self._groups = GroupReader(fs, cache_bytes)
+
+    def __enter__(self) -> "BlobStore":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every descriptor; the store opens them again when it is used again."""
+        self._groups.close()
+        self._catalog.close()
+
+    def writer(
+        self,
+        *,
+        codec: str = "zlib",
+        level: "int | None" = None,
+        group_bytes: "int | None" = None,
+        lock_timeout_s: float = 10.0,
+    ) -> BlobWriter:
+        """A writer; it holds the gc lock shared from here until it is closed (I24).
+
+        Args:
+            codec: `zlib`, `raw`, or `zstd` (needs pyarrow; compresses in a thread of its own).
+            group_bytes: raw size at which a group of small blobs is closed.
+        Raises: LockTimeout.
+        """
+        return BlobWriter(
+            self.fs,
+            self.layout,
+            self.store_id,
+            self._catalog,
+            codec=codec,
+            level=level,
+            group_bytes=group_bytes,
+            lock_timeout_s=lock_timeout_s,
+        )
+
+    def contains(self, id: bytes) -> bool:
+        """Whether `id` can be read; does not read it."""
+        catalog = self._catalog
+        catalog.ensure()
+        if catalog.has(id):
+            return True
+        catalog.refresh()
+        return catalog.has(id) or catalog.find_condemned(id) is not None
+
+    def get(self, id: bytes) -> bytes:
+        """The bytes of a blob, or the encoding of a tree.
+
+        Raises: NotFound; Corruption when the only copies are damaged.
+        """
+        return self._get(id)[1]
+
+    def get_tree(self, id: bytes) -> "tuple[TreeEntry, ...]":
+        """The entries of a tree, sorted by name.
+
+        Raises: NotFound; Corruption.
+        """
+        kind, encoding = self._get(id)
+        if kind != TREE:
+            raise NotFound(f"{to_text(id)} is a file's content, not a tree")
+        return decode_tree(encoding, f"tree {to_text(id)}")
+
+    def get_many(self, ids: "Iterable[bytes]") -> "Iterator[tuple[bytes, bytes]]":
+        """(id, bytes) of each different id, in the order in which they are stored.
+
+        Raises: NotFound; Corruption.
+        """
+        for id in self.read_order(ids):
+            yield id, self.get(id)
+
+    def read_order(self, ids: "Iterable[bytes]") -> "list[bytes]":
+        """The different ids in the order in which they are stored, so that each group is read once."""
+        return [id for _, id in sorted((self._place_key(id), id) for id in set(ids))]
+
+    def places(self, ids: "Iterable[bytes]") -> "dict[bytes, Place]":
+        """Where each of the ids is; ids that no live pack holds are left out.
+
+        For readers that work beside this store, each with a `GroupReader` of its own. They hash what
+        they read, and come back with `get` for what fails.
+        """
+        catalog = self._catalog
+        catalog.ensure()
+        found = {}
+        refreshed = False
+        for id in ids:
+            place = self._find(id)
+            if place is None and not refreshed:
+                catalog.refresh()
+                refreshed = True
+                place = self._find(id)
+            if place is not None:
+                found[id] = place
+        return found
+
+    def kind_of(self, id: bytes) -> str:
+        """`blob` or `tree`.
+
+        Raises: NotFound; Corruption.
+        """
+        return "tree" if self._get(id)[0] == TREE else "blob"
+
+    def resolve(self, prefix: str) -> bytes:
+        """The one id that begins with these hex digits, with or without `blake3:`.
+
+        Raises: NotFound, also for fewer than four digits; Ambiguous, naming candidates.
+        """
+        digits = prefix.removeprefix(TEXT_PREFIX).lower()
+        if not PREFIX_DIGITS_MIN <= len(digits) <= 64 or any(c not in "0123456789abcdef" for c in digits):
+            raise NotFound(
+                f"{prefix!r} names no content: give at least {PREFIX_DIGITS_MIN} hex digits of a hash, "
+                "with or without `blake3:`"
+            )
+        self._catalog.ensure()
+        self._catalog.refresh()
+        low, high = bytes.fromhex(digits.ljust(64, "0")), bytes.fromhex(digits.ljust(64, "f"))
+        if low == high:
+            if self.contains(low):
+                return low
+            raise self._not_found(low)
+        found = sorted(set(self._catalog.ids_between(low, high)))
+        if not found:
+            raise NotFound(f"no content in this store has a hash that begins with {digits}")
+        if len(found) > 1:
+            shown = ", ".join(to_text(id) for id in found[:_CANDIDATES_SHOWN])
+            more = f", and {len(found) - _CANDIDATES_SHOWN} more" if len(found) > _CANDIDATES_SHOWN else ""
+            raise Ambiguous(f"{digits} begins {len(found)} hashes: {shown}{more}. Give more digits.")
+        return found[0]
+
+    def refresh(self) -> None:
+        """Take note of packs that other processes added or removed."""
+        self._catalog.ensure()
+        self._catalog.refresh()
+
+    def young_count(self) -> int:
+        """How many packs no idx covers: each costs a reader an open and a read."""
+        self.refresh()
+        return self._catalog.young_count()
+
+    def build_idx(self) -> "int | None":
+        """Write an idx over all live packs and drop the older ones; its number, None when one is current.
+
+        May run beside writers and readers: it is derived, and of two builders one gives way.
+        """
+        catalog = self._catalog
+        self.refresh()
+        if catalog.young_count() == 0:
+            return None
+        tables = []
+        for one in catalog.all_tables():
+            try:
+                one.check()
+            except Corruption:
+                continue  # verify names it
+            tables.append(one)
+        fs, layout = self.fs, self.layout
+        directory = layout.directory(IDX_DIR)
+        if not fs.exists(directory):
+            fs.mkdir(directory)
+        numbers = [n for n in map(parse_idx, fs.listdir(directory)) if n is not None]
+        number = max(numbers, default=0) + 1
+        # Whoever finds a pack through an idx takes its name to be durable.
+        fs.fsync_dir(layout.directory(PACK_DIR))
+        tmp = layout.tmp(f"idx-{fs.random_bytes(8).hex()}")
+        try:
+            publish(fs, tmp, layout.idx(number), encode_idx(self.store_id, tables))
+        except FileExistsError:
+            return None
+        for old in numbers:
+            try:
+                fs.unlink(layout.idx(old))
+            except FileNotFoundError:
+                pass  # another builder dropped it
+        catalog.close()
+        return number
+
+    def _get(self, id: bytes) -> "tuple[int, bytes]":
+        """(kind, bytes) of `id`, verified."""
+        catalog = self._catalog
+        catalog.ensure()
+        failure: "Corruption | None" = None
+        place = self._find(id)
+        if place is None:
+            catalog.refresh()
+            place = self._find(id) or catalog.find_condemned(id)
+        if place is not None:
+            try:
+                return self._read(id, place)
+            except FileNotFoundError:  # deleted or renamed since the last listing
+                catalog.refresh()
+            except Corruption as error:
+                failure = error
+                self._groups.close()  # the damaged file may have been replaced meanwhile
+            others = catalog.find_all(id)
+            condemned = catalog.find_condemned(id)
+            for other in [*others, condemned] if condemned is not None else others:
+                try:
+                    return self._read(id, other)
+                except (FileNotFoundError, Corruption):
+                    continue  # the first failure is the one to tell
+        raise failure or self._not_found(id)
+
+    def _find(self, id: bytes) -> "Place | None":
+        try:
+            return self._catalog.find(id)
+        except Corruption:
+            return None  # an impossible row finds nothing; verify names it
+
+    def _read(self, id: bytes, place: Place) -> "tuple[int, bytes]":
+        path, kind, group_offset, offset, length = place
+        data = self._groups.read(path, group_offset, offset, length)
+        if (tree_id(data) if kind == TREE else blob_id(data)) != id:
+            raise Corruption(path, f"the content of {to_text(id)} does not match its hash", group_offset)
+        return kind, data
+
+    def _not_found(self, id: bytes) -> "NotFound | Corruption":
+        assert len(id) == ID_SIZE
+        unreadable = self._catalog.unreadable
+        if unreadable:
+            name = min(unreadable)
+            return Corruption(
+                self.layout.pack(name), f"{to_text(id)} is in no readable pack, and this one cannot be read"
+            )
+        return NotFound(f"{to_text(id)} is not in this store")
+
+    def _place_key(self, id: bytes) -> Place:
+        return self._find(id) or ("", BLOB, 0, 0, 0)

@@ -1,0 +1,177 @@
+"""The directory a tree is written into: its sub-directories by descriptor, and single files in them.
+
+A `Target` belongs to one process and one thread at a time; a forked child goes on with the one it
+inherited. Descriptors are opened one step at a time from the root, never through a symlink, so that a
+directory which somebody swaps for a link is an error and not a way out (I28).
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+
+from eventlog.snapshots.userfiles import UserFiles
+
+FILE_MODE, EXECUTABLE_MODE, DIRECTORY_MODE = 0o644, 0o755, 0o755
+
+_DESCRIPTORS_MAX = 128
+
+
+class Target:
+    """The directories of a plan below `root_fd`, which it closes.
+
+    `dirs` are rows (index of the parent, name, path), parents first, row 0 the root. `failed` lists those
+    that could not be made, `made` counts the others.
+    """
+
+    def __init__(
+        self, calls: UserFiles, root_fd: int, dirs: Sequence[tuple[int, bytes, bytes]], force: bool
+    ) -> None:
+        self.calls = calls
+        self.dirs = dirs
+        self.force = force
+        self.failed: list[tuple[bytes, str]] = []
+        self.made = 0
+        self._root_fd = root_fd
+        self._open: dict[int, int] = {}  # in order of use, the oldest first
+        self._last_index = 0
+        self._last_fd = root_fd
+
+    def close(self) -> None:
+        while self._open:
+            self.calls.close(self._open.popitem()[1])
+        self.calls.close(self._root_fd)
+
+    def sibling(self) -> "Target":
+        """The same directories for another thread, with descriptors of its own."""
+        return Target(self.calls, self.calls.dup(self._root_fd), self.dirs, self.force)
+
+    def path(self, index: int, name: bytes) -> bytes:
+        directory = self.dirs[index][2]
+        return directory + b"/" + name if directory else name
+
+    def make_all(self) -> None:
+        """Make every directory; with `force`, in the place of a file or link of its name."""
+        for index in range(1, len(self.dirs)):
+            parent, name, path = self.dirs[index]
+            try:
+                self._make(self.fd(parent), name)
+                self.calls.fchmod(self.fd(index), DIRECTORY_MODE)
+            except FileExistsError:  # with force: it was there, and keeps its mode
+                if not self.force:
+                    self.failed.append((path, COLLISION))
+                    continue
+            except OSError as error:
+                self.failed.append((path, f"the directory cannot be made: {reason_of(error)}"))
+                continue
+            self.made += 1
+
+    def fd(self, index: int) -> int:
+        """A descriptor of a directory, good until the next call."""
+        if index == self._last_index:
+            return self._last_fd
+        chain = []
+        at = index
+        while at != 0 and at not in self._open:
+            chain.append(at)
+            at = self.dirs[at][0]
+        fd = self._root_fd
+        if at != 0:
+            fd = self._open[at] = self._open.pop(at)
+        while chain:
+            at = chain.pop()
+            fd = self.calls.open_dir(fd, self.dirs[at][1])
+            self._open[at] = fd
+            if len(self._open) > _DESCRIPTORS_MAX:
+                self.calls.close(self._open.pop(next(iter(self._open))))
+        self._last_index, self._last_fd = index, fd
+        return fd
+
+    def write_file(self, index: int, name: bytes, executable: bool, data: bytes) -> None:
+        """A new file, or with `force` one in the place of an old one. Raises: OSError."""
+        dir_fd = self.fd(index)
+        try:
+            self._create(dir_fd, name, executable, data)
+        except FileExistsError:
+            if not self.force:
+                raise
+            sibling = _sibling()
+            self._create(dir_fd, sibling, executable, data)
+            self._take_name(dir_fd, sibling, name)
+
+    def write_symlink(self, index: int, name: bytes, content: bytes) -> None:
+        """A new symlink, or with `force` one in the place of a file. Raises: OSError."""
+        if not content or b"\0" in content:
+            raise OSError(errno.EINVAL, "no symlink can have this target")
+        dir_fd = self.fd(index)
+        try:
+            self.calls.symlink(content, dir_fd, name)
+        except FileExistsError:
+            if not self.force:
+                raise
+            sibling = _sibling()
+            self.calls.symlink(content, dir_fd, sibling)
+            self._take_name(dir_fd, sibling, name)
+
+    def _make(self, parent_fd: int, name: bytes) -> None:
+        """FileExistsError when a directory stands there already."""
+        try:
+            self.calls.mkdir(parent_fd, name, DIRECTORY_MODE)
+        except FileExistsError:
+            if not self.force or stat.S_ISDIR(self.calls.lstat(parent_fd, name).st_mode):
+                raise
+            self.calls.unlink(parent_fd, name)
+            self.calls.mkdir(parent_fd, name, DIRECTORY_MODE)
+
+    def _create(self, dir_fd: int, name: bytes, executable: bool, data: bytes) -> None:
+        calls = self.calls
+        mode = EXECUTABLE_MODE if executable else FILE_MODE
+        fd = calls.create(dir_fd, name, mode)
+        try:
+            try:
+                written = calls.write(fd, data) if data else 0
+                if written < len(data):
+                    self._write_rest(fd, memoryview(data)[written:])
+                calls.fchmod(fd, mode)  # the umask may have taken bits away
+            finally:
+                calls.close(fd)
+        except BaseException:
+            calls.unlink(dir_fd, name)  # half a file must not pass for the whole one
+            raise
+
+    def _write_rest(self, fd: int, rest: memoryview) -> None:
+        while rest:
+            written = self.calls.write(fd, rest)
+            if written <= 0:
+                raise OSError(errno.ENOSPC, "the disk took no more bytes")
+            rest = rest[written:]
+
+    def _take_name(self, dir_fd: int, sibling: bytes, name: bytes) -> None:
+        """Rename over whatever has the name, unless that is a directory with something in it."""
+        try:
+            try:
+                self.calls.rename(dir_fd, sibling, name)
+            except OSError as error:
+                if error.errno not in (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                self.calls.rmdir(dir_fd, name)
+                self.calls.rename(dir_fd, sibling, name)
+        except BaseException:
+            self.calls.unlink(dir_fd, sibling)
+            raise
+
+
+COLLISION = "the file system takes its name for one that is there already"
+
+
+def reason_of(error: OSError) -> str:
+    """Why a name could not be made, as a sentence for the report."""
+    if isinstance(error, FileExistsError):
+        return COLLISION
+    if error.errno == errno.ENOTEMPTY:
+        return "a directory with other files in it has its name"
+    return error.strerror or str(error)
+
+
+def _sibling() -> bytes:
+    return b".locus-new-" + os.urandom(8).hex().encode("ascii")

@@ -1,0 +1,190 @@
+"""One directory as bytes, in exactly one spelling; and the names a directory may hold.
+
+`'T' 0x01`, then the entries in strictly increasing order of their name's bytes:
+
+    1   kind: f file, x executable file, l symlink, d directory, m submodule, s skipped
+    8   size of the content (d: 0; s: the size seen, all ones when unknown)
+    32  id: f, x, l, s, m a blob; d a tree
+    2   length of the name
+    n   name
+
+The decoder accepts only what the encoder makes (I11), and neither lets through a name that could
+leave the directory it stands in or reach into `.git` or `.locus` on any file system (I28). What
+such a name belongs to can be kept under another name as kind `s` with a sentence saying why.
+
+Pure functions; on the hook path.
+"""
+
+import struct
+
+from eventlog.errors import Corruption, InvalidEvent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FILE, EXECUTABLE, SYMLINK, DIRECTORY, SUBMODULE, SKIPPED = b"f", b"x", b"l", b"d", b"m", b"s"
+KINDS = frozenset((FILE, EXECUTABLE, SYMLINK, DIRECTORY, SUBMODULE, SKIPPED))
+
+SIZE_UNKNOWN = 2**64 - 1
+NAME_SIZE_MAX = 65_535
+TREE_SIZE_MAX = 256 * 1024 * 1024  # some five million entries in one directory
+
+_MAGIC = b"T\x01"
+_ENTRY = struct.Struct("<cQ32sH")
+
+# Directories that belong to a program that runs what it finds in them.
+_RESERVED = ("git", "locus")
+
+# Code points that HFS+ leaves out when it compares names: `.g<U+200C>it` opens `.git` there.
+_HFS_IGNORED = dict.fromkeys(
+    (*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF), None
+)
+
+
+class TreeEntry(tuple[bytes, bytes, bytes, int]):
+    """(name, kind, id, size): one name in a directory. Sorts by name."""
+
+    __slots__ = ()
+
+    def __new__(cls, name: bytes, kind: bytes, id: bytes, size: int = 0) -> "TreeEntry":
+        return tuple.__new__(cls, (name, kind, id, size))
+
+    @property
+    def name(self) -> bytes:
+        return self[0]
+
+    @property
+    def kind(self) -> bytes:
+        return self[1]
+
+    @property
+    def id(self) -> bytes:
+        return self[2]
+
+    @property
+    def size(self) -> int:
+        return self[3]
+
+    def __repr__(self) -> str:
+        return f"TreeEntry({self[0]!r}, {self[1]!r}, {self[2].hex()[:12]}…, {self[3]})"
+
+
+def encode_tree(entries: "Iterable[tuple[bytes, bytes, bytes, int]]") -> bytes:
+    """The bytes of a directory; entries may come in any order, as TreeEntry or plain tuples.
+
+    Raises: InvalidEvent on a name that is not legal or comes twice, or an impossible kind, id or size.
+    """
+    pack = _ENTRY.pack
+    parts = [_MAGIC]
+    previous = None
+    for name, kind, id, size in sorted(entries):
+        problem = _problem(name, kind, id, size)
+        if problem is None and name == previous:
+            problem = "stands twice in one directory"
+        if problem is not None:
+            raise InvalidEvent(f"tree entry {name!r} {problem}")
+        previous = name
+        parts.append(pack(kind, size, id, len(name)))
+        parts.append(name)
+    encoding = b"".join(parts)
+    if len(encoding) > TREE_SIZE_MAX:
+        raise InvalidEvent(
+            f"a directory of {len(encoding)} bytes is over the {TREE_SIZE_MAX} a tree may have"
+        )
+    return encoding
+
+
+def decode_tree(encoding: bytes, where: str = "tree") -> "tuple[TreeEntry, ...]":
+    """The entries of a directory, sorted by name.
+
+    Args: where: what to call these bytes in an error.
+    Raises: Corruption when `encode_tree` could not have made these bytes.
+    """
+    end = len(encoding)
+    if encoding[:2] != _MAGIC or end > TREE_SIZE_MAX:
+        raise Corruption(where, "this is not a tree of format 1", 0)
+    unpack, head = _ENTRY.unpack_from, _ENTRY.size
+    make = tuple.__new__
+    entries = []
+    previous = b""  # below every legal name
+    at = 2
+    while at < end:
+        name_at = at + head
+        if name_at > end:
+            raise Corruption(where, "the last tree entry is cut short", at)
+        kind, size, id, length = unpack(encoding, at)
+        after = name_at + length
+        if after > end:
+            raise Corruption(where, "the last tree entry is cut short", at)
+        name = encoding[name_at:after]
+        if name <= previous:
+            raise Corruption(where, f"tree entry {name!r} is not in order", at)
+        problem = _problem(name, kind, id, size)
+        if problem is not None:
+            raise Corruption(where, f"tree entry {name!r} {problem}", at)
+        entries.append(make(TreeEntry, (name, kind, id, size)))
+        previous = name
+        at = after
+    return tuple(entries)
+
+
+def legal_name(name: bytes) -> "str | None":
+    """None when a directory may hold this name, else the reason why not, to follow the name in a sentence.
+
+    Refused are: the empty name, `.`, `..`, a slash or NUL in it, more than 65,535 bytes, and every
+    spelling of `.git` and `.locus` that some file system takes for them: any case, trailing dots and
+    spaces, a `:` stream or a `\\` behind it, NTFS short names (`git~1`), ignorable code points of HFS+.
+    """
+    # Nearly every name ends here: a spelling of the reserved names without their letters needs bytes
+    # outside ASCII.
+    if name.isascii() and b"/" not in name and b"\0" not in name and name not in (b"", b".", b".."):
+        lower = name.lower()
+        if b"git" not in lower and b"locus" not in lower:
+            return None if len(name) <= NAME_SIZE_MAX else _TOO_LONG
+    return _refusal(name)
+
+
+_TOO_LONG = f"is longer than {NAME_SIZE_MAX} bytes"
+
+
+def _refusal(name: bytes) -> "str | None":
+    if not name:
+        return "is empty"
+    if name in (b".", b".."):
+        return "is a name for a directory itself"
+    if b"/" in name or b"\0" in name:
+        return "holds a slash or a NUL byte"
+    if len(name) > NAME_SIZE_MAX:
+        return _TOO_LONG
+    for part in name.split(b"\\"):
+        reserved = _reserved(part)
+        if reserved is not None:
+            return f"is a spelling of {reserved}"
+    return None
+
+
+def _reserved(name: bytes) -> "str | None":
+    """The reserved directory that some file system opens under this name, if any."""
+    text = name.decode("utf-8", "surrogateescape").translate(_HFS_IGNORED)
+    # casefold, not lower: APFS compares `.locuſ` and `.locus` equal.
+    text = text.partition(":")[0].rstrip(". ").casefold()
+    for word in _RESERVED:
+        if text == f".{word}" or (text[:-1] == f"{word}~" and text[-1] in "0123456789"):
+            return f".{word}"
+    return None
+
+
+def _problem(name: bytes, kind: bytes, id: bytes, size: int) -> "str | None":
+    problem = legal_name(name)
+    if problem is not None:
+        return problem
+    if kind not in KINDS:
+        return f"has the unknown kind {kind!r}"
+    if kind == DIRECTORY and size != 0:
+        return "is a directory with a size"
+    if len(id) != 32:
+        return "has an id that is not 32 bytes long"
+    if not 0 <= size <= SIZE_UNKNOWN:
+        return f"has the impossible size {size}"
+    return None
