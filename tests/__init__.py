@@ -1,0 +1,1 @@
+"""The tests. `tests/<room>/test_<module>.py` mirrors the code; `simfs` is the simulated machine."""

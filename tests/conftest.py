@@ -1,0 +1,42 @@
+"""Fixtures that more than one room uses. They return things, never modules."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from eventlog.layout import DIRECTORIES, Layout
+
+# A search has a clock of its own only in the hunts (LOCUS_HUNT=minutes); everywhere else the number
+# of examples bounds it, so that a busy machine changes no verdict.
+settings.register_profile("locus", deadline=None, print_blob=True)
+settings.load_profile("locus")
+
+STORE_ID = bytes(range(16))
+
+
+@pytest.fixture
+def store_dir(tmp_path: Path) -> str:
+    """An empty store: its directories, and nothing in them."""
+    root = str(tmp_path / ".locus")
+    os.mkdir(root, 0o700)
+    for name in DIRECTORIES:
+        os.mkdir(f"{root}/{name}", 0o700)
+    return root
+
+
+@pytest.fixture
+def layout(store_dir: str) -> Layout:
+    return Layout(store_dir)
+
+
+@pytest.fixture
+def store_id() -> bytes:
+    return STORE_ID
+
+
+@pytest.fixture
+def hunt_minutes() -> float:
+    """How long the random hunts may take: 0 means their small default budget."""
+    return float(os.environ.get("LOCUS_HUNT", "0"))
