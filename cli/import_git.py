@@ -2,13 +2,18 @@
 
 import dataclasses
 import os
+from typing import TYPE_CHECKING
 
 import click
 
+from . import exits
 from .access import json_option, open_store, put, say
 from .jsonout import document
 from .progress import Progress
-from .text import count
+from .text import count, one_line
+
+if TYPE_CHECKING:
+    from eventlog.agents.git_history import ImportReport
 
 
 @click.command("git")
@@ -22,7 +27,8 @@ def command(ctx: click.Context, repository: str, rev: str, limit: int | None, as
 
     Each commit of the first-parent line becomes a turn: its message is the intent, its changes are
     file events, its files a snapshot. Fifty commits are a session. Only reads REPOSITORY (default:
-    here). Repeating it adds what is new; an import that was killed goes on where it stopped.
+    here). Repeating it adds what is new; an import that was killed goes on where it stopped. What
+    could not be recorded is listed, and the exit code is 4.
     """
     from eventlog.agents.git_history import import_git
 
@@ -33,7 +39,20 @@ def command(ctx: click.Context, repository: str, rev: str, limit: int | None, as
         store.reindex()
     if as_json:
         put(document({"import": dataclasses.asdict(report)}))
-        return
+    else:
+        _tell(report)
+    if report.missing:
+        ctx.exit(exits.PARTIAL)
+
+
+def _tell(report: "ImportReport") -> None:
+    for path, reason in report.missing:
+        put(f"not recorded: {one_line(path)}: {one_line(reason)}\n")
+    if report.provisional:
+        say(
+            "This is a shallow clone: turns are counted from its oldest commit, and a full import will "
+            "count anew from the first."
+        )
     if report.commits == 0:
         say(f"Nothing new: all {count(report.skipped, 'commit')} were recorded before.")
         return

@@ -28,11 +28,12 @@ def command(ctx: click.Context, directory: str | None, name: str | None, force: 
         say(f"{root}: {said} (project {store.project_name}, repository {store.repo_hash})")
         if not existed and store.identity.repo_hash_origin == "random":
             say(
-                "There is no git history here to take the repository's name from (no commit, or a "
-                "shallow clone), so it got a random one, kept in the store."
+                "There is no whole git history here to name the repository after (no git, no commit, or "
+                "a shallow clone), so it got a random name, kept in the store."
             )
+            return
     if not existed:
-        say("Next: `locus import git .` records the git history, `locus status` shows what is there.")
+        say("Next: `locus import git` records the git history, `locus status` shows what is there.")
 
 
 def _store_root(given: str | None, directory: str | None) -> str:

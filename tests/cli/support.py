@@ -1,0 +1,91 @@
+"""What the tests of the command line share: a small real git repository, and `locus` as a process."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+GIT_ENVIRONMENT = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_AUTHOR_NAME": "A. Author",
+    "GIT_AUTHOR_EMAIL": "author@example.org",
+    "GIT_COMMITTER_NAME": "C. Committer",
+    "GIT_COMMITTER_EMAIL": "committer@example.org",
+}
+
+
+def git(directory: Path, *arguments: str, at: int = 0) -> str:
+    """Run git in `directory`; `at` numbers the commits in time."""
+    date = f"2026-03-01T12:{at:02d}:00+00:00"
+    environment = {**os.environ, **GIT_ENVIRONMENT, "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+    done = subprocess.run(
+        ["git", "-C", str(directory), *arguments], env=environment, capture_output=True, check=True
+    )
+    return done.stdout.decode("utf-8", "surrogateescape").strip()
+
+
+def make_history(directory: Path) -> list[str]:
+    """A repository with edits, a rename, an executable, a symlink, an odd name; its commits, oldest first."""
+    directory.mkdir(exist_ok=True)
+    git(directory, "init", "-q", "-b", "main")
+    (directory / "README.md").write_text("# Sample\n")
+    (directory / "src").mkdir()
+    (directory / "src/app.py").write_text("print('one')\nprint('two')\n")
+    git(directory, "add", "-A")
+    git(directory, "commit", "-q", "-m", "Begin the sample", at=1)
+    (directory / "src/app.py").write_text("print('one')\nprint('zwei')\nprint('three')\n")
+    git(directory, "commit", "-qam", "Count in German\n\nBecause it can.", at=2)
+    (directory / "run.sh").write_text("#!/bin/sh\nexec python3 src/app.py\n")
+    (directory / "run.sh").chmod(0o755)
+    os.symlink("src/app.py", directory / "app")
+    git(directory, "add", "-A")
+    git(directory, "commit", "-q", "-m", "Make it easy to run", at=3)
+    git(directory, "mv", "README.md", "READ ME \u00e9.md")
+    (directory / "data.bin").write_bytes(bytes(range(256)))
+    git(directory, "add", "-A")
+    git(directory, "commit", "-q", "-m", "Rename the readme, add data", at=4)
+    return git(directory, "rev-list", "--reverse", "HEAD").split()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a run of `locus` gave."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out.decode("utf-8", "surrogateescape")
+
+
+Locus = Callable[..., Ended]
+
+
+def locus_process(*arguments: object, cwd: Path, stdin: bytes = b"", **environment: str) -> Ended:
+    """Run `locus` as a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "locus_cli", *map(str, arguments)],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        env={**os.environ, **environment},
+        timeout=60,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr.decode("utf-8", "backslashreplace"))
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A repository, its commits, and the store in it."""
+
+    root: Path
+    commits: list[str]
+
+    @property
+    def store(self) -> Path:
+        return self.root / ".locus"
