@@ -1,0 +1,530 @@
+"""Import of a git repository: its history as turns, its contents as blobs and trees (docs/design.md §13).
+
+What is appended is one sequence of events that the history alone determines: ids, numbers and order
+depend neither on when the import runs nor on how often it was killed. A run appends exactly what
+the log does not hold yet of that sequence. A limit only leaves the beginning out.
+
+Work goes in windows bounded by bytes: contents and trees into a pack, the pack published, then the
+events that refer to it appended, all under one blob writer (I24). One thread; other processes may
+write to the store at the same time. Two imports of one repository at once do no harm either: they
+append events with equal ids, and the first one counts (I8).
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from eventlog.agents import git_turns
+from eventlog.agents.git_objects import (
+    EMPTY_TREE,
+    MODE_SUBMODULE,
+    MODE_SYMLINK,
+    Change,
+    Commit,
+    GitRepository,
+    open_repository,
+)
+from eventlog.agents.git_turns import FileChange, Known, Place, TreeFacts
+from eventlog.errors import NotFound
+from eventlog.paths import path_text
+from eventlog.replay.edited_tree import EditedTree, no_trees
+from eventlog.snapshots.ids import blob_id, from_text, to_text
+from eventlog.snapshots.tree import EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLINK, TreeEntry, legal_name
+from eventlog.types import Event
+
+if TYPE_CHECKING:
+    from eventlog.snapshots.writer import BlobWriter
+    from eventlog.store import Store
+
+# A window holds its file contents in memory, so that all versions of a path can be compressed side
+# by side. Larger windows pack better and cost memory; a kill repeats at most one.
+_WINDOW_BYTES = 32 << 20
+# About 700 bytes an event: 10,000 of them stay below 8 MiB of journal lines.
+_WINDOW_EVENTS = 10_000
+
+# Commits asked of git at once, and changes looked at together.
+_CHUNK_COMMITS = 1000
+_PART_CHANGES = 4000
+
+_BLOB_BYTES_MAX = 2**32 - 1  # what a pack can hold (docs/design.md §11.2)
+_CONTENTS_MAX = 500_000  # about 100 MB; forgetting one only means to read it again
+
+# A name that no tree may hold stands in the snapshot as this and the rest of its path, escaped.
+_REFUSED = b"refused%"
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+
+_KIND_OF_MODE = {MODE_SYMLINK: SYMLINK, MODE_SUBMODULE: SUBMODULE}
+_SNAPSHOT_COLUMNS = ("event_id", "tree_hash", "payload")
+
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What one import did. Of `commits + skipped` commits, `skipped` were in the log before.
+
+    `provisional`: the clone is shallow, so `repo` and the sessions are counted from its oldest
+    commits, not from the root. `missing`: (path, reason) of what could not be captured.
+    """
+
+    repo: str
+    head: str
+    commits: int
+    skipped: int
+    events: int
+    blobs: int
+    sessions: int
+    provisional: bool
+    missing: tuple[tuple[str, str], ...]
+
+
+def import_git(
+    store: "Store",
+    repo_path: str | os.PathLike[str],
+    *,
+    rev: str = "HEAD",
+    limit: int | None = None,
+    progress: Progress | None = None,
+) -> ImportReport:
+    """Append the history that ends at `rev` to the store, as far as it is not there yet.
+
+    Args: limit: only the newest so many commits; progress: called with (commits done, commits in all).
+    Raises: NotFound (no repository, no such commit), Refused (a revision that looks like an option).
+    """
+    with open_repository(os.fspath(repo_path)) as repository:
+        head = repository.resolve(rev)
+        line = repository.first_parent_line(head)
+        repo = _repo_hash(store, repository, head)
+        rows = store.events(event_types=git_turns.KNOWN_TYPES, columns=git_turns.KNOWN_COLUMNS)
+        known = git_turns.known_from(rows, repo)
+        first = 0 if limit is None else max(0, len(line) - limit)
+        return _Import(store, repository, repo, line, known).run(first, progress)
+
+
+def _repo_hash(store: "Store", repository: GitRepository, head: str) -> str:
+    """The store's own hash when it stands in this repository, else the repository's."""
+    around = os.path.realpath(os.path.dirname(store.layout.root))
+    if around in (repository.common_dir, os.path.dirname(repository.common_dir), repository.work_tree):
+        return store.repo_hash
+    try:
+        return repository.roots_hash(repository.resolve("HEAD"))
+    except NotFound:
+        return repository.roots_hash(head)
+
+
+class _Changed(NamedTuple):
+    """A change, and our id and size of the content it leaves behind."""
+
+    change: Change
+    id: bytes | None
+    size: int
+
+
+class _Import:
+    """One run over one line of commits."""
+
+    def __init__(
+        self, store: "Store", repository: GitRepository, repo: str, line: Sequence[str], known: Known
+    ) -> None:
+        self._store = store
+        self._repository = repository
+        self._repo = repo
+        self._line = line
+        self._known = known
+        self._places = git_turns.places_of(repo, line, known)
+        self._indices: dict[str, list[int]] = {}  # of the commits of each session
+        for index, place in enumerate(self._places):
+            self._indices.setdefault(place.key, []).append(index)
+        self._left = {
+            key: sum(not self._is_done(index) for index in indices) for key, indices in self._indices.items()
+        }
+        self._commits: dict[str, Commit] = {}  # those of the current chunk
+        self._contents: dict[str, tuple[bytes | None, int]] = {}  # git's id → (ours, size)
+        self._missing: dict[str, str] = {}
+        self._tree = EditedTree(no_trees)
+        self._facts: TreeFacts | None = None  # which commit's tree it is
+        self._window = _Window(store)
+        self._second: GitRepository | None = None
+        self._sessions: set[str] = set()
+
+    def run(self, first: int, progress: Progress | None) -> ImportReport:
+        total = len(self._line) - first
+        wanted = [i for i in range(first, len(self._line)) if not self._is_done(i)]
+        done = total - len(wanted)
+        try:
+            for key in self._indices:
+                self._end_if_full(key)
+            for index, changed in self._changed(wanted):
+                self._turn(index, changed)
+                done += 1
+                if progress is not None:
+                    progress(done, total)
+            self._window.commit()
+        finally:
+            self._window.close()
+            if self._second is not None:
+                self._second.close()
+        return ImportReport(
+            repo=self._repo,
+            head=self._line[-1],
+            commits=len(wanted),
+            skipped=total - len(wanted),
+            events=self._window.events_appended,
+            blobs=self._window.blobs_stored,
+            sessions=len(self._sessions),
+            provisional=bool(self._repository.shallow),
+            missing=tuple(sorted(self._missing.items())),
+        )
+
+    def _is_done(self, index: int) -> bool:
+        return git_turns.turn_end_id(self._repo, self._line[index]) in self._known.event_ids
+
+    # -- what git says -------------------------------------------------------------------------
+
+    def _changed(self, wanted: Sequence[int]) -> Iterator[tuple[int, list[_Changed]]]:
+        """Each wanted commit with its changes; their contents are in the window."""
+        for at in range(0, len(wanted), _CHUNK_COMMITS):
+            chunk = wanted[at : at + _CHUNK_COMMITS]
+            self._read_commits(chunk)
+            pairs = [(self._git_tree(index - 1), self._git_tree(index)) for index in chunk]
+            for part in _parts(zip(chunk, self._repository.changes(pairs), strict=True)):
+                self._follow(part[0][0])
+                fresh = self._fresh(change for _, changes in part for change in changes)
+                contents = self._repository.contents(fresh, _BLOB_BYTES_MAX)
+                for index, changes in part:
+                    yield index, [_Changed(change, *self._after(change, contents)) for change in changes]
+
+    def _read_commits(self, chunk: Sequence[int]) -> None:
+        """Have the commits of a chunk and their parents at hand."""
+        indices = {near for index in chunk for near in (index - 1, index) if near >= 0}
+        ids = [self._line[index] for index in sorted(indices)]
+        self._commits = {commit.id: commit for commit in self._repository.commits(ids)}
+
+    def _commit(self, commit: str) -> Commit:
+        """A commit by its id, also one that is not at hand."""
+        if commit not in self._commits:
+            self._commits[commit] = self._aside().commits([commit])[0]
+        return self._commits[commit]
+
+    def _aside(self) -> GitRepository:
+        """The repository once more, for a question in the middle of another answer."""
+        if self._second is None:
+            self._second = GitRepository(self._repository.git_dir)
+        return self._second
+
+    def _git_tree(self, index: int) -> str:
+        """Git's tree of a commit of the line; the empty tree before its first."""
+        if index < 0:
+            return EMPTY_TREE[len(self._line[0])]
+        return self._commits[self._line[index]].tree
+
+    def _fresh(self, changes: Iterable[Change]) -> list[str]:
+        """Contents that were not met yet, in the order in which they will be asked for."""
+        if len(self._contents) > _CONTENTS_MAX:
+            self._contents.clear()
+        found: dict[str, None] = {}
+        for change in changes:
+            git_id = change.after_id
+            if git_id is not None and change.after_mode != MODE_SUBMODULE and git_id not in self._contents:
+                found[git_id] = None
+        return list(found)
+
+    def _after(self, change: Change, contents: Iterator[bytes | int]) -> tuple[bytes | None, int]:
+        """(id, size) of the content after a change; it comes from `contents` when it is new.
+
+        The id is None where there is no content, or none that a pack can hold.
+        """
+        if change.after_id is None:
+            return None, 0
+        if change.after_mode == MODE_SUBMODULE:
+            return self._window.put(change.path, change.after_id.encode("ascii")), len(change.after_id)
+        found = self._contents.get(change.after_id)
+        if found is None:
+            found = self._keep(change.path, next(contents))
+            self._contents[change.after_id] = found
+        return found
+
+    def _keep(self, path: bytes, data: bytes | int) -> tuple[bytes | None, int]:
+        return (None, data) if isinstance(data, int) else (self._window.put(path, data), len(data))
+
+    # -- the tree ------------------------------------------------------------------------------
+
+    def _follow(self, index: int) -> None:
+        """Let the tree be the one before a commit: from the commit before, the store, or git."""
+        parent = self._line[index - 1] if index else None
+        if self._facts is not None and self._facts.commit == parent:
+            return
+        self._tree = EditedTree(no_trees)
+        files = 0
+        if parent is not None:
+            stored = self._stored(index - 1)
+            if stored is not None:
+                self._tree, self._facts = (
+                    EditedTree(self._store.blobs.get_tree, from_text(stored.tree_hash)),
+                    stored,
+                )
+                return
+            files = self._read_tree(self._git_tree(index - 1))
+        self._facts = self._write_tree(parent, self._git_tree(index - 1), files)
+
+    def _stored(self, index: int) -> TreeFacts | None:
+        """The snapshot after a commit, when the log has it."""
+        if not self._is_done(index):
+            return None
+        commit, place = self._line[index], self._known.places[self._line[index]]
+        wanted = git_turns.snapshot_end_id(self._repo, commit)
+        for row in self._store.events(
+            session_id=place.session_id, turn=place.turn, event_types=["snapshot"], columns=_SNAPSHOT_COLUMNS
+        ):
+            if row["event_id"] == wanted:
+                return git_turns.facts_of(row, commit)
+        return None
+
+    def _read_tree(self, tree: str) -> int:
+        """Fill the tree from git; how many files it has."""
+        files = 0
+        entries = self._repository.entries(tree)
+        while some := list(islice(entries, _PART_CHANGES)):
+            files += len(some)
+            changes = [Change(e.path, None, 0, e.mode, None, e.id, None, None) for e in some]
+            contents = self._repository.contents(self._fresh(changes), _BLOB_BYTES_MAX)
+            for change in changes:
+                self._put(change, *self._after(change, contents))
+        return files
+
+    def _write_tree(self, commit: str | None, git_tree: str, files: int) -> TreeFacts:
+        return TreeFacts(to_text(self._tree.write(self._window.put_tree)), files, commit, git_tree)
+
+    def _apply(self, changed: Sequence[_Changed]) -> list[FileChange]:
+        """Let the changes of one commit happen to the tree."""
+        described = [self._describe(one) for one in changed]
+        for one in changed:  # before anything is put, since a file may give way to a folder
+            if one.change.before_id is not None:
+                gone = one.change.old_path or one.change.path
+                if one.change.after_id is None or one.change.old_path is not None:
+                    self._tree.remove(_tree_path(gone)[0], prune=True)
+        for one in changed:
+            if one.change.after_id is not None:
+                self._put(*one)
+        return described
+
+    def _put(self, change: Change, id: bytes | None, size: int) -> None:
+        path, reason = _tree_path(change.path)
+        if id is None:
+            reason = _too_large(size)
+        kind = _KIND_OF_MODE.get(change.after_mode, EXECUTABLE if change.after_mode & 0o100 else FILE)
+        if reason is not None:
+            self._missing[path_text(change.path)] = reason
+            kind, id = SKIPPED, self._window.put(b"", reason.encode("utf-8", "surrogateescape"))
+        assert id is not None
+        self._tree.put(path, kind, id, size)
+
+    def _describe(self, one: _Changed) -> FileChange:
+        change = one.change
+        if change.before_id is None:
+            operation = "add"
+        elif change.after_id is None:
+            operation = "delete"
+        else:
+            operation = "edit" if change.old_path is None else "rename"
+        return FileChange(
+            path=change.path,
+            old_path=change.old_path,
+            operation=operation,
+            before_mode=change.before_mode,
+            after_mode=change.after_mode,
+            before_hash=self._before_hash(change),
+            after_hash=None if one.id is None else to_text(one.id),
+            after_size=None if change.after_id is None else one.size,
+            lines_added=change.lines_added,
+            lines_removed=change.lines_removed,
+            skipped=None if one.id is not None or change.after_id is None else _too_large(one.size),
+        )
+
+    def _before_hash(self, change: Change) -> str | None:
+        if change.before_id is None:
+            return None
+        entry = self._tree.get(_tree_path(change.old_path or change.path)[0])
+        assert entry is not None, f"{change.path!r} is in git's tree before the change and not in ours"
+        if entry.kind != SKIPPED:
+            return to_text(entry.id)
+        # The tree holds the reason why the file is not in it; its content may be in the store.
+        data = next(self._aside().contents([change.before_id], _BLOB_BYTES_MAX))
+        return None if isinstance(data, int) else to_text(blob_id(data))
+
+    # -- turns and sessions --------------------------------------------------------------------
+
+    def _turn(self, index: int, changed: Sequence[_Changed]) -> None:
+        """Add the events of one commit to the window, as far as the log lacks them."""
+        place, commit = self._places[index], self._commits[self._line[index]]
+        before = self._facts
+        assert before is not None
+        described = self._apply(changed)
+        files = before.tracked_files + sum(
+            (c.operation == "add") - (c.operation == "delete") for c in described
+        )
+        after = self._facts = self._write_tree(commit.id, commit.tree, files)
+        self._add(git_turns.master(self._repo, self._project_name()))
+        self._start(place)
+        message_hash = None
+        if len(commit.message) > git_turns.MESSAGE_SIZE_MAX:
+            message_hash = to_text(self._window.put(b"", commit.message.encode("utf-8", "replace")))
+        there = self._half_done(commit.id)
+        for event in git_turns.turn_events(self._repo, place, commit, before, after, described, message_hash):
+            if event["event_id"] not in there:
+                self._window.add(event)
+        self._sessions.add(place.session_id)
+        self._left[place.key] -= 1
+        self._end_if_full(place.key)
+        if self._window.is_full:
+            self._window.commit()
+
+    def _start(self, place: Place) -> None:
+        if git_turns.session_start_id(self._repo, place.key) in self._known.event_ids:
+            return
+        before = self._indices[place.key][0] - 1
+        previous = None
+        if before >= 0:
+            previous = self._places[before], self._commit(self._places[before].first_commit)
+        self._add(git_turns.session_start(self._repo, place, self._commit(place.first_commit), previous))
+
+    def _end_if_full(self, key: str) -> None:
+        """End a session whose group of commits is full and in the log; a rollover."""
+        indices = self._indices[key]
+        place = self._places[indices[-1]]
+        if self._left[key] or place.turn != git_turns.SESSION_TURNS:
+            return
+        if git_turns.session_end_id(self._repo, key) in self._known.event_ids:
+            return
+        first, last = self._commit(place.first_commit), self._commit(self._line[indices[-1]])
+        self._add(git_turns.session_end(self._repo, place, first, last, len(indices)))
+
+    def _add(self, event: Event) -> None:
+        """Add an event of a session or of the master, unless it is there."""
+        id = str(event["event_id"])
+        if id not in self._known.event_ids:
+            self._known.event_ids.add(id)
+            self._window.add(event)
+
+    def _half_done(self, commit: str) -> set[object]:
+        """The ids that the log holds of a turn whose import was interrupted."""
+        place = self._known.places.get(commit)
+        if place is None:
+            return set()
+        rows = self._store.events(session_id=place.session_id, turn=place.turn, columns=["event_id"])
+        return {row["event_id"] for row in rows}
+
+    def _project_name(self) -> str:
+        if self._repo == self._store.repo_hash:
+            return self._store.project_name
+        return self._repository.name
+
+
+class _Window:
+    """Contents, trees and events that become durable together: the pack first, then the events."""
+
+    def __init__(self, store: "Store") -> None:
+        self._store = store
+        self._writer: BlobWriter | None = None
+        self._contents: list[tuple[bytes, int, bytes]] = []  # path, order, content
+        self._held: set[bytes] = set()
+        self._events: list[Event] = []
+        self._bytes = 0  # of contents in this window
+        self._waiting = 0  # of those that are in no pack yet
+        self.events_appended = 0
+        self.blobs_stored = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._bytes >= _WINDOW_BYTES or len(self._events) >= _WINDOW_EVENTS
+
+    def put(self, path: bytes, data: bytes) -> bytes:
+        """Take a content; its id. `path` says which others it resembles."""
+        id = blob_id(data)
+        if id not in self._held:
+            self._held.add(id)
+            self._contents.append((path, len(self._contents), data))
+            self._bytes += len(data)
+            self._waiting += len(data)
+            if self._waiting >= _WINDOW_BYTES:
+                self._pack()  # one commit may be larger than a window
+        return id
+
+    def put_tree(self, entries: Iterable[TreeEntry]) -> bytes:
+        return self._open().put_tree(entries)
+
+    def add(self, event: Event) -> None:
+        self._events.append(event)
+
+    def commit(self) -> None:
+        """Publish what was put, append the events, give the lock back."""
+        if self._contents or self._writer is not None:
+            self._pack()
+        for at in range(0, len(self._events), _WINDOW_EVENTS):
+            self.events_appended += len(self._store.append(self._events[at : at + _WINDOW_EVENTS]))
+        self.close()
+
+    def close(self) -> None:
+        """Drop what was not committed."""
+        self._contents, self._events = [], []
+        self._bytes = self._waiting = 0
+        self._held.clear()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _pack(self) -> None:
+        """Write the contents into a pack, all versions of a path beside each other."""
+        writer = self._open()
+        for _, _, data in sorted(self._contents):
+            before = writer.pending_bytes()
+            writer.put(data)
+            self.blobs_stored += writer.pending_bytes() > before
+        writer.flush()
+        self._contents = []
+        self._waiting = 0
+
+    def _open(self) -> "BlobWriter":
+        if self._writer is None:
+            self._writer = self._store.blobs.writer(codec="zstd")
+        return self._writer
+
+
+def _parts(
+    changes: Iterable[tuple[int, list[Change]]],
+) -> Iterator[list[tuple[int, list[Change]]]]:
+    """Neighbouring commits, together with a bounded number of changes, or one commit with more."""
+    part: list[tuple[int, list[Change]]] = []
+    count = 0
+    for index, some in changes:
+        if part and (part[-1][0] + 1 != index or count + len(some) > _PART_CHANGES):
+            yield part
+            part, count = [], 0
+        part.append((index, some))
+        count += len(some)
+    if part:
+        yield part
+
+
+def _tree_path(path: bytes) -> tuple[bytes, str | None]:
+    """The path in our tree, and why it is another one than git's.
+
+    A name that a tree may not hold would not be safe to write anywhere. What stands under it is
+    listed in its place: its path, from the refused name on, in letters that are safe.
+    """
+    folders = path.split(b"/")
+    for depth, name in enumerate(folders):
+        reason = legal_name(name)
+        if reason is None and name.startswith(_REFUSED):
+            reason = "looks like the name of a refused one"
+        if reason is not None:
+            rest = b"/".join(folders[depth:])
+            safe = b"".join(b"%c" % c if c in _PLAIN else b"%%%02X" % c for c in rest)
+            return b"/".join([*folders[:depth], _REFUSED + safe]), f"its name {path_text(name)!r} {reason}"
+    return path, None
+
+
+def _too_large(size: int) -> str:
+    return f"its {size} bytes are more than the {_BLOB_BYTES_MAX} a blob may have"

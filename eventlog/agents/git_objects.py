@@ -1,0 +1,594 @@
+"""What a git repository holds, read by plumbing commands and never written.
+
+`open_repository` finds the git directory of a path. All commands but one (`rev-parse`, which has to
+see the refs) run in an empty git directory of our own that borrows the repository's objects, so that
+no configuration, attribute, hook, replace ref, graft, external diff or lazy fetch of the user or of
+a hostile repository can change what is read or start a program. Nothing is ever checked out.
+
+One `GitRepository` belongs to one thread. It keeps a `cat-file` and a `diff-tree` process, each fed
+by a thread of its own so that neither pipe can fill up against the other; `close` ends them.
+Memory is bounded by the largest object and by the changes of one commit.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from types import TracebackType
+from typing import IO, NamedTuple
+
+from blake3 import blake3
+
+from eventlog.errors import Corruption, EventLogError, NotFound, Refused
+
+MODE_FILE, MODE_EXECUTABLE, MODE_SYMLINK, MODE_SUBMODULE = 0o100644, 0o100755, 0o120000, 0o160000
+
+EMPTY_TREE = {40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904"}
+EMPTY_TREE[64] = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
+
+# A pipe this large lets git work some hundred commits ahead of us; the kernel's default is 64 KiB.
+_PIPE_BYTES = 1 << 20
+_F_SETPIPE_SZ = 1031
+
+# Rename detection compares every deleted with every added file; above this many only equal
+# contents are matched, which is git's own default and is fixed here against configuration.
+_RENAME_LIMIT = 1000
+
+# Above this size git does not diff a file, which would need it in memory whole: its line counts are unknown.
+_DIFF_BYTES_MAX = 64 << 20
+
+_COMMIT_BYTES_MAX = 1 << 30
+
+
+class Identity(NamedTuple):
+    """Who and when, as a commit says it."""
+
+    name: str
+    email: str
+    time_s: int | None  # None when the commit's own text is not a number
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit object."""
+
+    id: str
+    tree: str
+    parents: tuple[str, ...]
+    author: Identity
+    committer: Identity
+    message: str
+    encoding: str | None  # None: UTF-8; "latin-1" also stands in where the stated one does not fit
+
+    @property
+    def subject(self) -> str:
+        """The first paragraph in one line, as git prints it; a commit without words gets its id."""
+        first = self.message.strip().split("\n\n", 1)[0]
+        return " ".join(first.split()) or f"commit {self.id[:12]}"
+
+
+class Change(NamedTuple):
+    """One path that differs between two trees. Ids of the side that does not exist are None."""
+
+    path: bytes
+    old_path: bytes | None  # of a rename
+    before_mode: int
+    after_mode: int
+    before_id: str | None
+    after_id: str | None
+    lines_added: int | None  # None for binaries and submodules
+    lines_removed: int | None
+
+
+class Entry(NamedTuple):
+    """One file, symlink or submodule of a tree."""
+
+    path: bytes
+    mode: int
+    id: str
+
+
+def open_repository(path: str) -> "GitRepository":
+    """The repository that `path` is in (work tree, linked work tree, bare, any folder below).
+
+    Raises: NotFound when there is none, or git itself is missing.
+    """
+    if shutil.which("git") is None:
+        raise NotFound("the program `git` is not on the PATH; install it to import a repository")
+    return GitRepository(find_git_dir(path))
+
+
+def find_git_dir(path: str) -> str:
+    """The git directory of the repository that holds `path`; NotFound when there is none."""
+    at = os.path.realpath(path)
+    while True:
+        dot_git = os.path.join(at, ".git")
+        if os.path.isfile(dot_git):
+            return _follow_gitfile(dot_git)
+        for candidate in (dot_git, at):
+            if _is_git_dir(candidate):
+                return candidate
+        parent = os.path.dirname(at)
+        if parent == at:
+            raise NotFound(f"{path}: neither this folder nor one above it is a git repository")
+        at = parent
+
+
+def common_dir(git_dir: str) -> str:
+    """The directory that linked work trees share; `git_dir` itself when it is not one of those."""
+    try:
+        with open(os.path.join(git_dir, "commondir"), encoding="utf-8", errors="surrogateescape") as file:
+            return os.path.realpath(os.path.join(git_dir, file.read().rstrip("\n")))
+    except FileNotFoundError:
+        return git_dir
+
+
+class GitRepository:
+    """Read access to one repository; a context manager."""
+
+    def __init__(self, git_dir: str) -> None:
+        self.git_dir = git_dir
+        self.common_dir = common_dir(git_dir)
+        self.shallow = _read_shallow(self.common_dir)
+        self.work_tree = _read_work_tree(git_dir)
+        self._lent: str | None = None
+        self._reader: _Conversation | None = None
+        self._differ: _Conversation | None = None
+        self._unread = 0
+
+    def __enter__(self) -> "GitRepository":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def name(self) -> str:
+        """The folder's name: of the work tree's root, or of a bare repository without `.git`."""
+        inside = os.path.basename(self.common_dir) == ".git"
+        name = os.path.basename(os.path.dirname(self.common_dir) if inside else self.common_dir)
+        return name.removesuffix(".git") or "repository"
+
+    def close(self) -> None:
+        """End the processes and remove the lent directory; a second call does nothing."""
+        for conversation in (self._reader, self._differ):
+            if conversation is not None:
+                conversation.close()
+        self._reader = self._differ = None
+        if self._lent is not None:
+            shutil.rmtree(self._lent, ignore_errors=True)
+            self._lent = None
+
+    # -- commits -------------------------------------------------------------------------------
+
+    def resolve(self, rev: str) -> str:
+        """The id of the commit that `rev` names, in any spelling git knows.
+
+        Raises: Refused for a name that a command could take for an option, NotFound.
+        """
+        if rev.startswith("-") or "\0" in rev:
+            raise Refused(f"{rev!r} cannot name a commit; give a branch, a tag or a commit id")
+        argv = ["git", "rev-parse", "--verify", "--quiet", "--end-of-options", f"{rev}^{{commit}}"]
+        env = {**_environment(), "GIT_DIR": self.git_dir}
+        found = subprocess.run(argv, cwd=self.git_dir, env=env, capture_output=True, stdin=subprocess.DEVNULL)
+        commit = found.stdout.decode("ascii", "replace").strip()
+        if found.returncode != 0 or len(commit) not in EMPTY_TREE:
+            why = "it has no commits yet" if rev == "HEAD" else f"it has no commit named {rev!r}"
+            said = found.stderr.decode("utf-8", "replace").strip()
+            raise NotFound(f"{self.git_dir}: {why}{f' ({said})' if said else ''}")
+        return commit
+
+    def first_parent_line(self, commit: str) -> list[str]:
+        """The ids from the root (or the shallow boundary) to `commit`, following first parents."""
+        return self._lines("rev-list", "--first-parent", "--reverse", commit, "--", example=commit)
+
+    def roots_hash(self, commit: str) -> str:
+        """12 hex digits from the commits without parents that `commit` descends from.
+
+        In a shallow clone these are the boundary's commits, which another clone need not share.
+        """
+        roots = self._lines("rev-list", "--max-parents=0", commit, "--", example=commit)
+        return blake3("".join(f"{root}\n" for root in sorted(roots)).encode("ascii")).hexdigest()[:12]
+
+    def commits(self, ids: Sequence[str]) -> list[Commit]:
+        """The commit objects of `ids`, in that order."""
+        found = []
+        for commit, data in zip(ids, self.contents(ids, _COMMIT_BYTES_MAX), strict=True):
+            if isinstance(data, int):
+                raise Refused(f"{self.git_dir}: commit {commit} of {data} bytes is too large to import")
+            found.append(parse_commit(commit, data))
+        return found
+
+    # -- trees ---------------------------------------------------------------------------------
+
+    def entries(self, tree: str) -> Iterator[Entry]:
+        """Every file, symlink and submodule below `tree`, in path order."""
+        lister = _Conversation(["ls-tree", "-r", "-z", "--full-tree", tree], *self._place(tree))
+        try:
+            for token in lister.tokens(None):
+                facts, path = token.split(b"\t", 1)
+                mode, _, oid = facts.split(b" ")
+                yield Entry(path, int(mode, 8), oid.decode("ascii"))
+            lister.finish()
+        finally:
+            lister.close()
+
+    def changes(self, pairs: Sequence[tuple[str, str]]) -> Iterator[list[Change]]:
+        """For each (tree before, tree after) the paths that differ, renames found.
+
+        The iterator must be read to its end before the next call.
+        """
+        if not pairs:
+            return
+        if self._differ is None:
+            # diff-tree answers a line it cannot read by printing it, which marks the end of a request.
+            argv = ["diff-tree", "--stdin", "-r", "-z", "--raw", "--numstat", "--no-abbrev", "--no-color"]
+            argv += ["-M", f"-l{_RENAME_LIMIT}", "--no-ext-diff", "--no-textconv", "--diff-algorithm=myers"]
+            self._differ = _Conversation(argv, *self._place(pairs[0][1]))
+        mark = b"end-%b\n" % os.urandom(16).hex().encode("ascii")
+        lines = "".join(f"{before} {after}\n" for before, after in pairs)
+        self._differ.send(lines.encode("ascii") + mark)
+        yield from _parse_changes(self._differ.tokens(mark), len(pairs[0][1]))
+
+    # -- contents ------------------------------------------------------------------------------
+
+    def contents(self, ids: Sequence[str], size_max: int) -> Iterator[bytes | int]:
+        """The bytes of each object, in order; its size instead when that is above `size_max`.
+
+        The iterator must be read to its end before the next call.
+        """
+        if not ids:
+            return
+        if self._reader is None:
+            self._reader = _Conversation(["cat-file", "--batch"], *self._place(ids[0]))
+        assert self._unread == 0, "the previous request was not read to its end"
+        self._unread = len(ids)
+        self._reader.send("".join(f"{oid}\n" for oid in ids).encode("ascii"))
+        for oid in ids:
+            data = self._one_object(self._reader, oid, size_max)
+            self._unread -= 1
+            yield data
+
+    def _one_object(self, reader: "_Conversation", oid: str, size_max: int) -> bytes | int:
+        header = reader.out.readline().split()
+        if len(header) != 3:
+            if header[-1:] == [b"missing"]:
+                raise NotFound(
+                    f"{self.git_dir} does not hold object {oid}. In a partial clone, fetch everything "
+                    "first: git fetch --refetch --no-filter"
+                )
+            raise reader.failure()
+        size = int(header[2])
+        if size > size_max:
+            reader.skip(size + 1)
+            return size
+        data = reader.out.read(size)
+        if len(data) != size or reader.out.read(1) != b"\n":
+            raise reader.failure()
+        return data
+
+    # -- running git ---------------------------------------------------------------------------
+
+    def _lines(self, *argv: str, example: str) -> list[str]:
+        cwd, env = self._place(example)
+        done = subprocess.run(["git", *argv], cwd=cwd, env=env, capture_output=True, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise EventLogError(f"{self.git_dir}: git {argv[0]}: {_words(done.stderr)}")
+        return done.stdout.decode("ascii").split()
+
+    def _place(self, example: str) -> tuple[str, dict[str, str]]:
+        """Where and with which environment git runs: our own directory, the repository's objects."""
+        if self._lent is None:
+            self._lent = tempfile.mkdtemp(prefix="locus-git-")
+            _make_git_dir(self._lent, len(example), self.shallow)
+        env = {
+            **_environment(),
+            "HOME": self._lent,
+            "XDG_CONFIG_HOME": self._lent,
+            "GIT_DIR": self._lent,
+            "GIT_OBJECT_DIRECTORY": os.path.join(self.common_dir, "objects"),
+        }
+        return self._lent, env
+
+
+class _Conversation:
+    """A git process, its answers, and a thread that writes our requests."""
+
+    def __init__(self, argv: Sequence[str], cwd: str, env: dict[str, str]) -> None:
+        self._name = argv[0]
+        self._errors = tempfile.TemporaryFile(dir=cwd)  # noqa: SIM115 (closed by `close`)
+        self._process = subprocess.Popen(
+            ["git", *argv],
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            bufsize=1 << 17,
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self.out: IO[bytes] = self._process.stdout
+        _widen(self.out)
+        self._requests: SimpleQueue[bytes | None] = SimpleQueue()
+        self._writer = threading.Thread(target=_write_all, args=(self._requests, self._process.stdin))
+        self._writer.daemon = True
+        self._writer.start()
+
+    def send(self, data: bytes) -> None:
+        self._requests.put(data)
+
+    def tokens(self, mark: bytes | None) -> Iterator[bytes]:
+        """The NUL-ended pieces of the answer up to `mark`, then what stands before the mark.
+
+        Without a mark: up to the end of the output.
+        """
+        rest = b""
+        while True:
+            data = self.out.read1(1 << 20)  # type: ignore[attr-defined]
+            if not data:
+                if mark is not None or rest:
+                    raise self.failure()
+                return
+            pieces = (rest + data).split(b"\0")
+            rest = pieces.pop()
+            yield from pieces
+            if mark is not None and rest.endswith(mark):
+                yield rest[: -len(mark)]
+                return
+
+    def skip(self, size: int) -> None:
+        """Read `size` bytes and forget them, a piece at a time."""
+        while size:
+            got = len(self.out.read(min(size, 1 << 20)))
+            if not got:
+                raise self.failure()
+            size -= got
+
+    def finish(self) -> None:
+        """Raise unless the process ended well."""
+        self.send_end()
+        if self._process.wait() != 0:
+            raise self.failure()
+
+    def failure(self) -> EventLogError:
+        """What git said when it stopped answering."""
+        self.send_end()
+        self._process.kill()
+        self._process.wait()
+        self._errors.seek(0)
+        return EventLogError(f"git {self._name}: {_words(self._errors.read(2000))}")
+
+    def send_end(self) -> None:
+        self._requests.put(None)
+
+    def close(self) -> None:
+        self.send_end()
+        self._process.kill()
+        self._process.wait()
+        self._writer.join()
+        self.out.close()
+        self._errors.close()
+
+
+def _write_all(requests: "SimpleQueue[bytes | None]", pipe: IO[bytes]) -> None:
+    try:
+        while (data := requests.get()) is not None:
+            pipe.write(data)
+            pipe.flush()
+        pipe.close()
+    except OSError:
+        # The process is gone. Whoever reads its answers meets their end and says why.
+        try:
+            pipe.close()
+        except OSError:
+            pass  # closing flushes, and there is nobody left to flush to
+
+
+def _widen(pipe: IO[bytes]) -> None:
+    import fcntl
+
+    try:
+        fcntl.fcntl(pipe.fileno(), _F_SETPIPE_SZ, _PIPE_BYTES)
+    except OSError:
+        pass  # not this kernel, or over the user's limit: the default size is only slower
+
+
+def _environment() -> dict[str, str]:
+    """The caller's environment without anything that steers git."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    env.update(
+        LC_ALL="C",
+        GIT_ATTR_NOSYSTEM="1",
+        GIT_CONFIG_GLOBAL=os.devnull,
+        GIT_CONFIG_NOSYSTEM="1",
+        GIT_NO_LAZY_FETCH="1",
+        GIT_NO_REPLACE_OBJECTS="1",
+        GIT_OPTIONAL_LOCKS="0",
+        GIT_TERMINAL_PROMPT="0",
+    )
+    return env
+
+
+def _make_git_dir(path: str, id_size: int, shallow: Sequence[str]) -> None:
+    """The least that git takes for a repository: bare, so that no attribute file is looked for."""
+    for name in ("objects", "refs"):
+        os.mkdir(os.path.join(path, name))
+    config = "[core]\n\tbare = true\n\trepositoryformatversion = 1\n"
+    config += f"\tbigFileThreshold = {_DIFF_BYTES_MAX}\n\tquotePath = false\n"
+    if id_size == 64:
+        config += "[extensions]\n\tobjectFormat = sha256\n"
+    files = {"HEAD": "ref: refs/heads/none\n", "config": config}
+    if shallow:
+        files["shallow"] = "".join(f"{commit}\n" for commit in shallow)
+    for name, text in files.items():
+        with open(os.path.join(path, name), "w", encoding="ascii") as file:
+            file.write(text)
+
+
+def _is_git_dir(path: str) -> bool:
+    def has(name: str) -> bool:
+        return os.path.lexists(os.path.join(path, name))
+
+    return has("HEAD") and ((has("objects") and has("refs")) or has("commondir"))
+
+
+def _follow_gitfile(path: str) -> str:
+    with open(path, "rb") as file:
+        text = os.fsdecode(file.read(65536))
+    target = text.removeprefix("gitdir:").strip("\n").strip(" ")
+    git_dir = os.path.realpath(os.path.join(os.path.dirname(path), target))
+    if target == text or not _is_git_dir(git_dir):
+        raise NotFound(f"{path}: this file should name a git directory and does not")
+    return git_dir
+
+
+def _read_shallow(common: str) -> tuple[str, ...]:
+    try:
+        with open(os.path.join(common, "shallow"), encoding="ascii") as file:
+            return tuple(sorted(file.read().split()))
+    except FileNotFoundError:
+        return ()
+
+
+def _read_work_tree(git_dir: str) -> str | None:
+    """The root of the work tree, None for a bare repository or one that does not say."""
+    if os.path.basename(git_dir) == ".git":
+        return os.path.dirname(git_dir)
+    try:
+        with open(os.path.join(git_dir, "gitdir"), encoding="utf-8", errors="surrogateescape") as file:
+            return os.path.dirname(os.path.realpath(file.read().rstrip("\n")))
+    except FileNotFoundError:
+        return None
+
+
+def _words(stderr: bytes) -> str:
+    return stderr.decode("utf-8", "replace").strip() or "ended without saying why"
+
+
+# -- formats: pure functions ------------------------------------------------------------------------
+
+
+def parse_commit(commit: str, data: bytes) -> Commit:
+    """The fields of a commit object; Corruption when it has no tree or no committer."""
+    head, _, message = data.partition(b"\n\n")
+    fields: dict[bytes, list[bytes]] = {}
+    for line in head.split(b"\n"):
+        # A line that begins with a space continues the one before (signatures); none we need does.
+        key, _, value = line.partition(b" ")
+        fields.setdefault(key, []).append(value)
+    if b"tree" not in fields or b"committer" not in fields:
+        raise Corruption(f"git object {commit}", "expected a commit with a tree and a committer")
+    stated = fields[b"encoding"][0].decode("ascii", "replace") if b"encoding" in fields else None
+    text, encoding = _decoded(message, stated)
+    return Commit(
+        id=commit,
+        tree=fields[b"tree"][0].decode("ascii"),
+        parents=tuple(parent.decode("ascii") for parent in fields.get(b"parent", [])),
+        author=_identity(fields.get(b"author", [b""])[0], stated),
+        committer=_identity(fields[b"committer"][0], stated),
+        message=text,
+        encoding=encoding,
+    )
+
+
+def _identity(line: bytes, stated: str | None) -> Identity:
+    """`Name <email> seconds zone`, however badly formed."""
+    who, _, when = line.rpartition(b">")
+    name, _, email = who.partition(b"<")
+    seconds, _, zone = when.strip().partition(b" ")
+    try:
+        time_s = int(seconds)
+    except ValueError:
+        time_s = None
+    texts = [_decoded(part.strip(), stated)[0] for part in (name, email, zone)]
+    return Identity(texts[0], texts[1], time_s, texts[2])
+
+
+def _decoded(data: bytes, stated: str | None) -> tuple[str, str | None]:
+    """The text and the encoding to turn it back with (None for UTF-8).
+
+    latin-1 fits any bytes and is therefore the last resort: nothing of a message is lost.
+    """
+    if stated is not None and stated.lower().replace("-", "") != "utf8":
+        try:
+            text = data.decode(stated)
+            if text.encode(stated) == data:
+                return text, stated
+        except (LookupError, ValueError):
+            pass  # an unknown encoding, or not the one the bytes are in
+    try:
+        return data.decode("utf-8"), None
+    except UnicodeDecodeError:
+        return data.decode("latin-1"), "latin-1"
+
+
+def _parse_changes(tokens: Iterable[bytes], id_size: int) -> Iterator[list[Change]]:
+    """One list for each header line of a `diff-tree --stdin -z --raw --numstat` answer."""
+    stream = iter(tokens)
+    changes: list[Change] | None = None
+    index: dict[bytes, int] = {}
+    for token in stream:
+        while _is_header(token, id_size):
+            if changes is not None:
+                yield changes
+            changes, index = [], {}
+            token = token[2 * id_size + 2 :]
+        if not token:
+            continue
+        assert changes is not None
+        if token.startswith(b":"):
+            change = _raw_change(token, stream)
+            index[change.path] = len(changes)
+            changes.append(change)
+        else:
+            added, removed, path = token.split(b"\t", 2)
+            if not path:  # a rename: old and new path follow
+                next(stream)
+                path = next(stream)
+            if added != b"-":
+                at = index[path]
+                changes[at] = _counted(changes[at], int(added), int(removed))
+    if changes is not None:
+        yield changes
+
+
+def _is_header(token: bytes, id_size: int) -> bool:
+    """`<id> <id>` and a newline. Line counts have a tab where an id has digits, changes a colon."""
+    end = 2 * id_size + 1
+    return (
+        token[end : end + 1] == b"\n"
+        and token[id_size : id_size + 1] == b" "
+        and token[0] != 0x3A
+        and b"\t" not in token[:id_size]
+    )
+
+
+def _raw_change(token: bytes, stream: Iterator[bytes]) -> Change:
+    before_mode, after_mode, before_id, after_id, status = token[1:].split(b" ")
+    path = next(stream)
+    old_path = None
+    if status[:1] in (b"R", b"C"):
+        old_path, path = path, next(stream)
+    return Change(
+        path,
+        old_path,
+        int(before_mode, 8),
+        int(after_mode, 8),
+        None if status == b"A" else before_id.decode("ascii"),
+        None if status == b"D" else after_id.decode("ascii"),
+        None,
+        None,
+    )
+
+
+def _counted(change: Change, added: int, removed: int) -> Change:
+    if MODE_SUBMODULE in (change.before_mode, change.after_mode):
+        return change  # git counts the line that shows a submodule's commit, which is in no file
+    return change._replace(lines_added=added, lines_removed=removed)

@@ -1,0 +1,116 @@
+"""A nested tree that is changed path by path; only the directories that changed are encoded again.
+
+It starts from a stored root and reads directories when a path leads into them, so a change costs the
+depth of its path, not the size of the tree. Used by whoever follows a series of changes: replay at an
+event, and the import of a history. One instance belongs to one thread; entries are values.
+"""
+
+from collections.abc import Callable, Iterable
+
+from eventlog.errors import NotFound
+from eventlog.snapshots.tree import DIRECTORY, TreeEntry
+
+Reader = Callable[[bytes], Iterable[TreeEntry]]
+Writer = Callable[[Iterable[TreeEntry]], bytes]
+
+
+class _Directory:
+    """Entries of one directory. Sub-directories that were visited are in `below`, not in `entries`."""
+
+    __slots__ = ("below", "entries", "id")
+
+    def __init__(self, id: bytes | None, entries: Iterable[TreeEntry]) -> None:
+        self.id = id  # None: changed since it was last written
+        self.entries = {entry.name: entry for entry in entries}
+        self.below: dict[bytes, _Directory] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.entries or self.below)
+
+
+class EditedTree:
+    """A tree in memory, over `read`, which gives the entries of a stored one."""
+
+    def __init__(self, read: Reader, root: bytes | None = None) -> None:
+        self._read = read
+        self._root = _Directory(root, read(root) if root is not None else ())
+
+    def get(self, path: bytes) -> TreeEntry | None:
+        """What stands at `path`; a directory that was visited has its id as last written, or zeros."""
+        *folders, name = path.split(b"/")
+        directory = self._root
+        for folder in folders:
+            found = self._enter(directory, folder)
+            if found is None:
+                return None
+            directory = found
+        below = directory.below.get(name)
+        if below is not None:
+            return TreeEntry(name, DIRECTORY, below.id or bytes(32))
+        return directory.entries.get(name)
+
+    def put(self, path: bytes, kind: bytes, id: bytes, size: int) -> None:
+        """Let `path` be this entry; folders on the way are made, and take the place of files."""
+        *folders, name = path.split(b"/")
+        directory = self._root
+        directory.id = None
+        for folder in folders:
+            below = self._enter(directory, folder)
+            if below is None:
+                directory.entries.pop(folder, None)
+                below = directory.below[folder] = _Directory(None, ())
+            below.id = None
+            directory = below
+        directory.below.pop(name, None)
+        directory.entries[name] = TreeEntry(name, kind, id, size)
+
+    def remove(self, path: bytes, *, prune: bool) -> bool:
+        """Take `path` away; False when it was not there.
+
+        Args: prune: also the folders that are empty without it, as git does, which keeps no empty ones.
+        """
+        *folders, name = path.split(b"/")
+        way = [self._root]
+        for folder in folders:
+            found = self._enter(way[-1], folder)
+            if found is None:
+                return False
+            way.append(found)
+        gone = way[-1].entries.pop(name, None) or way[-1].below.pop(name, None)
+        if gone is None:
+            return False
+        for directory in way:
+            directory.id = None
+        if prune:
+            for parent, folder in zip(way[-2::-1], folders[::-1], strict=True):
+                if parent.below[folder]:
+                    break
+                del parent.below[folder]
+        return True
+
+    def write(self, write: Writer) -> bytes:
+        """The root's id, after every changed directory went through `write`, children first."""
+        return self._write(self._root, write)
+
+    def _write(self, directory: _Directory, write: Writer) -> bytes:
+        if directory.id is None:
+            entries = list(directory.entries.values())
+            for name, below in directory.below.items():
+                entries.append(TreeEntry(name, DIRECTORY, self._write(below, write)))
+            directory.id = write(entries)
+        return directory.id
+
+    def _enter(self, directory: _Directory, name: bytes) -> _Directory | None:
+        below = directory.below.get(name)
+        if below is None:
+            entry = directory.entries.get(name)
+            if entry is None or entry.kind != DIRECTORY:
+                return None
+            below = directory.below[name] = _Directory(entry.id, self._read(entry.id))
+            del directory.entries[name]
+        return below
+
+
+def no_trees(id: bytes) -> Iterable[TreeEntry]:
+    """A reader for a tree that starts empty: there is nothing to read."""
+    raise NotFound(f"tree {id.hex()} is not here")
