@@ -1,12 +1,16 @@
-"""A process that appends: `python -m benchmarks.appender {locus,sqlite} PATH --batch N --number I --seed S`.
+"""A process that appends: `python -m benchmarks.appender SIDE PATH --batch N --number I --seed S`.
 
 It says "ready", then for every line "SECONDS" on its input appends durable batches for that long and
 answers with one line of JSON: how many events, and when it began and ended on the clock that all
 processes of the machine share. It ends with its input.
 
 Both sides get the same events as Python dicts with fresh event ids, encode them, and wait until the
-batch is on disk. SQLite keeps the encoded event in a table without any further index, the least that
-still gives each event its position.
+batch is on disk. Sides:
+- locus: `Store.append`.
+- sqlite: a table of position, unique event id and the encoded event: the least that gives every event
+  a place and takes none twice.
+- sqlite-columns: a table with a column for every field of an event, which SQL can ask for at once, as
+  it can in Locus.
 """
 
 from __future__ import annotations
@@ -17,10 +21,10 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from benchmarks.workload import generate
-from eventlog.types import Event
+from eventlog.types import COLUMN_NAMES, Event
 
 _POOL_EVENTS = 4_000
 Append = Callable[[list[Event]], object]
@@ -28,13 +32,13 @@ Append = Callable[[list[Event]], object]
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("side", choices=("locus", "sqlite"))
+    parser.add_argument("side", choices=tuple(SIDES))
     parser.add_argument("path")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--number", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    append = locus_append(options.path) if options.side == "locus" else sqlite_append(options.path)
+    append = SIDES[options.side](options.path)
     batches = Batches(options.seed, options.number, options.batch)
     print("ready", flush=True)
     for line in sys.stdin:
@@ -79,29 +83,61 @@ def locus_append(path: str) -> Append:
 
 
 def sqlite_append(path: str) -> Append:
-    """SQLite as durable as ours: its write-ahead log is synced at every commit."""
     import orjson
 
-    connection = sqlite_open(path)
+    connection = sqlite_open(
+        path, "position INTEGER PRIMARY KEY, event_id TEXT NOT NULL UNIQUE, event BLOB NOT NULL"
+    )
+    return _inserting(
+        connection,
+        "INSERT INTO events(event_id, event) VALUES (?, ?)",
+        lambda event: (event["event_id"], orjson.dumps(event)),
+    )
 
+
+def sqlite_columns_append(path: str) -> Append:
+    import orjson
+
+    names = [name for name in COLUMN_NAMES if name != "position"]
+    quoted = [f'"{name}"' for name in names]
+    connection = sqlite_open(path, f"position INTEGER PRIMARY KEY, {', '.join(quoted)}, UNIQUE (event_id)")
+
+    def row(event: Event) -> list[object]:
+        values = map(event.get, names)
+        return [orjson.dumps(value) if isinstance(value, (dict, list)) else value for value in values]
+
+    marks = ", ".join("?" * len(names))
+    return _inserting(connection, f"INSERT INTO events({', '.join(quoted)}) VALUES ({marks})", row)
+
+
+def _inserting(
+    connection: sqlite3.Connection, statement: str, row: Callable[[Event], Sequence[object]]
+) -> Append:
     def append(events: list[Event]) -> None:
-        rows = [(orjson.dumps(event),) for event in events]
-        if len(rows) == 1:
-            connection.execute("INSERT INTO events(event) VALUES (?)", rows[0])
-        else:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.executemany("INSERT INTO events(event) VALUES (?)", rows)
-            connection.execute("COMMIT")
+        if len(events) == 1:
+            connection.execute(statement, row(events[0]))
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany(statement, [row(event) for event in events])
+        connection.execute("COMMIT")
 
     return append
 
 
-def sqlite_open(path: str) -> sqlite3.Connection:
+def sqlite_open(path: str, columns: str) -> sqlite3.Connection:
+    """A database as durable as a journal: its write-ahead log is synced at every commit."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=60)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("CREATE TABLE IF NOT EXISTS events(position INTEGER PRIMARY KEY, event BLOB NOT NULL)")
+    connection.execute(f"CREATE TABLE IF NOT EXISTS events({columns})")
     return connection
+
+
+SIDES: dict[str, Callable[[str], Append]] = {
+    "locus": locus_append,
+    "sqlite": sqlite_append,
+    "sqlite-columns": sqlite_columns_append,
+}
 
 
 if __name__ == "__main__":

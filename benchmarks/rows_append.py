@@ -16,7 +16,6 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from statistics import median
 
-from benchmarks.appender import sqlite_open
 from benchmarks.frame import RATE_UNIT, Bench, Row, Sides
 from benchmarks.process import environment
 from benchmarks.workload import generate
@@ -55,16 +54,20 @@ def _appends(bench: Bench, writers: int, batch: int) -> Iterator[Sides]:
     seconds = bench.pick(1, 4) * (0.4 if writers == 1 else 0.7)
     with bench.scratch("append") as directory, ExitStack() as stack:
         Store.init(f"{directory}/store")
-        sqlite_open(f"{directory}/events.sqlite").close()
-        ours = stack.enter_context(_Writers("locus", f"{directory}/store", writers, batch, bench.seed))
-        anchor = stack.enter_context(
-            _Writers("sqlite", f"{directory}/events.sqlite", writers, batch, bench.seed)
-        )
+
+        def writing(side: str, name: str) -> _Writers:
+            return stack.enter_context(_Writers(side, f"{directory}/{name}", writers, batch, bench.seed))
+
+        ours, anchor = writing("locus", "store"), writing("sqlite", "events.sqlite")
         raw = _raw_block(bench.seed, batch)
+        beside = {"sync ms": lambda: raw_sync_ms(directory, raw, bench.pick(100, 400))}
+        if batch > 1:
+            columns = writing("sqlite-columns", "columns.sqlite")
+            beside["SQLite with a column per field, events/s"] = lambda: columns.rate(seconds)
         yield Sides(
             ours=lambda: ours.rate(seconds),
             anchor=lambda: anchor.rate(seconds),
-            beside={"sync ms": lambda: raw_sync_ms(directory, raw, bench.pick(100, 400))},
+            beside=beside,
             facts={"raw bytes": len(raw)},
             size=f"{writers} × {seconds:g} s, batches of {batch:,}",
         )

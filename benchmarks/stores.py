@@ -12,6 +12,7 @@ from itertools import islice
 from benchmarks.frame import Bench
 from benchmarks.workload import Blocks
 from eventlog import Store
+from eventlog.log.seal import seal
 
 _SEGMENTS = 100
 _BATCH_LINES = 5_000
@@ -55,7 +56,9 @@ def _sealed_store(bench: Bench) -> SealedStore:
     with Store.init(path) as store:
         for _ in range(_SEGMENTS):
             fill(store, lines, events // _SEGMENTS)
-            store.seal()
+            store.journal.rotate()
+        # One run of the sealer that may put only one journal into a segment, so that there are many.
+        seal(store.fs, store.layout, store.identity.store_id, store.journal, batch_bytes=1)
         with store.view() as view:
             segments = len(view.manifest.segments)
     return SealedStore(path, events, segments, lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -173,6 +174,22 @@ def test_workload_repeats_for_a_seed_and_its_blocks_share_no_id() -> None:
     lines = blocks.block(0) + blocks.block(1)
     ids = [decode_line(line)[0]["event_id"] for line in lines]
     assert len(set(ids)) == len(ids) == 600
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_repository_repeats_for_a_seed(tmp_path: Path) -> None:
+    """The same seed gives the same commits, by their ids, and the number of them that was asked for."""
+    from benchmarks.repository import make_repository
+
+    def commits(name: str, seed: int) -> list[str]:
+        make_repository(str(tmp_path / name), seed, commits=30, files=12)
+        listed = subprocess.check_output(["git", "-C", str(tmp_path / name), "rev-list", "main"], text=True)
+        return listed.split()
+
+    once = commits("a", 5)
+    assert len(once) == 30
+    assert commits("b", 5) == once
+    assert commits("c", 6)[0] != once[0]
 
 
 def test_file_system_is_the_one_that_holds_the_directory(tmp_path: Path) -> None:
