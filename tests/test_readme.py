@@ -1,0 +1,162 @@
+"""The README is run: its tour as shell commands, its Python as a program.
+
+What the tour prints is compared in shape: ids, hashes, dates, times, sizes and paths may differ from
+those shown, words and structure may not. LOCUS_UPDATE=1 writes the present output into the page.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+PAGES = sorted([README, *(ROOT / "docs").glob("*.md"), ROOT / "CHANGELOG.md"])
+
+_MARK = "\x01"
+_DATE = "2026-03-01T12:00:00+00:00"
+_SHAPES = (
+    (r"\S*/\.locus\b", "STORE"),
+    (r"\S*/index/|\b\d{20}-[0-9a-f]{8}\.duckdb", "INDEX"),
+    (r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?)?", "DATE"),
+    (r"\b\d\d:\d\d:\d\d\b", "TIME"),
+    (r"\b[0-9a-z]{8}_(\d{3})\b", r"SID_\1"),
+    (r"\b[0-9a-f]{7,}…?", "HEX"),
+    (r"\b[\d.]+ (?:B|kB|MB)\b", "SIZE"),
+    (r"[ \t]+", " "),
+    (r" +$", ""),
+)
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", README.read_text(encoding="utf-8"), re.M | re.S)
+
+
+def shape(text: str) -> str:
+    for pattern, word in _SHAPES:
+        text = re.sub(pattern, word, text, flags=re.M)
+    return text
+
+
+def environment(directory: Path) -> dict[str, str]:
+    """A `locus` on the PATH, and a git that is nobody's."""
+    bin_directory = directory / "bin"
+    bin_directory.mkdir(exist_ok=True)
+    locus = bin_directory / "locus"
+    locus.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m locus_cli "$@"\n')
+    locus.chmod(0o755)
+    who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
+           for what, value in (("NAME", "You"), ("EMAIL", "you@example.org"), ("DATE", _DATE))}  # fmt: skip
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "LOCUS_"))}
+    return {
+        **own,
+        **who,
+        "PATH": f"{bin_directory}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(directory),
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_SYSTEM": os.devnull,
+    }
+
+
+def run_tour(directory: Path, commands: list[str]) -> list[str]:
+    """What each command prints, both streams together, in one shell so that `cd` lasts."""
+    script = "".join(f"printf '{_MARK}'\n{command}\n" for command in commands)
+    done = subprocess.run(
+        ["sh", "-c", f"exec 2>&1\n{script}"],
+        cwd=directory,
+        env=environment(directory),
+        capture_output=True,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+    )
+    return done.stdout.split(_MARK)[1:]
+
+
+def parse(block: str) -> list[tuple[str, str]]:
+    """(command, what it prints) of a console block."""
+    parts = re.split(r"^\$ (.*)\n", block, flags=re.M)
+    return list(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The directory in which the tour was run, and what its commands printed."""
+    directory = tmp_path_factory.mktemp("tour")
+    commands = [command for block in blocks("console") for command, _ in parse(block)]
+    return directory, run_tour(directory, commands)
+
+
+def test_the_tour_prints_what_the_readme_shows(tour: tuple[Path, list[str]]) -> None:
+    """Every command of the tour works, and prints what stands below it."""
+    printed = list(tour[1])
+    if os.environ.get("LOCUS_UPDATE") == "1":
+        text = README.read_text(encoding="utf-8")
+        at = 0
+        for block in blocks("console"):
+            new = ""
+            for command, _ in parse(block):
+                new += f"$ {command}\n{printed[at].replace(str(tour[0]), '~')}"
+                at += 1
+            text = text.replace(f"```console\n{block}```", f"```console\n{new}```")
+        README.write_text(text, encoding="utf-8")
+    for block in blocks("console"):
+        for command, shown in parse(block):
+            assert shape(printed.pop(0)) == shape(shown), f"$ {command}"
+    assert printed == []
+
+
+def test_the_python_example_runs(tour: tuple[Path, list[str]]) -> None:
+    """The program of the README works in the repository of the tour."""
+    (program,) = blocks("python")
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tour[0] / "tour",
+        env=environment(tour[0]),
+        capture_output=True,
+        text=True,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Friendlier greeting" in done.stdout
+    assert "3 b'import sys" in done.stdout or "2 b'import sys" in done.stdout
+
+
+def test_the_two_commands_exist() -> None:
+    """The commands that the README begins with are there, and each is one script."""
+    (block, *_) = blocks("sh")
+
+    assert block.split() == ["scripts/demo", "scripts/test"]
+    assert all((ROOT / command).is_file() for command in block.split())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """A link to a file of the project names a file, and a heading that exists in it."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if target.startswith(("http:", "https:")):
+            continue
+        name, _, anchor = target.partition("#")
+        linked = (page.parent / name) if name else page
+        assert linked.exists(), f"{page.name} links to {target}"
+        if anchor:
+            heads = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.M)
+            assert anchor in {re.sub(r"[^\w\- ]", "", head).lower().replace(" ", "-") for head in heads}, (
+                target
+            )
+
+
+def test_the_glossary_has_the_words_of_the_design() -> None:
+    """Each word that commands and pages use for an idea is explained."""
+    rows = re.findall(r"^\| ([a-z, ]+) \| ", README.read_text(encoding="utf-8"), re.M)
+    explained = {word.strip() for row in rows for word in row.split(",")}
+    wanted = (
+        "event batch journal segment manifest position session turn anchor master blob tree pack snapshot "
+        "agent store index projection"
+    )
+
+    assert {*wanted.split(), "timeline event"} <= explained
