@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 # A window holds its file contents in memory, so that all versions of a path can be compressed side
 # by side. Larger windows pack better and cost memory; a kill repeats at most one.
-_WINDOW_BYTES = 32 << 20
+WINDOW_BYTES = 32 << 20
 # About 700 bytes an event: 10,000 of them stay below 8 MiB of journal lines.
 _WINDOW_EVENTS = 10_000
 
-# Commits asked of git at once, and changes looked at together.
+# Commits asked of git at once, and changes looked at together. Small parts let git work ahead.
 _CHUNK_COMMITS = 1000
-_PART_CHANGES = 4000
+_PART_CHANGES = 500
 
 _BLOB_BYTES_MAX = 2**32 - 1  # what a pack can hold (docs/design.md §11.2)
 _CONTENTS_MAX = 500_000  # about 100 MB; forgetting one only means to read it again
@@ -87,10 +87,14 @@ def import_git(
     rev: str = "HEAD",
     limit: int | None = None,
     progress: Progress | None = None,
+    window_bytes: int = WINDOW_BYTES,
 ) -> ImportReport:
     """Append the history that ends at `rev` to the store, as far as it is not there yet.
 
-    Args: limit: only the newest so many commits; progress: called with (commits done, commits in all).
+    Args:
+        limit: only the newest so many commits.
+        progress: called with (commits done, commits in all).
+        window_bytes: contents held in memory before they are written.
     Raises: NotFound (no repository, no such commit), Refused (a revision that looks like an option).
     """
     with open_repository(os.fspath(repo_path)) as repository:
@@ -100,7 +104,8 @@ def import_git(
         rows = store.events(event_types=git_turns.KNOWN_TYPES, columns=git_turns.KNOWN_COLUMNS)
         known = git_turns.known_from(rows, repo)
         first = 0 if limit is None else max(0, len(line) - limit)
-        return _Import(store, repository, repo, line, known).run(first, progress)
+        window = _Window(store, window_bytes)
+        return _Import(store, repository, repo, line, known, window).run(first, progress)
 
 
 def _repo_hash(store: "Store", repository: GitRepository, head: str) -> str:
@@ -126,7 +131,13 @@ class _Import:
     """One run over one line of commits."""
 
     def __init__(
-        self, store: "Store", repository: GitRepository, repo: str, line: Sequence[str], known: Known
+        self,
+        store: "Store",
+        repository: GitRepository,
+        repo: str,
+        line: Sequence[str],
+        known: Known,
+        window: "_Window",
     ) -> None:
         self._store = store
         self._repository = repository
@@ -145,7 +156,7 @@ class _Import:
         self._missing: dict[str, str] = {}
         self._tree = EditedTree(no_trees)
         self._facts: TreeFacts | None = None  # which commit's tree it is
-        self._window = _Window(store)
+        self._window = window
         self._second: GitRepository | None = None
         self._sessions: set[str] = set()
 
@@ -425,8 +436,9 @@ class _Import:
 class _Window:
     """Contents, trees and events that become durable together: the pack first, then the events."""
 
-    def __init__(self, store: "Store") -> None:
+    def __init__(self, store: "Store", bytes_max: int) -> None:
         self._store = store
+        self._bytes_max = bytes_max
         self._writer: BlobWriter | None = None
         self._contents: list[tuple[bytes, int, bytes]] = []  # path, order, content
         self._held: set[bytes] = set()
@@ -438,7 +450,7 @@ class _Window:
 
     @property
     def is_full(self) -> bool:
-        return self._bytes >= _WINDOW_BYTES or len(self._events) >= _WINDOW_EVENTS
+        return self._bytes >= self._bytes_max or len(self._events) >= _WINDOW_EVENTS
 
     def put(self, path: bytes, data: bytes) -> bytes:
         """Take a content; its id. `path` says which others it resembles."""
@@ -448,7 +460,7 @@ class _Window:
             self._contents.append((path, len(self._contents), data))
             self._bytes += len(data)
             self._waiting += len(data)
-            if self._waiting >= _WINDOW_BYTES:
+            if self._waiting >= self._bytes_max:
                 self._pack()  # one commit may be larger than a window
         return id
 

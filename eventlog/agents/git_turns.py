@@ -139,7 +139,8 @@ def places_of(repo: str, line: Sequence[str], known: Known) -> list[Place]:
 
 
 def master_id(repo: str) -> str:
-    return names.event_id_of(AGENT, repo, "sessions")
+    """The same whoever makes the master, so that two who do write it once (I8)."""
+    return names.event_id_of("locus", "sessions", repo)
 
 
 def event_id(repo: str, of: str, part: str) -> str:
@@ -178,7 +179,8 @@ def facts_of(snapshot: Event, commit: str) -> TreeFacts:
 
 
 def master(repo: str, project_name: str) -> Event:
-    return lifecycle.sessions_master(repo, project_name, event_id=master_id(repo))
+    """The sessions master, as the recorder makes it (S1-17)."""
+    return lifecycle.sessions_master(repo, project_name, agent="locus", event_id=master_id(repo))
 
 
 def session_start(repo: str, place: Place, first: Commit, previous: tuple[Place, Commit] | None) -> Event:

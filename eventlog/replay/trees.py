@@ -92,9 +92,9 @@ class TreeState:
         """
         from eventlog.snapshots.materialize import materialize
 
-        wanted = [_wanted(path) for path in paths]
+        wanted = [_bytes_of(path) for path in paths]
         report = materialize(self.blobs, self.root, target, force=force, paths=wanted, trees=self.made)
-        unsaid = [(path_bytes(path), why) for path, why in self.missing]
+        unsaid = [(path.encode("utf-8", "surrogateescape"), why) for path, why in self.missing]
         return replace(report, missing=[*report.missing, *unsaid]) if unsaid else report
 
 
@@ -108,17 +108,18 @@ def tree_at(events: Iterable[Mapping[str, Any]], blobs: "BlobStore", turn: str, 
         event for event in events if event["event_type"] in ("snapshot", "file") or event["event_id"] == at
     ]
     if at == "start":
-        timeline = timeline[: 1 + next((i for i, e in enumerate(timeline) if _is_snapshot(e)), -1)]
+        first = next((i for i, event in enumerate(timeline) if event["event_type"] == "snapshot"), -1)
+        timeline = timeline[first : first + 1]
     elif at != "end":
         found = next((i for i, event in enumerate(timeline) if event["event_id"] == at), None)
         if found is None:
             raise NotFound(f"{turn} has no event {at}; `locus timeline {turn}` lists its events")
         timeline = timeline[: found + 1]
-    base = next((i for i in range(len(timeline) - 1, -1, -1) if _is_snapshot(timeline[i])), None)
+    base = next((i for i in range(len(timeline) - 1, -1, -1) if _has_tree(timeline[i])), None)
     if base is None:
         raise NotFound(
-            f"{turn}: no snapshot was recorded in this turn{'' if at == 'end' else f' by {at}'}, "
-            "so its tree is not known"
+            f"{turn}: no tree was recorded in this turn{'' if at == 'end' else f' for {at}'}, "
+            "so its files are not known"
         )
     root = from_text(str(timeline[base]["tree_hash"]))
     files = [event for event in timeline[base + 1 :] if event["event_type"] == "file"]
@@ -154,7 +155,9 @@ def apply(tree: EditedTree, event: Mapping[str, Any], missing: dict[str, str]) -
         return
     before = tree.get(old_name)
     if operation in ("delete", "rename"):
-        tree.remove(old_name, prune=prune)
+        # Git tells of files only: where a folder stands by now, another file of the commit put it there.
+        if before is not None and not (prune and before.kind == DIRECTORY):
+            tree.remove(old_name, prune=prune)
         missing.pop(path_text(old_name), None)
     if operation == "delete":
         return
@@ -188,18 +191,22 @@ def _after(event: Mapping[str, Any], payload: Mapping[str, Any], before: TreeEnt
 
 def _wanted(path: str) -> bytes:
     """The bytes of a path, if it can stand in a tree. Raises: NotFound."""
-    try:
-        name = path_bytes(path).strip(b"/")
-    except ValueError as error:
-        raise NotFound(str(error)) from error
+    name = _bytes_of(path)
     for part in name.split(b"/"):
         problem = legal_name(part)
         if problem is not None:
-            raise NotFound(f"{path}: a tree does not hold this path: {path_text(part)!r} {problem}")
+            raise NotFound(f"{path!r} cannot stand in a tree: its part {path_text(part)!r} {problem}")
     return name
 
 
-def _is_snapshot(event: Mapping[str, Any]) -> bool:
+def _bytes_of(path: str) -> bytes:
+    try:
+        return path_bytes(path)
+    except ValueError as error:
+        raise NotFound(str(error)) from error
+
+
+def _has_tree(event: Mapping[str, Any]) -> bool:
     return event["event_type"] == "snapshot" and event.get("tree_hash") is not None
 
 
