@@ -126,6 +126,7 @@ class Numbering:
     def __init__(self, prefix: "Prefix | None" = None) -> None:
         self._prefix: Prefix = prefix or EmptyPrefix()
         self._sessions: dict[str, _Session] = {}
+        self._names: dict[str, str] = {}  # event type → its form in context ids
         self._ids: dict[tuple[str, str], str] = {}  # (agent, agent's session id) → session id
 
     def number(self, columns: "dict[str, list[Any]]") -> None:
@@ -184,28 +185,25 @@ class Numbering:
         session_ids, turns, turn_ids = columns["session_id"], columns["turn"], columns["turn_id"]
         seqs, contexts, extends = columns["seq"], columns["context_id"], columns["extends"]
         repos, operations = columns["repo"], columns["operation"]
-        sessions = self._sessions
-        keys = columns["agent_turn_id"]
-        for i, event_type in enumerate(columns["event_type"]):
-            session_id = session_ids[i]
-            lifecycle = event_type in LIFECYCLE_TYPES
+        sessions, names = self._sessions, self._names
+        events = zip(columns["event_type"], columns["agent_turn_id"], session_ids, turns, seqs, strict=True)
+        for i, (event_type, key, session_id, turn, seq) in enumerate(events):
             if session_id is None:
                 _fill_outside(columns, i)
                 continue
             session = sessions[session_id]
-            turn = turns[i]
+            lifecycle = event_type in LIFECYCLE_TYPES
             if turn is None:
-                turn = _turn_of(session, event_type, operations[i], keys[i], turn_ids[i])
+                turn = _turn_of(session, event_type, operations[i], key, turn_ids[i])
             if turn is not None:
                 session.current = turns[i] = turn
                 if turn > session.highest:
                     session.highest = turn
-                if keys[i] is not None:
-                    session.keys.setdefault(keys[i], turn)
+                if key is not None and key not in session.keys:
+                    session.keys[key] = turn
             place = session.places.get(turn) or session.place(turn)
             if turn_ids[i] is None:
                 turn_ids[i] = place.turn_id
-            seq = seqs[i]
             if seq is None:
                 if not lifecycle:
                     seq = session.seqs.get(place.counter, 0)
@@ -220,7 +218,9 @@ class Numbering:
             if contexts[i] is None:
                 prefix = place.prefixes.get(event_type)
                 if prefix is None:
-                    name = safe_context_name(event_type)
+                    name = names.get(event_type) or names.setdefault(
+                        event_type, safe_context_name(event_type)
+                    )
                     prefix = place.prefixes[event_type] = f"{name}:{session_id}_{place.counter:03d}_"
                 contexts[i] = f"{prefix}{seq:03d}"
             if extends[i] is None:

@@ -1,0 +1,220 @@
+"""Is what is on disk what was written? Manifests, segments, journals; reads only.
+
+May run beside appenders and a sealer: it pins the log like a reader. A tail that looks torn is looked
+at again under the append lock, so an append in progress is not reported. Levels: `quick` reads
+manifests, footers, journal headers and the active journal; `read` every byte of the log (I11).
+Blobs and packs are verified by `snapshots/verify.py`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from blake3 import blake3
+
+from eventlog.errors import Corruption
+from eventlog.fs import FileSystem, read_file
+from eventlog.layout import JOURNAL_DIR, Layout
+from eventlog.locks import APPEND, acquire
+from eventlog.log import manifest as manifests
+from eventlog.log.journal import JournalScan, journal_numbers, scan_journal
+from eventlog.log.manifest import Manifest, SegmentEntry
+from eventlog.log.reader import open_view
+from eventlog.log.tail import begins_at, read_header, unsealed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+QUICK, READ = "quick", "read"
+
+_LOST_FILE = "Bring the file back from a backup; until then these events cannot be read"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One piece of damage: the file, what is wrong and what to do next, and at which byte if known."""
+
+    path: str
+    what: str
+    offset: "int | None" = None
+
+    def __str__(self) -> str:
+        where = self.path if self.offset is None else f"{self.path} at byte {self.offset}"
+        return f"{where}: {self.what}"
+
+
+def verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str = QUICK) -> list[Finding]:
+    """Everything wrong with the log's files; empty when all is well.
+
+    Raises: Unsupported when the log needs a newer Locus, LockTimeout.
+    """
+    if level not in (QUICK, READ):
+        raise ValueError(f"level is {QUICK!r} or {READ!r}, not {level!r}")
+    pin = unopened = None
+    try:
+        pin = open_view(fs, layout, store_id)
+    except Corruption as error:
+        unopened = Finding(error.path, f"{error.what}.", error.offset)
+    try:
+        findings, known, newest = _verify_manifests(fs, layout, store_id)
+        for entry in known.segments:
+            findings += _verify_segment(fs, layout, store_id, entry, level)
+        findings += _verify_journals(fs, layout, store_id, known if newest else None, level)
+    finally:
+        if pin is not None:
+            pin.close()
+    if unopened is not None and all(unopened.path != finding.path for finding in findings):
+        findings.insert(0, unopened)
+    return findings
+
+
+def _verify_manifests(
+    fs: FileSystem, layout: Layout, store_id: bytes
+) -> tuple[list[Finding], Manifest, bool]:
+    """What is wrong with the manifests, the last one that is sound, and whether it is the newest."""
+    findings = []
+    newest = True
+    current = Manifest(store_id.hex())
+    numbers = manifests.numbers(fs, layout)
+    for number in numbers:
+        path = layout.manifest(number)
+        try:
+            manifest = manifests.read_numbered(fs, layout, store_id, number)
+        except FileNotFoundError:
+            continue  # expired since the listing
+        except Corruption as error:
+            newest = number != numbers[-1]
+            if number == numbers[-1]:
+                next_step = "Reading stops here: the one before it would show an older log. " + _LOST_FILE
+            else:
+                next_step = "Readers do not need it; it may be deleted"
+            findings.append(Finding(path, f"{error.what}. {next_step}.", error.offset))
+            continue
+        if current.number == number - 1 > 0 and manifest.parent != manifests.digest_of(current):
+            findings.append(
+                Finding(
+                    path, f"its parent is not manifest {number - 1}: two histories were mixed. Keep both."
+                )
+            )
+        current = manifest
+    for lost in current.damaged:
+        findings.append(
+            Finding(
+                layout.manifest(current.number),
+                f"positions [{lost.base}, {lost.end}) were destroyed in journal {lost.journal} before they "
+                "were sealed. What was left of the bytes is in log/quarantine; import their source again.",
+            )
+        )
+    return findings, current, newest
+
+
+def _verify_segment(
+    fs: FileSystem, layout: Layout, store_id: bytes, entry: SegmentEntry, level: str
+) -> Iterator[Finding]:
+    from eventlog.log.segment_file import SegmentFile
+
+    path = layout.segment(entry.name)
+    events = f"the events of positions [{entry.base}, {entry.end})"
+    try:
+        size = fs.stat(path).st_size
+        if size != entry.bytes:
+            yield Finding(path, f"it has {size} bytes instead of {entry.bytes}. {_LOST_FILE}: {events}.")
+            return
+        if level == READ and blake3(read_file(fs, path)).hexdigest() != entry.blake3:
+            yield Finding(path, f"its bytes do not match their digest. {_LOST_FILE}: {events}.")
+            return
+        with SegmentFile(fs, layout, store_id, entry) as file:
+            if level == READ and not _ascending(file.read(["position"]), entry):
+                yield Finding(path, f"its positions are not strictly ascending inside {events}.")
+    except FileNotFoundError:
+        yield Finding(path, f"the manifest lists this segment, but it is not there. {_LOST_FILE}: {events}.")
+    except OSError as error:
+        yield Finding(path, f"the disk cannot read it ({error.strerror}). {_LOST_FILE}: {events}.")
+    except Corruption as error:
+        yield Finding(path, f"{error.what}. {_LOST_FILE}: {events}.", error.offset)
+
+
+def _ascending(table: "pa.Table", entry: SegmentEntry) -> bool:
+    before = entry.base - 1
+    for position in table["position"].to_pylist():
+        if position <= before:
+            return False
+        before = position
+    return bool(before < entry.end)
+
+
+def _verify_journals(
+    fs: FileSystem, layout: Layout, store_id: bytes, current: "Manifest | None", level: str
+) -> Iterator[Finding]:
+    """The journals one by one, then whether together they continue the segments (I2, I13).
+
+    Args: current: None when the newest manifest is not known, so that nothing says where they begin.
+    """
+    numbers = journal_numbers(fs, layout)
+    if current is not None and current.number and (not numbers or numbers[-1] < current.next_journal):
+        what = f"no journal continues manifest {current.number}: the active one was removed. {_LOST_FILE}."
+        yield Finding(layout.directory(JOURNAL_DIR), what)
+    ends: dict[int, int] = {}
+    for number in numbers:
+        path = layout.journal(number)
+        try:
+            if level == READ or number == numbers[-1]:
+                scan = _settled_scan(fs, layout, store_id, number, newest=number == numbers[-1])
+                ends[number] = scan.end
+                yield from _damage(scan)
+            else:
+                read_header(fs, layout, store_id, number)
+        except FileNotFoundError:
+            continue  # sealed and unlinked since the listing
+        except OSError as error:
+            yield Finding(path, f"the disk cannot read it ({error.strerror}). {_LOST_FILE}.")
+        except Corruption as error:
+            yield Finding(path, f"{error.what}. {_LOST_FILE}.", error.offset)
+    if current is not None:
+        yield from _discontinuities(fs, layout, store_id, current, ends)
+
+
+def _settled_scan(
+    fs: FileSystem, layout: Layout, store_id: bytes, number: int, *, newest: bool
+) -> JournalScan:
+    path = layout.journal(number)
+    scan = scan_journal(fs, path, store_id=store_id, number=number)
+    if newest and scan.torn is not None:
+        with acquire(fs, layout, APPEND):
+            scan = scan_journal(fs, path, store_id=store_id, number=number)
+    return scan
+
+
+def _damage(scan: JournalScan) -> Iterator[Finding]:
+    for damage in scan.damaged:
+        lost = f"; positions [{damage.base}, {damage.end}) are lost" if damage.end > damage.base else ""
+        what = f"{damage.size} bytes do not verify{lost}. Sealing keeps them in log/quarantine."
+        yield Finding(scan.path, what, damage.offset)
+    if scan.torn is not None:
+        offset, size = scan.torn
+        what = (
+            f"{size} bytes behind the last valid frame are not a frame: an append that a crash cut short, "
+            "or damage. The next append or sealing moves them to log/quarantine."
+        )
+        yield Finding(scan.path, what, offset)
+
+
+def _discontinuities(
+    fs: FileSystem, layout: Layout, store_id: bytes, current: Manifest, ends: "dict[int, int]"
+) -> Iterator[Finding]:
+    """Journals that do not begin where the log before them ends; `ends` are those that were scanned."""
+    position: int | None = current.next_position
+    for number in unsealed(fs, layout, current.next_journal):
+        path = layout.journal(number)
+        try:
+            header = read_header(fs, layout, store_id, number)
+        except (Corruption, OSError):
+            position = None  # reported already
+            continue
+        if position is not None and not begins_at(header, position):
+            if header.base > position:
+                what = f"positions [{position}, {header.base}) are missing before it. {_LOST_FILE}."
+            else:
+                what = f"it begins at position {header.base}, but the log before it ends at {position}."
+            yield Finding(path, what)
+        position = ends.get(number)
