@@ -22,8 +22,10 @@ def command(ctx: click.Context, as_json: bool) -> None:
         index = store.reindex()
     if as_json:
         put(document({"seal": dataclasses.asdict(report), "index": index}))
-    elif report.journals == 0:
+    elif not report.journals:
         say("Nothing to seal: every event is in a segment.")
     else:
         dropped = f", {count(report.dropped, 'repeated event')} left out" if report.dropped else ""
-        say(f"Sealed {count(report.events, 'event')} into {count(report.segments, 'segment')}{dropped}.")
+        say(f"Sealed {count(report.events, 'event')} into {count(len(report.segments), 'segment')}{dropped}.")
+        if report.lost:
+            say(f"{count(report.lost, 'event')} could not be read: `locus store verify` names the places.")

@@ -448,7 +448,7 @@ def test_scripts_are_plain_posix_shell(name: str) -> None:
 
 
 def test_ci_runs_what_the_readme_says() -> None:
-    """.ci/run runs the README's test command and scripts/check."""
+    """S0-24: .ci/run runs the README's test command and scripts/check: types, linter, tests."""
     steps = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
 

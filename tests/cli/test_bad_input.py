@@ -223,7 +223,7 @@ def test_a_corrupt_journal_is_found_and_writing_goes_on(copied: Recorded, locus:
 
 
 def test_a_corrupt_pack_is_told_file_by_file(copied: Recorded, locus: Locus, tmp_path: Path) -> None:
-    """P1, I11: contents that cannot be read are never replayed as something else: exit 12 or listed with 4."""
+    """P1, I11: contents that cannot be read are never replayed as others: exit 12, or listed with 4."""
     pack = only(copied.store / "snapshots/packs", ".evp")
     pack.chmod(0o600)
     data = bytearray(pack.read_bytes())
@@ -263,8 +263,11 @@ def test_a_corrupt_index_changes_no_answer(damage: str, copied: Recorded, locus:
 
 def test_foreign_files_are_left_alone(copied: Recorded, locus: Locus) -> None:
     """S1-61: files of other programs in `.locus` are neither touched nor a reason to fail."""
-    foreign = {copied.store / name: b"not ours" for name in ("locus.db", "locus_graph_cache.db", "index/x.txt",
-               "log/journal/notes", "log/segments/x.parquet", "snapshots/packs/README")}  # fmt: skip
+    names = (
+        "locus.db locus_graph_cache.db index/x.txt log/journal/notes log/segments/x.parquet "
+        "snapshots/packs/README"
+    )
+    foreign = {copied.store / name: b"not ours" for name in names.split()}
     for path, data in foreign.items():
         path.write_bytes(data)
 
@@ -341,8 +344,8 @@ def test_an_import_that_was_killed_is_finished_by_the_next(
         return tmp_path / name
 
     def contents() -> list[str]:
-        ended = locus("sql", "select event_id, session_id, turn, seq, context_id, event_type, payload from events "
-                      "order by position", "--format", "csv")  # fmt: skip
+        columns = "event_id, session_id, turn, seq, context_id, event_type, payload"
+        ended = locus("sql", f"select {columns} from events order by position", "--format", "csv")
         assert ended.code == 0
         return ended.text.splitlines()
 

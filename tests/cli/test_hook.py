@@ -40,7 +40,7 @@ def events(store: Path) -> list[dict[str, object]]:
 
 
 def test_a_hook_call_becomes_one_event(store: Path, tmp_path: Path) -> None:
-    """P4: the payload is kept as it is, the shared names become columns, nothing is printed."""
+    """P4, S0-21: the payload is kept as it is, the shared names become columns, nothing is printed."""
     said = {
         "session_id": "s-1", "prompt_id": "p-1", "tool_use_id": "t-1", "cwd": str(tmp_path),
         "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "ls é"},
