@@ -1,23 +1,28 @@
 """Writes the files of a plan, by one process or by several that share the work.
 
 The files are put into the order in which packs hold them, so that each group is decompressed once,
-and cut into as many runs of about equal cost as there are workers. This process takes the first run;
-the others go to forked children, which share nothing that moves: packs are read by position, and each
-opens directories of its own. A child leaves by `os._exit` and reports through a pipe.
+and cut into as many runs of about equal cost as there are workers. This process takes the first run,
+forked children the others. They share nothing that moves: packs are read by position, and each opens
+directories of its own. A child makes plain system calls, reports through a pipe and leaves by
+`os._exit`. The run of a child that dies, or stands still, is written again by this process.
 
-Forking copies only the thread that forks, so it is done only when there is no other; else the runs are
-written by threads, each with its own `GroupReader` and `Target`.
+Only a program with a single Python thread forks, and only on Linux: others write alone. Idle threads of
+native libraries do no harm, as the child never calls into what they belong to, and the allocators
+guard their locks over a fork.
 """
 
-import gc
 import marshal
+import mmap
 import os
+import select
 import signal
 import sys
-from collections.abc import Callable
+import threading
+import warnings
 from dataclasses import dataclass, field
+from typing import NoReturn
 
-from eventlog.errors import Corruption, EventLogError, NotFound
+from eventlog.errors import Corruption, NotFound
 from eventlog.snapshots.catalog import Place
 from eventlog.snapshots.groups import GroupReader
 from eventlog.snapshots.ids import blob_id, to_text
@@ -36,6 +41,9 @@ _FILE_COST = 32 * 1024
 # A fork of a process with a loaded plan costs some milliseconds; below this it does not pay.
 _COST_PER_WORKER_MIN = 300 * _FILE_COST
 _WORKERS_MAX = 4
+
+# A child that has written nothing for so long is taken for stuck. Slow disks stall for seconds.
+STALL_S = 60
 
 
 @dataclass(slots=True)
@@ -87,21 +95,21 @@ def _runs(found: _Run, workers: int | None) -> list[_Run]:
 
 
 def _write_runs(blobs: BlobStore, target: Target, runs: list[_Run]) -> list[Done]:
-    if len(runs) < 2:
-        return [_write_run(blobs, target, run) for run in runs]
-    if _single_threaded():
+    if len(runs) > 1 and _may_fork():
         return _write_forked(blobs, target, runs)
-    return _write_threaded(blobs, target, runs)
+    return [_write_run(blobs, target, run) for run in runs]
 
 
-def _write_run(blobs: BlobStore, target: Target, run: _Run) -> Done:
+def _write_run(blobs: BlobStore, target: Target, run: _Run, progress: mmap.mmap | None = None) -> Done:
     """Write one run with a reader of its own. Every content is hashed before its file is made."""
     done = Done()
     reader = GroupReader(blobs.fs)
     last = b""
     data = b""
     try:
-        for place, job in run:
+        for number, (place, job) in enumerate(run):
+            if progress is not None:
+                progress[:] = number.to_bytes(8, "little")
             id = job[0]
             if id != last:
                 path, _, group_offset, offset, length = place
@@ -143,83 +151,97 @@ def _write_unread(blobs: BlobStore, target: Target, job: FileJob, done: Done) ->
         _write(target, job, data, done)
 
 
-def _single_threaded() -> bool:
-    """Whether a fork of this process is safe; where that cannot be told, it is not."""
-    if sys.platform != "linux":
-        return False
-    try:
-        return len(os.listdir("/proc/self/task")) == 1
-    except OSError:
-        return False
+def _may_fork() -> bool:
+    return sys.platform == "linux" and threading.active_count() == 1
 
 
 def _write_forked(blobs: BlobStore, target: Target, runs: list[_Run]) -> list[Done]:
-    children = []
-    gc.freeze()  # a collection in the child would copy the pages of every object it looks at
+    children: list[_Child] = []
     try:
         for run in runs[1:]:
-            children.append(_fork(lambda run=run: _write_run(blobs, target, run)))  # type: ignore[misc]
+            children.append(_Child(blobs, target, run))
         parts = [_write_run(blobs, target, runs[0])]
-        while children:
-            pid, read_fd = children.pop(0)
-            parts.append(_result(pid, read_fd))
+        for child, run in zip(children, runs[1:], strict=True):
+            done = child.result()
+            child.end()
+            parts.append(_write_again(blobs, target, run) if done is None else done)
         return parts
     finally:
-        gc.unfreeze()
-        for pid, read_fd in children:  # only after an error
+        for child in children:
+            child.end()
+
+
+def _write_again(blobs: BlobStore, target: Target, run: _Run) -> Done:
+    """Write the run of a child that died. What it left has names of this run, so it is written over."""
+    force, target.force = target.force, True
+    try:
+        return _write_run(blobs, target, run)
+    finally:
+        target.force = force
+
+
+_Message = tuple[int, int, Listed, list[FileJob]]
+
+
+class _Child:
+    """A forked process that writes one run."""
+
+    def __init__(self, blobs: BlobStore, target: Target, run: _Run) -> None:
+        # Counts the files the child has done, in memory that both see.
+        self._progress = mmap.mmap(-1, 8)
+        self._pipe, write_fd = os.pipe()
+        with warnings.catch_warnings():
+            # Later Pythons warn of a fork beside native threads; the module's docstring says why not here.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._pid = os.fork()
+        if self._pid == 0:
+            self._work(blobs, target, run, write_fd)
+        os.close(write_fd)
+
+    def result(self) -> Done | None:
+        """What the child did; None when it died or stands still."""
+        poll = select.poll()
+        poll.register(self._pipe, select.POLLIN)
+        seen = b""
+        data = b""
+        while True:
+            if not poll.poll(STALL_S * 1000):
+                if self._progress[:] == seen:
+                    return None
+                seen = self._progress[:]
+            elif part := os.read(self._pipe, 1 << 16):
+                data += part
+            else:
+                break
+        try:
+            files, size, missing, unread = marshal.loads(data)
+        except (EOFError, ValueError):
+            return None
+        return Done(files, size, missing, unread)
+
+    def end(self) -> None:
+        """Make sure that the process is gone; a second call does nothing."""
+        if self._pid == 0:
+            return
+        pid, self._pid = self._pid, 0
+        try:
+            # Ours until it is waited for, so the number cannot be somebody else's.
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-            os.close(read_fd)
+        except (ProcessLookupError, ChildProcessError):
+            pass  # the program lets the kernel reap its children
+        os.close(self._pipe)
+        self._progress.close()
 
-
-_Message = tuple[int, int, Listed, list[FileJob]] | str
-
-
-def _fork(work: Callable[[], Done]) -> tuple[int, int]:
-    """(pid, descriptor of the pipe) of a child that does `work`."""
-    read_fd, write_fd = os.pipe()
-    pid = os.fork()
-    if pid:
-        os.close(write_fd)
-        return pid, read_fd
-    code = 1
-    try:
-        os.close(read_fd)
+    def _work(self, blobs: BlobStore, target: Target, run: _Run, write_fd: int) -> NoReturn:
+        code = 1
         try:
-            done = work()
-            message: tuple[int, int, Listed, list[FileJob]] | str = (
-                done.files,
-                done.bytes,
-                done.missing,
-                done.unread,
-            )
-        except Exception as error:
-            message = f"{type(error).__name__}: {error}"
-        with open(write_fd, "wb") as pipe:
-            pipe.write(marshal.dumps(message))
-        code = 0
-    finally:
-        # Nothing of the parent's may run here: no exit handlers, no flush of its buffers.
-        os._exit(code)
-
-
-def _result(pid: int, read_fd: int) -> Done:
-    with open(read_fd, "rb") as pipe:
-        data = pipe.read()
-    _, status = os.waitpid(pid, 0)
-    message = marshal.loads(data) if data and status == 0 else f"it ended with status {status}"
-    if isinstance(message, str):
-        raise EventLogError(f"a process that wrote files failed: {message}. The target is incomplete.")
-    return Done(*message)
-
-
-def _write_threaded(blobs: BlobStore, target: Target, runs: list[_Run]) -> list[Done]:
-    from concurrent.futures import ThreadPoolExecutor
-
-    targets = [target.sibling() for _ in runs]
-    try:
-        with ThreadPoolExecutor(len(runs)) as pool:
-            return list(pool.map(lambda pair: _write_run(blobs, *pair), zip(targets, runs, strict=True)))
-    finally:
-        for one in targets:
-            one.close()
+            os.close(self._pipe)
+            done = _write_run(blobs, target, run, self._progress)
+            message: _Message = (done.files, done.bytes, done.missing, done.unread)
+            with open(write_fd, "wb") as pipe:
+                pipe.write(marshal.dumps(message))
+            code = 0
+        finally:
+            # Nothing of the parent's may run here: no exit handlers, no flush of its buffers.
+            os._exit(code)

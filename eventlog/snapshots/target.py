@@ -42,10 +42,6 @@ class Target:
             self.calls.close(self._open.popitem()[1])
         self.calls.close(self._root_fd)
 
-    def sibling(self) -> "Target":
-        """The same directories for another thread, with descriptors of its own."""
-        return Target(self.calls, self.calls.dup(self._root_fd), self.dirs, self.force)
-
     def path(self, index: int, name: bytes) -> bytes:
         directory = self.dirs[index][2]
         return directory + b"/" + name if directory else name

@@ -19,9 +19,6 @@ class UserFiles:
     def open_dir(self, dir_fd: int, name: bytes) -> int:
         return os.open(name, _DIRECTORY, dir_fd=dir_fd)
 
-    def dup(self, fd: int) -> int:
-        return os.dup(fd)
-
     def mkdir(self, dir_fd: int, name: bytes, mode: int) -> None:
         os.mkdir(name, mode, dir_fd=dir_fd)
 
