@@ -1,9 +1,12 @@
 """A git repository with a history that never happened, the same for the same seed.
 
-Modules of Python-like source grow over the commits: each commit edits a few files, hot ones more
-often than others, adds some, and now and then renames or deletes one. A few files are executable or
-symlinks. The history is one line, written as a stream for `git fast-import`, then packed the way a
-clone would be.
+Modules of Python-like source grow over the commits: each commit edits a few files, adds some, and now
+and then renames or deletes one. A few files are executable or symlinks. The history is one line,
+written as a stream for `git fast-import`, then packed the way a clone would be.
+
+Sizes follow four public projects of 1,100 to 2,200 commits on their first-parent line: files of 10 to
+14 kB on average, but edited ones of 18 to 38 kB, because large files are edited more often than small
+ones; 2.5 to 3.5 files a commit; some 60 lines added and 25 removed a commit.
 """
 
 from __future__ import annotations
@@ -80,14 +83,15 @@ class _History:
         rng = self._rng
         touched = set()
         for _ in range(min(1 + int(rng.expovariate(0.5)), 12)):
-            # Half of all edits go to the tenth of the files that were edited last.
-            hot = rng.random() < 0.5
-            span = max(1, len(self._paths) // 10) if hot else len(self._paths)
-            path = self._paths[-1 - rng.randrange(span)]
+            # Half of all edits go to the files that were edited last, the others to large ones.
+            if rng.random() < 0.5:
+                path = self._paths[-1 - rng.randrange(max(1, len(self._paths) // 10))]
+            else:
+                path = max(rng.choices(self._paths, k=3), key=self._size)
             if path not in touched:
                 touched.add(path)
                 yield self._edit(path)
-        for _ in range(rng.choices((0, 1, 2), (45, 40, 15))[0]):
+        for _ in range(rng.choices((0, 1, 2), (75, 20, 5))[0]):
             yield self._add()
         if rng.random() < 0.06:
             path = rng.choice(self._paths)
@@ -102,7 +106,9 @@ class _History:
 
     def _add(self) -> bytes:
         path = self._new_path()
-        self._lines[path] = [self._line() for _ in range(int(self._rng.lognormvariate(4.6, 0.7)) + 5)]
+        self._lines[path] = [
+            self._line() for _ in range(min(int(self._rng.lognormvariate(5.0, 1.1)), 4_000) + 5)
+        ]
         self._paths.append(path)
         return self._write(path)
 
@@ -115,6 +121,9 @@ class _History:
         self._paths.append(path)
         return self._write(path)
 
+    def _size(self, path: str) -> int:
+        return len(self._lines[path])
+
     def _rename(self, path: str) -> bytes:
         new = self._new_path()
         self._lines[new] = self._lines.pop(path)
@@ -126,7 +135,9 @@ class _History:
         choice = self._rng.choice
         while True:
             number = self._rng.randrange(100)
-            path = f"src/{choice(_NAMES)}/{choice(_NAMES)}/{choice(_NAMES)}_{choice(_NAMES)}{number}.py"
+            # Some twenty files in a directory, as projects have them.
+            directory = f"{choice(_NAMES[:6])}/{choice(_NAMES[6:14])}"
+            path = f"src/{directory}/{choice(_NAMES)}_{choice(_NAMES)}{number}.py"
             if path not in self._lines:
                 return path
 
