@@ -1,0 +1,429 @@
+"""What the projections are: their columns, and the SQL that folds events into them.
+
+Pure text, no files, no connection; anything may import it. One text serves the full build, the
+incremental build and the merge at query time: the caller only says which relation holds the rows to
+fold. So a projection cannot mean two things (I19, I20, I21).
+
+Rules of the fold (design.md section 9, P2, P3, P7):
+- An anchor is written key by key; the event with the highest position that gives a key wins, an
+  absent key changes nothing. `arg_max(key, position)` is exactly that, because it passes over nulls.
+- Anchors are written by lifecycle events only (`turn`, `session`). Their keys outside the columns are
+  read from the payload, and no other payload is parsed.
+- A turn is a group of (session_id, turn). Events of a session outside any turn count in the session.
+- Model calls count once, through `llm_calls`, in the turn of the row that was kept.
+- A count over nothing is zero; a sum over calls which all leave the figure out is null.
+
+The fold has two steps, because a call's key may occur in several sessions:
+1. `llm_calls`: rows of type `llm` → one row per call. Mergeable: best(best(a), best(b)) = best(a + b).
+2. `turns`, `sessions`: all events of some whole sessions, and the calls kept in those sessions.
+`sessions_master` then folds the `sessions` rows.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Columns = tuple[tuple[str, str, str], ...]  # (name, SQL type, meaning)
+
+TIMELINE = "event_type NOT IN ('session', 'turn', 'sessions')"
+TOOL_CALL = "event_type IN ('action', 'mcp_action')"
+FILE_CHANGE = "event_type = 'file' AND operation IS DISTINCT FROM 'read'"
+
+LLM_CALLS: Columns = (
+    ("agent", "VARCHAR", "key: the agent; with message_id and request_id"),
+    ("message_id", "VARCHAR", "key: the model provider's id of the response"),
+    ("request_id", "VARCHAR", "key: the model provider's id of the request"),
+    ("position", "BIGINT", "position of the event that was kept"),
+    ("event_id", "VARCHAR", "id of the event that was kept; the key where both ids above are null"),
+    ("session_id", "VARCHAR", "session of the event that was kept"),
+    ("turn", "BIGINT", "turn of the event that was kept"),
+    ("subagent_id", "VARCHAR", "the subagent that called, null for the main one"),
+    ("model", "VARCHAR", "model name"),
+    ("occurred_at", "TIMESTAMP WITH TIME ZONE", "when it happened"),
+    ("prompt_tokens", "BIGINT", "everything the model read, cache included"),
+    ("completion_tokens", "BIGINT", "everything it wrote, reasoning included"),
+    ("reasoning_tokens", "BIGINT", "part of completion_tokens"),
+    ("cache_read_tokens", "BIGINT", "part of prompt_tokens"),
+    ("cache_write_tokens", "BIGINT", "part of prompt_tokens"),
+    ("cache_write_1h_tokens", "BIGINT", "part of cache_write_tokens"),
+    ("duration_ms", "BIGINT", "how long the call took"),
+)
+
+_TOKENS: Columns = (
+    ("prompt_tokens", "BIGINT", "sum over llm_calls"),
+    ("completion_tokens", "BIGINT", "sum over llm_calls"),
+    ("reasoning_tokens", "BIGINT", "part of completion_tokens"),
+    ("cache_read_tokens", "BIGINT", "part of prompt_tokens"),
+    ("cache_write_tokens", "BIGINT", "part of prompt_tokens"),
+    ("cache_write_1h_tokens", "BIGINT", "part of cache_write_tokens"),
+    ("tokens_used", "BIGINT", "prompt_tokens + completion_tokens"),
+)
+
+TURNS: Columns = (
+    ("context_id", "VARCHAR", "turn:{session_id}_{turn_id}"),
+    ("session_id", "VARCHAR", "key: the session"),
+    ("turn", "BIGINT", "key: number of the turn in its session"),
+    ("turn_id", "VARCHAR", "the number as text, three digits or more"),
+    ("agent", "VARCHAR", "the agent of the turn's events"),
+    ("repo", "VARCHAR", "repository hash"),
+    ("branch", "VARCHAR", "last branch seen in the turn"),
+    ("commit", "VARCHAR", "last commit seen in the turn"),
+    ("title", "VARCHAR", "title of the turn"),
+    ("user_request", "VARCHAR", "what the user asked, in full"),
+    ("outcome", "VARCHAR", "what came of it, as the agent put it"),
+    ("status", "VARCHAR", "active, completed, or what its end said; null when no lifecycle event says so"),
+    ("started_at", "TIMESTAMP WITH TIME ZONE", "time of the first start, or of the first event"),
+    ("completed_at", "TIMESTAMP WITH TIME ZONE", "time of the turn's end; null while it is active"),
+    ("event_count", "BIGINT", "timeline events (lifecycle events are not counted)"),
+    ("tool_calls", "BIGINT", "action events"),
+    ("llm_calls", "BIGINT", "model calls, each counted once"),
+    *_TOKENS,
+    ("errors", "BIGINT", "error events"),
+    ("errors_resolved", "BIGINT", "error events marked resolved"),
+    (
+        "files_modified",
+        "VARCHAR[]",
+        "sorted paths of file events other than reads, and those named at the end",
+    ),
+    ("files_read", "VARCHAR[]", "sorted paths of read file events, and those named at the end"),
+    ("decisions", "VARCHAR[]", "as named at the turn's end, else the titles of its decision events in order"),
+    ("actions_taken", "VARCHAR[]", "as named at the turn's end"),
+    ("start_tree", "VARCHAR", "tree of the turn's first snapshot"),
+    ("end_tree", "VARCHAR", "tree of the turn's last snapshot"),
+    ("first_position", "BIGINT", "position of the turn's first event"),
+    ("last_position", "BIGINT", "position of the turn's last event"),
+)
+
+SESSIONS: Columns = (
+    ("context_id", "VARCHAR", "session:{slug}_{session_id}"),
+    ("session_id", "VARCHAR", "key: the session"),
+    ("slug", "VARCHAR", "the name inside the context id"),
+    ("agent", "VARCHAR", "the agent of the session's events"),
+    ("agent_session_id", "VARCHAR", "the agent's own id of the session"),
+    ("repo", "VARCHAR", "repository hash"),
+    ("title", "VARCHAR", "title of the session"),
+    ("status", "VARCHAR", "active, closed, or what its end said; null when no lifecycle event says so"),
+    ("end_reason", "VARCHAR", "why it ended: explicit, stale, rollover, superseded, timeout"),
+    ("started_at", "TIMESTAMP WITH TIME ZONE", "time of the first start, or of the first event"),
+    ("ended_at", "TIMESTAMP WITH TIME ZONE", "time of the end; null while it is active"),
+    ("turn_count", "BIGINT", "turns seen"),
+    ("last_turn", "VARCHAR", "turn id of the highest turn"),
+    ("extends", "VARCHAR[]", "every context it extends: the master, and the session it continues"),
+    ("summary", "VARCHAR", "summary given at the end"),
+    ("events", "BIGINT", "timeline events, inside and outside turns"),
+    ("tool_calls", "BIGINT", "action events"),
+    ("llm_calls", "BIGINT", "model calls, each counted once"),
+    *_TOKENS,
+    ("errors", "BIGINT", "error events"),
+    ("errors_resolved", "BIGINT", "error events marked resolved"),
+    ("files_modified", "VARCHAR[]", "sorted union over the turns and the events outside turns"),
+    ("first_position", "BIGINT", "position of the session's first event"),
+    ("last_position", "BIGINT", "position of the session's last event"),
+    (
+        "opened_position",
+        "BIGINT",
+        "position of its last start: the most recent active session has the highest",
+    ),
+)
+
+SESSIONS_MASTER: Columns = (
+    ("context_id", "VARCHAR", "{repo}:sessions"),
+    ("repo", "VARCHAR", "key: repository hash"),
+    ("project_name", "VARCHAR", "name of the project, from the master's own events"),
+    ("extends", "VARCHAR[]", "the project's anchor, from the master's own events"),
+    ("active_session", "VARCHAR", "context id of the most recently started session that is still active"),
+    ("active_sessions", "BIGINT", "sessions still active"),
+    ("total_sessions", "BIGINT", "sessions of the repository"),
+    ("total_turns", "BIGINT", "turns of all sessions"),
+    ("last_position", "BIGINT", "position of the last event of any session"),
+)
+
+# Not shown: what the master's own events say, which no session row carries (S1-17).
+MASTER_KEYS: Columns = (
+    ("repo", "VARCHAR", "key: repository hash"),
+    ("context_id", "VARCHAR", "context id of the master's events"),
+    ("project_name", "VARCHAR", "title of the last one"),
+    ("extends", "VARCHAR[]", "links of the last one"),
+    ("position", "BIGINT", "position of the last one"),
+)
+
+# Projections in the order in which they are made.
+COLUMNS_OF: "dict[str, Columns]" = {
+    "llm_calls": LLM_CALLS,
+    "turns": TURNS,
+    "sessions": SESSIONS,
+    "master_keys": MASTER_KEYS,
+    "sessions_master": SESSIONS_MASTER,
+}
+
+CALL_KEY = ("agent", "message_id", "request_id")
+
+
+def quoted(names: "Iterable[str]") -> str:
+    """A select list of column names; all are quoted, since `commit` is a word of SQL."""
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def names_of(columns: Columns) -> "tuple[str, ...]":
+    return tuple(name for name, _, _ in columns)
+
+
+def llm_rows(events: str) -> str:
+    """The rows of `events` that speak of model calls, with the columns of `llm_calls`."""
+    return f"SELECT {quoted(names_of(LLM_CALLS))} FROM {events} WHERE event_type = 'llm'"
+
+
+def call_key(alias: str) -> "tuple[str, ...]":
+    """The expressions of a call's key; the event id is part of it where both other ids are null."""
+    ids = f"{alias}.message_id IS NULL AND {alias}.request_id IS NULL"
+    own = f"CASE WHEN {ids} THEN {alias}.event_id END"
+    return (*(f"{alias}.{name}" for name in CALL_KEY), own)
+
+
+def same_call(left: str, right: str) -> str:
+    """The condition that two rows speak of one model call; null equals null."""
+    pairs = zip(call_key(left), call_key(right), strict=True)
+    return " AND ".join(f"{a} IS NOT DISTINCT FROM {b}" for a, b in pairs)
+
+
+def best_calls(rows: str) -> str:
+    """One row per call out of `rows`, which have the columns of `llm_calls` in any order and number.
+
+    The most completion tokens win, null being fewer than none; then the lowest position. Both go into
+    one 128-bit number: an aggregate over one number is several times faster than over a pair.
+    """
+    rank = "greatest(coalesce(r.completion_tokens, -1), -1)::HUGEINT * 18446744073709551616 - r.position"
+    return f"""
+        SELECT {quoted(names_of(LLM_CALLS))} FROM {rows}
+        WHERE position IN (
+            SELECT arg_max(r.position, {rank}) FROM {rows} r GROUP BY {", ".join(call_key("r"))})"""
+
+
+def parts(events: str) -> str:
+    """What the typed columns say of each (session_id, turn); turn is null for what lies outside turns."""
+    return f"""
+        SELECT session_id,
+            CASE WHEN event_type <> 'session' THEN turn END AS turn,
+            arg_max(agent, position) AS agent,
+            arg_max(agent_session_id, position) AS agent_session_id,
+            arg_max(repo, position) AS repo,
+            arg_max(branch, position) AS branch,
+            arg_max("commit", position) AS "commit",
+            count(*) FILTER (event_type NOT IN {_LIFECYCLE}) AS event_count,
+            count(*) FILTER (event_type IN {_TOOL_TYPES}) AS tool_calls,
+            count(*) FILTER (event_type = 'error') AS errors,
+            count(*) FILTER (event_type = 'error' AND resolved) AS errors_resolved,
+            list_distinct(list(path) FILTER (event_type = 'file' AND operation IS DISTINCT FROM 'read'))
+                AS modified,
+            list_distinct(list(path) FILTER (event_type = 'file' AND operation = 'read')) AS read,
+            list({{'event': position, 'title': title}}) FILTER (event_type = 'decision' AND title IS NOT NULL)
+                AS decided,
+            arg_min(tree_hash, position) FILTER (event_type = 'snapshot') AS start_tree,
+            arg_max(tree_hash, position) FILTER (event_type = 'snapshot') AS end_tree,
+            min(occurred_at) AS first_at,
+            min(position) AS first_position,
+            max(position) AS last_position
+        FROM {events}
+        WHERE session_id IS NOT NULL AND event_type <> 'sessions'
+        GROUP BY 1, 2"""
+
+
+def lifecycle(events: str) -> str:
+    """The lifecycle events of `events`, with the keys that only their payload has.
+
+    A payload that is no JSON object of these shapes gives nulls: a key of the wrong type is an
+    unknown key (P7), never a query that fails.
+    """
+    return f"""
+        SELECT session_id, turn, position, event_type, operation, title, repo, context_id, extends,
+            occurred_at,
+            coalesce(status, CASE operation
+                WHEN 'start' THEN 'active'
+                WHEN 'end' THEN CASE event_type WHEN 'turn' THEN 'completed' ELSE 'closed' END END) AS status,
+            TRY(json_transform(payload, '{_PAYLOAD_KEYS}')) AS said
+        FROM {events}
+        WHERE event_type IN {_LIFECYCLE}"""
+
+
+def turns(parts: str, lifecycle: str, calls: str) -> str:
+    """The anchors of the sessions whose `parts`, `lifecycle` events and `calls` are given."""
+    return f"""
+        WITH said AS (
+            SELECT session_id, turn,
+                arg_max(context_id, position) AS context_id,
+                arg_max(title, position) AS title,
+                arg_max(status, position) AS status,
+                arg_min(occurred_at, position) FILTER (operation = 'start') AS started_at,
+                arg_max(occurred_at, position) FILTER (operation = 'end') AS completed_at,
+                arg_max(said.user_request, position) AS user_request,
+                arg_max(said.user_message, position) AS user_message,
+                arg_max(said.outcome, position) AS outcome,
+                arg_max(said.decisions, position) AS decisions,
+                arg_max(said.actions_taken, position) AS actions_taken,
+                arg_max(said.files_modified, position) AS files_modified,
+                arg_max(said.files_read, position) AS files_read
+            FROM {lifecycle} WHERE event_type = 'turn' GROUP BY ALL
+        ), used AS ({_sums_by("session_id, turn", calls)})
+        SELECT
+            coalesce(s.context_id, format('turn:{{}}_{{:03d}}', p.session_id, p.turn)) AS context_id,
+            p.session_id, p.turn, format('{{:03d}}', p.turn) AS turn_id,
+            p.agent, p.repo, p.branch, p."commit", s.title,
+            coalesce(s.user_request, s.user_message) AS user_request,
+            s.outcome, s.status,
+            coalesce(s.started_at, p.first_at) AS started_at,
+            CASE WHEN s.status <> 'active' THEN s.completed_at END AS completed_at,
+            p.event_count, p.tool_calls, {_token_columns("u")},
+            p.errors, p.errors_resolved,
+            {_paths("p.modified", "s.files_modified")} AS files_modified,
+            {_paths("p.read", "s.files_read")} AS files_read,
+            CASE WHEN len(s.decisions) > 0 THEN s.decisions
+                ELSE list_transform(list_sort(coalesce(p.decided, [])), lambda d: d.title) END AS decisions,
+            coalesce(s.actions_taken, []) AS actions_taken,
+            p.start_tree, p.end_tree, p.first_position, p.last_position
+        FROM {parts} p
+        LEFT JOIN said s ON s.session_id = p.session_id AND s.turn = p.turn
+        LEFT JOIN used u ON u.session_id = p.session_id AND u.turn = p.turn
+        WHERE p.turn IS NOT NULL"""
+
+
+def sessions(parts: str, lifecycle: str, calls: str, turns: str) -> str:
+    """The sessions whose `parts`, `lifecycle` events, `calls` and `turns` are given."""
+    context_id = f"coalesce(s.context_id, {default_context('w.session_id')})"
+    return f"""
+        WITH said AS (
+            SELECT session_id,
+                arg_min(context_id, position) FILTER (context_id <> {default_context("session_id")})
+                    AS context_id,
+                arg_max(title, position) AS title,
+                arg_max(status, position) AS status,
+                arg_min(occurred_at, position) FILTER (operation = 'start') AS started_at,
+                arg_max(occurred_at, position) FILTER (operation = 'end') AS ended_at,
+                arg_max(said.end_reason, position) AS end_reason,
+                arg_max(said.summary, position) AS summary,
+                max(position) FILTER (operation = 'start') AS opened_position
+            FROM {lifecycle} WHERE event_type = 'session' GROUP BY ALL
+        ), links AS (
+            SELECT session_id, list(link ORDER BY first_place) AS extends FROM (
+                SELECT session_id, link, min({{'event': position, 'rank': rank}}) AS first_place FROM (
+                    SELECT session_id, position, unnest(extends) AS link,
+                        generate_subscripts(extends, 1) AS rank
+                    FROM {lifecycle} WHERE event_type = 'session')
+                GROUP BY ALL)
+            GROUP BY ALL
+        ), whole AS (
+            SELECT session_id,
+                arg_max(agent, last_position) AS agent,
+                arg_max(agent_session_id, last_position) AS agent_session_id,
+                arg_max(repo, last_position) AS repo,
+                count(turn) AS turn_count, max(turn) AS last_turn,
+                sum(event_count)::BIGINT AS events,
+                sum(tool_calls)::BIGINT AS tool_calls,
+                sum(errors)::BIGINT AS errors,
+                sum(errors_resolved)::BIGINT AS errors_resolved,
+                flatten(list(modified) FILTER (turn IS NULL)) AS modified,
+                min(first_at) AS first_at,
+                min(first_position) AS first_position, max(last_position) AS last_position
+            FROM {parts} GROUP BY ALL
+        ), changed AS (
+            SELECT session_id, flatten(list(files_modified)) AS files FROM {turns} GROUP BY ALL
+        ), used AS ({_sums_by("session_id", calls)})
+        SELECT
+            {context_id} AS context_id, w.session_id,
+            {_slug(context_id, "w.session_id")} AS slug,
+            w.agent, w.agent_session_id, w.repo, s.title, s.status,
+            CASE WHEN s.status <> 'active' THEN s.end_reason END AS end_reason,
+            coalesce(s.started_at, w.first_at) AS started_at,
+            CASE WHEN s.status <> 'active' THEN s.ended_at END AS ended_at,
+            w.turn_count, format('{{:03d}}', w.last_turn) AS last_turn,
+            coalesce(l.extends, []) AS extends, s.summary,
+            w.events, w.tool_calls, {_token_columns("u")},
+            w.errors, w.errors_resolved,
+            {_paths("w.modified", "c.files")} AS files_modified,
+            w.first_position, w.last_position,
+            coalesce(s.opened_position, w.first_position) AS opened_position
+        FROM whole w
+        LEFT JOIN said s ON s.session_id = w.session_id
+        LEFT JOIN links l ON l.session_id = w.session_id
+        LEFT JOIN changed c ON c.session_id = w.session_id
+        LEFT JOIN used u ON u.session_id = w.session_id"""
+
+
+def master_keys(rows: str) -> str:
+    """What the master's own events say: `rows` are `lifecycle` events or `master_keys`, or both."""
+    return f"""
+        SELECT repo, arg_max(context_id, position) AS context_id,
+            arg_max(project_name, position) AS project_name,
+            arg_max(extends, position) AS extends, max(position) AS position
+        FROM {rows} WHERE repo IS NOT NULL GROUP BY repo"""
+
+
+def default_context(session_id: str) -> str:
+    """`numbering.default_context` in SQL: the context id of a session that nobody gave a slug."""
+    slug = _safe(f"'session-' || {session_id}")
+    return f"('session:' || {slug} || '_' || {session_id})"
+
+
+def sessions_master(sessions: str, master_keys: str) -> str:
+    """The master of each repository out of all `sessions` and all `master_keys`."""
+    return f"""
+        WITH folded AS (
+            SELECT repo,
+                arg_max(context_id, opened_position) FILTER (status = 'active') AS active_session,
+                count(*) FILTER (status = 'active') AS active_sessions,
+                count(*) AS total_sessions, sum(turn_count)::BIGINT AS total_turns,
+                max(last_position) AS last_position
+            FROM {sessions} WHERE repo IS NOT NULL GROUP BY repo
+        )
+        SELECT coalesce(k.context_id, {_safe("repo")} || ':sessions') AS context_id, repo,
+            k.project_name, k.extends, f.active_session,
+            coalesce(f.active_sessions, 0) AS active_sessions,
+            coalesce(f.total_sessions, 0) AS total_sessions,
+            coalesce(f.total_turns, 0) AS total_turns,
+            greatest(f.last_position, k.position) AS last_position
+        FROM folded f FULL JOIN {master_keys} k USING (repo)"""
+
+
+_LIFECYCLE = "('session', 'turn', 'sessions')"
+_TOOL_TYPES = "('action', 'mcp_action')"
+
+# Keys of lifecycle payloads that no column holds (S1-23, S1-47, S1-49).
+_PAYLOAD_KEYS = (
+    '{"user_message":"VARCHAR","user_request":"VARCHAR","outcome":"VARCHAR","decisions":["VARCHAR"],'
+    '"actions_taken":["VARCHAR"],"files_read":["VARCHAR"],"files_modified":["VARCHAR"],'
+    '"summary":"VARCHAR","end_reason":"VARCHAR"}'
+)
+
+_SUMMED = tuple(name for name in names_of(_TOKENS) if name != "tokens_used")
+
+
+def _sums_by(keys: str, calls: str) -> str:
+    sums = ", ".join(f"sum({name})::BIGINT AS {name}" for name in _SUMMED)
+    return f"SELECT {keys}, count(*) AS calls, {sums} FROM {calls} WHERE session_id IS NOT NULL GROUP BY ALL"
+
+
+def _token_columns(used: str) -> str:
+    """The figures of a left-joined row of `_sums_by`: zero where there was no call at all (S0-11)."""
+    known = (
+        f"coalesce({used}.prompt_tokens + {used}.completion_tokens, "
+        f"{used}.prompt_tokens, {used}.completion_tokens)"
+    )
+    figures = [(f"{used}.{name}", name) for name in _SUMMED] + [(known, "tokens_used")]
+    columns = [f"CASE WHEN {used}.calls IS NULL THEN 0 ELSE {value} END AS {name}" for value, name in figures]
+    return ", ".join([f"coalesce({used}.calls, 0) AS llm_calls", *columns])
+
+
+def _paths(seen: str, named: str) -> str:
+    return f"list_sort(list_distinct(coalesce({seen}, []) || coalesce({named}, [])))"
+
+
+def _safe(text: str) -> str:
+    """`names.safe_context_name` in SQL."""
+    return f"lower(regexp_replace({text}, '[^A-Za-z0-9_-]', '_', 'g'))"
+
+
+def _slug(context_id: str, session_id: str) -> str:
+    """What stands between `session:` and `_{session_id}`; null for a context id of another form."""
+    return (
+        f"CASE WHEN starts_with({context_id}, 'session:') AND ends_with({context_id}, '_' || {session_id}) "
+        f"THEN {context_id}[9:len({context_id}) - len({session_id}) - 1] END"
+    )

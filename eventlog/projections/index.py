@@ -1,0 +1,346 @@
+"""The index: projections of the sealed part of the log, kept in one DuckDB file per manifest.
+
+Derived and disposable: deleting `index/` changes no answer, only its speed (I22). A file is made under
+`tmp/`, checkpointed, closed, synced and linked to its name, and never written again; DuckDB opens it
+read-only. Two builders of one name race for the link and the loser's file is dropped.
+
+A file is used only when its `meta` row says that it was made by this code for this store from exactly
+the first segments of the manifest at hand; segment names hold digests, so after an erasure or a
+compaction an older index no longer fits. Whatever is wrong with a file, it counts as absent and the
+answer comes from the log.
+
+DuckDB locks its file by `fcntl`, and any `close` of the same file in the same process drops that lock.
+So the file under `tmp/` is opened by other means only after DuckDB closed it. A published file is never
+opened for writing by anybody, so its lock guards nothing: the next generation starts as a plain copy
+of it, and removing an old one is an `unlink`, which open readers survive.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import duckdb
+from blake3 import blake3
+
+from eventlog.fs import FileSystem, write_all
+from eventlog.layout import INDEX_DIR, Layout, index_name, parse_index
+from eventlog.log.manifest import Manifest
+from eventlog.projections import definitions as d
+from eventlog.projections import fold, source
+
+FORMAT = 1
+GENERATIONS_KEPT = 2
+
+AGE_MAX = 64  # updates of one file before it is made anew, which drops the room of replaced rows
+
+_COPY_BYTES = 16 << 20
+
+_META = (
+    "store_id VARCHAR, manifest BIGINT, next_position BIGINT, segments VARCHAR, code VARCHAR, "
+    "age BIGINT, hashed_by VARCHAR"
+)
+
+# Whether an event of the tail is a duplicate is asked by every reader: eight bytes for each id are
+# scanned in a tenth of the time that the ids themselves take. Equal hashes are looked at again. A
+# hash means something only to the version of DuckDB that made it, which is in `meta.hashed_by`.
+_EVENT_IDS = "SELECT hash(event_id) AS id_hash FROM {events}"
+
+
+class SealedView(Protocol):
+    """What a build needs of a pinned view of the log."""
+
+    @property
+    def manifest(self) -> Manifest: ...
+    @property
+    def segment_paths(self) -> "Sequence[str]": ...
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """An index that is attached to a connection and fits the manifest."""
+
+    name: str
+    catalog: str
+    next_position: int
+    age: int  # how many times the file was updated since it was made from the whole log
+    has_ids: bool  # whether `event_ids` can be used
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A file in `index/` that cannot be used, and why."""
+
+    path: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """What a build did: the name it published, whether from its predecessor, what it threw away."""
+
+    name: str
+    made: bool
+    incremental: bool
+    findings: tuple[Finding, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+def code8() -> str:
+    """Eight digits that change with the meaning of the projections, so that old files are left alone."""
+    texts = [
+        str(FORMAT),
+        repr(d.COLUMNS_OF),
+        d.llm_rows("e"),
+        d.best_calls("r"),
+        d.parts("e"),
+        d.lifecycle("e"),
+        d.turns("p", "l", "c"),
+        d.sessions("p", "l", "c", "t"),
+        d.master_keys("r"),
+        d.sessions_master("s", "k"),
+        _EVENT_IDS,
+    ]
+    return blake3("\0".join(texts).encode()).hexdigest(4)
+
+
+def current(fs: FileSystem, layout: Layout, manifest: Manifest) -> "str | None":
+    """The name of the newest generation that may serve this manifest; its content is not looked at."""
+    names = _candidates(fs, layout, manifest)
+    return names[0] if names else None
+
+
+def attach(
+    con: duckdb.DuckDBPyConnection,
+    fs: FileSystem,
+    layout: Layout,
+    manifest: Manifest,
+    catalog: str = "idx",
+) -> "tuple[Generation | None, list[Finding]]":
+    """Attach the newest usable generation to `con`, read-only, and say which ones were not usable."""
+    findings = []
+    for name in _candidates(fs, layout, manifest):
+        path = layout.index(name)
+        try:
+            con.execute(f"ATTACH {source.literal(path)} AS {catalog} (READ_ONLY)")
+        except duckdb.Error as error:
+            if fs.exists(path):  # else another process has just removed it
+                findings.append(Finding(path, f"not an index: {_first_line(error)}"))
+            continue
+        try:
+            return _checked(con, catalog, name, manifest), findings
+        except (duckdb.Error, ValueError) as error:
+            findings.append(Finding(path, f"does not fit this log: {_first_line(error)}"))
+        con.execute(f"DETACH {catalog}")
+    return None, findings
+
+
+def build(fs: FileSystem, layout: Layout, view: SealedView, *, fresh: bool = False) -> "str | None":
+    """Make the index of the view's manifest; its name, None when nothing was ever sealed.
+
+    Args: fresh: fold the whole log, even where there is a generation to go on from.
+    Raises: Corruption, QueryError.
+    """
+    report = make(fs, layout, view, fresh=fresh)
+    return None if report is None else report.name
+
+
+def make(fs: FileSystem, layout: Layout, view: SealedView, *, fresh: bool = False) -> "BuildReport | None":
+    """`build`, with everything there is to say about it."""
+    manifest = view.manifest
+    if manifest.number == 0:
+        return None
+    name = index_name(manifest.number, code8())
+    with source.connect() as con:
+        generation, findings = attach(con, fs, layout, manifest)
+    if generation is not None and generation.name == name and not fresh:
+        return BuildReport(name, made=False, incremental=False, findings=tuple(findings))
+    tmp = layout.tmp(f"index-{fs.random_bytes(8).hex()}.duckdb")
+    try:
+        incremental = _write(tmp, fs, layout, view, fresh)
+        _publish(fs, tmp, layout.index(name))
+    finally:
+        _discard(fs, tmp)
+    removed = _remove_old(fs, layout, manifest.number)
+    return BuildReport(name, True, incremental, tuple(findings), removed)
+
+
+def _candidates(fs: FileSystem, layout: Layout, manifest: Manifest) -> list[str]:
+    """Names of generations made by this code for this manifest or an older one, newest first."""
+    code = code8()
+    found = []
+    try:
+        names = fs.listdir(layout.directory(INDEX_DIR))
+    except FileNotFoundError:  # somebody removed the directory, which is always allowed
+        return []
+    for name in names:
+        parsed = parse_index(name)
+        if parsed is not None and parsed[1] == code and parsed[0] <= manifest.number:
+            found.append((parsed[0], name))
+    return [name for _, name in sorted(found, reverse=True)]
+
+
+def _checked(con: duckdb.DuckDBPyConnection, catalog: str, name: str, manifest: Manifest) -> Generation:
+    """The generation in `catalog`. Raises: ValueError when it is not one of this log."""
+    row = con.execute(
+        "SELECT store_id, manifest, next_position, segments, code, age, hashed_by = version() "
+        f"FROM {catalog}.meta"
+    ).fetchone()
+    if row is None:
+        raise ValueError("it does not say what it was made from")
+    store_id, number, next_position, segments, code, age, has_ids = row
+    if store_id != manifest.store_id:
+        raise ValueError(f"it belongs to another store ({store_id})")
+    if index_name(number, code) != name:
+        raise ValueError(f"it is {index_name(number, code)} by its own words")
+    if segments != _segments_digest(manifest, next_position):
+        raise ValueError("it was made from other segments")
+    return Generation(name, catalog, next_position, age, has_ids)
+
+
+def _segments_digest(manifest: Manifest, next_position: int) -> str:
+    names = [entry.name for entry in manifest.segments if entry.base < next_position]
+    return blake3("\n".join(names).encode()).hexdigest()
+
+
+def _write(path: str, fs: FileSystem, layout: Layout, view: SealedView, fresh: bool) -> bool:
+    """Write the database file at `path`; True when it was made from its predecessor."""
+    predecessor = None if fresh else _predecessor(fs, layout, view.manifest)
+    if predecessor is not None:
+        try:
+            _copy(fs, layout.index(predecessor.name), path)
+            _update(path, view.manifest, layout, predecessor)
+            return True
+        except (OSError, duckdb.Error):
+            # Removed meanwhile, or damaged inside: the log has it all.
+            _discard(fs, path)
+    try:
+        _fill(path, view.manifest, layout)
+    except duckdb.Error as error:
+        raise source.translated(error, view.segment_paths) from error
+    return False
+
+
+def _predecessor(fs: FileSystem, layout: Layout, manifest: Manifest) -> "Generation | None":
+    """The generation to go on from; none when it was updated so often that it is time to tidy."""
+    with source.connect() as con:
+        generation = attach(con, fs, layout, manifest)[0]
+    return generation if generation is not None and generation.age < AGE_MAX else None
+
+
+def _copy(fs: FileSystem, path: str, target: str) -> None:
+    """Copy a published file, which never changes: the lock that the close may drop guards nothing."""
+    reading = fs.open(path, os.O_RDONLY)
+    try:
+        writing = fs.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            size, offset = fs.fstat(reading).st_size, 0
+            while offset < size:
+                data = fs.pread(reading, _COPY_BYTES, offset)
+                write_all(fs, writing, data, offset)
+                offset += len(data)
+        finally:
+            fs.close(writing)
+    finally:
+        fs.close(reading)
+
+
+def _update(path: str, manifest: Manifest, layout: Layout, predecessor: Generation) -> None:
+    """Bring the copy of `predecessor` at `path` up to the manifest."""
+
+    def events_from(position: int) -> str:
+        return source.events(
+            [layout.segment(e.name) for e in manifest.segments if e.rows and e.end > position]
+        )
+
+    def history(first: "int | None") -> str:
+        return "fresh" if first is None else f"({events_from(first)})"
+
+    with _open(path) as con:
+        con.execute(f"CREATE VIEW fresh AS {events_from(predecessor.next_position)}")
+        fold.update(con, "made", "fresh", history)
+        con.execute(f"INSERT INTO made.event_ids {_EVENT_IDS.format(events='fresh')}")
+        con.execute("DELETE FROM made.meta")
+        _finish(con, manifest, predecessor.age + 1)
+
+
+def _fill(path: str, manifest: Manifest, layout: Layout) -> None:
+    """Make the database at `path` from all segments."""
+    with _open(path) as con:
+        paths = [layout.segment(entry.name) for entry in manifest.segments if entry.rows]
+        con.execute(f"CREATE VIEW all_events AS {source.events(paths)}")
+        fold.fold(con, "all_events", fold.PROJECTIONS, "made")
+        con.execute(f"CREATE TABLE made.event_ids AS {_EVENT_IDS.format(events='all_events')}")
+        con.execute(f"CREATE TABLE made.meta ({_META})")
+        _finish(con, manifest, 0)
+
+
+def _open(path: str) -> duckdb.DuckDBPyConnection:
+    """A connection with the database at `path` as `made`."""
+    con = source.connect()
+    con.execute(f"ATTACH {source.literal(path)} AS made")
+    con.execute(f"SET temp_directory = {source.literal(path + '.spill')}")
+    # The file is written once and read a few times: compressing it would take longer than the fold.
+    con.execute("SET force_compression = 'uncompressed'; SET checkpoint_threshold = '1TB'")
+    con.execute("SET preserve_insertion_order = false")
+    return con
+
+
+def _finish(con: duckdb.DuckDBPyConnection, manifest: Manifest, age: int) -> None:
+    digest = _segments_digest(manifest, manifest.next_position)
+    con.execute(
+        "INSERT INTO made.meta VALUES (?, ?, ?, ?, ?, ?, version())",
+        [manifest.store_id, manifest.number, manifest.next_position, digest, code8(), age],
+    )
+    con.execute("CHECKPOINT made; DETACH made")
+
+
+def _discard(fs: FileSystem, path: str) -> None:
+    """Remove an unpublished file and what DuckDB may have put beside it."""
+    for leftover in (path, f"{path}.wal"):
+        if fs.exists(leftover):
+            fs.unlink(leftover)
+    spill = f"{path}.spill"
+    if fs.exists(spill):
+        for name in fs.listdir(spill):
+            fs.unlink(f"{spill}/{name}")
+        fs.rmdir(spill)
+
+
+def _publish(fs: FileSystem, tmp: str, target: str) -> None:
+    """Give the finished file its name; a file that already has it was found unusable and goes."""
+    fs_dir = os.path.dirname(target)
+    if not fs.exists(fs_dir):
+        fs.mkdir(fs_dir)
+    fd = fs.open(tmp, os.O_RDWR)
+    try:
+        fs.fchmod(fd, 0o600)
+        fs.fsync(fd)
+    finally:
+        fs.close(fd)
+    try:
+        fs.link(tmp, target)
+    except FileExistsError:
+        fs.unlink(target)
+        fs.link(tmp, target)
+    fs.fsync_dir(fs_dir)
+
+
+def _remove_old(fs: FileSystem, layout: Layout, number: int) -> tuple[str, ...]:
+    """Unlink generations older than the newest ones up to `number`; whoever has one open keeps reading it."""
+    parsed = [(parse_index(name), name) for name in fs.listdir(layout.directory(INDEX_DIR))]
+    numbers = sorted({p[0] for p, _ in parsed if p is not None and p[0] <= number}, reverse=True)
+    keep = set(numbers[:GENERATIONS_KEPT])
+    removed = []
+    for found, name in parsed:
+        if found is not None and found[0] <= number and found[0] not in keep:
+            try:
+                fs.unlink(layout.index(name))
+            except FileNotFoundError:
+                continue  # another process was first
+            removed.append(name)
+    return tuple(removed)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,89 @@
+"""What sealed segments say of the events and sessions in the tail, asked through DuckDB.
+
+Numbering and de-duplicating the tail need it (I8, I22). Used by whoever has a DuckDB connection at
+hand: it spares the import of pyarrow, and an index spares most of the reading. One connection, one
+thread.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import duckdb
+
+from eventlog.layout import Layout
+from eventlog.log.manifest import Manifest
+from eventlog.log.numbering import PrefixRow
+from eventlog.projections import definitions as d
+from eventlog.projections import source
+from eventlog.projections.index import Generation
+
+
+class SegmentsPrefix:
+    """A `Prefix` (log/numbering.py) over the segments of a manifest.
+
+    Args: generation: an index attached to `con` that covers the first of these segments, if there is one.
+    """
+
+    def __init__(
+        self,
+        con: duckdb.DuckDBPyConnection,
+        layout: Layout,
+        manifest: Manifest,
+        generation: "Generation | None" = None,
+    ) -> None:
+        self._con = con
+        self._layout = layout
+        self._segments = [entry for entry in manifest.segments if entry.rows]
+        self._generation = generation
+
+    def seen(self, event_ids: Sequence[str]) -> set[str]:
+        """Those of `event_ids` that an event in a segment has. Raises: Corruption."""
+        if not event_ids or not self._segments:
+            return set()
+        ids = _texts(event_ids)
+        known, since = self._generation, 0
+        if known is not None and known.has_ids:
+            since = known.next_position
+            hashes = f"SELECT hash(unnest([{ids}]))"
+            if self._rows(f"SELECT 1 FROM {known.catalog}.event_ids WHERE id_hash IN ({hashes}) LIMIT 1"):
+                since = 0  # a duplicate most likely: now the ids themselves are compared
+        rows = self._rows(f"SELECT event_id FROM ({self._events(since)}) WHERE event_id IN ({ids})")
+        return {row[0] for row in rows}
+
+    def sessions(self, session_ids: Sequence[str]) -> Iterable[PrefixRow]:
+        """What the segments hold of these sessions. Raises: Corruption."""
+        if not session_ids or not self._segments:
+            return ()
+        ids = _texts(session_ids)
+        known, since = self._generation, 0
+        if known is not None:
+            first = self._rows(
+                f"SELECT min(first_position) FROM {known.catalog}.sessions WHERE session_id IN ({ids})"
+            )[0][0]
+            since = known.next_position if first is None else first
+        named = f"event_type = 'session' AND context_id <> {d.default_context('session_id')}"
+        rows = self._rows(
+            "SELECT session_id, turn, agent_turn_id, min(position), max(position), max(seq), "
+            f"arg_min(context_id, position) FILTER ({named}), min(position) FILTER ({named}) "
+            f"FROM ({self._events(since)}) WHERE session_id IN ({ids}) GROUP BY ALL"
+        )
+        return [PrefixRow(*row) for row in rows]
+
+    def _events(self, since: int) -> str:
+        """The events of the segments that reach beyond position `since`."""
+        return source.events([self._layout.segment(e.name) for e in self._segments if e.end > since])
+
+    def _rows(self, sql: str) -> "list[tuple[Any, ...]]":
+        try:
+            rows: list[tuple[Any, ...]] = self._con.execute(sql).fetchall()
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error as error:
+            paths = [self._layout.segment(entry.name) for entry in self._segments]
+            raise source.translated(error, paths) from error
+        return rows
+
+
+def _texts(values: Sequence[str]) -> str:
+    """A list of SQL literals; the Parquet reader skips row groups by them, which it cannot by parameters."""
+    return ", ".join(map(source.literal, dict.fromkeys(values)))

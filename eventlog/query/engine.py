@@ -1,0 +1,305 @@
+"""Answering one SELECT over the log: views on an in-memory DuckDB that is gone afterwards.
+
+Only what the statement names is bound: counting events touches neither the index nor a projection, and
+nothing here imports pyarrow unless Arrow is asked for. A projection is taken from the index where one
+fits, brought up to the log's end by folding the sessions that newer events touch (I21); without an
+index, or with one that turns out damaged, it is folded from the events (I22).
+
+One call, one connection; calls may run in several threads at once, each with its own view of the log.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import duckdb
+
+from eventlog.errors import Corruption, QueryError
+from eventlog.fs import FileSystem
+from eventlog.layout import Layout
+from eventlog.log.manifest import Manifest
+from eventlog.projections import fold, index, source
+from eventlog.projections.prefix import SegmentsPrefix
+from eventlog.query import safe, views
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from eventlog.log.numbering import Prefix
+    from eventlog.types import Event
+
+_Answer = TypeVar("_Answer")
+Parameters = Sequence[Any] | Mapping[str, Any] | None
+
+
+class View(Protocol):
+    """What a query needs of a pinned view of the log."""
+
+    prefix: "Prefix | None"
+
+    @property
+    def manifest(self) -> Manifest: ...
+    @property
+    def segment_paths(self) -> "list[str]": ...
+    @property
+    def tail_count_raw(self) -> int: ...
+    @property
+    def tail(self) -> "list[Event]": ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one query may use.
+
+    A result of more than `rows_max` rows is an error, never a silent cut; with `truncate` it is cut and
+    says so in `Result.truncated`. Time counts from the call; None is without end.
+    """
+
+    rows_max: int = 1_000_000
+    truncate: bool = False
+    timeout_s: "float | None" = 300.0
+    memory_bytes: int = 2 << 30
+    threads: "int | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An answer: names and SQL types of the columns, and the rows. Times are aware datetimes in UTC."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    truncated: bool = False
+
+    def arrow(self) -> "pa.Table":
+        """The same answer as an Arrow table; `engine.table` makes one without the detour through rows."""
+        return _arrow_of(self)
+
+
+def run(
+    view: View,
+    layout: Layout,
+    fs: FileSystem,
+    sql: str,
+    parameters: Parameters = None,
+    limits: "Limits | None" = None,
+) -> Result:
+    """The answer to one SELECT, in safe mode.
+
+    Raises: QueryError (wrong, or beyond its limits), Refused (not a plain SELECT), Corruption.
+    """
+    limits = limits or Limits()
+
+    def rows(relation: duckdb.DuckDBPyRelation) -> Result:
+        columns, types = tuple(relation.columns), tuple(map(str, relation.types))
+        found = _python_rows(relation, types, limits.rows_max + 1)
+        if len(found) > limits.rows_max:
+            _check_truncation(limits)
+            return Result(columns, types, found[: limits.rows_max], truncated=True)
+        return Result(columns, types, found)
+
+    return _answer(view, layout, fs, sql, parameters, limits, rows)
+
+
+def table(
+    view: View,
+    layout: Layout,
+    fs: FileSystem,
+    sql: str,
+    parameters: Parameters = None,
+    limits: "Limits | None" = None,
+) -> "pa.Table":
+    """The answer to one SELECT as an Arrow table. Raises: as `run`."""
+    limits = limits or Limits()
+
+    def arrow(relation: duckdb.DuckDBPyRelation) -> "pa.Table":
+        found = relation.limit(limits.rows_max + 1).to_arrow_table()
+        if found.num_rows > limits.rows_max:
+            _check_truncation(limits)
+            return found.slice(0, limits.rows_max)
+        return found
+
+    return _answer(view, layout, fs, sql, parameters, limits, arrow)
+
+
+def _answer(
+    view: View,
+    layout: Layout,
+    fs: FileSystem,
+    sql: str,
+    parameters: Parameters,
+    limits: Limits,
+    read: "Callable[[duckdb.DuckDBPyRelation], _Answer]",
+) -> "_Answer":
+    """Bind, lock, execute, and give what `read` makes of the relation."""
+    for use_index in (True, False):
+        with source.connect() as con, _deadline(con, limits.timeout_s):
+            statement = safe.check(con, sql)
+            binding = _Binding(con, view, layout, fs, use_index=use_index)
+            try:
+                binding.bind(statement)
+                safe.lock(con, view.segment_paths, memory_bytes=limits.memory_bytes, threads=limits.threads)
+                relation = con.sql(statement.sql, params=parameters)
+                return read(relation)
+            except duckdb.InterruptException as error:
+                raise QueryError(
+                    f"the query was stopped after {limits.timeout_s:g} s. Ask for less, or raise the limit."
+                ) from error
+            except duckdb.Error as error:
+                found = source.translated(error, view.segment_paths)
+                if isinstance(found, Corruption):
+                    raise found from error
+                if binding.generation is not None and _may_be_damage(error):
+                    continue  # the log has everything the index has
+                raise safe.explain_error(error, views.NAMES) from error
+    raise AssertionError("the second round has no index to blame")
+
+
+class _Binding:
+    """The views on one connection, made as a statement needs them."""
+
+    def __init__(
+        self, con: duckdb.DuckDBPyConnection, view: View, layout: Layout, fs: FileSystem, *, use_index: bool
+    ) -> None:
+        self.con = con
+        self.view = view
+        self.layout = layout
+        self.fs = fs
+        self.use_index = use_index
+        self.generation: index.Generation | None = None
+
+    def bind(self, statement: safe.Statement) -> None:
+        """Make every view of ours that the statement names, and what those rest on."""
+        named = set(views.NAMES) if statement.lists_catalog else statement.tables & set(views.NAMES)
+        if not named:
+            return
+        projections = [name for name in fold.PROJECTIONS if name in named]
+        if self.use_index and (projections or self.view.tail_count_raw):
+            self.generation = index.attach(self.con, self.fs, self.layout, self.view.manifest)[0]
+        tail = self._load_tail()
+        paths = self.view.segment_paths
+        if not named <= set(projections) or self.generation is None:
+            self.con.execute(f"CREATE VIEW events AS {source.events(paths, tail)}")
+        if projections:
+            self._bind_projections(projections, tail)
+        for name in named - set(projections) - {"events"}:
+            self.con.execute(f"CREATE VIEW {name} AS {views.over_events(name)}")
+
+    def _load_tail(self) -> "str | None":
+        if not self.view.tail_count_raw:
+            return None
+        if self.view.prefix is None:
+            self.view.prefix = SegmentsPrefix(self.con, self.layout, self.view.manifest, self.generation)
+        rows = self.view.tail
+        if not rows:
+            return None
+        self.con.execute("CREATE SCHEMA IF NOT EXISTS work")
+        source.load_tail(self.con, "work.tail", rows)
+        return "work.tail"
+
+    def _bind_projections(self, wanted: "list[str]", tail: "str | None") -> None:
+        generation = self.generation
+        if generation is None:
+            fold.fold(self.con, "events", wanted)
+            return
+        segments = [e for e in self.view.manifest.segments if e.rows]
+        newer = [self.layout.segment(e.name) for e in segments if e.end > generation.next_position]
+        if tail is None and not newer:
+            for name in wanted:
+                self.con.execute(f"CREATE VIEW {name} AS FROM {generation.catalog}.{name}")
+            return
+        self.con.execute("CREATE SCHEMA IF NOT EXISTS work")
+        self.con.execute(f"CREATE VIEW work.fresh AS {source.events(newer, tail)}")
+
+        def history(first: "int | None") -> str:
+            if first is None:
+                return "work.fresh"
+            paths = [self.layout.segment(e.name) for e in segments if e.end > first]
+            return f"({source.events(paths, tail)})"
+
+        fold.merge(self.con, generation.catalog, "work.fresh", history, wanted)
+
+
+@contextmanager
+def _deadline(con: duckdb.DuckDBPyConnection, timeout_s: "float | None") -> Iterator[None]:
+    """Interrupt what runs on `con` when the time is over."""
+    if timeout_s is None:
+        yield
+        return
+    timer = threading.Timer(timeout_s, con.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()  # the connection is closed next, and must not be interrupted after that
+
+
+def _check_truncation(limits: Limits) -> None:
+    if not limits.truncate:
+        raise QueryError(
+            f"the answer has more than {limits.rows_max:,} rows. Add a LIMIT or an aggregate, "
+            "or raise the limit."
+        )
+
+
+def _may_be_damage(error: duckdb.Error) -> bool:
+    """Whether an error may come from a damaged index file rather than from the statement."""
+    return isinstance(
+        error,
+        (duckdb.IOException, duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException),
+    )
+
+
+_ZONED, _PLAIN = "TIMESTAMP WITH TIME ZONE", "TIMESTAMP"
+
+
+def _python_rows(
+    relation: duckdb.DuckDBPyRelation, types: "tuple[str, ...]", count: int
+) -> "list[tuple[Any, ...]]":
+    """At most `count` rows as Python values.
+
+    DuckDB needs the package pytz to make an aware datetime. So times leave it without their zone, which
+    is UTC throughout, and get it here.
+    """
+    zoned = [i for i, kind in enumerate(types) if _ZONED in kind]
+    if not zoned:
+        return relation.limit(count).fetchall()
+    columns = [
+        f"#{i + 1}::{kind.replace(_ZONED, _PLAIN)}" if i in zoned else f"#{i + 1}"
+        for i, kind in enumerate(types)
+    ]
+    found = relation.limit(count).project(", ".join(columns)).fetchall()
+    rows = []
+    for row in found:
+        values = list(row)
+        for i in zoned:
+            values[i] = _in_utc(values[i])
+        rows.append(tuple(values))
+    return rows
+
+
+def _in_utc(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC)
+    if isinstance(value, list):
+        return [_in_utc(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _in_utc(item) for key, item in value.items()}
+    return value
+
+
+def _arrow_of(result: Result) -> "pa.Table":
+    columns = [[row[i] for row in result.rows] for i in range(len(result.columns))]
+    with source.connect() as con:
+        if not result.rows:
+            selects = [f"NULL::{kind} AS c{i}" for i, kind in enumerate(result.types)]
+            found = con.sql(f"SELECT {', '.join(selects)} WHERE false").to_arrow_table()
+        else:
+            selects = [f"unnest(?::{kind}[]) AS c{i}" for i, kind in enumerate(result.types)]
+            found = con.sql(f"SELECT {', '.join(selects)}", params=columns).to_arrow_table()
+    return found.rename_columns(list(result.columns))

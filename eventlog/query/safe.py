@@ -1,0 +1,199 @@
+"""Safe mode: what a statement may be, and a connection that cannot do more.
+
+Two independent walls, because either has had holes. DuckDB still writes to a file that it may read
+(`COPY` to one of `allowed_paths`), and it calls `WITH x AS (COPY …) SELECT` a SELECT; so a statement
+is parsed and every node of its tree must be on a list of harmless ones. And whatever a harmless
+statement should turn out to do, it does on an in-memory database without access to other files,
+without extensions, spill files or Python variables, whose configuration is locked.
+
+Pure functions of a connection; one connection, one thread.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from eventlog.errors import QueryError, Refused
+from eventlog.projections import source
+
+# Parts of a statement that only read. The others that DuckDB knows insert, update, delete or copy.
+_QUERY_NODES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
+
+# Functions in FROM that read nothing but their arguments or DuckDB's own catalog. Others read files,
+# run the SQL in a text, turn on logging into a file, or take addresses of memory.
+_TABLE_FUNCTIONS = frozenset(
+    (
+        "duckdb_columns",
+        "duckdb_functions",
+        "duckdb_keywords",
+        "duckdb_tables",
+        "duckdb_types",
+        "duckdb_views",
+        "generate_series",
+        "histogram",
+        "histogram_values",
+        "json_each",
+        "json_tree",
+        "pragma_table_info",
+        "pragma_version",
+        "range",
+        "regexp_split_to_table",
+        "repeat",
+        "repeat_row",
+        "summary",
+        "unnest",
+    )
+)
+
+# Functions in expressions that wait, write, or look outside.
+_FUNCTIONS_REFUSED = frozenset(
+    (
+        "currval",
+        "getenv",
+        "getvariable",
+        "nextval",
+        "pg_sleep",
+        "setval",
+        "sleep_ms",
+        "write_log",
+    )
+)
+
+_CATALOG_WORDS = ("duckdb_", "pragma_")
+_CATALOG_SCHEMAS = ("information_schema", "pg_catalog")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement that safe mode lets through."""
+
+    sql: str
+    tables: frozenset[str]  # names it reads, in lower case; views of ours, its own, or unknown ones
+    lists_catalog: bool  # it asks which tables or columns there are
+    columns: "frozenset[str] | None"  # names of all columns it can mean; None when it may be any
+
+
+def check(con: duckdb.DuckDBPyConnection, sql: str) -> Statement:
+    """The statement, when it is a single one that only reads. Raises: Refused, QueryError."""
+    try:
+        statements = con.extract_statements(sql)
+    except duckdb.Error as error:
+        raise QueryError(_trimmed(error)) from error
+    if len(statements) != 1:
+        raise Refused(f"one SELECT at a time, please: this text holds {len(statements)} statements.")
+    statement = statements[0]
+    text = statement.query.strip().rstrip(";")
+    if statement.type == duckdb.StatementType.SELECT:
+        tree = _tree(con, text)
+    elif statement.type == duckdb.StatementType.EXPLAIN:
+        tree = _tree(con, _explained(text))
+    elif statement.type == duckdb.StatementType.MULTI:
+        raise Refused(
+            "this PIVOT stands for several statements. Name its values: PIVOT … ON column IN ('a', 'b')."
+        )
+    else:
+        raise Refused(
+            f"only a SELECT is run here, and this is {statement.type.name}. The log changes by events alone."
+        )
+    return _checked(text, tree)
+
+
+def lock(
+    con: duckdb.DuckDBPyConnection,
+    files: "Iterable[str]",
+    *,
+    memory_bytes: int,
+    threads: "int | None",
+) -> None:
+    """Confine `con` to what it has attached and to reading `files`; nothing can be set after this."""
+    settings = [
+        f"SET memory_limit = '{memory_bytes}B'",
+        f"SET allowed_paths = [{', '.join(map(source.literal, files))}]",
+        "SET enable_external_access = false",
+    ]
+    if threads is not None:
+        settings.insert(0, f"SET threads = {int(threads)}")
+    con.execute("; ".join([*settings, "SET lock_configuration = true"]))
+
+
+def _tree(con: duckdb.DuckDBPyConnection, text: str) -> "dict[str, Any]":
+    """The syntax tree of a SELECT."""
+    row = con.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchone()
+    tree: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
+    if tree.get("error"):
+        raise Refused(f"only a SELECT is run here ({tree.get('error_message', 'not understood')}).")
+    return tree
+
+
+def _explained(text: str) -> str:
+    """What an EXPLAIN explains. EXPLAIN ANALYZE runs it, so it is checked like the statement itself."""
+    words = text.split(None, 2)
+    if len(words) > 1 and words[0].lower() == "explain":
+        if words[1].lower() == "analyze" and len(words) == 3:
+            return words[2]
+        return text.split(None, 1)[1]
+    raise Refused("write EXPLAIN or EXPLAIN ANALYZE, then the SELECT, without comments between them.")
+
+
+def _checked(text: str, tree: "dict[str, Any]") -> Statement:
+    tables: set[str] = set()
+    lists_catalog = False
+    for node in _nodes(tree):
+        kind = node.get("type")
+        if not isinstance(kind, str):
+            continue
+        if kind.endswith("_NODE") and kind not in _QUERY_NODES:
+            what = kind.removesuffix("_NODE").removesuffix("_QUERY").replace("_", " ")
+            raise Refused(f"only reading is allowed here, and this statement contains {what}.")
+        if kind == "BASE_TABLE":
+            tables.add(str(node.get("table_name", "")).lower())
+            lists_catalog |= str(node.get("schema_name", "")).lower() in _CATALOG_SCHEMAS
+        elif kind == "TABLE_FUNCTION":
+            name = str(node.get("function", {}).get("function_name", "")).lower()
+            if name not in _TABLE_FUNCTIONS:
+                raise Refused(f"the function {name} is not allowed in FROM here. {_hint()}")
+            lists_catalog |= name.startswith(_CATALOG_WORDS)
+        elif kind == "SHOW_REF":
+            lists_catalog |= not node.get("query")
+        elif node.get("class") == "FUNCTION":
+            name = str(node.get("function_name", "")).lower()
+            if name in _FUNCTIONS_REFUSED:
+                raise Refused(f"the function {name} is not allowed here: queries only read the log.")
+    lists_catalog |= any(name.startswith(_CATALOG_WORDS) for name in tables)
+    return Statement(text, frozenset(tables), lists_catalog, None)
+
+
+def _nodes(value: Any) -> "Iterator[dict[str, Any]]":
+    """Every object in the tree; a stack, since a statement may be nested deeper than Python calls."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            yield item
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+
+
+def explain_error(error: duckdb.Error, known: Sequence[str]) -> QueryError:
+    """A QueryError with DuckDB's own words, and the views there are when it missed a table."""
+    message = _trimmed(error)
+    if isinstance(error, duckdb.CatalogException) and "Table with name" in message:
+        message += f"\n{_hint(known)}"
+    return QueryError(message)
+
+
+def _hint(known: "Sequence[str]" = ()) -> str:
+    from eventlog.query.views import NAMES
+
+    return f"The views are {', '.join(known or NAMES)}; `describe events` shows the columns of one."
+
+
+def _trimmed(error: duckdb.Error) -> str:
+    """DuckDB's message without its guesses at tables of its own and without trailing blanks."""
+    lines = [line.rstrip() for line in str(error).strip().splitlines()]
+    kept = [line for line in lines if line and not line.startswith("Did you mean")]
+    return "\n".join(kept)

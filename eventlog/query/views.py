@@ -1,0 +1,195 @@
+"""The views that SQL sees: what each one is, its columns, and how it is made from events.
+
+Data and text, no connection. `COLUMNS_OF` is what documentation and `describe` show. Views over one
+event type parse the payload only in the columns a query names.
+"""
+
+from eventlog.projections import definitions as d
+from eventlog.projections.source import SQL_TYPE_OF
+from eventlog.types import COLUMNS
+
+Columns = d.Columns
+
+# Meaning of the envelope's columns, for documentation.
+_MEANING_OF = {
+    "position": "place of the event in the log, from 0",
+    "event_id": "32 hex digits; the same event has the same id",
+    "event_type": "session, turn, sessions, intent, action, file, snapshot, decision, error, llm, feedback …",
+    "event_kind": "fact, observation, action, decision, feedback",
+    "source": "system, user, agent, executor, validator",
+    "schema_version": "version of the envelope",
+    "redacted": "true when something secret was taken out",
+    "session_id": "the session",
+    "turn": "number of the turn in its session, null outside turns",
+    "turn_id": "the number as text, three digits or more",
+    "seq": "number of the event in its turn, from 1; null for lifecycle events",
+    "context_id": "what the event is called: {type}:{session}_{turn}_{seq}",
+    "extends": "contexts it belongs under",
+    "related_to": "categories and contexts it is about",
+    "reinforces": "contexts it supports",
+    "contradicts": "contexts it speaks against",
+    "agent": "the program that acts",
+    "agent_version": "its version",
+    "agent_session_id": "its own id of the session",
+    "agent_turn_id": "its own id of the turn",
+    "tool_use_id": "its own id of the tool call",
+    "subagent_id": "its own id of the subagent",
+    "message_id": "the model provider's id of the response",
+    "request_id": "the model provider's id of the request",
+    "cause": "id of the event that led to this one",
+    "repo": "repository hash",
+    "worktree": "name of the git worktree",
+    "cwd": "working directory",
+    "branch": "git branch",
+    "commit": "git commit",
+    "occurred_at": "when it happened, null if unknown",
+    "recorded_at": "when it was recorded",
+    "title": "one line saying what it is",
+    "status": "state that it reports",
+    "tool": "name of the tool",
+    "path": "path of the file, relative to the repository",
+    "operation": "start, end, update; add, edit, delete, rename, read; turn_start, turn_end",
+    "model": "model name",
+    "prompt_tokens": "everything the model read, cache included",
+    "completion_tokens": "everything it wrote, reasoning included",
+    "reasoning_tokens": "part of completion_tokens",
+    "cache_read_tokens": "part of prompt_tokens",
+    "cache_write_tokens": "part of prompt_tokens",
+    "cache_write_1h_tokens": "part of cache_write_tokens",
+    "duration_ms": "how long it took",
+    "success": "whether it worked",
+    "error_type": "kind of error",
+    "resolved": "whether the error was dealt with",
+    "before_hash": "content before, null when there was none",
+    "after_hash": "content after, null when there is none",
+    "tree_hash": "tree of the working directory",
+    "lines_added": "lines added",
+    "lines_removed": "lines removed",
+    "blobs": "all contents and trees that the event refers to",
+    "payload": "the rest of the event, JSON text",
+}
+
+EVENTS: Columns = tuple((name, SQL_TYPE_OF[kind], _MEANING_OF[name]) for name, kind in COLUMNS)
+
+_PLACE = ("position", "event_id", "session_id", "turn", "seq", "context_id", "occurred_at", "agent", "repo")
+
+# Of a payload: (column, key, SQL type, meaning).
+_Key = tuple[str, str, str, str]
+
+
+class _OfType:
+    """A view of the events of some types: columns of the envelope, then keys of the payload."""
+
+    __slots__ = ("columns", "envelope", "keys", "types")
+
+    def __init__(
+        self, types: "tuple[str, ...]", envelope: "tuple[str, ...]", keys: "tuple[_Key, ...]"
+    ) -> None:
+        self.types = types
+        self.envelope = (*_PLACE, *envelope)
+        self.keys = keys
+        kinds = {name: (name, kind, meaning) for name, kind, meaning in EVENTS}
+        own = tuple((name, kind, meaning) for name, _, kind, meaning in keys)
+        self.columns: Columns = (*(kinds[name] for name in self.envelope), *own)
+
+    def select(self) -> str:
+        keys = [f", {_key(key, kind)} AS {d.quoted((name,))}" for name, key, kind, _ in self.keys]
+        types = ", ".join(f"'{name}'" for name in self.types)
+        return f"SELECT {d.quoted(self.envelope)}{''.join(keys)} FROM events WHERE event_type IN ({types})"
+
+
+def _key(key: str, kind: str) -> str:
+    """A key of the payload; null where the payload has none of that type."""
+    if kind.endswith("[]"):
+        return f'TRY(json_transform(payload, \'{{"{key}":["{kind[:-2]}"]}}\'))."{key}"'
+    return f"TRY_CAST(TRY(json_extract_string(payload, '$.{key}')) AS {kind})"
+
+
+def _words(text: str) -> "tuple[str, ...]":
+    return tuple(text.split())
+
+
+_OF_TYPE = {
+    "actions": _OfType(
+        ("action", "mcp_action"),
+        _words(
+            "event_type subagent_id tool tool_use_id path title status success error_type duration_ms payload"
+        ),
+        (),
+    ),
+    "files": _OfType(
+        ("file",),
+        _words(
+            "path operation before_hash after_hash lines_added lines_removed tool tool_use_id cause "
+            "branch commit"
+        ),
+        (
+            ("old_path", "old_path", "VARCHAR", "path before a rename"),
+            ("after_size", "after_size", "BIGINT", "bytes of the content after"),
+            ("description", "description", "VARCHAR", "what the change is about"),
+        ),
+    ),
+    "decisions": _OfType(
+        ("decision",),
+        _words("title path payload"),
+        (
+            ("decision", "decision", "VARCHAR", "what was decided"),
+            ("reasoning", "reasoning", "VARCHAR", "why"),
+            ("confidence", "confidence", "DOUBLE", "0 to 1"),
+            ("alternatives", "alternatives_considered", "VARCHAR[]", "what else was considered"),
+        ),
+    ),
+    "errors": _OfType(
+        ("error",),
+        _words("title error_type resolved tool tool_use_id path payload"),
+        (
+            ("message", "message", "VARCHAR", "the error's text"),
+            ("line", "line", "BIGINT", "line in the file"),
+            ("command", "command", "VARCHAR", "command that failed"),
+            ("resolution", "resolution", "VARCHAR", "how it was dealt with"),
+        ),
+    ),
+    "feedback": _OfType(
+        ("feedback",),
+        _words("title payload"),
+        (
+            ("type", "type", "VARCHAR", "approval, rejection, correction"),
+            ("message", "message", "VARCHAR", "what the user said"),
+            ("sentiment", "sentiment", "VARCHAR", "how it was said"),
+        ),
+    ),
+    "snapshots": _OfType(
+        ("snapshot",),
+        _words("operation tree_hash branch commit worktree"),
+        (
+            ("git_head", "git_head", "VARCHAR", "commit checked out"),
+            ("git_dirty", "git_dirty", "VARCHAR[]", "paths with changes"),
+            ("git_staged", "git_staged", "VARCHAR[]", "paths with staged changes"),
+            ("tracked_files", "tracked_files", "BIGINT", "files under version control"),
+            ("files_changed", "files_changed", "BIGINT", "files changed in the turn"),
+        ),
+    ),
+}
+
+PROJECTIONS = ("turns", "sessions", "llm_calls", "sessions_master")
+
+COLUMNS_OF: "dict[str, Columns]" = {
+    "events": EVENTS,
+    "sessions": d.SESSIONS,
+    "turns": d.TURNS,
+    "actions": _OF_TYPE["actions"].columns,
+    "files": _OF_TYPE["files"].columns,
+    "llm_calls": d.LLM_CALLS,
+    "decisions": _OF_TYPE["decisions"].columns,
+    "errors": _OF_TYPE["errors"].columns,
+    "feedback": _OF_TYPE["feedback"].columns,
+    "snapshots": _OF_TYPE["snapshots"].columns,
+    "sessions_master": d.SESSIONS_MASTER,
+}
+
+NAMES = tuple(COLUMNS_OF)
+
+
+def over_events(name: str) -> str:
+    """The SELECT of a view of one event type, out of the view `events`."""
+    return _OF_TYPE[name].select()
