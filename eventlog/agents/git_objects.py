@@ -175,15 +175,21 @@ class GitRepository:
         """
         if rev.startswith("-") or "\0" in rev:
             raise Refused(f"{rev!r} cannot name a commit; give a branch, a tag or a commit id")
-        argv = ["git", "rev-parse", "--verify", "--quiet", "--end-of-options", f"{rev}^{{commit}}"]
+        # In two steps, because a name such as `:/words` would take `^{commit}` for more words.
+        found = self._rev_parse(rev)
+        commit = found and self._rev_parse(f"{found}^{{commit}}")
+        if not commit:
+            why = "it has no commits yet" if rev == "HEAD" else f"it has no commit named {rev!r}"
+            raise NotFound(f"{self.git_dir}: {why}")
+        return commit
+
+    def _rev_parse(self, rev: str) -> str:
+        """The object id that `rev` names, empty when there is none; the one command that sees the refs."""
+        argv = ["git", "rev-parse", "--verify", "--quiet", "--end-of-options", rev]
         env = {**_environment(), "GIT_DIR": self.git_dir}
         found = subprocess.run(argv, cwd=self.git_dir, env=env, capture_output=True, stdin=subprocess.DEVNULL)
-        commit = found.stdout.decode("ascii", "replace").strip()
-        if found.returncode != 0 or len(commit) not in EMPTY_TREE:
-            why = "it has no commits yet" if rev == "HEAD" else f"it has no commit named {rev!r}"
-            said = found.stderr.decode("utf-8", "replace").strip()
-            raise NotFound(f"{self.git_dir}: {why}{f' ({said})' if said else ''}")
-        return commit
+        id = found.stdout.decode("ascii", "replace").strip()
+        return id if found.returncode == 0 and len(id) in EMPTY_TREE else ""
 
     def first_parent_line(self, commit: str) -> list[str]:
         """The ids from the root (or the shallow boundary) to `commit`, following first parents."""
@@ -235,7 +241,11 @@ class GitRepository:
         mark = b"end-%b\n" % os.urandom(16).hex().encode("ascii")
         lines = "".join(f"{before} {after}\n" for before, after in pairs)
         self._differ.send(lines.encode("ascii") + mark)
-        yield from _parse_changes(self._differ.tokens(mark), len(pairs[0][1]))
+        count = 0
+        for count, changes in enumerate(_parse_changes(self._differ.tokens(mark), len(pairs[0][1])), 1):
+            yield changes
+        if count != len(pairs):
+            raise self._differ.failure()  # a tree that git cannot read has no answer
 
     # -- contents ------------------------------------------------------------------------------
 

@@ -58,9 +58,9 @@ class History:
         out.append(headers)
         out.append(b"data %d\n%b\n" % (len(text), text))
         if start is not None:
-            out.append(b"from %b\n" % start.encode())
+            out.append(b"from refs/heads/%b\n" % start.encode())
         if merge is not None:
-            out.append(b"merge %b\n" % merge.encode())
+            out.append(b"merge refs/heads/%b\n" % merge.encode())
         out.append(b"deleteall\n")
         for path, (mode, content) in self.files.items():
             if mode == SUBMODULE_MODE:
