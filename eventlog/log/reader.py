@@ -226,7 +226,7 @@ class LogView:
                     yield from file.read(names, group).to_batches()
                     continue
                 mask = wanted.mask(file.read(tests, group))
-                if mask.true_count:
+                if any(chunk.true_count for chunk in mask.chunks):
                     yield from file.read(names, group).filter(mask).to_batches()
 
     # -- the tail ----------------------------------------------------------------------------------
