@@ -60,7 +60,7 @@ class Recorder:
         self.repo = repo or store.repo_hash
         self.project_name = project_name or store.project_name
         self.turn_limit = turn_limit
-        self.columns = {"agent": agent, "repo": self.repo, **columns}
+        self.columns = {"agent": agent, **columns}
         self.session: Session | None = None
 
     # -- sessions ------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class Recorder:
             session = self.start_session(user_message, extends=[session.context_id], end_reason="rollover")
         key = self.store.fs.random_bytes(16).hex()
         handle = Turn(self, TurnRef(session.session_id, turn or 0), key, user_message)
-        placed = {**self.columns, "agent_turn_id": key}
+        placed = handle.placed()
         snapshot = lifecycle.snapshot(
             session.session_id, turn, lifecycle.TURN_START, tree_hash, **dict(git or {}), **placed
         )
@@ -199,7 +199,7 @@ class Turn:
     def event(self, event_type: str, payload: Mapping[str, Any], **columns: Any) -> int:
         """Append any timeline event (S0-16); its position."""
         event = lifecycle.timeline_event(
-            event_type, self.ref.session_id, self.ref.turn, payload, **{**self._placed(), **columns}
+            event_type, self.ref.session_id, self.ref.turn, payload, **{**self.placed(), **columns}
         )
         return self._recorder.store.append([event])[0]
 
@@ -291,14 +291,14 @@ class Turn:
                 before_hash=hashes[0],
                 after_hash=hashes[1],
                 payload=extra,
-                **{**self._placed(), **columns},
+                **{**self.placed(), **columns},
             )
             return store.append([event])[0]
 
     def snapshot(self, tree_hash: str, **facts: Any) -> int:
         """The tree at the end of the turn (S1-37)."""
         event = lifecycle.snapshot(
-            self.ref.session_id, self.ref.turn, lifecycle.TURN_END, tree_hash, **facts, **self._placed()
+            self.ref.session_id, self.ref.turn, lifecycle.TURN_END, tree_hash, **facts, **self.placed()
         )
         return self._recorder.store.append([event])[0]
 
@@ -311,12 +311,14 @@ class Turn:
             user_request=self._user_message,
             outcome=outcome,
             **summary,
-            **self._placed(),
+            **self.placed(),
         )
         self._recorder.store.append([event])
 
-    def _placed(self) -> dict[str, Any]:
-        return {**self._recorder.columns, "agent_turn_id": self._key}
+    def placed(self) -> dict[str, Any]:
+        """The envelope columns that every event of this turn carries."""
+        recorder = self._recorder
+        return {**recorder.columns, "repo": recorder.repo, "agent_turn_id": self._key}
 
 
 def _title(message: str) -> str:

@@ -5,7 +5,7 @@ import pytest
 from eventlog.errors import NotFound
 from eventlog.recorder.recorder import Recorder
 from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.tree import TreeEntry
+from eventlog.snapshots.tree import FILE, TreeEntry
 from eventlog.store import Store
 
 
@@ -200,8 +200,8 @@ def test_content_is_stored_before_the_event_that_names_it(store: Store) -> None:
 def test_a_turn_replays_from_its_snapshots(store: Store, tmp_path) -> None:
     """P1, S1-43, S1-45: start and end of a turn are replayed from trees, a moment inside from events."""
     with store.blobs.writer() as writer:
-        old = TreeEntry("f", b"a.txt", writer.put(b"one\n"), 4)
-        new = TreeEntry("f", b"a.txt", writer.put(b"two\n"), 4)
+        old = TreeEntry(b"a.txt", FILE, writer.put(b"one\n"), 4)
+        new = TreeEntry(b"a.txt", FILE, writer.put(b"two\n"), 4)
         trees = [to_text(writer.put_tree([entry])) for entry in (old, new)]
         writer.flush()
     turn = Recorder(store, agent="script").start_turn("Edit a file", tree_hash=trees[0])
