@@ -160,7 +160,6 @@ class Call:
         return f"call {self.index}: {self.name}{self.args!r:.120}"
 
 
-# An errno to raise, or the number of bytes after which a pwrite stops; None lets the call pass.
 class Fault:
     """What goes wrong with a call: an errno, or for a pwrite the number of bytes it takes."""
 
@@ -189,13 +188,14 @@ class SimFS(FileSystem):
         self.seed = seed
         self.boot = 1
         self.call_count = 0
+        self.change_count = 0  # grows with every change that an end of the machine could show
         self.stop_at: int | None = None
         # Called before each call; may do what another process does in between, or copy the machine.
         self.before: Callable[[Call], None] | None = None
         # Says what goes wrong with a call.
         self.fault: Callable[[Call], Fault | None] | None = None
         self.pending: list[Effect] = []
-        self._inode_count = 0
+        self._inodes: list[Inode] = []  # all that ever were; number n stands at n - 1
         self._random_count = 0
         self._now_ns = 1_750_000_000_000_000_000
         self._open: dict[int, _Open] = {}
@@ -203,11 +203,11 @@ class SimFS(FileSystem):
         self._stopped = False
         self._root = self._new_inode(0o700, is_dir=True)
 
-    # -- the three ends of a process -------------------------------------------------------------
+    # -- copies and ends ---------------------------------------------------------------------------
 
     def crash(self, choice: Choice = keep_none) -> "SimFS":
         """The machine after a power cut and a boot; this one is left as it is."""
-        copy = self._copy()
+        copy = self.copy()
         for index, effect in enumerate(copy.pending):
             kept = choice(index, effect)
             if kept is True:
@@ -222,7 +222,7 @@ class SimFS(FileSystem):
 
     def kill(self) -> "SimFS":
         """The machine after SIGKILL of all its processes: descriptors and locks are gone, bytes stay."""
-        copy = self._copy()
+        copy = self.copy()
         copy._forget_processes()
         return copy
 
@@ -242,6 +242,38 @@ class SimFS(FileSystem):
         parts.append(repr(sorted((k, v) for k, v in self._walk_durable(self._root, ""))))
         parts.append(repr([(repr(effect), effect.data) for effect in self.pending]))
         return blake3("".join(parts).encode()).digest()
+
+    def copy(self) -> "SimFS":
+        """A second machine in the same state, sharing nothing with this one; without watchers and faults."""
+        twins = [Inode(inode.number, inode.mode, inode.is_dir) for inode in self._inodes]
+        for inode, twin in zip(self._inodes, twins, strict=True):
+            twin.links = inode.links
+            twin.error_count = inode.error_count
+            if inode.is_dir:
+                twin.names = {name: twins[below.number - 1] for name, below in inode.names.items()}
+                twin.durable_names = {n: twins[below.number - 1] for n, below in inode.durable_names.items()}
+            else:
+                twin.data = inode.data[:]
+                twin.durable_data = inode.durable_data[:]
+                twin.locks = dict(inode.locks)
+        copy = type(self)(self.seed)
+        copy.boot = self.boot
+        copy._inodes = twins
+        copy._root = twins[0]
+        copy._random_count = self._random_count
+        copy._now_ns = self._now_ns
+        copy._fd_count = self._fd_count
+        for fd, described in self._open.items():
+            opened = copy._open[fd] = _Open(twins[described.inode.number - 1], described.flags)
+            opened.seen_errors = described.seen_errors
+        for effect in self.pending:
+            changed = None if effect.inode is None else twins[effect.inode.number - 1]
+            names = tuple(
+                (twins[directory.number - 1], name, None if below is None else twins[below.number - 1])
+                for directory, name, below in effect.names
+            )
+            copy.pending.append(Effect(effect.kind, changed, effect.offset, effect.data, names))
+        return copy
 
     # -- descriptors -------------------------------------------------------------------------------
 
@@ -281,14 +313,14 @@ class SimFS(FileSystem):
         return bytes(described.inode.data[offset : offset + size])
 
     def pwrite(self, fd: int, data: bytes | memoryview, offset: int) -> int:
-        fault = self._call("pwrite", fd, len(data), offset)
+        fault = self._call("pwrite", fd, bytes(data), offset)
         described = self._described(fd)
         if not described.flags & (os.O_WRONLY | os.O_RDWR):
             raise _error(errno.EBADF)
         written = bytes(data) if fault is None else bytes(data)[: fault.short]
         if written:
             _write(described.inode.data, written, offset)
-            self.pending.append(Effect("write", described.inode, offset, written))
+            self._add(Effect("write", described.inode, offset, written))
         return len(written)
 
     def truncate(self, fd: int, size: int) -> None:
@@ -311,6 +343,7 @@ class SimFS(FileSystem):
     def fchmod(self, fd: int, mode: int) -> None:
         self._call("fchmod", fd, mode)
         self._described(fd).inode.mode = mode
+        self.change_count += 1
 
     # -- names -------------------------------------------------------------------------------------
 
@@ -452,6 +485,7 @@ class SimFS(FileSystem):
         described.inode.error_count += 1
         described.seen_errors = described.inode.error_count
         self.pending = [effect for effect in self.pending if effect.inode is not described.inode]
+        self.change_count += 1
 
     def _sync(self, name: str, fd: int) -> None:
         self._call(name, fd)
@@ -462,15 +496,21 @@ class SimFS(FileSystem):
         self._make_durable(lambda effect: effect.inode is described.inode)
 
     def _make_durable(self, chosen: Callable[[Effect], bool]) -> None:
-        for effect in self.pending:
-            if chosen(effect):
-                effect.apply(len(effect.data))
-        self.pending = [effect for effect in self.pending if not chosen(effect)]
+        done = [effect for effect in self.pending if chosen(effect)]
+        for effect in done:
+            effect.apply(len(effect.data))
+        if done:
+            self.pending = [effect for effect in self.pending if not chosen(effect)]
+            self.change_count += 1
+
+    def _add(self, effect: Effect) -> None:
+        self.pending.append(effect)
+        self.change_count += 1
 
     def _resize(self, inode: Inode, size: int) -> None:
         if size != len(inode.data):
             _resize(inode.data, size)
-            self.pending.append(Effect("size", inode, size))
+            self._add(Effect("size", inode, size))
 
     def _set_names(self, changes: tuple[tuple[Inode, str, Inode | None], ...]) -> None:
         for directory, name, inode in changes:
@@ -480,11 +520,12 @@ class SimFS(FileSystem):
             if inode is not None:
                 directory.names[name] = inode
                 inode.links += 1
-        self.pending.append(Effect("names", names=changes))
+        self._add(Effect("names", names=changes))
 
     def _new_inode(self, mode: int, is_dir: bool) -> Inode:
-        self._inode_count += 1
-        return Inode(self._inode_count, mode, is_dir)
+        inode = Inode(len(self._inodes) + 1, mode, is_dir)
+        self._inodes.append(inode)
+        return inode
 
     def _described(self, fd: int) -> _Open:
         if fd not in self._open:
@@ -530,72 +571,26 @@ class SimFS(FileSystem):
             yield f"{path}/{name}", (below.number, below.mode, bytes(below.durable_data))
             yield from self._walk_durable(below, f"{path}/{name}")
 
-    def _copy(self) -> "SimFS":
-        """A second machine in the same state, sharing nothing with this one; without watchers or faults."""
-        copies: dict[int, Inode] = {}
-
-        def copied(inode: Inode) -> Inode:
-            twin = copies.get(id(inode))
-            if twin is None:
-                twin = copies[id(inode)] = Inode(inode.number, inode.mode, inode.is_dir)
-                twin.links = inode.links
-                twin.error_count = inode.error_count
-                twin.data = bytearray(inode.data)
-                twin.durable_data = bytearray(inode.durable_data)
-                twin.locks = dict(inode.locks)
-                twin.names = {name: copied(below) for name, below in inode.names.items()}
-                twin.durable_names = {name: copied(below) for name, below in inode.durable_names.items()}
-            return twin
-
-        copy = SimFS(self.seed)
-        copy.boot = self.boot
-        copy._inode_count = self._inode_count
-        copy._random_count = self._random_count
-        copy._now_ns = self._now_ns
-        copy._fd_count = self._fd_count
-        copy._root = copied(self._root)
-        for fd, described in self._open.items():
-            twin = copy._open[fd] = _Open(copied(described.inode), described.flags)
-            twin.seen_errors = described.seen_errors
-        for effect in self.pending:
-            inode = None if effect.inode is None else copied(effect.inode)
-            names = tuple(
-                (copied(directory), name, None if below is None else copied(below))
-                for directory, name, below in effect.names
-            )
-            copy.pending.append(Effect(effect.kind, inode, effect.offset, effect.data, names))
-        return copy
-
     def _forget_processes(self) -> None:
         self._open = {}
-        seen: set[int] = set()
-        for inode in self._inodes(self._root, seen):
+        for inode in self._inodes:
             inode.locks = {}
-
-    def _inodes(self, inode: Inode, seen: set[int]) -> Iterator[Inode]:
-        if id(inode) in seen:
-            return
-        seen.add(id(inode))
-        yield inode
-        for below in (*inode.names.values(), *inode.durable_names.values()):
-            yield from self._inodes(below, seen)
 
     def _from_disk(self) -> None:
         """Let processes see what the disk holds."""
-        every = list(self._inodes(self._root, set()))
-        for inode in every:
-            inode.data = bytearray(inode.durable_data)
+        for inode in self._inodes:
+            inode.data = inode.durable_data[:]
             inode.names = dict(inode.durable_names)
             inode.links = 0
             inode.error_count = 0
-        for inode in every:
+        for inode in self._inodes:
             for below in inode.names.values():
                 below.links += 1
 
 
-def sim_store(seed: int = 0) -> tuple[SimFS, Layout]:
+def sim_store(fs: SimFS | None = None) -> tuple[SimFS, Layout]:
     """A machine with an empty store on it whose directories are durable."""
-    fs = SimFS(seed)
+    fs = fs or SimFS()
     layout = Layout("/.locus")
     fs.mkdir(layout.root)
     for name in DIRECTORIES:

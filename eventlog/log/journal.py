@@ -342,12 +342,16 @@ class Journal:
             if active.header.boot != self._boot_digest() or not self._read_tail(active, size):
                 self._recover(active)
             if size == HEADER_SIZE or active.header.replaces is not None:
-                fs.fsync_dir(self._directory)
+                self._sync_name()
         except BaseException:
             fs.close(fd)
             raise
         self._active = active
         return active
+
+    def _sync_name(self) -> None:
+        """Whoever linked this journal may have died before it made the name durable."""
+        self._fs.fsync_dir(self._directory)
 
     def _inspect(self, fd: int, number: int) -> "tuple[_Active, int]":
         path = self._layout.journal(number)
