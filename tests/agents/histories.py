@@ -28,6 +28,8 @@ class History:
     commits: int = 0
     parts: list[bytes] = field(default_factory=list)
     time_s: int = 1_700_000_000
+    branches: set[str] = field(default_factory=set)  # that the repository has
+    _continued: set[str] = field(default_factory=set)  # that this stream has commits of
 
     def put(self, path: bytes, content: bytes, mode: str = FILE) -> "History":
         for other in [p for p in self.files if p.startswith(path + b"/") or path.startswith(p + b"/")]:
@@ -57,6 +59,9 @@ class History:
         out.append(b"committer C O Mitter <committer@example.org> %d -0230\n" % self.time_s)
         out.append(headers)
         out.append(b"data %d\n%b\n" % (len(text), text))
+        if start is None and branch in self.branches - self._continued:
+            start = f"{branch}^0"  # as it is in the repository, since this stream has not made it
+        self._continued.add(branch)
         if start is not None:
             out.append(b"from refs/heads/%b\n" % start.encode())
         if merge is not None:
@@ -81,7 +86,9 @@ class History:
         """Add the commits made since the last call."""
         stream = b"".join(self.parts)
         self.parts = []
-        git(path, "fast-import", "--quiet", "--force", stdin=stream)
+        self.branches |= self._continued
+        self._continued = set()
+        git(path, "fast-import", "--quiet", "--force", "--date-format=raw-permissive", stdin=stream)
 
 
 def git(path: str | None, *arguments: str, stdin: bytes = b"", **env: str) -> str:
