@@ -2,7 +2,7 @@
 
 import click
 
-from .access import open_store
+from .access import open_store, put
 
 
 @click.command("cat")
@@ -22,9 +22,7 @@ def command(ctx: click.Context, what: str, at: str) -> None:
     turn, path = split(what)
     with open_store(ctx) as store:
         data = store.blob(path) if turn is None else store.file(turn, path, at)
-    stream = click.get_binary_stream("stdout")
-    stream.write(data)
-    stream.flush()
+    put(data)
 
 
 def split(what: str) -> tuple[str | None, str]:

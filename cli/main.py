@@ -73,7 +73,7 @@ def _usage_message(error: click.UsageError) -> str:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return message
     if isinstance(error, click.NoSuchOption) and error.option_name == "--store":
-        return "--store is given before the command: locus --store DIR COMMAND"
+        return "--store is given before the command: locus --store DIR COMMAND. See `locus --help`."
     path = error.ctx.command_path if error.ctx is not None else "locus"
     return f"{message.rstrip('.')}. See `{path} --help`."
 

@@ -32,7 +32,7 @@ def command(ctx: click.Context, query: str, form: str, output: str | None, as_js
     form = "json" if as_json else form
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise click.UsageError("Parquet is binary; give --output FILE, or redirect the output", ctx)
-    text = click.get_text_stream("stdin").read() if query == "-" else query
+    text = sys.stdin.read() if query == "-" else query
     with open_store(ctx) as store:
         result = store.query(text)
         data = _encoded(result, form, to_file=output is not None)

@@ -164,7 +164,7 @@ def test_log_says_when_there_is_more_and_when_there_is_nothing(recorded: Recorde
 
 def test_log_of_one_session(recorded: Recorded, locus: Locus) -> None:
     """A session is named by its id, the beginning of it, or its context id."""
-    session = documents(locus("sql", "select * from sessions", "--json"))[0]
+    (session,) = json.loads(locus("sql", "select * from sessions", "--json").text)
     for name in (session["session_id"], str(session["session_id"])[:4], session["context_id"]):
         assert len(documents(locus("log", "--session", name, "--json"))) == 4
     assert documents(locus("log", "--session", "zzzzzzzz", "--json")) == []
@@ -279,6 +279,7 @@ def test_cat_writes_exact_bytes(recorded: Recorded, locus: Locus) -> None:
     event = documents(locus("log", "--path", "data.bin", "--json"))[0]
     full = str(event["after_hash"])
 
+    assert by_path.err == ""
     assert by_path.out == bytes(range(256))
     assert locus("cat", full).out == by_path.out
     assert locus("cat", full.removeprefix("blake3:")[:12]).out == by_path.out
@@ -292,9 +293,9 @@ def test_cat_writes_exact_bytes(recorded: Recorded, locus: Locus) -> None:
 def test_cat_needs_a_file(recorded: Recorded, locus: Locus) -> None:
     """A turn alone, a directory, an unknown path or hash: each says what is missing."""
     assert locus("cat", "git:1234").code == 2
-    for name in ("last:no/such", "last:src", "0123456789"):
+    for name, code in (("last:no/such", 1), ("last:src", 3), ("0123456789", 1)):
         ended = locus("cat", name)
-        assert (ended.code, ended.out) == (1, b"")
+        assert (ended.code, ended.out) == (code, b"")
         assert ended.err.startswith("locus: ")
 
 
