@@ -90,17 +90,34 @@ def seal(
     """
     report = SealReport()
     with acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s):
-        _remove_temporary(fs, layout)
-        current = manifests.read_current(fs, layout, store_id)
-        if rotate_active:
-            journal.rotate()
-        # The fold goes on from batch to batch; it asks segments only about sessions new to it.
-        numbering = Numbering(SegmentPrefix(fs, layout, store_id, current.segments))
-        for batch in _batches(fs, layout, store_id, current, batch_bytes):
-            current = _seal_batch(fs, layout, store_id, current, batch, numbering, report)
-        _remove_stray_segments(fs, layout, store_id, current)
-        _remove_old(fs, layout, store_id, current, report.journals)
+        try:
+            _seal_all(fs, layout, store_id, journal if rotate_active else None, batch_bytes, report)
+        except OSError as error:
+            raise NotDurable(
+                f"{error.filename or layout.root}: cannot seal: {error.strerror or error}. The events are "
+                "safe in their journals; free space or restore access, then seal again."
+            ) from error
     return report
+
+
+def _seal_all(
+    fs: FileSystem,
+    layout: Layout,
+    store_id: bytes,
+    to_rotate: "Journal | None",
+    batch_bytes: int,
+    report: SealReport,
+) -> None:
+    _remove_temporary(fs, layout)
+    current = manifests.read_current(fs, layout, store_id)
+    if to_rotate is not None:
+        to_rotate.rotate()
+    # The fold goes on from batch to batch; it asks segments only about sessions new to it.
+    numbering = Numbering(SegmentPrefix(fs, layout, store_id, current.segments))
+    for batch in _batches(fs, layout, store_id, current, batch_bytes):
+        current = _seal_batch(fs, layout, store_id, current, batch, numbering, report)
+    _remove_stray_segments(fs, layout, store_id, current)
+    _remove_old(fs, layout, store_id, current, report.journals)
 
 
 @dataclass(frozen=True, slots=True)
