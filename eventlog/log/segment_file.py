@@ -92,11 +92,6 @@ class SegmentFile:
         """Columns, in the order asked for, of one row group or all. Raises: Corruption."""
         return read_columns(self._file, self.path, columns, row_group)
 
-    def row_groups_read(self, columns: Sequence[str]) -> "Iterator[tuple[int, pa.Table]]":
-        """Those columns of each row group that has rows."""
-        for group in range(self.row_groups):
-            yield group, self.read(columns, group)
-
 
 class SegmentPrefix:
     """A `Prefix` that reads the segments themselves.
@@ -119,26 +114,25 @@ class SegmentPrefix:
     def seen_ids(self, ids: "pa.Array") -> "pa.Array":
         """Those of `ids` that a segment holds."""
         found = [ids.slice(0, 0)]
-        for _, _, table in self._row_groups(("event_id",)):
-            for chunk in table["event_id"].chunks:
-                hits = pc.is_in(chunk, value_set=ids)
-                if hits.true_count:
-                    found.append(chunk.filter(hits))
+        for entry in self._entries:
+            with SegmentFile(self._fs, self._layout, self._store_id, entry) as file:
+                for group in range(file.row_groups):
+                    for chunk in file.read(("event_id",), group)["event_id"].chunks:
+                        hits = pc.is_in(chunk, value_set=ids)
+                        if hits.true_count:
+                            found.append(chunk.filter(hits))
         return pa.concat_arrays(found)
 
     def sessions(self, session_ids: Sequence[str]) -> Iterable[PrefixRow]:
         wanted = pa.array(session_ids, pa.string())
-        for file, group, table in self._row_groups(("session_id",)):
-            mask = pc.is_in(table["session_id"], value_set=wanted)
-            if pc.any(mask).as_py():
-                yield from _prefix_rows(file.read(_PLACES, group).filter(mask))
-
-    def _row_groups(self, columns: Sequence[str]) -> "Iterator[tuple[SegmentFile, int, pa.Table]]":
+        rows: list[PrefixRow] = []
         for entry in self._entries:
-            if entry.rows:
-                with SegmentFile(self._fs, self._layout, self._store_id, entry) as file:
-                    for group, table in file.row_groups_read(columns):
-                        yield file, group, table
+            with SegmentFile(self._fs, self._layout, self._store_id, entry) as file:
+                for group in range(file.row_groups):
+                    mask = pc.is_in(file.read(("session_id",), group)["session_id"], value_set=wanted)
+                    if pc.any(mask).as_py():
+                        rows += _prefix_rows(file.read(_PLACES, group).filter(mask))
+        return rows
 
 
 def _prefix_rows(table: "pa.Table") -> Iterator[PrefixRow]:

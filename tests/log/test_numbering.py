@@ -246,7 +246,7 @@ def test_turn_ids_and_seqs_grow_past_three_digits() -> None:
 @pytest.mark.parametrize("column", ["turn", "seq"])
 def test_counters_stop_at_the_largest_number_a_segment_can_hold(column: str) -> None:
     """A writer's absurd number must not make the log impossible to seal (I32)."""
-    rows = numbered([happening(**{column: INT_MAX}), happening(), happening("turn", operation="start")])
+    rows = numbered([happening() | {column: INT_MAX}, happening(), happening("turn", operation="start")])
 
     assert all(row[column] is None or row[column] <= INT_MAX for row in rows)
     assert rows[1][column] == INT_MAX
