@@ -17,13 +17,20 @@ def command(ctx: click.Context, directory: str | None, name: str | None, force: 
 
     The store is the directory .locus at the root of the git repository around the working
     directory; outside git, in the working directory itself; or in DIRECTORY when that is given.
-    Where a store is already, nothing changes.
+    LOCUS_DIR or --store puts it elsewhere. Where a store is already, nothing changes.
     """
+    from eventlog.repository import repo_hash_of
     from eventlog.store import Store
 
-    root = _store_root(ctx.find_root().obj, directory)
+    root, repository = _places(ctx.find_root().obj, directory)
     existed = os.path.isfile(f"{root}/STORE")
-    with Store.init(root, project_name=name, force=force) as store:
+    known = repo_hash_of(repository)
+    with Store.init(
+        root,
+        project_name=name or os.path.basename(repository),
+        repo_hash=known[0] if known else None,
+        force=force,
+    ) as store:
         said = "already there, nothing changed" if existed else "made"
         say(f"{root}: {said} (project {store.project_name}, repository {store.repo_hash})")
         if not existed and store.identity.repo_hash_origin == "random":
@@ -36,14 +43,14 @@ def command(ctx: click.Context, directory: str | None, name: str | None, force: 
         say("Next: `locus import git` records the git history, `locus status` shows what is there.")
 
 
-def _store_root(given: str | None, directory: str | None) -> str:
-    """The `.locus` directory to make."""
+def _places(given: str | None, directory: str | None) -> tuple[str, str]:
+    """(the `.locus` directory to make, the directory whose work it records)."""
     if directory is not None:
-        return os.path.join(os.path.abspath(directory), ".locus")
-    given = given or os.environ.get("LOCUS_DIR")
-    if given:
-        return os.path.abspath(given)
+        directory = os.path.abspath(directory)
+        return os.path.join(directory, ".locus"), directory
     from eventlog.repository import git_root
 
     here = os.getcwd()
-    return os.path.join(git_root(here) or here, ".locus")
+    root = git_root(here) or here
+    given = given or os.environ.get("LOCUS_DIR")
+    return os.path.abspath(given) if given else os.path.join(root, ".locus"), root

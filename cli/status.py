@@ -9,6 +9,8 @@ from .access import json_option, open_store, put
 from .jsonout import document
 from .text import count, size
 
+_NO_INDEX = "none (answers come from the log itself; `locus store seal` makes one)"
+
 
 @click.command("status")
 @json_option
@@ -21,8 +23,8 @@ def command(ctx: click.Context, as_json: bool) -> None:
         put(document({"status": dataclasses.asdict(status)}))
         return
     origin = {"roots": "from the first commits", "random": "random: no git history to take it from"}
-    active = f", {status.active_sessions:,} active" if status.active_sessions else ""
-    unsealed = f", {status.unsealed_events:,} of them not sealed yet" if status.unsealed_events else ""
+    active = f" ({status.active_sessions:,} active)" if status.active_sessions else ""
+    unsealed = f" ({status.unsealed_events:,} not sealed yet)" if status.unsealed_events else ""
     put(
         table.pairs(
             [
@@ -34,7 +36,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
                 ("events", f"{status.events:,}{unsealed}"),
                 ("log", _log(status.segments, status.segment_bytes, status.journals, status.journal_bytes)),
                 ("contents", f"{count(status.packs, 'pack')} ({size(status.pack_bytes)})"),
-                ("index", status.index or "none (queries read the log; `locus store seal` makes one)"),
+                ("index", f"ready ({status.index})" if status.index else _NO_INDEX),
             ]
         )
     )

@@ -223,10 +223,10 @@ def test_words_alone_load_no_engine(arguments: list[str]) -> None:
 
 
 def test_public_names_resolve_and_are_documented() -> None:
-    """Every name of `eventlog.__all__` exists, and docs/api.md has a section for exactly these."""
+    """Every name of `eventlog.__all__` exists, and docs/api.md has a section or a row for exactly these."""
     import eventlog
 
-    documented = re.findall(r"^#{2,4} `(\w+)`", (ROOT / "docs/api.md").read_text(encoding="utf-8"), re.M)
+    documented = re.findall(r"^(?:## |\| )`(\w+)`", (ROOT / "docs/api.md").read_text(encoding="utf-8"), re.M)
 
     assert sorted(eventlog.__all__) == eventlog.__all__
     assert all(getattr(eventlog, name) is not None for name in eventlog.__all__)

@@ -212,7 +212,7 @@ def test_show_a_turn_and_a_session(recorded: Recorded, locus: Locus) -> None:
 
 
 def test_every_turn_replays_to_gits_tree(recorded: Recorded, locus: Locus, tmp_path: Path) -> None:
-    """P1: the files of each turn hash to the tree of its commit, modes and symlinks included."""
+    """P1, I27: the files of each turn hash to the tree of its commit, modes and symlinks included."""
     for commit in recorded.commits:
         target = tmp_path / commit
         ended = locus("replay", f"git:{commit}", "--to", target)
