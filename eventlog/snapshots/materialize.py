@@ -142,25 +142,21 @@ class _Plan:
     missing: Listed = field(default_factory=list)
 
 
-# The wanted names of one directory, each with the wish for what is below it; None wants everything.
+# The wanted names of one directory, each with the wish for what is below it. The empty name, which no
+# file has, says that all of the directory is wanted; no wish at all says the same.
 _Wish = dict[bytes, Any]
+_ALL = b""
 
 
 def _wish(paths: Sequence[bytes]) -> _Wish | None:
     """Paths as nested names. The empty path and `.` name the whole tree."""
     wish: _Wish = {}
     for path in paths:
-        names = [name for name in path.split(b"/") if name not in (b"", b".")]
-        if not names:
-            return None
         at = wish
-        for name in names[:-1]:
-            below = at.setdefault(name, {})
-            if below is None:  # all of this directory is wanted already
-                break
-            at = below
-        else:
-            at[names[-1]] = None
+        for name in path.split(b"/"):
+            if name not in (b"", b"."):
+                at = at.setdefault(name, {})
+        at[_ALL] = {}
     return wish or None
 
 
@@ -210,21 +206,22 @@ def _plan_directory(
     prefix = plan.dirs[index][2]
     if prefix:
         prefix += b"/"
-    if wish is not None:
+    if wish:
         names = {entry[0] for entry in entries}
         for name in wish:
-            if name not in names:
+            if name not in names and name != _ALL:
                 raise NotFound(f"{path_text(prefix + name)} is not in this tree; nothing was written")
-        entries = [entry for entry in entries if entry[0] in wish]
+        if _ALL not in wish:
+            entries = [entry for entry in entries if entry[0] in wish]
     files = plan.files
     for name, kind, id, _size in entries:
         path = prefix + name
-        below = wish[name] if wish is not None else None
+        below = wish.get(name) if wish else None
         if kind == DIRECTORY:
             plan.dirs.append((index, name, path))
             level.append((len(plan.dirs) - 1, id, below))
             continue
-        if below is not None:
+        if below and below.keys() != {_ALL}:
             raise NotFound(
                 f"{path_text(path)} is no directory in this tree, so nothing is below it; nothing was written"
             )
