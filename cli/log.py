@@ -108,13 +108,12 @@ def _turn_table(found: "Result") -> str:
             moment(microseconds(turn["started_at"])),
             (turn["commit"] or "")[:_COMMIT_SHOWN],
             str(len(turn["files_modified"] or ())),
-            str(turn["event_count"]),
             one_line(turn["title"] or turn["user_request"] or ""),
         )
         for turn in records(found)
     ]
-    heads = ("TURN", "STARTED (UTC)", "COMMIT", "FILES", "EVENTS", "TITLE")
-    return render(heads, cells, right=(3, 4), width=terminal_width()) if cells else ""
+    heads = ("TURN", "STARTED (UTC)", "COMMIT", "FILES", "TITLE")
+    return render(heads, cells, right=(3,), width=terminal_width()) if cells else ""
 
 
 def _event_table(found: "Result") -> str:

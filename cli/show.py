@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from eventlog.store import Store, TurnRef
 
 _LISTED_MAX = 5
+_LIST_SHOWN = 10  # of the paths and other lists of an anchor; --json has them all
 _HEX = frozenset("0123456789abcdef")
 
 
@@ -86,7 +87,7 @@ def _only(store: "Store", name: str, found: list[tuple[str, str]]) -> tuple[str,
 def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
     anchor = turn_record(store, turn)
     more = f"\n`locus timeline {turn.name}` shows its events.\n"
-    return {"turn": anchor}, _pairs(anchor) + more
+    return {"turn": anchor}, _pairs(_telling(anchor)) + more
 
 
 def _session(store: "Store", session_id: str) -> tuple[Record, str]:
@@ -105,7 +106,7 @@ def _session(store: "Store", session_id: str) -> tuple[Record, str]:
     ]
     heads = ("TURN", "STARTED (UTC)", "EVENTS", "TITLE")
     listed = "\n" + table.render(heads, cells, right=(2,), width=terminal_width()) if cells else ""
-    return {"session": session, "turns": turns}, _pairs(session) + listed
+    return {"session": session, "turns": turns}, _pairs(_telling(session)) + listed
 
 
 def _event(store: "Store", event_id: str) -> tuple[Record, str]:
@@ -126,6 +127,14 @@ def _event(store: "Store", event_id: str) -> tuple[Record, str]:
     return fields, text
 
 
+def _telling(anchor: Record) -> Record:
+    """An anchor without the lines that say nothing to people: tokens of no calls, a title said twice."""
+    quiet = {name for name in anchor if name.endswith(("_tokens", "tokens_used")) and not anchor["llm_calls"]}
+    if anchor.get("user_request") == anchor["title"]:
+        quiet.add("user_request")
+    return {name: value for name, value in anchor.items() if name not in quiet}
+
+
 def _pairs(record: Record) -> str:
     return table.pairs((name, _value(name, value)) for name, value in record.items())
 
@@ -135,7 +144,8 @@ def _value(name: str, value: Any) -> str:
     if value is None or value == []:
         return ""
     if isinstance(value, list):
-        return one_line(", ".join(map(str, value)))
+        more = f", and {len(value) - _LIST_SHOWN:,} more" if len(value) > _LIST_SHOWN else ""
+        return one_line(", ".join(map(str, value[:_LIST_SHOWN])) + more)
     if isinstance(value, dict):
         return one_line(compact(value))
     if COLUMN_KINDS.get(name) == TIME or hasattr(value, "isoformat"):

@@ -72,13 +72,19 @@ def _csv(result: "Result") -> str:
 
 
 def _table(result: "Result", width: int | None) -> str:
-    from .table import render
+    """A table; where a terminal is too narrow for one, the rows one below the other."""
+    from .table import minimum_width, pairs, render
     from .text import count, terminal_width
 
     cells = [[_cell(value) for value in row] for row in result.rows]
     right = [i for i in range(len(result.columns)) if _is_numeric([row[i] for row in result.rows])]
     room = terminal_width() if width is None else width
-    return render(list(result.columns), cells, right=right, width=room) + f"({count(len(cells), 'row')})\n"
+    heads = list(result.columns)
+    if room and cells and minimum_width(heads, cells, right) > room:
+        shown = "\n".join(pairs(zip(heads, row, strict=True)) for row in cells) + "\n"
+    else:
+        shown = render(heads, cells, right=right, width=room)
+    return shown + f"({count(len(cells), 'row')})\n"
 
 
 def _is_numeric(values: list[Any]) -> bool:

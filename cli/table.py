@@ -19,11 +19,18 @@ def render(
 
     `width` is the terminal's; 0 means that nothing is shortened.
     """
-    body = [list(row) for row in cells]
-    widths = [max(columns(row[i]) for row in [list(heads), *body]) for i in range(len(heads))]
+    rows = [heads, *cells]
+    widths = _widths(rows)
     if width:
         widths = _shrink(widths, width - len(_GAP) * (len(heads) - 1), right)
-    return "".join(_line(row, widths, right) for row in [list(heads), *body])
+    return "".join(_line(row, widths, right) for row in rows)
+
+
+def minimum_width(heads: Sequence[str], cells: Iterable[Sequence[str]], right: Sequence[int] = ()) -> int:
+    """The narrowest terminal on which the table can be shown."""
+    widths = _widths([heads, *cells])
+    narrow = [wide if i in right else min(wide, _NARROW) for i, wide in enumerate(widths)]
+    return sum(narrow) + len(_GAP) * (len(narrow) - 1)
 
 
 def pairs(rows: Iterable[tuple[str, str]], *, indent: str = "") -> str:
@@ -31,6 +38,10 @@ def pairs(rows: Iterable[tuple[str, str]], *, indent: str = "") -> str:
     shown = [(name, value) for name, value in rows if value]
     wide = max((columns(name) for name, _ in shown), default=0)
     return "".join(f"{indent}{_padded(name, wide, False)}{_GAP}{value}\n" for name, value in shown)
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(columns(row[i]) for row in rows) for i in range(len(rows[0]))]
 
 
 def _shrink(widths: list[int], room: int, right: Sequence[int]) -> list[int]:

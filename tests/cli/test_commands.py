@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import stat
 from pathlib import Path
 
@@ -135,7 +136,7 @@ def test_log_lists_turns_newest_first(recorded: Recorded, locus: Locus) -> None:
     """S1-2: one line for each turn, newest first, with a head line."""
     lines = locus("log").text.splitlines()
 
-    assert lines[0].split() == ["TURN", "STARTED", "(UTC)", "COMMIT", "FILES", "EVENTS", "TITLE"]
+    assert lines[0].split() == ["TURN", "STARTED", "(UTC)", "COMMIT", "FILES", "TITLE"]
     assert [line.split()[3] for line in lines[1:]] == [c[:7] for c in reversed(recorded.commits)]
     assert lines[1].endswith("Rename the readme, add data")
 
@@ -368,6 +369,17 @@ def test_sql_answers_questions_only(query: str, code: int, copied: Recorded, loc
     assert (ended.code, ended.out) == (code, b"")
     assert ended.err.startswith("locus: ")
     assert sorted(p.name for p in copied.root.iterdir()) == before
+
+
+def test_the_questions_of_the_documentation_are_answered(recorded: Recorded, locus: Locus) -> None:
+    """S1-56: every SELECT that docs/views.md shows runs."""
+    page = (Path(__file__).parents[2] / "docs/views.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```sql\n(.*?)^```$", page, re.M | re.S)
+    questions = [question for question in block.split(";") if question.strip()]
+
+    assert len(questions) == 3
+    for question in questions:
+        assert locus("sql", question).code == 0
 
 
 # -- keep -------------------------------------------------------------------------------------------
