@@ -392,9 +392,9 @@ class SimFS(FileSystem):
 
     def rename(self, source: str, target: str) -> None:
         self._call("rename", source, target)
-        inode = self._existing(source)
         source_parent, source_name = self._parent(source)
         parent, name = self._parent(target)
+        inode = self._existing(source)
         old = parent.names.get(name)
         if old is inode:
             return

@@ -1,0 +1,143 @@
+"""The journal line: what it keeps verbatim, what it refuses."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog.errors import Corruption, InvalidEvent
+from eventlog.jsontext import decode, encode, encode_fast
+from eventlog.log.line import decode_line, encode_line
+from eventlog.types import BOOL, COLUMN_KINDS, ENVELOPE_NAMES, INT, LIST, TEXT, TIME
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+VALUES = {
+    INT: INT64,
+    TIME: INT64,
+    TEXT: st.text(),
+    BOOL: st.booleans(),
+    LIST: st.lists(st.text(), max_size=3),
+}
+PAYLOADS = st.dictionaries(
+    st.text(),
+    st.recursive(
+        st.none() | st.booleans() | INT64 | st.floats() | st.text(), lambda x: st.lists(x, max_size=3)
+    ),
+    max_size=4,
+)
+
+
+@st.composite
+def events(draw: st.DrawFn) -> dict[str, Any]:
+    names = draw(st.lists(st.sampled_from(ENVELOPE_NAMES), unique=True, max_size=8))
+    event: dict[str, Any] = {name: draw(st.none() | VALUES[COLUMN_KINDS[name]]) for name in names}
+    event["event_id"] = draw(st.binary(min_size=16, max_size=16)).hex()
+    for name in ("event_type", "event_kind", "source"):
+        event[name] = draw(st.text(min_size=1))
+    event["payload"] = draw(PAYLOADS)
+    return event
+
+
+def an_event(**more: object) -> dict[str, object]:
+    event = {"event_id": "0" * 32, "event_type": "action", "event_kind": "action", "source": "executor"}
+    return {**event, **more}
+
+
+@given(events())
+def test_decoding_gives_back_the_columns_and_the_payload_bytes(event: dict[str, Any]) -> None:
+    """A line holds every known column without the nulls, and the payload exactly as it was encoded (§3)."""
+    line = encode_line(event)
+    envelope, payload = decode_line(line)
+    expected = {name: value for name, value in event.items() if value is not None and name != "payload"}
+    expected.setdefault("schema_version", 1)
+
+    assert decode(encode(expected)) == envelope
+    assert encode(event["payload"]) == payload
+    assert line == b"\t".join((encode(envelope), payload))
+
+
+@given(events())
+def test_a_line_is_one_line_and_holds_one_tab(event: dict[str, Any]) -> None:
+    """Whatever text an event holds, tab and newline stay separators (§3)."""
+    line = encode_line(event)
+
+    assert line.count(b"\t") == 1
+    assert b"\n" not in line
+    line.decode("utf-8")
+
+
+@given(events())
+def test_both_encoders_make_the_same_line(event: dict[str, Any]) -> None:
+    """Hook and importer write the same bytes, so one event has one spelling."""
+    assert encode_line(event) == encode_line(event, encode_fast)
+
+
+def test_columns_are_written_in_the_order_of_the_envelope() -> None:
+    """The order of the caller's dict does not show in the line."""
+    event = an_event(path="a", repo="r", turn=3)
+
+    assert encode_line(event) == encode_line(dict(reversed(event.items())))
+    names = list(decode_line(encode_line(event))[0])
+    assert sorted(names, key=ENVELOPE_NAMES.index) == names
+
+
+def test_a_missing_payload_is_an_empty_object() -> None:
+    """An event without a payload reads back as one with `{}`."""
+    assert encode_line(an_event()).endswith(b"\t{}")
+    assert encode_line(an_event(payload=None)).endswith(b"\t{}")
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"event_id": None}, "event_id"),
+        ({"event_id": "0" * 31}, "event_id"),
+        ({"event_id": "G" * 32}, "event_id"),
+        ({"event_id": "A" * 32}, "lower-case"),
+        ({"event_id": 7}, "event_id"),
+        ({"event_type": ""}, "event_type"),
+        ({"event_kind": None}, "event_kind"),
+        ({"source": ""}, "source"),
+        ({"position": 1}, "assigned by the log"),
+        ({"colour": "red"}, "unknown column colour"),
+        ({"turn": "3"}, "turn"),
+        ({"turn": True}, "turn"),
+        ({"turn": 2**63}, "64 bits"),
+        ({"success": 1}, "true or false"),
+        ({"occurred_at": 1.5}, "microseconds"),
+        ({"title": b"x"}, "title"),
+        ({"extends": "session:a"}, "list of text"),
+        ({"blobs": ["a", 1]}, "list of text"),
+        ({"payload": []}, "JSON object"),
+        ({"payload": {"a": b"bytes"}}, "cannot be written as JSON"),
+        ({"payload": {"a": {1, 2}}}, "cannot be written as JSON"),
+    ],
+)
+def test_an_event_that_breaks_the_rules_is_refused(more: dict[str, object], says: str) -> None:
+    """InvalidEvent names the column and what it wants; nothing is guessed."""
+    with pytest.raises(InvalidEvent, match=says):
+        encode_line(an_event(**more))
+
+
+def test_a_payload_that_holds_itself_is_refused() -> None:
+    """A circular payload ends in InvalidEvent, not in an endless encoder."""
+    payload: dict[str, object] = {}
+    payload["self"] = payload
+    with pytest.raises(InvalidEvent):
+        encode_line(an_event(payload=payload))
+
+
+@given(st.binary(max_size=80))
+def test_decoding_noise_raises_corruption_only(noise: bytes) -> None:
+    """I11: bytes that are no line give a value or Corruption, never another error."""
+    try:
+        decode_line(noise)
+    except Corruption:
+        pass
+
+
+def test_deeply_nested_noise_raises_corruption() -> None:
+    """I11: an envelope nested a million deep is Corruption, not a crash of the interpreter."""
+    with pytest.raises(Corruption):
+        decode_line(b"[" * 1_000_000 + b"\t{}")
