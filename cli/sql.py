@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "csv", "parquet")
 
 
-@click.command("sql")
+# A query may begin with a comment, `-- like this`, which is not an option.
+@click.command("sql", context_settings={"ignore_unknown_options": True})
 @click.argument("query", metavar="QUERY")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
 @click.option("--output", "-o", metavar="FILE", type=click.Path(), help="Write the answer to FILE.")
