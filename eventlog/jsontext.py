@@ -8,11 +8,8 @@ Values that JSON cannot hold are kept as nearly as it can: a lone surrogate beco
 that is not finite becomes null (unknown, P7), bytes and other objects are refused with TypeError.
 """
 
-from functools import lru_cache
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from re import Pattern
     from typing import Any
 
 
@@ -42,7 +39,7 @@ def encode_fast(value: "Any") -> bytes:
         data = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS)
     except TypeError:  # lone surrogates, integers beyond 64 bits, keys that are not text
         return encode(value)
-    return encode(value) if _exponent().search(data) else data
+    return encode(value) if _has_float(value) else data
 
 
 def decode(data: "bytes | str") -> "Any":
@@ -52,16 +49,19 @@ def decode(data: "bytes | str") -> "Any":
     return json.loads(data)
 
 
-@lru_cache(maxsize=1)
-def _exponent() -> "Pattern[bytes]":
-    """A number with an exponent outside a string, which the two encoders spell differently.
+def _has_float(value: "Any") -> bool:
+    """Whether a float is in there: the encoders spell some differently (1e-05, 0.00001).
 
-    It may also match inside a string, which only costs the slower path. `re` is imported here
-    because it would be most of a hook's time.
+    `value` is what orjson took, so it is not nested deeply.
     """
-    import re
-
-    return re.compile(rb"(?:^|[:,\[])-?[0-9]+(?:\.[0-9]+)?e")
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return isinstance(value, float)
+    for item in value:
+        if isinstance(item, float) or (isinstance(item, (dict, list, tuple)) and _has_float(item)):
+            return True
+    return False
 
 
 def _finite(value: "Any") -> "Any":
