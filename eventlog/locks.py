@@ -46,11 +46,12 @@ class Lock:
             return
         fd, self._fd = self._fd, -1
         _held.names.remove(self._name)
-        try:
-            # Closing frees the lock only when no child was forked since: it shares the open file.
-            self._fs.funlock(fd)
-        finally:
-            self._fs.close(fd)
+        # Closing alone would leave the lock with a child that was forked since: it shares the open file.
+        for free in (self._fs.funlock, self._fs.close):
+            try:
+                free(fd)
+            except OSError:
+                pass  # the descriptor is gone all the same, its lock with it, and the file holds no data
 
 
 def acquire(

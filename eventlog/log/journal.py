@@ -23,7 +23,7 @@ Upholds I1–I4, I7, I9, I10, I12, I32, I33. What it relies on, and what follows
 import os
 from _thread import allocate_lock
 
-from eventlog.errors import Conflict, Corruption, NotDurable, Unsupported
+from eventlog.errors import Conflict, Corruption, EventLogError, NotDurable, Unsupported
 from eventlog.fs import FileSystem, publish, read_file
 from eventlog.layout import JOURNAL_DIR, MANIFEST_DIR, QUARANTINE_DIR, Layout, parse_journal, quarantine_name
 from eventlog.locks import APPEND, Lock, acquire
@@ -207,6 +207,7 @@ class Journal:
         self._lock_timeout_s = lock_timeout_s
         self._boot: "bytes | None" = None
         self._active: "_Active | None" = None
+        self._failed: "int | None" = None  # the journal whose sync failed and that is not copied yet
         self._pid = os.getpid()
         self._mutex = allocate_lock()
 
@@ -243,29 +244,37 @@ class Journal:
         Raises: as `append`.
         """
         with self._locked():
-            before = self._newest_number()
-            if before == 0:
-                return False
-            active = self._writable()
-            if active.size > HEADER_SIZE:
-                self._close_and_start(active)
+            try:
+                before = self._newest_number()
+                if before == 0:
+                    return False
                 active = self._writable()
-            return active.number > before
+                if active.size > HEADER_SIZE:
+                    self._rotate(active)
+                    active = self._writable()
+                return active.number > before
+            except OSError as error:
+                raise _refused(error.filename or self._directory, error) from error
 
     def next_position(self) -> int:
         """The position that the next event gets, as of now. Takes no lock and changes nothing.
 
-        Raises: Corruption.
+        Raises: Corruption; EventLogError when the disk refuses to be read.
         """
         for _ in range(_RETRIES):
-            number = self._newest_number()
-            if number == 0:
-                self._refuse_lost_journals()
-                return 0
             try:
+                number = self._newest_number()
+                if number == 0:
+                    self._refuse_lost_journals()
+                    return 0
                 return self._read_end(number)
             except FileNotFoundError:  # rotated and sealed since the listing: there is a higher one
                 continue
+            except OSError as error:
+                path = error.filename or self._directory
+                raise EventLogError(
+                    f"{path}: cannot read the journal: {error.strerror}. Check the disk."
+                ) from error
         raise Corruption(self._directory, "its newest journal is listed but cannot be opened")
 
     def close(self) -> None:
@@ -283,6 +292,8 @@ class Journal:
     def _writable(self) -> _Active:
         """The highest journal, verified, of this boot, with room, and safe to append to."""
         try:
+            if self._failed is not None:
+                self._copy_forward(self._failed)
             active = self._newest()
             while True:
                 if active is None:
@@ -407,12 +418,6 @@ class Journal:
 
     # -- rotation and recovery, under the lock -----------------------------------------------------
 
-    def _close_and_start(self, active: _Active) -> None:
-        try:
-            self._rotate(active)
-        except OSError as error:
-            raise _refused(error.filename or active.path, error) from error
-
     def _rotate(self, active: _Active) -> None:
         """Close `active` and start the next journal; a failed sync of the old one copies it forward.
 
@@ -510,10 +515,11 @@ class Journal:
         ) from error
 
     def _mark_suspect(self, active: _Active) -> None:
+        self._failed = active.number
         try:
             self._fs.fchmod(active.fd, _SUSPECT_MODE)
         except OSError:
-            pass  # the copy is tried in any case; the mark only tells others to try it too
+            pass  # this process tries the copy in any case; the mark tells others to try it too
 
     def _copy_forward(self, number: int) -> None:
         """Publish a journal that stands for all from `number` on, holding each of their valid frames.
@@ -524,6 +530,7 @@ class Journal:
         numbers = journal_numbers(self._fs, self._layout)
         live = live_journals(self._fs, self._layout)
         if number not in live:
+            self._failed = None
             return  # sealed, or copied forward by another process, since
         scans = [
             scan_journal(self._fs, self._layout.journal(n), store_id=self._store_id, number=n)
@@ -545,6 +552,7 @@ class Journal:
         if offset > _FILE_SIZE_MAX:
             raise NotDurable(f"{self._layout.journal(number)}: too much to copy forward ({offset:,} bytes)")
         self._publish(new, b"".join(parts))
+        self._failed = None
 
     # -- small parts -----------------------------------------------------------------------------------
 
@@ -580,7 +588,7 @@ class Journal:
         self._pid = os.getpid()
         active, self._active = self._active, None
         if active is not None:
-            self._fs.close(active.fd)
+            self._close(active.fd)
 
     def _forget(self) -> None:
         active, self._active = self._active, None
@@ -593,14 +601,20 @@ class Journal:
             active.retired = True
             idle = active.users == 0
         if idle:
-            self._fs.close(active.fd)
+            self._close(active.fd)
 
     def _done_syncing(self, active: _Active) -> None:
         with self._mutex:
             active.users -= 1
             last = active.retired and active.users == 0
         if last:
-            self._fs.close(active.fd)
+            self._close(active.fd)
+
+    def _close(self, fd: int) -> None:
+        try:
+            self._fs.close(fd)
+        except OSError:
+            pass  # the descriptor is gone all the same, and nothing is acknowledged without a sync
 
 
 def _scan_descriptor(

@@ -297,7 +297,7 @@ def _read_sealed(fs: SimFS, layout: Layout) -> tuple[int, dict[int, str]]:
 
     with open_view(fs, layout, STORE_ID) as view:
         end = view.manifest.next_position
-        rows = view.iterate(0, end, columns=("position", "event_id"))
+        rows: Any = view.iterate(0, end, columns=("position", "event_id"))
         return end, {row["position"]: row["event_id"] for row in rows}
 
 
