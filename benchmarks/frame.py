@@ -1,6 +1,6 @@
 """The frame of a benchmark: a row, its two sides, how they are sampled and what becomes of the samples.
 
-A row measures our side and its anchor alternately, A B A B, after one untimed round of each, so that
+A row measures our side and its anchor alternately, A B A B, after one round that is dropped, so that
 whatever else the machine does hits both. It reports medians, never single runs or averages.
 
 `ratio` is always `ours / anchor` of the medians, in the row's unit. Where the unit is a rate
@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -25,6 +26,11 @@ RATE_UNIT = "events/s"
 TIME_UNIT = "s"
 
 _ROUNDS = {"small": 5, "full": 9}
+
+# Sampling a row stops after this long, on a machine that is busy with other things, once it has
+# enough rounds for a median that one wild sample does not decide.
+_BUDGET_S = {"small": 12.0, "full": 180.0}
+_ROUNDS_LEAST = 3
 
 
 class NotRunnable(Exception):
@@ -46,7 +52,8 @@ class Sides:
     size: str  # the amount of work in words, "300,000 events in 100 segments"
     beside: Mapping[str, Sample] = field(default_factory=dict)  # printed next to the row, not judged
     facts: Mapping[str, float | str] = field(default_factory=dict)  # known without measuring
-    rounds: int | None = None  # where a sample is dear
+    rounds: int | None = None  # where a sample is dear, or especially cheap
+    warm_up: bool = True  # False where a sample takes seconds, in which cold caches are lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +174,15 @@ def _sample(sides: Sides, scale: str) -> dict[str, list[float]]:
     """All samples by name: "ours", "anchor", and what is printed beside them."""
     measures = {"ours": sides.ours, "anchor": sides.anchor, **sides.beside}
     samples: dict[str, list[float]] = {name: [] for name in measures}
-    for number in range((sides.rounds or _ROUNDS[scale]) + 1):
+    rounds = sides.rounds or _ROUNDS[scale]
+    start = time.monotonic()
+    for number in range(0 if sides.warm_up else 1, rounds + 1):
+        if number > _ROUNDS_LEAST and time.monotonic() - start > _BUDGET_S[scale]:
+            break
         for name, measure in measures.items():
             os.sync()  # the dirty pages of one side must not be written in the other's time
             value = measure()
-            if number:  # the first round warms caches and is dropped
+            if number:  # round 0 warms caches and is dropped
                 samples[name].append(value)
     return samples
 

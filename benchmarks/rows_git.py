@@ -78,6 +78,7 @@ def _import(bench: Bench) -> Iterator[Sides]:
             anchor=lambda: _import_git(repository.path, f"{directory}/copy.git"),
             size=f"{len(repository.commits):,} commits, {repository.files_of_last:,} files in the last",
             rounds=bench.pick(3, 5),
+            warm_up=False,
         )
 
 
