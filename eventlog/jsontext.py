@@ -49,6 +49,9 @@ def decode(data: "bytes | str") -> "Any":
     return json.loads(data)
 
 
+_EXACT = frozenset((str, int, bool, type(None)))  # what both encoders spell alike
+
+
 def _has_float(value: "Any") -> bool:
     """Whether a float is in there: the encoders spell some differently (1e-05, 0.00001).
 
@@ -58,10 +61,9 @@ def _has_float(value: "Any") -> bool:
         value = value.values()
     elif not isinstance(value, (list, tuple)):
         return isinstance(value, float)
-    for item in value:
-        if isinstance(item, float) or (isinstance(item, (dict, list, tuple)) and _has_float(item)):
-            return True
-    return False
+    if _EXACT.issuperset(map(type, value)):
+        return False
+    return any(type(item) not in _EXACT and _has_float(item) for item in value)
 
 
 def _finite(value: "Any") -> "Any":

@@ -13,6 +13,7 @@ append events with equal ids, and the first one counts (I8).
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,7 +32,7 @@ from eventlog.errors import NotFound
 from eventlog.paths import path_text
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.snapshots.ids import blob_id, from_text, to_text
-from eventlog.snapshots.tree import EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLINK, TreeEntry, legal_name
+from eventlog.snapshots.tree import EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLINK, legal_name
 from eventlog.types import Event
 
 if TYPE_CHECKING:
@@ -464,8 +465,8 @@ class _Window:
                 self._pack()  # one commit may be larger than a window
         return id
 
-    def put_tree(self, entries: Iterable[TreeEntry]) -> bytes:
-        return self._open().put_tree(entries)
+    def put_tree(self, encoding: bytes) -> bytes:
+        return self._open().put_encoded_tree(encoding)
 
     def add(self, event: Event) -> None:
         self._events.append(event)
@@ -520,6 +521,7 @@ def _parts(
         yield part
 
 
+@lru_cache(maxsize=65_536)  # a history names the same paths again and again
 def _tree_path(path: bytes) -> tuple[bytes, str | None]:
     """The path in our tree, and why it is another one than git's.
 

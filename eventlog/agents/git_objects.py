@@ -241,10 +241,11 @@ class GitRepository:
         mark = b"end-%b\n" % os.urandom(16).hex().encode("ascii")
         lines = "".join(f"{before} {after}\n" for before, after in pairs)
         self._differ.send(lines.encode("ascii") + mark)
-        count = 0
-        for count, changes in enumerate(_parse_changes(self._differ.tokens(mark), len(pairs[0][1])), 1):
+        answers = 0
+        for changes in _parse_changes(self._differ.tokens(mark), len(pairs[0][1])):
+            answers += 1
             yield changes
-        if count != len(pairs):
+        if answers != len(pairs):
             raise self._differ.failure()  # a tree that git cannot read has no answer
 
     # -- contents ------------------------------------------------------------------------------

@@ -8,21 +8,29 @@ event, and the import of a history. One instance belongs to one thread; entries 
 from collections.abc import Callable, Iterable
 
 from eventlog.errors import NotFound
-from eventlog.snapshots.tree import DIRECTORY, TreeEntry
+from eventlog.snapshots.tree import DIRECTORY, TreeEntry, encode_tree
 
 Reader = Callable[[bytes], Iterable[TreeEntry]]
-Writer = Callable[[Iterable[TreeEntry]], bytes]
+Writer = Callable[[bytes], bytes]
+
+# A tree is this and one row for each entry, in order of names (docs/design.md §11.1).
+_EMPTY = encode_tree(())
 
 
 class _Directory:
-    """Entries of one directory. Sub-directories that were visited are in `below`, not in `entries`."""
+    """Entries of one directory. Sub-directories that were visited are in `below`, not in `entries`.
 
-    __slots__ = ("below", "entries", "id")
+    `rows` are encoded entries. Most of a directory stays as it is from one change to the next, so each
+    entry is checked and encoded once, not whenever its directory is written.
+    """
+
+    __slots__ = ("below", "entries", "id", "rows")
 
     def __init__(self, id: bytes | None, entries: Iterable[TreeEntry]) -> None:
         self.id = id  # None: changed since it was last written
         self.entries = {entry.name: entry for entry in entries}
         self.below: dict[bytes, _Directory] = {}
+        self.rows: dict[bytes, bytes] = {}
 
     def __bool__(self) -> bool:
         return bool(self.entries or self.below)
@@ -58,10 +66,12 @@ class EditedTree:
             below = self._enter(directory, folder)
             if below is None:
                 directory.entries.pop(folder, None)
+                directory.rows.pop(folder, None)
                 below = directory.below[folder] = _Directory(None, ())
             below.id = None
             directory = below
         directory.below.pop(name, None)
+        directory.rows.pop(name, None)
         directory.entries[name] = TreeEntry(name, kind, id, size)
 
     def remove(self, path: bytes, *, prune: bool) -> bool:
@@ -79,6 +89,7 @@ class EditedTree:
         gone = way[-1].entries.pop(name, None) or way[-1].below.pop(name, None)
         if gone is None:
             return False
+        way[-1].rows.pop(name, None)
         for directory in way:
             directory.id = None
         if prune:
@@ -86,18 +97,26 @@ class EditedTree:
                 if parent.below[folder]:
                     break
                 del parent.below[folder]
+                parent.rows.pop(folder, None)
         return True
 
     def write(self, write: Writer) -> bytes:
-        """The root's id, after every changed directory went through `write`, children first."""
+        """The root's id, after the encoding of every changed directory went through `write`, children first.
+
+        Raises: InvalidEvent when a name was put that no tree may hold.
+        """
         return self._write(self._root, write)
 
     def _write(self, directory: _Directory, write: Writer) -> bytes:
         if directory.id is None:
-            entries = list(directory.entries.values())
+            rows = directory.rows
             for name, below in directory.below.items():
-                entries.append(TreeEntry(name, DIRECTORY, self._write(below, write)))
-            directory.id = write(entries)
+                if below.id is None or name not in rows:
+                    rows[name] = _row(TreeEntry(name, DIRECTORY, self._write(below, write)))
+            for name, entry in directory.entries.items():
+                if name not in rows:
+                    rows[name] = _row(entry)
+            directory.id = write(_EMPTY + b"".join([rows[name] for name in sorted(rows)]))
         return directory.id
 
     def _enter(self, directory: _Directory, name: bytes) -> _Directory | None:
@@ -109,6 +128,10 @@ class EditedTree:
             below = directory.below[name] = _Directory(entry.id, self._read(entry.id))
             del directory.entries[name]
         return below
+
+
+def _row(entry: TreeEntry) -> bytes:
+    return encode_tree((entry,))[len(_EMPTY) :]
 
 
 def no_trees(id: bytes) -> Iterable[TreeEntry]:

@@ -22,7 +22,6 @@ from eventlog.snapshots.tree import (
     SYMLINK,
     TreeEntry,
     decode_tree,
-    encode_tree,
     legal_name,
 )
 
@@ -129,7 +128,7 @@ def tree_at(events: Iterable[Mapping[str, Any]], blobs: "BlobStore", turn: str, 
         tree = EditedTree(blobs.get_tree, root)
         for event in files:
             apply(tree, event, missing)
-        root = tree.write(lambda entries: _keep(made, entries))
+        root = tree.write(lambda encoding: _keep(made, encoding))
     return TreeState(
         turn=turn,
         at=at,
@@ -210,8 +209,7 @@ def _has_tree(event: Mapping[str, Any]) -> bool:
     return event["event_type"] == "snapshot" and event.get("tree_hash") is not None
 
 
-def _keep(made: dict[bytes, bytes], entries: Iterable[TreeEntry]) -> bytes:
-    encoding = encode_tree(entries)
+def _keep(made: dict[bytes, bytes], encoding: bytes) -> bytes:
     id = tree_id(encoding)
     made[id] = encoding
     return id
