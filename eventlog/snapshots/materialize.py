@@ -25,7 +25,7 @@ from eventlog.paths import path_text
 from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.parallel import FileJob, Listed, write_files
 from eventlog.snapshots.store import BlobStore
-from eventlog.snapshots.target import Target, reason_of
+from eventlog.snapshots.target import DIRECTORY_MODE, Target, reason_of
 from eventlog.snapshots.tree import (
     DIRECTORY,
     EXECUTABLE,
@@ -253,18 +253,19 @@ def _check_target(blobs: BlobStore, target: str) -> None:
 def _open_target(calls: UserFiles, target: str, force: bool) -> int:
     """A descriptor of the target, made when it is missing."""
     try:
-        fd = calls.open_root(target)
-    except FileNotFoundError:
-        os.makedirs(target, 0o755)
-        fd = calls.open_root(target)
-        calls.fchmod(fd, 0o755)
-        return fd
+        try:
+            fd = calls.open_root(target)
+        except FileNotFoundError:
+            os.makedirs(target, DIRECTORY_MODE)
+            fd = calls.open_root(target)
+            calls.fchmod(fd, DIRECTORY_MODE)
+            return fd
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EEXIST):
             raise Refused(
-                f"{target} is a symlink or not a directory; name a directory, or one that does not exist yet"
+                f"{target} is a symlink, or not a directory; name a directory, or one that does not exist yet"
             ) from error
-        raise EventLogError(f"{target} cannot be opened: {error.strerror}") from error
+        raise EventLogError(f"{target} cannot be made or opened: {error.strerror}") from error
     if not force and calls.listdir(fd):
         calls.close(fd)
         raise Refused(f"{target} is not empty; name an empty directory, or use --force to write over it")

@@ -26,6 +26,7 @@ from eventlog.errors import Corruption, NotFound
 from eventlog.snapshots.catalog import Place
 from eventlog.snapshots.groups import GroupReader
 from eventlog.snapshots.ids import blob_id, to_text
+from eventlog.snapshots.pack import GROUP_RAW_MAX
 from eventlog.snapshots.store import BlobStore
 from eventlog.snapshots.target import Target, reason_of
 
@@ -103,7 +104,8 @@ def _write_runs(blobs: BlobStore, target: Target, runs: list[_Run]) -> list[Done
 def _write_run(blobs: BlobStore, target: Target, run: _Run, progress: mmap.mmap | None = None) -> Done:
     """Write one run with a reader of its own. Every content is hashed before its file is made."""
     done = Done()
-    reader = GroupReader(blobs.fs)
+    # In pack order one group is enough, and its memory serves the next one, already mapped.
+    reader = GroupReader(blobs.fs, cache_bytes=GROUP_RAW_MAX)
     last = b""
     data = b""
     try:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventlog.errors import Corruption, NotFound, Refused
+from eventlog.errors import Corruption, EventLogError, NotFound, Refused
 from eventlog.snapshots import materialize as materialize_module
 from eventlog.snapshots import parallel
 from eventlog.snapshots.ids import blob_id, tree_id
@@ -223,6 +223,17 @@ def test_a_target_that_is_no_directory_is_refused(blobs, tmp_path):
         with pytest.raises(Refused):
             materialize(blobs, root, str(target), force=True)
     assert os.listdir(tmp_path / "elsewhere") == []
+
+
+def test_a_target_that_cannot_be_made_is_an_error_with_its_name(blobs, tmp_path):
+    """A file among the parents, a dangling link, a name that is too long."""
+    root = store_node(blobs, SAMPLE)
+    overwrite(str(tmp_path / "file"), b"")
+    os.symlink(tmp_path / "nowhere", tmp_path / "dangling")
+    for target in (tmp_path / "file" / "out", tmp_path / "dangling", tmp_path / ("n" * 300)):
+        with pytest.raises(EventLogError, match=target.name):
+            materialize(blobs, root, str(target))
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_missing_parents_of_the_target_are_made(blobs, tmp_path):
