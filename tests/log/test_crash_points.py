@@ -395,10 +395,9 @@ def _programs(names: tuple[str, ...], size: int) -> Iterator[tuple[str, ...]]:
         yield from product(names, repeat=count)
 
 
-@pytest.mark.parametrize("one_process", [False, True], ids=["process per operation", "one process"])
-def test_every_crash_of_an_operation_and_of_its_recovery(one_process: bool) -> None:
+def test_every_crash_of_an_operation_and_of_its_recovery() -> None:
     """After any end of one operation, and of the recovery from it, I1, I2, I3, I5, I7, I9, I10, I12 hold."""
-    explorer = Explorer(one_process=one_process)
+    explorer = Explorer()
     for name in JOURNAL_OPERATIONS:
         explorer.explore((name,))
     assert explorer.checked > 500
