@@ -33,10 +33,11 @@ def command(ctx: click.Context, repository: str, rev: str, limit: int | None, as
     from eventlog.agents.git_history import import_git
 
     with open_store(ctx) as store:
-        with Progress("commits") as progress:
+        with Progress("recording commits") as progress:
             report = import_git(store, os.path.abspath(repository), rev=rev, limit=limit, progress=progress)
-        store.seal()
-        store.reindex()
+        with Progress("sealing"):
+            store.seal()
+            store.reindex()
     if as_json:
         put(document({"import": dataclasses.asdict(report)}))
     else:

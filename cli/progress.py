@@ -1,45 +1,54 @@
-"""Progress on stderr: one line that rewrites itself, on a terminal only, and only after a second."""
+"""Progress on stderr: one line that rewrites itself, on a terminal only, and only after a second.
+
+A thread of its own writes the line, so that work which reports nothing still shows that time passes.
+"""
 
 import sys
+import threading
 import time
 
 _QUIET_S = 1.0
-_BETWEEN_S = 0.1
+_BETWEEN_S = 0.2
 
 
 class Progress:
-    """Call it with (done, total); `close` wipes the line. `total` 0 means unknown."""
+    """A context manager around work that may take long; call it with (done, total) where that is known."""
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._started_s = time.monotonic()
-        self._shown_s = 0.0
-        self._on = sys.stderr.isatty()
+        self._counts = (0, 0)
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True) if sys.stderr.isatty() else None
 
     def __enter__(self) -> "Progress":
+        if self._thread is not None:
+            self._thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.close()
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def __call__(self, done: int, total: int) -> None:
-        if not self._on:
+        self._counts = (done, total)
+
+    def _show(self) -> None:
+        started_s = time.monotonic()
+        if self._done.wait(_QUIET_S):
             return
-        now_s = time.monotonic()
-        elapsed_s = now_s - self._started_s
-        if elapsed_s < _QUIET_S or now_s - self._shown_s < _BETWEEN_S:
-            return
-        self._shown_s = now_s
-        if 0 < done <= total:
-            left_s = elapsed_s / done * (total - done)
-            text = f"{self._what}: {done:,} of {total:,} ({100 * done // total} %), {left_s:.0f} s left"
-        else:
-            text = f"{self._what}: {done:,}"
-        sys.stderr.write(f"\r{text}\x1b[K")
+        while True:
+            sys.stderr.write(f"\r{line(self._what, *self._counts, time.monotonic() - started_s)}\x1b[K")
+            sys.stderr.flush()
+            if self._done.wait(_BETWEEN_S):
+                break
+        sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()
 
-    def close(self) -> None:
-        if self._shown_s:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-            self._shown_s = 0.0
+
+def line(what: str, done: int, total: int, elapsed_s: float) -> str:
+    """`commits: 120 of 400 (30 %), 7 s left`, or the seconds gone by where there are no numbers."""
+    if not 0 < done <= total:
+        return f"{what}: {elapsed_s:.0f} s"
+    left_s = elapsed_s / done * (total - done)
+    return f"{what}: {done:,} of {total:,} ({100 * done // total} %), {left_s:.0f} s left"

@@ -5,6 +5,7 @@ import click
 from . import exits
 from .access import json_option, open_store, put, say
 from .jsonout import document
+from .progress import Progress
 from .text import count, one_line, size
 
 
@@ -37,7 +38,7 @@ def command(
     after that event. DIR is made when it is missing. What could not be reproduced is listed with
     its reason, and the exit code is 4.
     """
-    with open_store(ctx) as store:
+    with open_store(ctx) as store, Progress("replaying"):
         ref = store.turn(turn)
         report = store.replay(ref, target, paths=paths, at=at, force=force)
     missing = [(_text(path), reason) for path, reason in report.missing]

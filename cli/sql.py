@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .access import open_store, put
+from .progress import Progress
 
 if TYPE_CHECKING:
     from eventlog.query.engine import Result
@@ -35,7 +36,8 @@ def command(ctx: click.Context, query: str, form: str, output: str | None, as_js
         raise click.UsageError("Parquet is binary; give --output FILE, or redirect the output", ctx)
     text = sys.stdin.read() if query == "-" else query
     with open_store(ctx) as store:
-        result = store.query(text)
+        with Progress("asking"):
+            result = store.query(text)
         data = _encoded(result, form, to_file=output is not None)
     if output is None:
         put(data)

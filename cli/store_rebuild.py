@@ -4,6 +4,7 @@ import click
 
 from .access import json_option, open_store, put, say
 from .jsonout import document
+from .progress import Progress
 
 
 @click.command("rebuild")
@@ -14,7 +15,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
     The index is derived: deleting it or rebuilding it changes no answer.
     """
-    with open_store(ctx) as store:
+    with open_store(ctx) as store, Progress("rebuilding"):
         index = store.rebuild()
     if as_json:
         put(document({"index": index}))

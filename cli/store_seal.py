@@ -6,6 +6,7 @@ import click
 
 from .access import json_option, open_store, put, say
 from .jsonout import document
+from .progress import Progress
 from .text import count
 
 
@@ -17,7 +18,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
 
     Changes no event and no number. Queries over sealed events are faster.
     """
-    with open_store(ctx) as store:
+    with open_store(ctx) as store, Progress("sealing"):
         report = store.seal()
         index = store.reindex()
     if as_json:

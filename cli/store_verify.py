@@ -6,6 +6,7 @@ from eventlog.errors import Corruption
 
 from .access import json_option, open_store, put, say
 from .jsonout import document
+from .progress import Progress
 from .text import count
 
 
@@ -16,7 +17,7 @@ from .text import count
 @click.pass_context
 def command(ctx: click.Context, level: str, as_json: bool) -> None:
     """Look for damage. Exit code 12 when there is any; changes nothing."""
-    with open_store(ctx) as store:
+    with open_store(ctx) as store, Progress("verifying"):
         findings = store.verify(level)
     if as_json:
         found = [{"path": f.path, "what": f.what, "offset": f.offset} for f in findings]

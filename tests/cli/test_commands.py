@@ -3,8 +3,11 @@
 import csv
 import io
 import json
+import os
 import re
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -411,3 +414,21 @@ def test_progress_stays_off_pipes(copied: Recorded) -> None:
 
     assert ended.code == 0
     assert "\r" not in ended.err and "\x1b" not in ended.err
+
+
+def test_progress_shows_on_a_terminal(tmp_path: Path) -> None:
+    """Work of more than a second shows a line on a terminal, and wipes it at the end."""
+    program = (
+        "import time\nfrom locus_cli.progress import Progress\n"
+        "with Progress('working') as p:\n  p(1, 4)\n  time.sleep(1.5)\n"
+        "with Progress('short'):\n  pass"
+    )
+    leader, follower = os.openpty()
+    subprocess.run([sys.executable, "-c", program], stderr=follower, check=True)
+    os.close(follower)
+    shown = os.read(leader, 10_000).decode()
+    os.close(leader)
+
+    assert shown.startswith("\rworking: 1 of 4 (25 %), ")
+    assert shown.endswith("\r\x1b[K")
+    assert "short" not in shown

@@ -2,7 +2,7 @@
 
 import pytest
 
-from locus_cli import jsonout, text
+from locus_cli import jsonout, progress, text
 from locus_cli.table import pairs, render
 
 
@@ -79,3 +79,9 @@ def test_json_rows_are_one_array() -> None:
     """Rows of a query are an array of objects, also when there are none."""
     assert jsonout.rows(["a"], []) == b"[]\n"
     assert jsonout.rows(["a", "b"], [(1, None), (2, "x")]) == b'[{"a":1,"b":null},\n {"a":2,"b":"x"}]\n'
+
+
+def test_progress_tells_what_is_known() -> None:
+    """Counts give a share and the time that is left; without them the time that has passed."""
+    assert progress.line("commits", 100, 400, 2.0) == "commits: 100 of 400 (25 %), 6 s left"
+    assert progress.line("sealing", 0, 0, 3.2) == "sealing: 3 s"
