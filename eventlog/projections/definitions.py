@@ -12,6 +12,7 @@ Rules of the fold (design.md section 9, P2, P3, P7):
 - A turn is a group of (session_id, turn). Events of a session outside any turn count in the session.
 - Model calls count once, through `llm_calls`, in the turn of the row that was kept.
 - A count over nothing is zero; a sum over calls which all leave the figure out is null.
+- An event whose time is unknown happened when it was recorded, as far as starts and ends go.
 
 The fold has two steps, because a call's key may occur in several sessions:
 1. `llm_calls`: rows of type `llm` → one row per call. Mergeable: best(best(a), best(b)) = best(a + b).
@@ -204,9 +205,10 @@ def parts(events: str) -> str:
     return f"""
         SELECT session_id,
             CASE WHEN event_type <> 'session' THEN turn END AS turn,
-            arg_max(agent, position) AS agent,
+            arg_max(agent, position) AS agent, max(position) FILTER (agent IS NOT NULL) AS agent_at,
             arg_max(agent_session_id, position) AS agent_session_id,
-            arg_max(repo, position) AS repo,
+            max(position) FILTER (agent_session_id IS NOT NULL) AS agent_session_id_at,
+            arg_max(repo, position) AS repo, max(position) FILTER (repo IS NOT NULL) AS repo_at,
             arg_max(branch, position) AS branch,
             arg_max("commit", position) AS "commit",
             count(*) FILTER (event_type NOT IN {_LIFECYCLE}) AS event_count,
@@ -220,7 +222,7 @@ def parts(events: str) -> str:
                 AS decided,
             arg_min(tree_hash, position) FILTER (event_type = 'snapshot') AS start_tree,
             arg_max(tree_hash, position) FILTER (event_type = 'snapshot') AS end_tree,
-            min(occurred_at) AS first_at,
+            min(occurred_at) AS occurred_first, min(recorded_at) AS recorded_first,
             min(position) AS first_position,
             max(position) AS last_position
         FROM {events}
@@ -236,7 +238,7 @@ def lifecycle(events: str) -> str:
     """
     return f"""
         SELECT session_id, turn, position, event_type, operation, title, repo, context_id, extends,
-            occurred_at,
+            coalesce(occurred_at, recorded_at) AS "at",
             coalesce(status, CASE operation
                 WHEN 'start' THEN 'active'
                 WHEN 'end' THEN CASE event_type WHEN 'turn' THEN 'completed' ELSE 'closed' END END) AS status,
@@ -253,8 +255,8 @@ def turns(parts: str, lifecycle: str, calls: str) -> str:
                 arg_max(context_id, position) AS context_id,
                 arg_max(title, position) AS title,
                 arg_max(status, position) AS status,
-                arg_min(occurred_at, position) FILTER (operation = 'start') AS started_at,
-                arg_max(occurred_at, position) FILTER (operation = 'end') AS completed_at,
+                arg_min("at", position) FILTER (operation = 'start') AS started_at,
+                arg_max("at", position) FILTER (operation = 'end') AS completed_at,
                 arg_max(said.user_request, position) AS user_request,
                 arg_max(said.user_message, position) AS user_message,
                 arg_max(said.outcome, position) AS outcome,
@@ -270,7 +272,7 @@ def turns(parts: str, lifecycle: str, calls: str) -> str:
             p.agent, p.repo, p.branch, p."commit", s.title,
             coalesce(s.user_request, s.user_message) AS user_request,
             s.outcome, s.status,
-            coalesce(s.started_at, p.first_at) AS started_at,
+            coalesce(s.started_at, p.occurred_first, p.recorded_first) AS started_at,
             CASE WHEN s.status <> 'active' THEN s.completed_at END AS completed_at,
             p.event_count, p.tool_calls, {_token_columns("u")},
             p.errors, p.errors_resolved,
@@ -296,8 +298,8 @@ def sessions(parts: str, lifecycle: str, calls: str, turns: str) -> str:
                     AS context_id,
                 arg_max(title, position) AS title,
                 arg_max(status, position) AS status,
-                arg_min(occurred_at, position) FILTER (operation = 'start') AS started_at,
-                arg_max(occurred_at, position) FILTER (operation = 'end') AS ended_at,
+                arg_min("at", position) FILTER (operation = 'start') AS started_at,
+                arg_max("at", position) FILTER (operation = 'end') AS ended_at,
                 arg_max(said.end_reason, position) AS end_reason,
                 arg_max(said.summary, position) AS summary,
                 max(position) FILTER (operation = 'start') AS opened_position
@@ -312,16 +314,16 @@ def sessions(parts: str, lifecycle: str, calls: str, turns: str) -> str:
             GROUP BY ALL
         ), whole AS (
             SELECT session_id,
-                arg_max(agent, last_position) AS agent,
-                arg_max(agent_session_id, last_position) AS agent_session_id,
-                arg_max(repo, last_position) AS repo,
+                arg_max(agent, agent_at) AS agent,
+                arg_max(agent_session_id, agent_session_id_at) AS agent_session_id,
+                arg_max(repo, repo_at) AS repo,
                 count(turn) AS turn_count, max(turn) AS last_turn,
                 sum(event_count)::BIGINT AS events,
                 sum(tool_calls)::BIGINT AS tool_calls,
                 sum(errors)::BIGINT AS errors,
                 sum(errors_resolved)::BIGINT AS errors_resolved,
                 flatten(list(modified) FILTER (turn IS NULL)) AS modified,
-                min(first_at) AS first_at,
+                min(occurred_first) AS occurred_first, min(recorded_first) AS recorded_first,
                 min(first_position) AS first_position, max(last_position) AS last_position
             FROM {parts} GROUP BY ALL
         ), changed AS (
@@ -332,7 +334,7 @@ def sessions(parts: str, lifecycle: str, calls: str, turns: str) -> str:
             {_slug(context_id, "w.session_id")} AS slug,
             w.agent, w.agent_session_id, w.repo, s.title, s.status,
             CASE WHEN s.status <> 'active' THEN s.end_reason END AS end_reason,
-            coalesce(s.started_at, w.first_at) AS started_at,
+            coalesce(s.started_at, w.occurred_first, w.recorded_first) AS started_at,
             CASE WHEN s.status <> 'active' THEN s.ended_at END AS ended_at,
             w.turn_count, format('{{:03d}}', w.last_turn) AS last_turn,
             coalesce(l.extends, []) AS extends, s.summary,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from eventlog.types import Event
 
 _Answer = TypeVar("_Answer")
+_INTERRUPT_AGAIN_S = 0.05
 Parameters = Sequence[Any] | Mapping[str, Any] | None
 
 
@@ -229,14 +230,21 @@ def _deadline(con: duckdb.DuckDBPyConnection, timeout_s: "float | None") -> Iter
     if timeout_s is None:
         yield
         return
-    timer = threading.Timer(timeout_s, con.interrupt)
-    timer.daemon = True
-    timer.start()
+    done = threading.Event()
+
+    def interrupt() -> None:
+        wait_s = timeout_s
+        while not done.wait(wait_s):
+            con.interrupt()  # of no effect between two statements, hence again and again
+            wait_s = _INTERRUPT_AGAIN_S
+
+    watch = threading.Thread(target=interrupt, daemon=True)
+    watch.start()
     try:
         yield
     finally:
-        timer.cancel()
-        timer.join()  # the connection is closed next, and must not be interrupted after that
+        done.set()
+        watch.join()  # the connection is closed next, and must not be interrupted after that
 
 
 def _check_truncation(limits: Limits) -> None:

@@ -24,7 +24,7 @@ _QUERY_NODES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NO
 
 # Functions in FROM that read nothing but their arguments or DuckDB's own catalog. Others read files,
 # run the SQL in a text, turn on logging into a file, or take addresses of memory.
-_TABLE_FUNCTIONS = frozenset(
+TABLE_FUNCTIONS = frozenset(
     (
         "duckdb_columns",
         "duckdb_functions",
@@ -153,7 +153,7 @@ def _checked(text: str, tree: "dict[str, Any]") -> Statement:
             lists_catalog |= str(node.get("schema_name", "")).lower() in _CATALOG_SCHEMAS
         elif kind == "TABLE_FUNCTION":
             name = str(node.get("function", {}).get("function_name", "")).lower()
-            if name not in _TABLE_FUNCTIONS:
+            if name not in TABLE_FUNCTIONS:
                 raise Refused(f"the function {name} is not allowed in FROM here. {_hint()}")
             lists_catalog |= name.startswith(_CATALOG_WORDS)
         elif kind == "SHOW_REF":

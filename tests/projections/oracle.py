@@ -1,0 +1,308 @@
+"""The projections again, as a plain fold over events in position order: what the SQL is held to.
+
+Written from the rules, not from the SQL: one pass, dicts, no grouping tricks. Events are dicts as
+`LogView.iterate` gives them. A projection is a dict from key to row.
+"""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+Row = dict[str, Any]
+
+LIFECYCLE = ("session", "turn", "sessions")
+TOKENS = (
+    "prompt_tokens",
+    "completion_tokens",
+    "reasoning_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_1h_tokens",
+)
+CALL_COLUMNS = (
+    *("agent", "message_id", "request_id", "position", "event_id", "session_id", "turn", "subagent_id"),
+    *("model", "occurred_at", *TOKENS, "duration_ms"),
+)
+
+
+def project(events: list[Row]) -> dict[str, dict[Any, Row]]:
+    """All projections of a log."""
+    calls = _calls(events)
+    turns: dict[tuple[str, int], Row] = {}
+    sessions: dict[str, Row] = {}
+    masters: dict[str, Row] = {}
+    for event in events:
+        if event["event_type"] == "sessions":
+            _on_master(masters, event)
+        elif event["session_id"] is not None:
+            _on_session(sessions.setdefault(event["session_id"], _session(event)), event)
+            if event["turn"] is not None and event["event_type"] != "session":
+                key = (event["session_id"], event["turn"])
+                _on_turn(turns.setdefault(key, _turn(event)), event)
+    for call in calls.values():
+        if call["session_id"] is not None:
+            _count(sessions[call["session_id"]], call)
+            if call["turn"] is not None:
+                _count(turns[call["session_id"], call["turn"]], call)
+    for (session_id, number), turn in sorted(turns.items()):
+        _finish_turn(turn)
+        sessions[session_id]["turn_count"] += 1
+        sessions[session_id]["last_turn"] = f"{number:03d}"
+        sessions[session_id]["files_modified"].update(turn["files_modified"])
+    for session in sessions.values():
+        _finish_session(session)
+        _on_closed_session(masters, session)
+    return {
+        "llm_calls": {call["position"]: call for call in calls.values()},
+        "turns": turns,
+        "sessions": sessions,
+        "sessions_master": {repo: _finish_master(master) for repo, master in masters.items()},
+    }
+
+
+def _calls(events: list[Row]) -> dict[Any, Row]:
+    """P3: per key the row with the most completion tokens; the first of equals."""
+    best: dict[Any, Row] = {}
+    for event in events:
+        if event["event_type"] != "llm":
+            continue
+        key = (event["agent"], event["message_id"], event["request_id"])
+        if event["message_id"] is None and event["request_id"] is None:
+            key = (event["event_id"],)
+        row = {name: event[name] for name in CALL_COLUMNS}
+        row["occurred_at"] = _moment(row["occurred_at"])
+        if key not in best or _weight(row) > _weight(best[key]):
+            best[key] = row
+    return best
+
+
+def _weight(call: Row) -> int:
+    return -1 if call["completion_tokens"] is None else call["completion_tokens"]
+
+
+def _figures(event: Row) -> Row:
+    return {
+        "agent": None,
+        "repo": None,
+        "llm_calls": 0,
+        "tool_calls": 0,
+        "errors": 0,
+        "errors_resolved": 0,
+        "files_modified": set(),
+        "first_position": event["position"],
+        "last_position": event["position"],
+        "first_at": (None, None),
+        "calls": [],
+        "title": None,
+        "status": None,
+        "started_at": None,
+        "end_at": None,
+    }
+
+
+def _turn(event: Row) -> Row:
+    session_id, number = event["session_id"], event["turn"]
+    return _figures(event) | {
+        "context_id": f"turn:{session_id}_{number:03d}",
+        "session_id": session_id,
+        "turn": number,
+        "turn_id": f"{number:03d}",
+        "branch": None,
+        "commit": None,
+        "event_count": 0,
+        "files_read": set(),
+        "said": {},
+        "decided": [],
+        "start_tree": None,
+        "end_tree": None,
+    }
+
+
+def _session(event: Row) -> Row:
+    session_id = event["session_id"]
+    slug = re.sub("[^A-Za-z0-9_-]", "_", f"session-{session_id}").lower()
+    return _figures(event) | {
+        "context_id": f"session:{slug}_{session_id}",
+        "session_id": session_id,
+        "agent_session_id": None,
+        "extends": [],
+        "events": 0,
+        "turn_count": 0,
+        "last_turn": None,
+        "said": {},
+        "named": False,
+        "opened_position": None,
+    }
+
+
+def _on_any(row: Row, event: Row) -> None:
+    """What sessions and turns count alike."""
+    kind = event["event_type"]
+    for name in ("agent", "agent_session_id", "repo", "branch", "commit"):
+        if name in row and event[name] is not None:
+            row[name] = event[name]
+    row["last_position"] = event["position"]
+    occurred, recorded = row["first_at"]
+    row["first_at"] = (_least(occurred, event["occurred_at"]), _least(recorded, event["recorded_at"]))
+    row["tool_calls"] += kind in ("action", "mcp_action")
+    row["errors"] += kind == "error"
+    row["errors_resolved"] += kind == "error" and event["resolved"] is True
+
+
+def _on_anchor(row: Row, event: Row, ended: str) -> None:
+    """P2: a lifecycle event writes the keys it has and leaves the others."""
+    operation = event["operation"]
+    status = event["status"] or {"start": "active", "end": ended}.get(operation)
+    if status is not None:
+        row["status"] = status
+    if event["title"] is not None:
+        row["title"] = event["title"]
+    at = event["occurred_at"] if event["occurred_at"] is not None else event["recorded_at"]
+    if operation == "start" and row["started_at"] is None:
+        row["started_at"] = at
+    if operation == "end" and at is not None:
+        row["end_at"] = at
+    for key, value in json.loads(event["payload"]).items():
+        if value is not None:
+            row["said"][key] = value
+
+
+def _on_turn(turn: Row, event: Row) -> None:
+    kind = event["event_type"]
+    _on_any(turn, event)
+    if kind == "turn":
+        _on_anchor(turn, event, "completed")
+        if event["context_id"] is not None:
+            turn["context_id"] = event["context_id"]
+        return
+    turn["event_count"] += kind not in LIFECYCLE
+    if kind == "file" and event["path"] is not None:
+        turn["files_read" if event["operation"] == "read" else "files_modified"].add(event["path"])
+    if kind == "decision" and event["title"] is not None:
+        turn["decided"].append(event["title"])
+    if kind == "snapshot" and event["tree_hash"] is not None:
+        turn["start_tree"] = turn["start_tree"] or event["tree_hash"]
+        turn["end_tree"] = event["tree_hash"]
+
+
+def _on_session(session: Row, event: Row) -> None:
+    kind = event["event_type"]
+    _on_any(session, event)
+    if kind == "session":
+        default = _session(event)["context_id"]
+        if not session["named"] and event["context_id"] != default:
+            session["named"] = True
+            session["context_id"] = event["context_id"]
+        if event["operation"] == "start":
+            session["opened_position"] = event["position"]
+        session["extends"] += [x for x in event["extends"] or () if x not in session["extends"]]
+        _on_anchor(session, event, "closed")
+        return
+    session["events"] += kind not in LIFECYCLE
+    if (
+        kind == "file"
+        and event["turn"] is None
+        and event["operation"] != "read"
+        and event["path"] is not None
+    ):
+        session["files_modified"].add(event["path"])
+
+
+def _count(row: Row, call: Row) -> None:
+    row["llm_calls"] += 1
+    row["calls"].append(call)
+
+
+def _finish(row: Row, ended_at: str) -> None:
+    for name in TOKENS:
+        known = [call[name] for call in row["calls"] if call[name] is not None]
+        row[name] = sum(known) if known or not row["calls"] else None
+    parts = [row[name] for name in ("prompt_tokens", "completion_tokens") if row[name] is not None]
+    row["tokens_used"] = sum(parts) if parts else None
+    occurred, recorded = row.pop("first_at")
+    first_at = occurred if occurred is not None else recorded
+    row["started_at"] = _moment(first_at if row["started_at"] is None else row["started_at"])
+    end_at = _moment(row.pop("end_at"))
+    row[ended_at] = None if row["status"] in (None, "active") else end_at
+    del row["calls"]
+
+
+def _finish_turn(turn: Row) -> None:
+    _finish(turn, "completed_at")
+    said = turn.pop("said")
+    turn["user_request"] = said.get("user_request", said.get("user_message"))
+    turn["outcome"] = said.get("outcome")
+    turn["files_modified"] = sorted(turn["files_modified"] | set(said.get("files_modified", ())))
+    turn["files_read"] = sorted(turn["files_read"] | set(said.get("files_read", ())))
+    decided = turn.pop("decided")
+    turn["decisions"] = said.get("decisions") or decided
+    turn["actions_taken"] = said.get("actions_taken", [])
+
+
+def _finish_session(session: Row) -> None:
+    _finish(session, "ended_at")
+    said = session.pop("said")
+    del session["named"]
+    session["summary"] = said.get("summary")
+    session["end_reason"] = None if session["status"] in (None, "active") else said.get("end_reason")
+    session["files_modified"] = sorted(session["files_modified"])
+    if session["opened_position"] is None:
+        session["opened_position"] = session["first_position"]
+    head, tail = "session:", "_" + session["session_id"]
+    context = session["context_id"]
+    named = context.startswith(head) and context.endswith(tail)
+    session["slug"] = context[len(head) : -len(tail)] if named else None
+
+
+def _master(repo: str) -> Row:
+    return {
+        "repo": repo,
+        "context_id": None,
+        "project_name": None,
+        "extends": None,
+        "sessions": [],
+        "last_position": -1,
+    }
+
+
+def _on_master(masters: dict[str, Row], event: Row) -> None:
+    if event["repo"] is None:
+        return
+    master = masters.setdefault(event["repo"], _master(event["repo"]))
+    for name, value in (
+        ("context_id", event["context_id"]),
+        ("project_name", event["title"]),
+        ("extends", event["extends"]),
+    ):
+        if value is not None:
+            master[name] = value
+    master["last_position"] = event["position"]
+
+
+def _on_closed_session(masters: dict[str, Row], session: Row) -> None:
+    if session["repo"] is not None:
+        masters.setdefault(session["repo"], _master(session["repo"]))["sessions"].append(session)
+
+
+def _finish_master(master: Row) -> Row:
+    sessions = master.pop("sessions")
+    active = [s for s in sessions if s["status"] == "active"]
+    newest = max(active, key=lambda s: s["opened_position"], default=None)
+    safe = re.sub("[^A-Za-z0-9_-]", "_", master["repo"]).lower()
+    return master | {
+        "context_id": master["context_id"] or f"{safe}:sessions",
+        "active_session": newest and newest["context_id"],
+        "active_sessions": len(active),
+        "total_sessions": len(sessions),
+        "total_turns": sum(s["turn_count"] for s in sessions),
+        "last_position": max([master["last_position"], *(s["last_position"] for s in sessions)]),
+    }
+
+
+def _least(a: int | None, b: int | None) -> int | None:
+    return min((x for x in (a, b) if x is not None), default=None)
+
+
+def _moment(us: int | None) -> datetime | None:
+    return None if us is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)
