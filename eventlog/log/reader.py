@@ -5,10 +5,11 @@ writes nothing. A view belongs to one thread and sees the log as it was when it 
 later view extends it. Upholds I8, I14, I17, I22.
 
 The pin is a shared lock. It is on the manifest's descriptor, so that no file this manifest needs is
-unlinked; in a log that was never sealed it is on the first journal, behind which nothing is unlinked
-either. Whoever unlinks holds the exclusive lock while doing so, therefore a pin that came too late
-shows: the lock is refused, the name is gone, or the first journal does not continue the manifest.
-Then opening starts again.
+unlinked; in a log that was never sealed it is on the first journal, because journals are unlinked in
+ascending order and none that is locked: the whole log stays in the journals then, even if a first
+manifest is committed meanwhile. Whoever unlinks holds the exclusive lock while doing so, therefore a
+pin that came too late shows: the lock is refused, the name is gone, or the first journal does not
+continue the manifest. Then opening starts again.
 
 Importing this module imports no pyarrow: an empty log, or one that is all tail, is read without it.
 """
@@ -413,14 +414,10 @@ def _try_open(fs: FileSystem, layout: Layout, store_id: bytes) -> "LogView | Non
     if pin is None:
         return None
     try:
-        if not manifests.numbers(fs, layout):
-            # Only now: a journal that a sealer took away before the pin would have left a manifest.
-            return _view(fs, layout, store_id, Manifest(store_id.hex()), journals, pin)
+        return _view(fs, layout, store_id, Manifest(store_id.hex()), journals, pin)
     except BaseException:
         fs.close(pin)
         raise
-    fs.close(pin)
-    return None
 
 
 def _open_sealed(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -> "LogView | None":

@@ -115,6 +115,15 @@ def test_a_manifest_of_another_shape_is_corruption(change: "dict[str, object]") 
         decode(respelled(change), "m")
 
 
+def test_a_manifest_in_another_spelling_is_corruption() -> None:
+    """Spaces that a digest covers are no damage, but nothing of ours writes them either (I11)."""
+    rest = encode(SECOND)[:-78].replace(b'"required":[]', b'"required": []') + b"}"
+    data = rest[:-1] + b',"digest":"%b"}\n' % blake3(rest).hexdigest().encode()
+
+    with pytest.raises(Corruption, match="one spelling"):
+        decode(data, "m")
+
+
 @pytest.mark.parametrize(
     "segments",
     [

@@ -33,14 +33,16 @@ def places(rows: Sequence[dict[str, Any]]) -> list[tuple[Any, Any]]:
 class ListPrefix:
     """The prefix that a list of numbered rows is, computed row by row."""
 
-    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
-        self.rows = rows
+    def __init__(self, rows: Sequence[dict[str, Any]], *, backwards: bool) -> None:
+        self.rows = list(enumerate(rows))
+        if backwards:
+            self.rows.reverse()
 
     def seen(self, event_ids: Sequence[str]) -> set[str]:
         raise AssertionError(event_ids)
 
     def sessions(self, session_ids: Sequence[str]) -> Iterable[PrefixRow]:
-        for position, row in enumerate(self.rows):
+        for position, row in self.rows:
             if (sid := row["session_id"]) in session_ids:
                 named = row["event_type"] == "session" and row["context_id"] not in (
                     None,
@@ -112,30 +114,28 @@ def _place(row: dict[str, Any], before: list[dict[str, Any]]) -> None:
 
 
 def sometimes(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.one_of(st.none(), st.none(), strategy)
+    return st.one_of(st.none(), st.none(), st.none(), strategy)
 
 
-rows_of_a_log = st.lists(
-    st.fixed_dictionaries(
-        {
-            "event_type": st.sampled_from(("session", "sessions", "turn", "action", "file", "llm")),
-            "operation": st.sampled_from((None, "start", "end")),
-            "repo": st.sampled_from((None, "abc")),
-            "agent": st.sampled_from(("pi", "pi", None)),
-            "agent_session_id": st.sampled_from(("one", "two")),
-            "agent_turn_id": st.sampled_from((None, "k1", "k2", "k3")),
-            "session_id": sometimes(st.sampled_from(("s0000001", SID))),
-            "turn": sometimes(st.integers(0, 5)),
-            "turn_id": sometimes(st.sampled_from(("002", "later"))),
-            "seq": sometimes(st.integers(0, 9)),
-            "context_id": sometimes(
-                st.sampled_from((f"session:a-slug_{SID}", f"session:session-{SID}_{SID}"))
-            ),
-            "extends": sometimes(st.lists(st.just("knowledge:x"), max_size=2)),
-        }
-    ),
-    max_size=25,
+happenings = st.fixed_dictionaries(
+    {
+        "event_type": st.sampled_from(("session", "sessions", "turn", "action", "file", "llm")),
+        "operation": st.sampled_from((None, "start", "end")),
+        "repo": st.sampled_from((None, "abc")),
+        "agent": st.sampled_from(("pi", "pi", "pi", None)),
+        "agent_session_id": st.sampled_from(("one", "one", "two")),
+        "agent_turn_id": sometimes(st.sampled_from(("k1", "k2", "k3"))),
+        "session_id": sometimes(st.sampled_from(("s0000001", SID))),
+        "turn": sometimes(st.integers(0, 5)),
+        "turn_id": sometimes(st.sampled_from(("002", "later"))),
+        "seq": sometimes(st.integers(0, 9)),
+        "context_id": sometimes(
+            st.sampled_from(("session:a-slug_x", "session:b-slug_x", f"session:session-{SID}_{SID}"))
+        ),
+        "extends": sometimes(st.lists(st.just("knowledge:x"), max_size=2)),
+    }
 )
+rows_of_a_log = st.integers(0, 20).flatmap(lambda size: st.lists(happenings, min_size=size, max_size=size))
 
 
 @given(rows_of_a_log)
@@ -144,12 +144,14 @@ def test_fold_agrees_with_the_rules_read_literally(rows: list[dict[str, Any]]) -
     assert list(oracle(rows)) == numbered(rows)
 
 
-@given(rows_of_a_log, st.sets(st.integers(0, 25)))
-def test_numbers_do_not_depend_on_where_the_log_is_cut(rows: list[dict[str, Any]], cuts: set[int]) -> None:
+@given(rows_of_a_log, st.sets(st.integers(0, 20)), st.booleans())
+def test_numbers_do_not_depend_on_where_the_log_is_cut(
+    rows: list[dict[str, Any]], cuts: set[int], backwards: bool
+) -> None:
     """Numbering in any chunks, each from what the chunks before say, gives the same numbers (I22)."""
     done: list[dict[str, Any]] = []
     for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(rows)], strict=True):
-        done += numbered(rows[start:end], Numbering(ListPrefix(done)))
+        done += numbered(rows[start:end], Numbering(ListPrefix(done, backwards=backwards)))
 
     assert numbered(rows) == done
 
@@ -257,3 +259,24 @@ def test_an_event_without_a_session_has_no_place() -> None:
     row = numbered([happening(agent=None)])[0]
 
     assert [row[name] for name in PLACE_COLUMNS] == [None] * 6
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_the_prefix_may_come_in_any_order(backwards: bool) -> None:
+    """First turn of a key, last turn, first slug and maxima are taken by position, not by arrival (I22)."""
+    before = numbered(
+        [
+            happening("session"),
+            happening("session", context_id="session:first_x"),
+            happening("session", context_id="session:second_x"),
+            happening(agent_turn_id="k", turn=5, seq=40),
+            happening(agent_turn_id="k", turn=3),
+            happening(turn=2),
+        ]
+    )
+    after = [happening(), happening(agent_turn_id="k"), happening("turn", operation="start")]
+
+    rows = numbered(after, Numbering(ListPrefix(before, backwards=backwards)))
+
+    assert places(rows) == [(2, 2), (5, 41), (6, None)]
+    assert rows[2]["extends"] == ["session:first_x"]

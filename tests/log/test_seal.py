@@ -3,21 +3,25 @@
 import fcntl
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import Corruption, LockTimeout, NotDurable
 from eventlog.fs import REAL, read_file
-from eventlog.layout import MANIFEST_DIR, QUARANTINE_DIR, TMP_DIR, Layout
+from eventlog.layout import MANIFEST_DIR, QUARANTINE_DIR, TMP_DIR, Layout, segment_name
 from eventlog.locks import MAINTAIN, acquire
 from eventlog.log import manifest as manifests
+from eventlog.log import segment
 from eventlog.log.journal import scan_journal
 from eventlog.log.reader import open_view
 from eventlog.log.seal import MANIFESTS_KEPT, SealReport
+from eventlog.log.segment import SegmentMeta, decode_segment, encode_segment
 from eventlog.types import Event
 from tests.log.logs import STORE_ID, Log, event
 from tests.simfs import PowerCut, SimFS, fail_nth, keep_all, keep_none, sim_store
@@ -92,6 +96,37 @@ def test_duplicates_are_dropped_within_a_batch_and_against_earlier_segments(log:
     assert log.rows() == before
     assert [(row["position"], row["seq"]) for row in before] == [(0, 1), (1, 2), (4, 3)]
     assert all(row["title"] is None for row in before)
+
+
+def test_what_segments_say_of_a_session_is_enough_to_go_on(log: Log) -> None:
+    """Turns by key, current turn, counters and the first slug come back from the columns alone (I22)."""
+    log.append(
+        [
+            event(0, event_type="session"),
+            event(1, event_type="session", context_id="session:first_x"),
+            event(2, event_type="session", context_id="session:second_x"),
+            event(3, agent_turn_id="a", turn=4, seq=20),
+            event(4, agent_turn_id="b"),
+            event(5, agent_turn_id="a"),
+        ]
+    )
+    log.seal()
+    log.append([event(6, event_type="session", context_id="session:third_x"), event(7, turn=2)])
+    log.seal()
+
+    log.append(
+        [
+            event(8),
+            event(9, event_type="turn", operation="start"),
+            event(10, agent_turn_id="a"),
+            event(11, event_type="session", agent_turn_id=None),
+        ]
+    )
+
+    rows = log.rows(since=8)
+    assert [(row["turn"], row["seq"]) for row in rows] == [(2, 2), (6, None), (4, 22), (None, None)]
+    assert rows[1]["extends"] == ["session:first_x"]
+    assert rows[3]["context_id"] == "session:first_x"
 
 
 def test_a_batch_of_duplicates_alone_leaves_an_empty_segment(log: Log) -> None:
@@ -240,6 +275,41 @@ def test_strays_are_removed_and_foreign_files_are_not(log: Log) -> None:
 
     assert log.segments() == [kept, "notes.parquet"]
     assert REAL.listdir(log.layout.directory(TMP_DIR)) == []
+
+
+def test_a_segment_that_only_an_older_manifest_lists_is_no_stray(log: Log) -> None:
+    """Readers of that manifest may still need it (I17, I18)."""
+    log.append([event(1), event(1)])
+    log.seal()
+    first = current(log)
+    old = first.segments[0]
+    events = decode_segment(read_file(REAL, log.layout.segment(old.name)), old.name)
+    data = encode_segment(events, SegmentMeta(STORE_ID, 0, 2, 0))
+    digest = blake3(data).hexdigest()
+    new = replace(old, name=segment_name(0, 2, digest[:16]), blake3=digest, bytes=len(data), dropped=0)
+    with open(log.layout.segment(new.name), "wb") as file:
+        file.write(data)
+    second = replace(first, number=2, parent=manifests.digest_of(first), segments=(new,))
+    manifests.commit(REAL, log.layout, second)
+
+    log.seal()
+
+    assert log.segments() == sorted([old.name, new.name])
+
+
+def test_a_segment_that_does_not_read_back_equal_is_not_committed(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the writer is told to cut times to milliseconds: reading it back notices (I14)."""
+    lossy = {"coerce_timestamps": "ms", "allow_truncated_timestamps": True}
+    monkeypatch.setattr(segment, "WRITE_OPTIONS", segment.WRITE_OPTIONS | lossy)
+    log.append([event(1)])
+
+    with pytest.raises(Corruption):
+        log.seal()
+
+    assert log.segments() == []
+    assert len(log.rows()) == 1
 
 
 def test_a_file_of_other_content_under_the_segments_name_is_replaced(log: Log) -> None:
@@ -443,7 +513,7 @@ steps = st.lists(
             agent_turn_id=st.sampled_from((None, None, "k1", "k2")),
             turn=st.sampled_from((None, None, None, 4)),
             seq=st.sampled_from((None, None, None, 7)),
-            context_id=st.sampled_from((None, None, "session:x_y")),
+            context_id=st.sampled_from((None, None, "session:x_y", "session:z_y")),
         ),
         st.sampled_from(("rotate", "seal", "seal small")),
     ),

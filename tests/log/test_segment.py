@@ -87,6 +87,14 @@ def test_a_segment_reads_back_as_what_went_in(some: "list[Event]") -> None:
     assert meta_of(open_segment(pa.BufferReader(data), "s"), "s") == META
 
 
+def test_a_segment_of_other_events_is_not_taken_for_these() -> None:
+    """One changed value in one column is enough (I14)."""
+    table = table_of([event(1, title="a"), event(2)])
+
+    with pytest.raises(Corruption, match="nothing was sealed"):
+        check_equal(encode_segment(table, META), table_of([event(1, title="b"), event(2)]), "s")
+
+
 def test_payload_bytes_are_kept_as_they_are() -> None:
     """No JSON type touches a payload: spelling of numbers, spaces and order stay (design §3)."""
     payload = b'{"b": 1e5,"a":0.10000000000000000555,"a":[ ]}'

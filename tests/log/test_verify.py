@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import EventLogError
-from eventlog.fs import REAL
+from eventlog.fs import REAL, read_file
 from eventlog.layout import DIRECTORIES, Layout
+from eventlog.locks import APPEND
 from eventlog.log import manifest as manifests
 from eventlog.log.journal import scan_journal
 from eventlog.log.verify import QUICK, READ, Finding, verify
 from tests.log.logs import STORE_ID, Log, event
+from tests.simfs import Call, sim_store
 
 
 @pytest.fixture
@@ -120,6 +122,25 @@ def test_a_torn_tail_is_reported_with_its_place(log: Log) -> None:
 
     assert (finding.path, finding.offset) == (path, size)
     assert str(finding).startswith(f"{path} at byte {size}: 4 bytes")
+
+
+def test_an_append_in_progress_is_not_reported() -> None:
+    """What looks torn is looked at again when no append can be running."""
+    sim, layout = sim_store()
+    log = Log(sim, layout)
+    log.append([event(1)])
+    path = layout.journal(1)
+    whole = read_file(sim, path)
+    fd = sim.open(path, os.O_RDWR)
+    sim.truncate(fd, len(whole) - 20)
+
+    def finish(call: Call) -> None:
+        if call.name == "open" and call.args[0] == layout.lock(APPEND):
+            sim.pwrite(fd, whole, 0)
+
+    sim.before = finish
+
+    assert verify(sim, layout, STORE_ID, READ) == []
 
 
 def test_a_damaged_frame_is_reported_with_its_positions(log: Log) -> None:
