@@ -26,6 +26,7 @@ _HEADER_MAGIC = b"\x89EVJ"
 _FRAME_MAGIC = b"\x89EV1"
 _END_MAGIC = b"1VE\x89"
 _REPLACES = 1
+_IN_VAIN_MAX = 4
 
 _HEADER = Struct("<4sHH16sQQ16s32s16sQ")
 _FRAME = Struct("<4sBBHIIQQ16s")
@@ -205,19 +206,8 @@ def decode_frame(buf: bytes, at: int, file_offset: int, key: bytes, path: str = 
 
     Raises: Corruption.
     """
-    if len(buf) - at < FRAME_SIZE_MIN:
-        raise Corruption(path, "the file ends inside a frame", file_offset)
-    magic, version, flags, count, payload_size, zero, base, time_ns, prev = _FRAME.unpack_from(buf, at)
-    if magic != _FRAME_MAGIC or version != VERSION or flags or zero:
-        raise Corruption(path, "no frame begins here", file_offset)
-    padding = -payload_size & 7
-    size = FRAME_OVERHEAD + payload_size + padding
-    if not 0 < payload_size <= PAYLOAD_SIZE_MAX or not 0 < count <= payload_size:
-        raise Corruption(path, "the frame's sizes are outside the limits", file_offset)
-    if len(buf) - at < size:
-        raise Corruption(path, "the file ends inside a frame", file_offset)
-    if _TRAILER.unpack_from(buf, at + size - 8) != (size, _END_MAGIC):
-        raise Corruption(path, "the frame's two lengths differ", file_offset)
+    size = _claimed_size(buf, at, file_offset, path)
+    _, _, _, count, payload_size, _, base, time_ns, prev = _FRAME.unpack_from(buf, at)
     body_end = at + size - 24
     digest = buf[body_end : body_end + DIGEST_SIZE]
     if _digest(key, file_offset, memoryview(buf)[at:body_end]) != digest:
@@ -234,6 +224,23 @@ def decode_frame(buf: bytes, at: int, file_offset: int, key: bytes, path: str = 
     return Frame(buf, payload_at, payload_end, file_offset, size, base, count, time_ns, prev, digest)
 
 
+def _claimed_size(buf: bytes, at: int, file_offset: int, path: str) -> int:
+    """The size of the frame at `buf[at]`, when all that can be told without hashing it is right."""
+    if len(buf) - at < FRAME_SIZE_MIN:
+        raise Corruption(path, "the file ends inside a frame", file_offset)
+    magic, version, flags, count, payload_size, zero, _, _, _ = _FRAME.unpack_from(buf, at)
+    if magic != _FRAME_MAGIC or version != VERSION or flags or zero:
+        raise Corruption(path, "no frame begins here", file_offset)
+    size = FRAME_OVERHEAD + payload_size + (-payload_size & 7)
+    if not 0 < payload_size <= PAYLOAD_SIZE_MAX or not 0 < count <= payload_size:
+        raise Corruption(path, "the frame's sizes are outside the limits", file_offset)
+    if len(buf) - at < size:
+        raise Corruption(path, "the file ends inside a frame", file_offset)
+    if _TRAILER.unpack_from(buf, at + size - 8) != (size, _END_MAGIC):
+        raise Corruption(path, "the frame's two lengths differ", file_offset)
+    return int(size)
+
+
 def last_frame_size(tail: bytes) -> int:
     """The length of the frame that ends where `tail` ends, as its trailer claims; 0 when it claims none."""
     if len(tail) < 8:
@@ -244,23 +251,33 @@ def last_frame_size(tail: bytes) -> int:
     return int(size)
 
 
-def scan_frames(buf: bytes, header: JournalHeader) -> "tuple[list[Frame], list[Damage], int]":
+def scan_frames(
+    buf: bytes, header: JournalHeader, path: str = "journal"
+) -> "tuple[list[Frame], list[Damage], int]":
     """Every valid frame of a whole journal, the damage between them, and where the valid part ends.
 
     Bytes behind that end are a torn tail: no valid frame follows them. A frame that verifies but
     claims positions already taken is damage too. Positions missing between two frames without bad
     bytes between them (left by a copy of a damaged journal) are damage of size 0.
+    Raises: Corruption for a file made to be slow: rot does not leave whole frames with a wrong digest
+    many times over, so no more is hashed in vain than a few times the file.
     """
+    in_vain = 0
     frames: "list[Frame]" = []
     damaged: "list[Damage]" = []
     end = HEADER_SIZE
     position, digest = header.base, header.digest
     at = end
     while len(buf) - at >= FRAME_SIZE_MIN:
+        frame = None
         try:
-            frame = decode_frame(buf, at, at, header.key)
+            size = _claimed_size(buf, at, at, path)
+            in_vain += size
+            frame = decode_frame(buf, at, at, header.key, path)
+            in_vain -= size
         except Corruption:
-            frame = None
+            if in_vain > _IN_VAIN_MAX * len(buf):
+                raise
         if frame is None or frame.base < position:
             at = _next_candidate(buf, at + 8)
             continue

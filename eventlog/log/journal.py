@@ -200,6 +200,7 @@ class Journal:
     def __init__(
         self, fs: FileSystem, layout: Layout, store_id: bytes, *, lock_timeout_s: float = 10.0
     ) -> None:
+        assert len(store_id) == 16, store_id
         self._fs = fs
         self._layout = layout
         self._directory = layout.directory(JOURNAL_DIR)
@@ -625,7 +626,7 @@ def _scan_descriptor(
         raise Corruption(path, f"no journal has {size:,} bytes")
     data = fs.pread(fd, size, 0)
     header = _own_header(data, path, store_id, number)
-    frames, damaged, end = scan_frames(data, header)
+    frames, damaged, end = scan_frames(data, header, path)
     torn = (end, len(data) - end) if end < len(data) else None
     return JournalScan(path, header, frames, damaged, torn, len(data))
 

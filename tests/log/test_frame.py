@@ -280,6 +280,19 @@ def test_missing_positions_without_bad_bytes_are_named() -> None:
     assert ([[b"one"], [b"later"]], [(208, 0, 71, 75)], len(data)) == scanned(data)
 
 
+def test_a_file_made_to_be_slow_is_refused() -> None:
+    """I11: thousands of false frames, each spanning half the file, do not make a scan hang."""
+    count = 3000
+    size = count * 48
+    data = bytearray(encode_header(a_header()))
+    for _ in range(count):
+        data += b"\x89EV1\x01\x00\x01\x00" + (size - FRAME_OVERHEAD).to_bytes(4, "little") + bytes(36)
+    for _ in range(count):
+        data += bytes(40) + size.to_bytes(4, "little") + b"1VE\x89"
+    with pytest.raises(Corruption, match="digest"):
+        scan_frames(bytes(data), a_header())
+
+
 def test_frames_share_the_buffer_they_were_read_from() -> None:
     """A scan of a journal holds its bytes once."""
     header, data = a_journal([b"one"], [b"two"])
