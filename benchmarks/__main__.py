@@ -8,11 +8,12 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import catalogue, machine, report
-from benchmarks.frame import Bench, load_reach, run_row
+from benchmarks.frame import RUN_S, Bench, load_reach, run_row
 
 REACH_FILE = os.path.join(os.path.dirname(__file__), "reach.toml")
 
@@ -42,9 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "scale": bench.scale,
             "rows": [],
         }
-        for number, row in enumerate(chosen, 1):
-            print(f"[{number}/{len(chosen)}] {row.name}: {row.work}", file=sys.stderr, flush=True)
-            result["rows"].append(run_row(row, bench, reach[row.name]))
+        ends_at = time.monotonic() + RUN_S[bench.scale]
+        for number, row in enumerate(chosen):
+            print(f"[{number + 1}/{len(chosen)}] {row.name}: {row.work}", file=sys.stderr, flush=True)
+            budget_s = (ends_at - time.monotonic()) / (len(chosen) - number)
+            result["rows"].append(run_row(row, bench, reach[row.name], budget_s))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     report.print_table(result)

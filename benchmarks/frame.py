@@ -10,6 +10,7 @@ and the reach is an upper bound. Nothing in this module knows what is measured.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
@@ -27,10 +28,11 @@ TIME_UNIT = "s"
 
 _ROUNDS = {"small": 5, "full": 9}
 
-# Sampling a row stops after this long, on a machine that is busy with other things, once it has
-# enough rounds for a median that one wild sample does not decide.
-_BUDGET_S = {"small": 12.0, "full": 180.0}
-_ROUNDS_LEAST = 3
+# A whole run is to end about now. On a machine that is busy with other things each row gets its share
+# of the time left, and stops early: after three rounds, so that one wild sample does not decide the
+# median, or after two when the run is late already.
+RUN_S = {"small": 150.0, "full": 3_600.0}
+_ROUNDS_LEAST, _ROUNDS_LATE = 3, 2
 
 
 class NotRunnable(Exception):
@@ -139,8 +141,14 @@ def reach_of(entry: Mapping[str, Any], scale: str, sync_ms: float | None = None)
     return Reach(float(value), entry["better"] == "more")
 
 
-def run_row(row: Row, bench: Bench, reach_entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure one row. A row that cannot run comes back with the reason instead of figures."""
+def run_row(
+    row: Row, bench: Bench, reach_entry: Mapping[str, Any], budget_s: float = math.inf
+) -> dict[str, Any]:
+    """Measure one row. A row that cannot run comes back with the reason instead of figures.
+
+    Args: budget_s: stop sampling early when the row, its preparation included, has taken this long.
+    """
+    stop_at = time.monotonic() + budget_s
     result: dict[str, Any] = {
         "name": row.name,
         "work": row.work,
@@ -160,7 +168,7 @@ def run_row(row: Row, bench: Bench, reach_entry: Mapping[str, Any]) -> dict[str,
     try:
         with ExitStack() as stack:
             sides = stack.enter_context(row.prepare(bench))
-            samples = _sample(sides, bench.scale)
+            samples = _sample(sides, bench.scale, stop_at)
             result["size"] = sides.size
             result |= summarize(samples, sides, reach_entry, bench.scale)
     except NotRunnable as error:
@@ -170,14 +178,14 @@ def run_row(row: Row, bench: Bench, reach_entry: Mapping[str, Any]) -> dict[str,
     return result
 
 
-def _sample(sides: Sides, scale: str) -> dict[str, list[float]]:
+def _sample(sides: Sides, scale: str, stop_at: float) -> dict[str, list[float]]:
     """All samples by name: "ours", "anchor", and what is printed beside them."""
     measures = {"ours": sides.ours, "anchor": sides.anchor, **sides.beside}
     samples: dict[str, list[float]] = {name: [] for name in measures}
     rounds = sides.rounds or _ROUNDS[scale]
-    start = time.monotonic()
+    least = _ROUNDS_LEAST if time.monotonic() < stop_at else _ROUNDS_LATE
     for number in range(0 if sides.warm_up else 1, rounds + 1):
-        if number > _ROUNDS_LEAST and time.monotonic() - start > _BUDGET_S[scale]:
+        if number > least and time.monotonic() > stop_at:
             break
         for name, measure in measures.items():
             os.sync()  # the dirty pages of one side must not be written in the other's time

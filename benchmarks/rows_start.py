@@ -44,6 +44,6 @@ def _sql_start(bench: Bench) -> Iterator[Sides]:
             ours=lambda: seconds(command),
             anchor=lambda: seconds([sys.executable, "-I", "-c", _BARE]),
             beside={"python -I -c pass, s": lambda: seconds([sys.executable, "-I", "-c", "pass"])},
-            size=f"{source.segments} segments of {source.events:,} events, {_TAIL_EVENTS} behind them and the index",
+            size=f"{source.segments} segments of {source.events:,} events, {_TAIL_EVENTS} not sealed",
             rounds=bench.pick(11, 21),
         )

@@ -88,6 +88,17 @@ def test_sides_alternate(bench: Bench) -> None:
     assert "".join(order) == "ABABAB"
 
 
+def test_busy_machine_gets_fewer_rounds_but_enough_for_a_median(bench: Bench) -> None:
+    """A row that is late before it begins stops after two rounds; one in time has all of them."""
+    samples: list[float] = [1.0] * 10
+
+    def rounds(budget_s: float) -> int:
+        return int(run_row(row_of(samples, samples), bench, MORE, budget_s)["rounds"])
+
+    assert rounds(3600) == 9
+    assert rounds(-1) == 2
+
+
 @pytest.mark.parametrize(
     ("entry", "ours", "met"), [(MORE, 8.0, True), (MORE, 7.9, False), (LESS, 15.0, True), (LESS, 15.1, False)]
 )
