@@ -16,7 +16,6 @@ of it, and removing an old one is an `unlink`, which open readers survive.
 """
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,8 +51,6 @@ class SealedView(Protocol):
 
     @property
     def manifest(self) -> Manifest: ...
-    @property
-    def segment_paths(self) -> "Sequence[str]": ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +133,7 @@ def attach(
 
 
 def build(fs: FileSystem, layout: Layout, view: SealedView, *, fresh: bool = False) -> "str | None":
-    """Make the index of the view's manifest; its name, None when nothing was ever sealed.
+    """Make the index of the view's manifest; its name, None when there is none to make.
 
     Args: fresh: fold the whole log, even where there is a generation to go on from.
     Raises: Corruption, QueryError.
@@ -148,8 +145,8 @@ def build(fs: FileSystem, layout: Layout, view: SealedView, *, fresh: bool = Fal
 def make(fs: FileSystem, layout: Layout, view: SealedView, *, fresh: bool = False) -> "BuildReport | None":
     """`build`, with everything there is to say about it."""
     manifest = view.manifest
-    if manifest.number == 0:
-        return None
+    if manifest.number == 0 or "?" in layout.root:
+        return None  # DuckDB takes what follows a question mark for options and writes beside the store
     name = index_name(manifest.number, code8())
     with source.connect() as con:
         generation, findings = attach(con, fs, layout, manifest)
@@ -217,7 +214,7 @@ def _write(path: str, fs: FileSystem, layout: Layout, view: SealedView, fresh: b
     try:
         _fill(path, view.manifest, layout)
     except duckdb.Error as error:
-        raise source.translated(error, view.segment_paths) from error
+        raise source.translated(error, fs, layout, view.manifest.segments) from error
     return False
 
 

@@ -37,7 +37,7 @@ class SegmentsPrefix:
         self._generation = generation
 
     def seen(self, event_ids: Sequence[str]) -> set[str]:
-        """Those of `event_ids` that an event in a segment has. Raises: Corruption."""
+        """Those of `event_ids` that an event in a segment has. Raises: duckdb.Error."""
         if not event_ids or not self._segments:
             return set()
         ids = _texts(event_ids)
@@ -51,7 +51,7 @@ class SegmentsPrefix:
         return {row[0] for row in rows}
 
     def sessions(self, session_ids: Sequence[str]) -> Iterable[PrefixRow]:
-        """What the segments hold of these sessions. Raises: Corruption."""
+        """What the segments hold of these sessions. Raises: duckdb.Error."""
         if not session_ids or not self._segments:
             return ()
         ids = _texts(session_ids)
@@ -74,13 +74,7 @@ class SegmentsPrefix:
         return source.events([self._layout.segment(e.name) for e in self._segments if e.end > since])
 
     def _rows(self, sql: str) -> "list[tuple[Any, ...]]":
-        try:
-            rows: list[tuple[Any, ...]] = self._con.execute(sql).fetchall()
-        except duckdb.InterruptException:
-            raise
-        except duckdb.Error as error:
-            paths = [self._layout.segment(entry.name) for entry in self._segments]
-            raise source.translated(error, paths) from error
+        rows: list[tuple[Any, ...]] = self._con.execute(sql).fetchall()
         return rows
 
 

@@ -5,12 +5,17 @@ list, never a pattern, and the caller's view pins them, since removing one break
 Payloads go in as text and stay text: DuckDB's JSON type would rewrite their numbers.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import duckdb
+from blake3 import blake3
 
 from eventlog.errors import Corruption, EventLogError, QueryError
+from eventlog.fs import FileSystem
+from eventlog.layout import Layout
+from eventlog.log.manifest import SegmentEntry
 from eventlog.types import BOOL, COLUMN_NAMES, COLUMNS, INT, JSON, LIST, TEXT, TIME
 
 SQL_TYPE_OF = {
@@ -78,11 +83,43 @@ def events(segment_paths: "Sequence[str]", tail: "str | None" = None) -> str:
     return " UNION ALL ".join(selects) or f"SELECT {_NO_EVENTS} WHERE false"
 
 
-def translated(error: duckdb.Error, segment_paths: "Sequence[str]") -> EventLogError:
-    """What a DuckDB error means: Corruption when it speaks of a segment, else QueryError."""
-    message = str(error).strip() or type(error).__name__
-    if not isinstance(error, (duckdb.OutOfMemoryException, duckdb.InterruptException)):
-        for path in segment_paths:
-            if path in message:
-                return Corruption(path, f"this segment cannot be read ({message.splitlines()[0]})")
-    return QueryError(message)
+def translated(
+    error: duckdb.Error, fs: FileSystem, layout: Layout, entries: "Sequence[SegmentEntry]"
+) -> EventLogError:
+    """What a DuckDB error means: Corruption when a segment is not what the manifest says, else QueryError.
+
+    DuckDB's messages do not always name the file, so where a file may be to blame all are read.
+    """
+    if not isinstance(error, _ABOUT_THE_QUESTION):
+        for entry in entries:
+            if not _is_intact(fs, layout.segment(entry.name), entry):
+                what = "its bytes are not those the manifest lists"
+                return Corruption(layout.segment(entry.name), what)
+    return QueryError(str(error).strip() or type(error).__name__)
+
+
+def _is_intact(fs: FileSystem, path: str, entry: SegmentEntry) -> bool:
+    digest = blake3()
+    try:
+        fd = fs.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        for offset in range(0, fs.fstat(fd).st_size, _READ_BYTES):
+            digest.update(fs.pread(fd, _READ_BYTES, offset))
+    finally:
+        fs.close(fd)
+    return digest.hexdigest() == entry.blake3
+
+
+_READ_BYTES = 16 << 20
+
+# Errors that no damaged file can cause.
+_ABOUT_THE_QUESTION = (
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.InterruptException,
+    duckdb.OutOfMemoryException,
+    duckdb.ParserException,
+    duckdb.PermissionException,
+)

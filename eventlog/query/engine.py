@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 _INTERRUPT_AGAIN_S = 0.05
+
+# A row of the tail costs some 50 µs by way of Python, and pyarrow 60 ms to import.
+_TAIL_BY_ROW_MAX = 3_000
 Parameters = Sequence[Any] | Mapping[str, Any] | None
 
 
@@ -49,6 +52,7 @@ class View(Protocol):
     def tail_count_raw(self) -> int: ...
     @property
     def tail(self) -> "list[Event]": ...
+    def tail_table(self) -> "pa.Table": ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ def table(
     limits = limits or Limits()
 
     def arrow(relation: duckdb.DuckDBPyRelation) -> "pa.Table":
-        found = relation.limit(limits.rows_max + 1).to_arrow_table()
+        found = relation.limit(limits.rows_max + 1).to_arrow_table().rename_columns(relation.columns)
         if found.num_rows > limits.rows_max:
             _check_truncation(limits)
             return found.slice(0, limits.rows_max)
@@ -150,7 +154,7 @@ def _answer(
                     f"the query was stopped after {limits.timeout_s:g} s. Ask for less, or raise the limit."
                 ) from error
             except duckdb.Error as error:
-                found = source.translated(error, view.segment_paths)
+                found = source.translated(error, fs, layout, view.manifest.segments)
                 if isinstance(found, Corruption):
                     raise found from error
                 if binding.generation is not None and _may_be_damage(error):
@@ -194,11 +198,13 @@ class _Binding:
             return None
         if self.view.prefix is None:
             self.view.prefix = SegmentsPrefix(self.con, self.layout, self.view.manifest, self.generation)
-        rows = self.view.tail
-        if not rows:
-            return None
         self.con.execute("CREATE SCHEMA IF NOT EXISTS work")
-        source.load_tail(self.con, "work.tail", rows)
+        if self.view.tail_count_raw <= _TAIL_BY_ROW_MAX:
+            source.load_tail(self.con, "work.tail", self.view.tail)
+        else:
+            self.con.register("tail_table", self.view.tail_table())
+            self.con.execute("CREATE TABLE work.tail AS FROM tail_table")
+            self.con.unregister("tail_table")
         return "work.tail"
 
     def _bind_projections(self, wanted: "list[str]", tail: "str | None") -> None:
