@@ -122,9 +122,12 @@ def test_what_was_not_synced_is_lost_by_default() -> None:
     written(fs, "/new", b"5", sync=True)
 
     assert fs.crash(keep_none).tree() == {"/later": b"3", "/synced": b"2", "/synced and named": b"1"}
-    assert fs.crash(
-        keep_all
-    ).tree() == {"/later": b"34", "/synced": b"2", "/synced and named": b"1", "/new": b"5"}
+    assert fs.crash(keep_all).tree() == {
+        "/later": b"34",
+        "/synced": b"2",
+        "/synced and named": b"1",
+        "/new": b"5",
+    }
 
 
 def test_each_pending_effect_survives_on_its_own() -> None:
@@ -135,9 +138,12 @@ def test_each_pending_effect_survives_on_its_own() -> None:
     fs.pwrite(fd, b"aaaa", 0)
     fs.pwrite(fd, b"bbbb", 4)
 
-    assert [
-        fs.crash(choice).tree() for choice in (keep_none, keep_all, keep_only(0), keep_only(1))
-    ] == [{"/f": b""}, {"/f": b"aaaabbbb"}, {"/f": b"aaaa"}, {"/f": b"\0\0\0\0bbbb"}]
+    assert [fs.crash(choice).tree() for choice in (keep_none, keep_all, keep_only(0), keep_only(1))] == [
+        {"/f": b""},
+        {"/f": b"aaaabbbb"},
+        {"/f": b"aaaa"},
+        {"/f": b"\0\0\0\0bbbb"},
+    ]
     assert fs.crash(tear(1, 3)).tree() == {"/f": b"aaaabbb"}
 
 
