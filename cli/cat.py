@@ -27,12 +27,14 @@ def command(ctx: click.Context, what: str, at: str) -> None:
 
 def split(what: str) -> tuple[str | None, str]:
     """(turn, path) of `TURN:PATH`, (None, hash) of a hash."""
-    if what.startswith("blake3:") or ":" not in what:
-        return None, what
     kind, _, rest = what.partition(":")
-    if kind not in ("turn", "git"):
-        return kind, rest
-    name, colon, path = rest.partition(":")
-    if not colon:
-        raise click.UsageError(f"{what} names a turn but no file; say {what}:PATH")
-    return f"{kind}:{name}", path
+    if kind == "blake3" or (kind == what and what != "last" and "_" not in what):
+        return None, what
+    if kind in ("turn", "git"):
+        name, _, path = rest.partition(":")
+        turn = f"{kind}:{name}"
+    else:
+        turn, path = kind, rest
+    if not path:
+        raise click.UsageError(f"{turn} is a turn; say which file of it: {turn}:PATH")
+    return turn, path

@@ -149,7 +149,7 @@ def _append(root: str, event: "Event") -> None:
 
 
 def _note(root: "str | None", error: BaseException) -> None:
-    """Keep a line about a failure where `locus status` can find it; start over when there are many."""
+    """Keep a line about a failure for whoever looks into it; start over when there are many."""
     if root is None:
         return
     try:

@@ -55,7 +55,7 @@ def _tell(report: "ImportReport") -> None:
             "count anew from the first."
         )
     if report.commits == 0:
-        say(f"Nothing new: all {count(report.skipped, 'commit')} were recorded before.")
+        say(f"Nothing new: {count(report.skipped, 'commit')} known before.")
         return
     known = f" ({report.skipped:,} known before)" if report.skipped else ""
     say(

@@ -63,7 +63,7 @@ def command(
         return
     put(_event_table(found) if want_events else _turn_table(found))
     if not found.rows:
-        say("Nothing fits." if where.parameters else "Nothing is recorded yet. `locus import git .` starts.")
+        say("Nothing fits." if where.parameters else "Nothing is recorded yet. `locus import git` starts.")
     if more:
         say(f"There are more; --limit N shows more than {limit}.")
 

@@ -79,7 +79,8 @@ def _usage_message(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption) and error.option_name == "--store":
         return "--store is given before the command: locus --store DIR COMMAND. See `locus --help`."
     path = error.ctx.command_path if error.ctx is not None else "locus"
-    return f"{message.rstrip('.')}. See `{path} --help`."
+    ended = message if message.endswith(("?", "!")) else f"{message.rstrip('.')}."
+    return f"{ended} See `{path} --help`."
 
 
 def _say(arguments: list[str], kind: str, message: str, code: int) -> None:

@@ -296,7 +296,10 @@ def test_cat_writes_exact_bytes(recorded: Recorded, locus: Locus) -> None:
 
 def test_cat_needs_a_file(recorded: Recorded, locus: Locus) -> None:
     """A turn alone, a directory, an unknown path or hash: each says what is missing."""
-    assert locus("cat", "git:1234").code == 2
+    for turn in ("git:1234", "last", "last:", "abcd1234_001"):
+        ended = locus("cat", turn)
+        assert (ended.code, ended.out) == (2, b"")
+        assert "PATH" in ended.err
     for name, code in (("last:no/such", 1), ("last:src", 3), ("0123456789", 1)):
         ended = locus("cat", name)
         assert (ended.code, ended.out) == (code, b"")
