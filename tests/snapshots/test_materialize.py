@@ -388,6 +388,28 @@ def test_a_directory_swapped_for_a_link_is_not_entered(blobs, target, tmp_path):
     assert report.files == 1
 
 
+class SeesNothing(UserFiles):
+    """The target looks empty, as it does when files appear right after the look."""
+
+    def listdir(self, dir_fd: int) -> list[str]:
+        return []
+
+
+def test_files_that_appear_meanwhile_are_not_touched(blobs, target):
+    """Without force nothing that stands in the target is replaced or removed, whoever made it."""
+    node: Node = {b"d": {b"x": (FILE, b"x")}, b"f": (FILE, b"f"), b"l": (SYMLINK, b"f"), b"ok": (FILE, b"ok")}
+    root = store_node(blobs, node)
+    os.mkdir(target)
+    for name in "dfl":
+        overwrite(f"{target}/{name}", b"mine")
+    report = materialize(blobs, root, target, calls=SeesNothing())
+    assert [path for path, _ in report.missing] == [b"d", b"d/x", b"f", b"l"]
+    assert read_node(target) == {
+        b"ok": (FILE, b"ok"),
+        **dict.fromkeys((b"d", b"f", b"l"), (FILE, b"mine")),
+    }
+
+
 def test_a_tree_that_is_too_deep_or_too_large_is_refused(blobs, target, monkeypatch):
     """A small pack cannot make us write for ever (I11)."""
     with blobs.writer() as writer:

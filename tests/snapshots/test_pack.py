@@ -1,6 +1,7 @@
 """The encoding of a pack, apart from any file."""
 
 import random
+import tracemalloc
 import zlib
 
 import pytest
@@ -119,8 +120,13 @@ def test_arbitrary_group_bytes_raise_only_corruption(stored, kind, raw_size):
 def test_a_decompression_bomb_stops_at_the_length_it_claims():
     """zlib is bounded by the raw length of the head, which is checked first (I11)."""
     bomb = zlib.compress(bytes(64 << 20), 9)
-    with pytest.raises(Corruption, match="do not decompress"):
-        codec.decompress(Group(24, ZLIB, 1000, len(bomb)), bomb, PATH)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Corruption, match="do not decompress"):
+            codec.decompress(Group(24, ZLIB, 1000, len(bomb)), bomb, PATH)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
     with pytest.raises(Corruption, match="impossible"):
         codec.check_group(PATH, Group(24, ZLIB, 2**32 - 1, 5000))
 
