@@ -16,7 +16,7 @@ from eventlog.errors import Ambiguous, Corruption, InvalidEvent, LockTimeout, No
 from eventlog.fs import REAL, FileSystem
 from eventlog.layout import CONDEMNED_DIR, IDX_DIR, PACK_DIR, TMP_DIR, Layout, condemned_name
 from eventlog.locks import GC, acquire
-from eventlog.snapshots import pack as codec
+from eventlog.snapshots import pack as pack_format
 from eventlog.snapshots import writer as writer_module
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.snapshots.store import BlobStore
@@ -374,13 +374,16 @@ def test_a_pack_of_another_store_is_not_read(layout, blobs):
 def test_a_group_over_the_limit_holds_one_blob_or_is_refused(layout, blobs):
     """A small pack cannot make a reader allocate much for a small blob (I11)."""
     raw = bytes(17 << 20)
-    used, stored = codec.compress(raw, codec.ZLIB, 1)
-    header = codec.encode_header(STORE_ID)
-    group = codec.Group(len(header), used, len(raw), len(stored))
-    body = header + codec.encode_group_head(used, len(raw), len(stored)) + stored
+    used, stored = pack_format.compress(raw, pack_format.ZLIB, 1)
+    header = pack_format.encode_header(STORE_ID)
+    group = pack_format.Group(len(header), used, len(raw), len(stored))
+    body = header + pack_format.encode_group_head(used, len(raw), len(stored)) + stored
     small = raw[:10]
-    entries = [(blob_id(small), codec.BLOB, 0, 0, 10), (blob_id(raw[10:]), codec.BLOB, 0, 10, len(raw) - 10)]
-    pack = body + b"".join(codec.encode_tables(header, [group], entries, len(body)))
+    entries = [
+        (blob_id(small), pack_format.BLOB, 0, 0, 10),
+        (blob_id(raw[10:]), pack_format.BLOB, 0, 10, len(raw) - 10),
+    ]
+    pack = body + b"".join(pack_format.encode_tables(header, [group], entries, len(body)))
     overwrite(layout.pack(blob_id(pack).hex()), pack)
     with pytest.raises(Corruption, match="not one blob"):
         blobs.get(blob_id(small))
