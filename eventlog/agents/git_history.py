@@ -461,8 +461,8 @@ class _Window:
             self._contents.append((path, len(self._contents), data))
             self._bytes += len(data)
             self._waiting += len(data)
-            if self._waiting >= self._bytes_max:
-                self._pack()  # one commit may be larger than a window
+            if self._waiting >= 2 * self._bytes_max:
+                self._pack()  # in the middle of one commit that is larger than a window
         return id
 
     def put_tree(self, encoding: bytes) -> bytes:

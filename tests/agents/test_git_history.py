@@ -462,3 +462,20 @@ def test_the_report_is_plain_data(store: Store, tmp_path: Path) -> None:
     report = import_git(store, path)
 
     assert report == ImportReport(_repo(path), line_of(path)[0], 1, 0, report.events, 1, 1, False, ())
+
+
+def test_the_table_of_ids_names_every_part(store: Store, tmp_path: Path) -> None:
+    """I8: docs/event-ids.md has a row for each kind of event that an import writes."""
+    table = (Path(__file__).parents[2] / "docs" / "event-ids.md").read_text(encoding="utf-8")
+    rows = [
+        [cell.strip(" `") for cell in line.split("|")[1:-1]]
+        for line in table.splitlines()
+        if line[:3] == "| `"
+    ]
+    listed = {(agent, kind, op) for agent, kind, ops, _ in rows for op in ops.replace("`", "").split(", ")}
+    history = _line(50).put(b"file", b"").remove(b"file").put(b"b", b"long enough\n" * 9).commit("1")
+    history.remove(b"b").put(b"c", b"long enough\n" * 9).commit("2")
+    import_git(store, history.write(str(tmp_path / "r")))
+    written = {(e["agent"], e["event_type"], e["operation"] or "") for e in _events(store)}
+
+    assert written == listed

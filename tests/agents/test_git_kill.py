@@ -5,6 +5,7 @@ file system; a killed write leaves half of its bytes. n covers the whole run.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -168,3 +169,43 @@ def test_a_kill_between_windows_and_another_limit_meet(
         return {event["event_id"]: {**event, "position": None} for event in events}
 
     assert known(_raw(store_dir)) == known(expected)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 6, 200, 421, -8, -2, -1])
+def test_any_beginning_of_the_log_is_continued(
+    length: int, repository: str, undisturbed: tuple[int, list[Event]], tmp_path: Path
+) -> None:
+    """I32: batches end anywhere, also in the middle of a turn; exactly the missing events are appended."""
+    _, expected = undisturbed
+    store_dir = _new_store(tmp_path / "s")
+    with Store.open(store_dir) as store:
+        import_git(store, repository, window_bytes=WINDOW_BYTES)
+    shutil.rmtree(store_dir / "log")
+    for folder in ("log", "log/journal", "log/segments", "log/manifest", "log/quarantine"):
+        (store_dir / folder).mkdir()
+    with Store.open(store_dir) as store:
+        store.append({k: v for k, v in event.items() if k != "position"} for event in expected[:length])
+        import_git(store, repository, window_bytes=WINDOW_BYTES)
+
+    assert _raw(store_dir) == expected
+    assert _raw_count(store_dir) == len(expected)
+
+
+def test_two_imports_at_once_write_the_history_once(
+    repository: str, undisturbed: tuple[int, list[Event]], tmp_path: Path
+) -> None:
+    """I8, I24: two processes that import the same history see to it that each event is visible once."""
+    _, expected = undisturbed
+    store_dir = _new_store(tmp_path / "s")
+    argv = [sys.executable, "-c", IMPORTER, str(store_dir), repository, "0"]
+    both = [subprocess.Popen(argv, stdout=subprocess.DEVNULL) for _ in range(2)]
+
+    assert [process.wait() for process in both] == [0, 0]
+    visible = [{**event, "position": None} for event in _raw(store_dir)]
+    assert sorted(visible, key=lambda e: str(e["event_id"])) == sorted(
+        ({**event, "position": None} for event in expected), key=lambda e: str(e["event_id"])
+    )
+    with Store.open(store_dir) as store:
+        store.seal()
+        assert [{**e, "position": None} for e in _raw(store_dir)] == visible
+        assert store.verify("read") == []

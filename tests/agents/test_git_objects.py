@@ -322,3 +322,12 @@ def test_a_subject_is_the_first_paragraph() -> None:
 
     assert subject(b"\n  Fix the\n bug \n\nbody") == "Fix the bug"
     assert subject(b"") == "commit abcdefabcdef"
+
+
+def test_without_git_the_message_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without the program git gets a sentence about it."""
+    path = History().put(b"a", b"1").commit().write(str(tmp_path / "r"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(NotFound, match="install it"):
+        open_repository(path)
