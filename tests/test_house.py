@@ -420,6 +420,28 @@ def test_dependencies_are_pinned_and_explained() -> None:
     assert explained == names
 
 
+def test_every_import_is_a_declared_dependency() -> None:
+    """The packages import the standard library, each other and what pyproject.toml declares."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    def names(requirements: list[str]) -> set[str]:
+        return {re.split(r"[<>=]", name)[0].replace("-", "_") for name in requirements}
+
+    to_run = names(project["dependencies"]) | {"eventlog", "locus_cli"}
+    to_work = to_run | names(project["optional-dependencies"]["dev"]) | {"tests", "benchmarks", "conftest"}
+    wrong = {
+        f"{name} imports {imported}"
+        for name, path in modules().items()
+        for imported in imports(name, path, typing_too=True)
+        if (top := imported.split(".")[0]) not in sys.stdlib_module_names
+        and top not in (to_run if name.startswith(("eventlog", "locus_cli")) else to_work)
+    }
+
+    assert wrong == set()
+
+
 def test_changelog_has_the_agreed_form() -> None:
     """CHANGELOG.md: versions with dates, newest first, each with known kinds of change."""
     lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
