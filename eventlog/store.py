@@ -492,7 +492,7 @@ def _file_system_of(path: str) -> str | None:
     except OSError:
         return None
     real = os.path.realpath(path)
-    best = ("", None)
+    best: tuple[str, str | None] = ("", None)
     for point, kind in mounts:
         point = point.replace("\\040", " ").replace("\\134", "\\")
         if (real == point or real.startswith(point.rstrip("/") + "/")) and len(point) >= len(best[0]):
