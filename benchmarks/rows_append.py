@@ -51,7 +51,8 @@ def rows() -> list[Row]:
 
 @contextmanager
 def _appends(bench: Bench, writers: int, batch: int) -> Iterator[Sides]:
-    seconds = bench.pick(1, 4) * (0.4 if writers == 1 else 0.7)
+    # Long enough that a sample holds many batches and, of many writers, many turns of each.
+    seconds = bench.pick(1, 4) * (0.7 if writers > 1 else 0.25 if batch == 1 else 0.5)
     with bench.scratch("append") as directory, ExitStack() as stack:
         Store.init(f"{directory}/store")
 
