@@ -12,7 +12,7 @@ Rules of the fold (design.md section 9, P2, P3, P7):
 - A turn is a group of (session_id, turn). Events of a session outside any turn count in the session.
 - Model calls count once, through `llm_calls`, in the turn of the row that was kept.
 - A count over nothing is zero; a sum over calls which all leave the figure out is null.
-- An event whose time is unknown happened when it was recorded, as far as starts and ends go.
+- A lifecycle event whose time is unknown happened when it was recorded.
 
 The fold has two steps, because a call's key may occur in several sessions:
 1. `llm_calls`: rows of type `llm` → one row per call. Mergeable: best(best(a), best(b)) = best(a + b).
@@ -187,17 +187,21 @@ def same_call(left: str, right: str) -> str:
     return " AND ".join(f"{a} IS NOT DISTINCT FROM {b}" for a, b in pairs)
 
 
-def best_calls(rows: str) -> str:
-    """One row per call out of `rows`, which have the columns of `llm_calls` in any order and number.
+def beaten_calls(rows: str) -> str:
+    """Positions of those of `rows` that another row of the same call beats; what is left is `llm_calls`.
 
-    The most completion tokens win, null being fewer than none; then the lowest position. Both go into
-    one 128-bit number: an aggregate over one number is several times faster than over a pair.
+    The most completion tokens win, null being fewer than none; then the lowest position. Most calls
+    have one row. So rows are first grouped by a hash of the key, and only where that meets are the keys
+    themselves compared: a hash is grouped several times faster than four texts.
     """
-    rank = "greatest(coalesce(r.completion_tokens, -1), -1)::HUGEINT * 18446744073709551616 - r.position"
+    key = ", ".join(call_key("r"))
+    order = "greatest(coalesce(r.completion_tokens, -1), -1) DESC, r.position"
     return f"""
-        SELECT {quoted(names_of(LLM_CALLS))} FROM {rows}
-        WHERE position IN (
-            SELECT arg_max(r.position, {rank}) FROM {rows} r GROUP BY {", ".join(call_key("r"))})"""
+        SELECT position FROM (
+            SELECT r.position, row_number() OVER (PARTITION BY {key} ORDER BY {order}) AS place
+            FROM {rows} r
+            WHERE hash({key}) IN (SELECT hash({key}) FROM {rows} r GROUP BY 1 HAVING count(*) > 1))
+        WHERE place > 1"""
 
 
 def parts(events: str) -> str:
@@ -215,14 +219,9 @@ def parts(events: str) -> str:
             count(*) FILTER (event_type IN {_TOOL_TYPES}) AS tool_calls,
             count(*) FILTER (event_type = 'error') AS errors,
             count(*) FILTER (event_type = 'error' AND resolved) AS errors_resolved,
-            list_distinct(list(path) FILTER (event_type = 'file' AND operation IS DISTINCT FROM 'read'))
-                AS modified,
-            list_distinct(list(path) FILTER (event_type = 'file' AND operation = 'read')) AS read,
-            list({{'event': position, 'title': title}}) FILTER (event_type = 'decision' AND title IS NOT NULL)
-                AS decided,
-            arg_min(tree_hash, position) FILTER (event_type = 'snapshot') AS start_tree,
-            arg_max(tree_hash, position) FILTER (event_type = 'snapshot') AS end_tree,
-            min(occurred_at) AS occurred_first, min(recorded_at) AS recorded_first,
+            list(path) FILTER (event_type = 'file' AND operation IS DISTINCT FROM 'read') AS modified,
+            list(path) FILTER (event_type = 'file' AND operation = 'read') AS read,
+            min(occurred_at) AS occurred_first,
             min(position) AS first_position,
             max(position) AS last_position
         FROM {events}
@@ -230,41 +229,47 @@ def parts(events: str) -> str:
         GROUP BY 1, 2"""
 
 
-def lifecycle(events: str) -> str:
-    """The lifecycle events of `events`, with the keys that only their payload has.
+def marks(events: str) -> str:
+    """The events that say something of a session or turn in words: lifecycle events with the keys that
+    only their payload has, decisions and snapshots. They are few, so texts are read for them alone.
 
     A payload that is no JSON object of these shapes gives nulls: a key of the wrong type is an
     unknown key (P7), never a query that fails.
     """
     return f"""
-        SELECT session_id, turn, position, event_type, operation, title, repo, context_id, extends,
+        SELECT session_id, turn, position, event_type, operation, title, repo, context_id, extends, tree_hash,
             coalesce(occurred_at, recorded_at) AS "at",
             coalesce(status, CASE operation
                 WHEN 'start' THEN 'active'
                 WHEN 'end' THEN CASE event_type WHEN 'turn' THEN 'completed' ELSE 'closed' END END) AS status,
-            TRY(json_transform(payload, '{_PAYLOAD_KEYS}')) AS said
+            CASE WHEN event_type IN {_LIFECYCLE} AND payload <> '{{}}'
+                THEN TRY(json_transform(payload, '{_PAYLOAD_KEYS}')) END AS said
         FROM {events}
-        WHERE event_type IN {_LIFECYCLE}"""
+        WHERE event_type IN ('session', 'turn', 'sessions', 'decision', 'snapshot')"""
 
 
-def turns(parts: str, lifecycle: str, calls: str) -> str:
-    """The anchors of the sessions whose `parts`, `lifecycle` events and `calls` are given."""
+def turns(parts: str, marks: str, calls: str) -> str:
+    """The anchors of the sessions whose `parts`, `marks` and `calls` are given."""
     return f"""
         WITH said AS (
             SELECT session_id, turn,
-                arg_max(context_id, position) AS context_id,
-                arg_max(title, position) AS title,
-                arg_max(status, position) AS status,
-                arg_min("at", position) FILTER (operation = 'start') AS started_at,
-                arg_max("at", position) FILTER (operation = 'end') AS completed_at,
+                arg_max(context_id, position) FILTER (event_type = 'turn') AS context_id,
+                arg_max(title, position) FILTER (event_type = 'turn') AS title,
+                arg_max(status, position) FILTER (event_type = 'turn') AS status,
+                arg_min("at", position) FILTER (event_type = 'turn' AND operation = 'start') AS started_at,
+                arg_max("at", position) FILTER (event_type = 'turn' AND operation = 'end') AS completed_at,
                 arg_max(said.user_request, position) AS user_request,
                 arg_max(said.user_message, position) AS user_message,
                 arg_max(said.outcome, position) AS outcome,
                 arg_max(said.decisions, position) AS decisions,
                 arg_max(said.actions_taken, position) AS actions_taken,
                 arg_max(said.files_modified, position) AS files_modified,
-                arg_max(said.files_read, position) AS files_read
-            FROM {lifecycle} WHERE event_type = 'turn' GROUP BY ALL
+                arg_max(said.files_read, position) AS files_read,
+                list(title ORDER BY position) FILTER (event_type = 'decision' AND title IS NOT NULL)
+                    AS decided,
+                arg_min(tree_hash, position) FILTER (event_type = 'snapshot') AS start_tree,
+                arg_max(tree_hash, position) FILTER (event_type = 'snapshot') AS end_tree
+            FROM {marks} WHERE event_type IN ('turn', 'decision', 'snapshot') GROUP BY ALL
         ), used AS ({_sums_by("session_id, turn", calls)})
         SELECT
             coalesce(s.context_id, format('turn:{{}}_{{:03d}}', p.session_id, p.turn)) AS context_id,
@@ -272,24 +277,24 @@ def turns(parts: str, lifecycle: str, calls: str) -> str:
             p.agent, p.repo, p.branch, p."commit", s.title,
             coalesce(s.user_request, s.user_message) AS user_request,
             s.outcome, s.status,
-            coalesce(s.started_at, p.occurred_first, p.recorded_first) AS started_at,
+            coalesce(s.started_at, p.occurred_first) AS started_at,
             CASE WHEN s.status <> 'active' THEN s.completed_at END AS completed_at,
             p.event_count, p.tool_calls, {_token_columns("u")},
             p.errors, p.errors_resolved,
             {_paths("p.modified", "s.files_modified")} AS files_modified,
             {_paths("p.read", "s.files_read")} AS files_read,
             CASE WHEN len(s.decisions) > 0 THEN s.decisions
-                ELSE list_transform(list_sort(coalesce(p.decided, [])), lambda d: d.title) END AS decisions,
+                ELSE coalesce(s.decided, []) END AS decisions,
             coalesce(s.actions_taken, []) AS actions_taken,
-            p.start_tree, p.end_tree, p.first_position, p.last_position
+            s.start_tree, s.end_tree, p.first_position, p.last_position
         FROM {parts} p
         LEFT JOIN said s ON s.session_id = p.session_id AND s.turn = p.turn
         LEFT JOIN used u ON u.session_id = p.session_id AND u.turn = p.turn
         WHERE p.turn IS NOT NULL"""
 
 
-def sessions(parts: str, lifecycle: str, calls: str, turns: str) -> str:
-    """The sessions whose `parts`, `lifecycle` events, `calls` and `turns` are given."""
+def sessions(parts: str, marks: str, calls: str, turns: str) -> str:
+    """The sessions whose `parts`, `marks`, `calls` and `turns` are given."""
     context_id = f"coalesce(s.context_id, {default_context('w.session_id')})"
     return f"""
         WITH said AS (
@@ -303,13 +308,13 @@ def sessions(parts: str, lifecycle: str, calls: str, turns: str) -> str:
                 arg_max(said.end_reason, position) AS end_reason,
                 arg_max(said.summary, position) AS summary,
                 max(position) FILTER (operation = 'start') AS opened_position
-            FROM {lifecycle} WHERE event_type = 'session' GROUP BY ALL
+            FROM {marks} WHERE event_type = 'session' GROUP BY ALL
         ), links AS (
             SELECT session_id, list(link ORDER BY first_place) AS extends FROM (
                 SELECT session_id, link, min({{'event': position, 'rank': rank}}) AS first_place FROM (
                     SELECT session_id, position, unnest(extends) AS link,
                         generate_subscripts(extends, 1) AS rank
-                    FROM {lifecycle} WHERE event_type = 'session')
+                    FROM {marks} WHERE event_type = 'session')
                 GROUP BY ALL)
             GROUP BY ALL
         ), whole AS (
@@ -323,7 +328,7 @@ def sessions(parts: str, lifecycle: str, calls: str, turns: str) -> str:
                 sum(errors)::BIGINT AS errors,
                 sum(errors_resolved)::BIGINT AS errors_resolved,
                 flatten(list(modified) FILTER (turn IS NULL)) AS modified,
-                min(occurred_first) AS occurred_first, min(recorded_first) AS recorded_first,
+                min(occurred_first) AS occurred_first,
                 min(first_position) AS first_position, max(last_position) AS last_position
             FROM {parts} GROUP BY ALL
         ), changed AS (
@@ -334,7 +339,7 @@ def sessions(parts: str, lifecycle: str, calls: str, turns: str) -> str:
             {_slug(context_id, "w.session_id")} AS slug,
             w.agent, w.agent_session_id, w.repo, s.title, s.status,
             CASE WHEN s.status <> 'active' THEN s.end_reason END AS end_reason,
-            coalesce(s.started_at, w.occurred_first, w.recorded_first) AS started_at,
+            coalesce(s.started_at, w.occurred_first) AS started_at,
             CASE WHEN s.status <> 'active' THEN s.ended_at END AS ended_at,
             w.turn_count, format('{{:03d}}', w.last_turn) AS last_turn,
             coalesce(l.extends, []) AS extends, s.summary,
@@ -351,7 +356,7 @@ def sessions(parts: str, lifecycle: str, calls: str, turns: str) -> str:
 
 
 def master_keys(rows: str) -> str:
-    """What the master's own events say: `rows` are `lifecycle` events or `master_keys`, or both."""
+    """What the master's own events say: `rows` are such events' keys, or `master_keys`, or both."""
     return f"""
         SELECT repo, arg_max(context_id, position) AS context_id,
             arg_max(project_name, position) AS project_name,
@@ -415,7 +420,8 @@ def _token_columns(used: str) -> str:
 
 
 def _paths(seen: str, named: str) -> str:
-    return f"list_sort(list_distinct(coalesce({seen}, []) || coalesce({named}, [])))"
+    return f"""CASE WHEN len({named}) > 0 THEN list_sort(list_distinct(coalesce({seen}, []) || {named}))
+                WHEN {seen} IS NULL THEN [] ELSE list_sort(list_distinct({seen})) END"""
 
 
 def _safe(text: str) -> str:

@@ -4,7 +4,7 @@ The same few statements serve three callers: building an index from the log, bri
 to date, and answering a query from an index that is behind the log (I19, I20, I21).
 
 Onto an index, with `fresh` the events it does not know:
-1. A call is kept or replaced by key: best(index rows of the keys in `fresh` + `fresh`).
+1. A call is kept or replaced by key: the best of the index's rows for the keys in `fresh`, and of `fresh`.
 2. Touched are the sessions of `fresh`, and those that lost a call to a better row.
 3. Touched sessions are folded anew from all their events; rows of others stay as they are.
 
@@ -46,19 +46,19 @@ def fold(
         con.execute(f"CREATE TABLE {schema}.{projection} AS {select}")
         return f"{schema}.{projection}"
 
-    con.execute(f"CREATE SCHEMA IF NOT EXISTS work; CREATE TABLE work.rows AS {d.llm_rows(events)}")
-    calls = make("llm_calls", d.best_calls("work.rows"))
-    con.execute("DROP TABLE work.rows")
+    con.execute("CREATE SCHEMA IF NOT EXISTS work")
+    calls = make("llm_calls", d.llm_rows(events))
+    con.execute(f"DELETE FROM {calls} WHERE position IN ({d.beaten_calls(calls)})")
     if "turns" not in made:
         return
     con.execute(f"CREATE TABLE work.parts AS {d.parts(events)}")
-    con.execute(f"CREATE TABLE work.lifecycle AS {d.lifecycle(events)}")
-    turns = make("turns", d.turns("work.parts", "work.lifecycle", calls))
+    con.execute(f"CREATE TABLE work.marks AS {d.marks(events)}")
+    turns = make("turns", d.turns("work.parts", "work.marks", calls))
     if "sessions" not in made:
         return
-    sessions = make("sessions", d.sessions("work.parts", "work.lifecycle", calls, turns))
+    sessions = make("sessions", d.sessions("work.parts", "work.marks", calls, turns))
     if "sessions_master" in made:
-        keys = make("master_keys", d.master_keys(f"({_MASTER_ROWS.format(events='work.lifecycle')})"))
+        keys = make("master_keys", d.master_keys(f"({_MASTER_ROWS.format(events='work.marks')})"))
         make("sessions_master", d.sessions_master(sessions, keys))
 
 
@@ -132,7 +132,10 @@ def _fold_calls(con: duckdb.DuckDBPyConnection, index: str, fresh: str) -> None:
         f"WHERE EXISTS (SELECT 1 FROM work.rows new WHERE {d.same_call('old', 'new')})"
     )
     con.execute("CREATE VIEW work.candidates AS SELECT * FROM work.rivals UNION ALL SELECT * FROM work.rows")
-    con.execute(f"CREATE TABLE work.best AS {d.best_calls('work.candidates')}")
+    con.execute(
+        "CREATE TABLE work.best AS SELECT * FROM work.candidates "
+        f"WHERE position NOT IN ({d.beaten_calls('work.candidates')})"
+    )
 
 
 def _touch(con: duckdb.DuckDBPyConnection, index: str, fresh: str) -> "int | None":
@@ -155,9 +158,9 @@ def _fold_touched(con: duckdb.DuckDBPyConnection, index: str, history: str) -> N
         f"UNION ALL SELECT * FROM work.best WHERE {_IN_TOUCHED}"
     )
     con.execute(f"CREATE TABLE work.parts AS {d.parts('work.history')}")
-    con.execute(f"CREATE TABLE work.lifecycle AS {d.lifecycle('work.history')}")
-    con.execute(f"CREATE TABLE work.turns AS {d.turns('work.parts', 'work.lifecycle', 'work.calls')}")
-    sessions = d.sessions("work.parts", "work.lifecycle", "work.calls", "work.turns")
+    con.execute(f"CREATE TABLE work.marks AS {d.marks('work.history')}")
+    con.execute(f"CREATE TABLE work.turns AS {d.turns('work.parts', 'work.marks', 'work.calls')}")
+    sessions = d.sessions("work.parts", "work.marks", "work.calls", "work.turns")
     con.execute(f"CREATE TABLE work.sessions AS {sessions}")
 
 

@@ -92,7 +92,7 @@ def _figures(event: Row) -> Row:
         "files_modified": set(),
         "first_position": event["position"],
         "last_position": event["position"],
-        "first_at": (None, None),
+        "first_at": None,
         "calls": [],
         "title": None,
         "status": None,
@@ -143,8 +143,7 @@ def _on_any(row: Row, event: Row) -> None:
         if name in row and event[name] is not None:
             row[name] = event[name]
     row["last_position"] = event["position"]
-    occurred, recorded = row["first_at"]
-    row["first_at"] = (_least(occurred, event["occurred_at"]), _least(recorded, event["recorded_at"]))
+    row["first_at"] = _least(row["first_at"], event["occurred_at"])
     row["tool_calls"] += kind in ("action", "mcp_action")
     row["errors"] += kind == "error"
     row["errors_resolved"] += kind == "error" and event["resolved"] is True
@@ -220,8 +219,7 @@ def _finish(row: Row, ended_at: str) -> None:
         row[name] = sum(known) if known or not row["calls"] else None
     parts = [row[name] for name in ("prompt_tokens", "completion_tokens") if row[name] is not None]
     row["tokens_used"] = sum(parts) if parts else None
-    occurred, recorded = row.pop("first_at")
-    first_at = occurred if occurred is not None else recorded
+    first_at = row.pop("first_at")
     row["started_at"] = _moment(first_at if row["started_at"] is None else row["started_at"])
     end_at = _moment(row.pop("end_at"))
     row[ended_at] = None if row["status"] in (None, "active") else end_at
