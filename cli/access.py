@@ -11,11 +11,18 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def open_store(ctx: click.Context) -> "Store":
-    """The store of `--store`, LOCUS_DIR, or the nearest `.locus`. Raises: NoStore."""
+def open_store(ctx: click.Context, *, maintained: bool = True) -> "Store":
+    """The store of `--store`, LOCUS_DIR, or the nearest `.locus`. Raises: NoStore.
+
+    Maintenance that is due is done first, so that a store in use needs no command of its own for it;
+    `maintained=False` leaves everything as it is.
+    """
     from eventlog.store import Store
 
-    return Store.open(ctx.find_root().obj)
+    store = Store.open(ctx.find_root().obj)
+    if maintained:
+        store.maintain()
+    return store
 
 
 def json_option(function: F) -> F:

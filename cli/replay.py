@@ -36,12 +36,15 @@ def command(
 
     Without PATHs all files. --at start is the state before the turn, --at EVENT the state just
     after that event. DIR is made when it is missing. What could not be reproduced is listed with
-    its reason, and the exit code is 4.
+    its reason, and the exit code is 4. A submodule is the commit of another repository: it stands
+    as an empty directory, and the commit is named.
     """
     with open_store(ctx) as store, Progress("replaying"):
         ref = store.turn(turn)
         report = store.replay(ref, target, paths=paths, at=at, force=force)
-    missing = [(_text(path), reason) for path, reason in report.missing]
+    # What the turn held and is not there now: lost since, or never captured. Both make it partial.
+    absent = [(_text(path), reason) for path, reason in (*report.missing, *report.skipped)]
+    submodules = [(_text(path), commit) for path, commit in report.submodules]
     if as_json:
         put(
             document(
@@ -53,16 +56,19 @@ def command(
                     "bytes": report.bytes,
                     "symlinks": report.symlinks,
                     "directories": report.dirs,
-                    "missing": [{"path": path, "reason": reason} for path, reason in missing],
+                    "missing": [{"path": path, "reason": reason} for path, reason in absent],
+                    "submodules": [{"path": path, "commit": commit} for path, commit in submodules],
                 }
             )
         )
     else:
         links = f", {count(report.symlinks, 'symlink')}" if report.symlinks else ""
         say(f"{ref.context_id} → {target}: {count(report.files, 'file')} ({size(report.bytes)}){links}")
-        for path, reason in missing:
+        for path, reason in absent:
             put(f"not reproduced: {one_line(path)}: {one_line(reason)}\n")
-    if missing:
+        for path, commit in submodules:
+            put(f"submodule, left empty: {one_line(path)} at {one_line(commit)}\n")
+    if absent:
         ctx.exit(exits.PARTIAL)
 
 

@@ -17,7 +17,7 @@ from .text import count
 @click.pass_context
 def command(ctx: click.Context, level: str, as_json: bool) -> None:
     """Look for damage. Exit code 12 when there is any; changes nothing."""
-    with open_store(ctx) as store, Progress("verifying"):
+    with open_store(ctx, maintained=False) as store, Progress("verifying"):
         findings = store.verify(level)
     if as_json:
         found = [{"path": f.path, "what": f.what, "offset": f.offset} for f in findings]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog import gate, identity, jsontext
 from eventlog import layout as names_on_disk
-from eventlog.errors import Ambiguous, InvalidEvent, NoStore, NotFound, Refused
+from eventlog.errors import Ambiguous, EventLogError, InvalidEvent, NoStore, NotFound, Refused
 from eventlog.fs import REAL, FileSystem, publish
 from eventlog.layout import Layout
 from eventlog.log.journal import Journal
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 # keep the append lock short.
 _BATCH_BYTES_MAX = 4 << 20
 _BATCH_LINES_MAX = 16_384
+
+# One journal is active; two closed ones are 16 MiB that every reader parses anew.
+_JOURNALS_DUE = 2
+# Each pack that no idx covers costs a reader an open and a read.
+_YOUNG_PACKS_DUE = 64
 
 # `flock` and the boot rule hold within one kernel only (docs/design.md §4.4).
 _SHARED_FILE_SYSTEMS = frozenset(
@@ -343,35 +348,66 @@ class Store:
 
     def sql(self, sql: str, parameters: "Sequence[Any] | Mapping[str, Any] | None" = None) -> "pa.Table":
         """The answer of `query` as an Arrow table."""
-        return self.query(sql, parameters).arrow()
+        from eventlog.query.engine import table
+
+        with self.view() as view:
+            return table(view, self.layout, self.fs, sql, parameters)
 
     # -- keeping -------------------------------------------------------------------------------
 
-    def seal(self, *, rotate_active: bool = True) -> "SealReport":
-        """Seal closed journals (with `rotate_active`, all of them) into segments."""
+    def seal(self, *, rotate_active: bool = True, lock_timeout_s: float = 10.0) -> "SealReport":
+        """Seal closed journals (with `rotate_active`, all of them) into segments.
+
+        Raises: LockTimeout while another process maintains the store, NotDurable, Corruption.
+        """
         from eventlog.log.seal import seal
 
-        return seal(self.fs, self.layout, self.identity.store_id, self.journal, rotate_active=rotate_active)
+        return seal(
+            self.fs,
+            self.layout,
+            self.identity.store_id,
+            self.journal,
+            rotate_active=rotate_active,
+            lock_timeout_s=lock_timeout_s,
+        )
 
     def rebuild(self) -> str | None:
         """Build the index anew from the segments; its file name, None when nothing is sealed."""
-        from eventlog.projections.index import build
-
-        with self.view() as view:
-            return build(self.fs, self.layout, view, fresh=True)
+        return self._refresh_derived(fresh=True)
 
     def reindex(self) -> str | None:
         """Bring the index up to the newest manifest, from the generation before where there is one."""
+        return self._refresh_derived(fresh=False)
+
+    def _refresh_derived(self, *, fresh: bool) -> str | None:
         from eventlog.projections.index import build
 
+        self.blobs.build_idx()
         with self.view() as view:
-            return build(self.fs, self.layout, view)
+            return build(self.fs, self.layout, view, fresh=fresh)
 
-    def maintain(self) -> None:
-        """What ordinary commands do on the side when it is due: seal closed journals, refresh the index."""
-        if len(self.fs.listdir(self.layout.directory(names_on_disk.JOURNAL_DIR))) > 2:
-            self.seal(rotate_active=False)
+    def maintain(self) -> bool:
+        """What ordinary commands do on the side when it is due: seal closed journals, refresh the index.
+
+        True when something was due and done. Never raises for the store's state: whatever keeps
+        maintenance from its work (a lock, damage, a full disk) is the business of the command that
+        meets it next, and nothing is lost by sealing later.
+        """
+        try:
+            if self._count_files(names_on_disk.JOURNAL_DIR)[0] > _JOURNALS_DUE:
+                self.seal(rotate_active=False, lock_timeout_s=0.0)
+            elif not self._packs_are_due():
+                return False
             self.reindex()
+        except (EventLogError, OSError):
+            return False
+        return True
+
+    def _packs_are_due(self) -> bool:
+        """Whether look-ups pass over many packs one by one. Few packs need no second look."""
+        if self._count_files(names_on_disk.PACK_DIR)[0] <= _YOUNG_PACKS_DUE:
+            return False
+        return self.blobs.young_count() > _YOUNG_PACKS_DUE
 
     def verify(self, level: str = "quick") -> "list[Any]":
         """Findings of damage, empty when all is well. `level` is `quick` or `read`."""
@@ -422,8 +458,14 @@ class Store:
             return sum(entry.rows for entry in view.manifest.segments) + unsealed, unsealed
 
     def _count_files(self, directory: str) -> tuple[int, int]:
+        """How many files a directory holds and their bytes; one that goes meanwhile is not counted."""
         path = self.layout.directory(directory)
-        sizes = [self.fs.stat(f"{path}/{name}").st_size for name in self.fs.listdir(path)]
+        sizes = []
+        for name in self.fs.listdir(path):
+            try:
+                sizes.append(self.fs.stat(f"{path}/{name}").st_size)
+            except FileNotFoundError:
+                continue
         return len(sizes), sum(sizes)
 
     def _ref(self, turn: "TurnRef | str") -> TurnRef:

@@ -250,6 +250,32 @@ def test_replay_of_an_event_is_the_state_just_after_it(
     assert Path(files[1]["path"]).name not in present
 
 
+def test_replay_names_what_it_cannot_reproduce(
+    tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: what a turn held and was never captured is listed, with exit 4; a submodule is named too."""
+    repository = tmp_path / "repo"
+    make_history(repository)
+    git(repository, "update-index", "--add", "--cacheinfo", f"160000,{'5' * 40},vendor/lib")
+    git(repository, "commit", "-q", "-m", "Take in a library", at=5)
+    monkeypatch.chdir(repository)
+    locus("init"), locus("import", "git")
+    with_submodule = locus("replay", "last", "--to", tmp_path / "one")
+    blob = git(repository, "hash-object", "-w", "run.sh")
+    git(repository, "update-index", "--add", "--cacheinfo", f"100644,{blob},git~1")
+    git(repository, "commit", "-q", "-m", "Add a name that no tree may hold", at=6)
+    imported = locus("import", "git")
+    partial = locus("replay", "last", "--to", tmp_path / "two")
+    listed = json.loads(locus("replay", "last", "--to", tmp_path / "three", "--json").text)
+
+    assert (with_submodule.code, imported.code, partial.code) == (0, 4, 4)
+    assert f"submodule, left empty: vendor/lib at {'5' * 40}" in with_submodule.text
+    assert "not recorded: git~1" in imported.text
+    assert "git~1" in partial.text
+    assert [entry["commit"] for entry in listed["submodules"]] == ["5" * 40]
+    assert len(listed["missing"]) == 1
+
+
 def test_replay_of_some_paths(recorded: Recorded, locus: Locus, tmp_path: Path) -> None:
     """Paths narrow a replay to files and directories."""
     report = document(locus("replay", "last", "src", "--to", tmp_path / "x", "--json"))
