@@ -15,9 +15,10 @@ Rules of the fold (design.md section 9, P2, P3, P7):
 - A lifecycle event whose time is unknown happened when it was recorded.
 
 The fold has two steps, because a call's key may occur in several sessions:
-1. `llm_calls`: rows of type `llm` → one row per call. Mergeable: best(best(a), best(b)) = best(a + b).
-2. `turns`, `sessions`: all events of some whole sessions, and the calls kept in those sessions.
-`sessions_master` then folds the `sessions` rows.
+1. Rows of type `llm`: of several for one call all but one are beaten. Mergeable: the best of the best
+   of two parts is the best of both.
+2. `turns`, `sessions`: all events of some whole sessions, and the rows of calls kept in those sessions.
+`sessions_master` then folds the `sessions` rows. `llm_calls` is the rows kept, read from the events.
 """
 
 TYPE_CHECKING = False
@@ -148,7 +149,6 @@ MASTER_KEYS: Columns = (
     ("position", "BIGINT", "position of the last one"),
 )
 
-# Projections in the order in which they are made.
 COLUMNS_OF: "dict[str, Columns]" = {
     "llm_calls": LLM_CALLS,
     "turns": TURNS,
@@ -157,7 +157,15 @@ COLUMNS_OF: "dict[str, Columns]" = {
     "sessions_master": SESSIONS_MASTER,
 }
 
-CALL_KEY = ("agent", "message_id", "request_id")
+# What makes two rows one call; the event id counts only where the other ids are both unknown.
+_CALL_KEY = (
+    "agent",
+    "message_id",
+    "request_id",
+    "CASE WHEN message_id IS NULL AND request_id IS NULL THEN event_id END",
+)
+
+_SUMMED = tuple(name for name, _, _ in _TOKENS if name != "tokens_used")
 
 
 def quoted(names: "Iterable[str]") -> str:
@@ -169,39 +177,34 @@ def names_of(columns: Columns) -> "tuple[str, ...]":
     return tuple(name for name, _, _ in columns)
 
 
-def llm_rows(events: str) -> str:
-    """The rows of `events` that speak of model calls, with the columns of `llm_calls`."""
-    return f"SELECT {quoted(names_of(LLM_CALLS))} FROM {events} WHERE event_type = 'llm'"
+def call_rows(events: str) -> str:
+    """The rows of `events` that speak of model calls: a hash of the call's key, place and figures.
 
-
-def call_key(alias: str) -> "tuple[str, ...]":
-    """The expressions of a call's key; the event id is part of it where both other ids are null."""
-    ids = f"{alias}.message_id IS NULL AND {alias}.request_id IS NULL"
-    own = f"CASE WHEN {ids} THEN {alias}.event_id END"
-    return (*(f"{alias}.{name}" for name in CALL_KEY), own)
-
-
-def same_call(left: str, right: str) -> str:
-    """The condition that two rows speak of one model call; null equals null."""
-    pairs = zip(call_key(left), call_key(right), strict=True)
-    return " AND ".join(f"{a} IS NOT DISTINCT FROM {b}" for a, b in pairs)
-
-
-def beaten_calls(rows: str) -> str:
-    """Positions of those of `rows` that another row of the same call beats; what is left is `llm_calls`.
-
-    The most completion tokens win, null being fewer than none; then the lowest position. Most calls
-    have one row. So rows are first grouped by a hash of the key, and only where that meets are the keys
-    themselves compared: a hash is grouped several times faster than four texts.
+    The hash only says which rows may speak of one call; `beaten` compares the keys themselves.
     """
-    key = ", ".join(call_key("r"))
-    order = "greatest(coalesce(r.completion_tokens, -1), -1) DESC, r.position"
+    return f"""
+        SELECT hash({", ".join(_CALL_KEY)}) AS key, position, session_id, turn, {", ".join(_SUMMED)}
+        FROM {events} WHERE event_type = 'llm'"""
+
+
+def beaten(events: str, positions: str) -> str:
+    """Those of `positions` whose row another one of them beats, as the row of one call.
+
+    The most completion tokens win, null being fewer than none; then the lowest position.
+    """
+    order = "greatest(coalesce(completion_tokens, -1), -1) DESC, position"
     return f"""
         SELECT position FROM (
-            SELECT r.position, row_number() OVER (PARTITION BY {key} ORDER BY {order}) AS place
-            FROM {rows} r
-            WHERE hash({key}) IN (SELECT hash({key}) FROM {rows} r GROUP BY 1 HAVING count(*) > 1))
+            SELECT position, row_number() OVER (PARTITION BY {", ".join(_CALL_KEY)} ORDER BY {order}) AS place
+            FROM {events} WHERE event_type = 'llm' AND position IN ({positions}))
         WHERE place > 1"""
+
+
+def llm_calls(events: str, kept: str) -> str:
+    """The calls: rows of `events` at the positions that the query `kept` gives."""
+    return f"""
+        SELECT {quoted(names_of(LLM_CALLS))} FROM {events}
+        WHERE event_type = 'llm' AND position IN ({kept})"""
 
 
 def parts(events: str) -> str:
@@ -399,8 +402,6 @@ _PAYLOAD_KEYS = (
     '"actions_taken":["VARCHAR"],"files_read":["VARCHAR"],"files_modified":["VARCHAR"],'
     '"summary":"VARCHAR","end_reason":"VARCHAR"}'
 )
-
-_SUMMED = tuple(name for name in names_of(_TOKENS) if name != "tokens_used")
 
 
 def _sums_by(keys: str, calls: str) -> str:

@@ -41,8 +41,7 @@ _META = (
 )
 
 # Whether an event of the tail is a duplicate is asked by every reader: eight bytes for each id are
-# scanned in a tenth of the time that the ids themselves take. Equal hashes are looked at again. A
-# hash means something only to the version of DuckDB that made it, which is in `meta.hashed_by`.
+# scanned in a tenth of the time that the ids themselves take. Equal hashes are looked at again.
 _EVENT_IDS = "SELECT hash(event_id) AS id_hash FROM {events}"
 
 
@@ -61,7 +60,6 @@ class Generation:
     catalog: str
     next_position: int
     age: int  # how many times the file was updated since it was made from the whole log
-    has_ids: bool  # whether `event_ids` can be used
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +86,8 @@ def code8() -> str:
     texts = [
         str(FORMAT),
         repr(d.COLUMNS_OF),
-        d.llm_rows("e"),
-        d.beaten_calls("r"),
+        d.call_rows("e"),
+        d.beaten("e", "p"),
         d.parts("e"),
         d.marks("e"),
         d.turns("p", "l", "c"),
@@ -180,19 +178,21 @@ def _candidates(fs: FileSystem, layout: Layout, manifest: Manifest) -> list[str]
 def _checked(con: duckdb.DuckDBPyConnection, catalog: str, name: str, manifest: Manifest) -> Generation:
     """The generation in `catalog`. Raises: ValueError when it is not one of this log."""
     row = con.execute(
-        "SELECT store_id, manifest, next_position, segments, code, age, hashed_by = version() "
+        "SELECT store_id, manifest, next_position, segments, code, age, hashed_by, version() "
         f"FROM {catalog}.meta"
     ).fetchone()
     if row is None:
         raise ValueError("it does not say what it was made from")
-    store_id, number, next_position, segments, code, age, has_ids = row
+    store_id, number, next_position, segments, code, age, hashed_by, version = row
     if store_id != manifest.store_id:
         raise ValueError(f"it belongs to another store ({store_id})")
     if index_name(number, code) != name:
         raise ValueError(f"it is {index_name(number, code)} by its own words")
+    if hashed_by != version:  # hashes mean something only to the version that made them
+        raise ValueError(f"it was made by DuckDB {hashed_by}")
     if segments != _segments_digest(manifest, next_position):
         raise ValueError("it was made from other segments")
-    return Generation(name, catalog, next_position, age, has_ids)
+    return Generation(name, catalog, next_position, age)
 
 
 def _segments_digest(manifest: Manifest, next_position: int) -> str:
@@ -266,7 +266,7 @@ def _fill(path: str, manifest: Manifest, layout: Layout) -> None:
     with _open(path) as con:
         paths = [layout.segment(entry.name) for entry in manifest.segments if entry.rows]
         con.execute(f"CREATE VIEW all_events AS {source.events(paths)}")
-        fold.fold(con, "all_events", fold.PROJECTIONS, "made")
+        fold.fold(con, "all_events", fold.STORED, "made")
         con.execute(f"CREATE TABLE made.event_ids AS {_EVENT_IDS.format(events='all_events')}")
         con.execute(f"CREATE TABLE made.meta ({_META})")
         _finish(con, manifest, 0)

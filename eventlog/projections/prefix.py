@@ -42,7 +42,7 @@ class SegmentsPrefix:
             return set()
         ids = _texts(event_ids)
         known, since = self._generation, 0
-        if known is not None and known.has_ids:
+        if known is not None:
             since = known.next_position
             hashes = f"SELECT hash(unnest([{ids}]))"
             if self._rows(f"SELECT 1 FROM {known.catalog}.event_ids WHERE id_hash IN ({hashes}) LIMIT 1"):

@@ -41,7 +41,7 @@ _NO_EVENTS = ", ".join(f'NULL::{SQL_TYPE_OF[kind]} AS "{name}"' for name, kind i
 def connect() -> duckdb.DuckDBPyConnection:
     """An in-memory database of its own: UTC, nothing loaded from outside, no Python variables visible."""
     con = duckdb.connect(":memory:", config=_CONFIG)
-    con.execute("SET TimeZone = 'UTC'; SET temp_directory = ''")
+    con.execute("SET TimeZone = 'UTC'; SET temp_directory = ''; SET parquet_metadata_cache = true")
     return con
 
 

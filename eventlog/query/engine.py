@@ -186,7 +186,7 @@ class _Binding:
             self.generation = index.attach(self.con, self.fs, self.layout, self.view.manifest)[0]
         tail = self._load_tail()
         paths = self.view.segment_paths
-        if not named <= set(projections) or self.generation is None:
+        if not named <= set(fold.STORED) or self.generation is None:
             self.con.execute(f"CREATE VIEW events AS {source.events(paths, tail)}")
         if projections:
             self._bind_projections(projections, tail)
@@ -215,8 +215,7 @@ class _Binding:
         segments = [e for e in self.view.manifest.segments if e.rows]
         newer = [self.layout.segment(e.name) for e in segments if e.end > generation.next_position]
         if tail is None and not newer:
-            for name in wanted:
-                self.con.execute(f"CREATE VIEW {name} AS FROM {generation.catalog}.{name}")
+            fold.exact(self.con, generation.catalog, "events", wanted)
             return
         self.con.execute("CREATE SCHEMA IF NOT EXISTS work")
         self.con.execute(f"CREATE VIEW work.fresh AS {source.events(newer, tail)}")
@@ -227,7 +226,7 @@ class _Binding:
             paths = [self.layout.segment(e.name) for e in segments if e.end > first]
             return f"({source.events(paths, tail)})"
 
-        fold.merge(self.con, generation.catalog, "work.fresh", history, wanted)
+        fold.merge(self.con, generation.catalog, "events", "work.fresh", history, wanted)
 
 
 @contextmanager

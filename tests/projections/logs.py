@@ -215,7 +215,7 @@ def index_tables(log: Log, name: str) -> Iterator[dict[str, list[Any]]]:
                 (row for row in con.execute(f"SELECT COLUMNS(*)::VARCHAR FROM idx.{table}").fetchall()),
                 key=repr,
             )
-            for table in ("llm_calls", "turns", "sessions", "master_keys", "sessions_master", "event_ids")
+            for table in ("calls", "turns", "sessions", "master_keys", "sessions_master", "event_ids")
         }
     finally:
         con.close()
