@@ -35,6 +35,8 @@ INT_MAX = 2**63 - 1
 INPUT_COLUMNS = ("event_type", "operation", "repo", "agent", "agent_session_id", "agent_turn_id")
 PLACE_COLUMNS = ("session_id", "turn", "turn_id", "seq", "context_id", "extends")
 
+_LIFECYCLE = frozenset(LIFECYCLE_TYPES)
+
 
 class PrefixRow(NamedTuple):
     """What segments say of one (session, turn, agent turn key): one group of rows, or part of one.
@@ -192,7 +194,7 @@ class Numbering:
                 _fill_outside(columns, i)
                 continue
             session = sessions[session_id]
-            lifecycle = event_type in LIFECYCLE_TYPES
+            lifecycle = event_type in _LIFECYCLE
             if turn is None:
                 turn = _turn_of(session, event_type, operations[i], key, turn_ids[i])
             if turn is not None:
