@@ -33,13 +33,18 @@ def encode(value: "Any") -> bytes:
 
 def encode_fast(value: "Any") -> bytes:
     """The same bytes as `encode`, faster."""
+    data = encode_without_floats(value)
+    return encode(value) if _has_float(value) else data
+
+
+def encode_without_floats(value: "Any") -> bytes:
+    """The same bytes as `encode` for a value that holds no float, faster still."""
     import orjson
 
     try:
-        data = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS)
+        return orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS)
     except TypeError:  # lone surrogates, integers beyond 64 bits, keys that are not text
         return encode(value)
-    return encode(value) if _has_float(value) else data
 
 
 def decode(data: "bytes | str") -> "Any":
@@ -55,7 +60,7 @@ _EXACT = frozenset((str, int, bool, type(None)))  # what both encoders spell ali
 def _has_float(value: "Any") -> bool:
     """Whether a float is in there: the encoders spell some differently (1e-05, 0.00001).
 
-    `value` is what orjson took, so it is not nested deeply.
+    `value` is what an encoder took, so it is not nested too deeply.
     """
     if isinstance(value, dict):
         value = value.values()

@@ -6,7 +6,7 @@ open. Heavy rooms (DuckDB, pyarrow) are imported by the methods that need them.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from eventlog import gate, identity, jsontext
@@ -47,10 +47,15 @@ _GITIGNORE = b"# A log is never committed by accident.\n*\n"
 
 @dataclass(frozen=True, slots=True)
 class TurnRef:
-    """A turn by its two numbers. `context_id` is its name in the log."""
+    """A turn by its two numbers. `context_id` is its name in the log.
+
+    `since` and `until` are where its events stood when it was looked up; they spare a reader the rest.
+    """
 
     session_id: str
     turn: int
+    since: int = field(default=0, compare=False)
+    until: int | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -179,7 +184,11 @@ class Store:
         Raises: InvalidEvent (nothing written), Conflict, NotDurable, LockTimeout.
         """
         batches = _batches(
-            encode_line(gate.admit(self.fs, event, self._redactions), jsontext.encode_fast)
+            encode_line(
+                gate.admit(self.fs, event, self._redactions),
+                jsontext.encode_fast,
+                jsontext.encode_without_floats,
+            )
             for event in events
         )
         if expect_position is not None and len(batches) > 1:
@@ -248,7 +257,7 @@ class Store:
         Raises: NotFound, Ambiguous.
         """
         if name == "last":
-            found = self.query("select session_id, turn from turns order by last_position desc limit 1").rows
+            found = self._turns("order by last_position desc limit 1")
             if not found:
                 raise NotFound("this store has no turns yet. `locus import git .` records a history.")
         elif name.startswith("git:"):
@@ -258,49 +267,49 @@ class Store:
         if not found:
             raise NotFound(f"no turn is called {name!r}. `locus log` lists the turns.")
         if len(found) > 1:
-            some = ", ".join(f"{sid}_{number:03d}" for sid, number in found[:5])
+            some = ", ".join(ref.name for ref in found[:5])
             raise Ambiguous(f"{name!r} fits several turns: {some}. Give more of the name.")
-        return TurnRef(found[0][0], found[0][1])
+        return found[0]
 
-    def _turns_of_commit(self, commit: str) -> list[tuple[Any, ...]]:
+    def _turns(self, condition: str, parameters: Sequence[Any] = ()) -> list[TurnRef]:
+        rows = self.query(
+            f"select session_id, turn, first_position, last_position + 1 from turns {condition}", parameters
+        ).rows
+        return [TurnRef(*row) for row in rows]
+
+    def _turns_of_commit(self, commit: str) -> list[TurnRef]:
         if len(commit) < 4 or any(c not in "0123456789abcdef" for c in commit.lower()):
             raise NotFound(f"{commit!r} is not a commit id (at least 4 hexadecimal digits)")
-        found = self.query(
-            'select session_id, turn, "commit" from turns where starts_with("commit", $1) limit 5',
-            [commit.lower()],
-        ).rows
-        return [row[:2] for row in found]
+        return self._turns('where starts_with("commit", $1) limit 5', [commit.lower()])
 
-    def _turns_by_prefix(self, name: str) -> list[tuple[Any, ...]]:
+    def _turns_by_prefix(self, name: str) -> list[TurnRef]:
         session, _, turn_id = name.partition("_")
         if turn_id.isascii() and turn_id.isdigit():
-            exact = self.query(
-                "select session_id, turn from turns where session_id = $1 and turn = $2",
-                [session, int(turn_id)],
-            ).rows
+            exact = self._turns("where session_id = $1 and turn = $2", [session, int(turn_id)])
             if exact:
                 return exact
-        return self.query(
-            "select session_id, turn from turns where starts_with(session_id || '_' || turn_id, $1) "
-            "order by first_position limit 6",
-            [name],
-        ).rows
+        return self._turns(
+            "where starts_with(session_id || '_' || turn_id, $1) order by first_position limit 6", [name]
+        )
 
     def timeline(self, turn: "TurnRef | str") -> list[Event]:
         """All events of a turn in order, anchors included (S1-55)."""
         ref = self._ref(turn)
-        return list(self.events(session_id=ref.session_id, turn=ref.turn))
+        return list(self._events_of(ref))
+
+    def _events_of(self, ref: TurnRef, columns: Sequence[str] | None = None) -> Iterator[Event]:
+        return self.events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=columns)
 
     # -- state of the code ---------------------------------------------------------------------
 
     def tree(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
         """The tree at a turn's end, its start, or just after one of its events (an event id)."""
-        from eventlog.replay.trees import tree_at
+        from eventlog.replay.trees import COLUMNS, tree_at
 
         ref = self._ref(turn)
         if at not in ("start", "end"):
             at = str(self.event(at)["event_id"])
-        return tree_at(self.timeline(ref), self.blobs, ref.name, at)
+        return tree_at(self._events_of(ref, COLUMNS), self.blobs, ref.name, at)
 
     def replay(
         self,

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from eventlog.snapshots.materialize import Report
     from eventlog.snapshots.store import BlobStore
 
+# What the fold reads of an event.
+COLUMNS = ("event_id", "event_type", "agent", "operation", "path", "tree_hash", "after_hash", "payload")
+
 _KIND_OF_MODE = {"100644": FILE, "100755": EXECUTABLE, "120000": SYMLINK, "160000": SUBMODULE}
 
 
