@@ -171,7 +171,7 @@ def _verify_journals(
         except Corruption as error:
             yield Finding(path, f"{error.what}. {_LOST_FILE}.", error.offset)
     if current is not None:
-        yield from _discontinuities(fs, layout, store_id, current, ends)
+        yield from _discontinuities(fs, layout, store_id, current, numbers, ends)
 
 
 def _settled_scan(
@@ -200,11 +200,22 @@ def _damage(scan: JournalScan) -> Iterator[Finding]:
 
 
 def _discontinuities(
-    fs: FileSystem, layout: Layout, store_id: bytes, current: Manifest, ends: "dict[int, int]"
+    fs: FileSystem,
+    layout: Layout,
+    store_id: bytes,
+    current: Manifest,
+    numbers: "list[int]",
+    ends: "dict[int, int]",
 ) -> Iterator[Finding]:
-    """Journals that do not begin where the log before them ends; `ends` are those that were scanned."""
+    """Journals of `numbers` that do not begin where the log before them ends.
+
+    Args: ends: where the scanned ones end. All of `numbers` but the last were closed when they were
+    scanned, so that no append can have moved an end since.
+    """
     position: int | None = current.next_position
     for number in unsealed(fs, layout, current.next_journal):
+        if number not in numbers:
+            break
         path = layout.journal(number)
         try:
             header = read_header(fs, layout, store_id, number)

@@ -143,6 +143,35 @@ def test_an_append_in_progress_is_not_reported() -> None:
     assert verify(sim, layout, STORE_ID, READ) == []
 
 
+def test_a_log_in_use_has_no_findings() -> None:
+    """Appends, a rotation and a seal between any two calls of verification look like no damage."""
+    n = 0
+    left = -1
+    while left < 0:
+        sim, layout = sim_store()
+        log = Log(sim, layout)
+        for number in range(3):
+            log.append([event(number)])
+            if number < 2:
+                log.seal()
+        left = n
+
+        def others(_call: Call, log: Log = log) -> None:
+            nonlocal left
+            if left == 0:
+                log.append([event(10)])
+                log.journal.rotate()
+                log.append([event(11)])
+                log.seal()
+                log.append([event(12)])
+            left -= 1
+
+        sim.before = others
+        assert verify(sim, layout, STORE_ID, READ) == [], f"before call {n}"
+        n += 1
+    assert n > 20
+
+
 def test_a_damaged_frame_is_reported_with_its_positions(log: Log) -> None:
     """The finding says which events are lost."""
     path = log.layout.journal(4)
