@@ -41,7 +41,7 @@ def rows() -> list[Row]:
         Row(
             name="batch-1000",
             work="durable batches of 1,000 events",
-            anchor="SQLite WAL synchronous=FULL, same batches",
+            anchor="SQLite WAL synchronous=FULL, same batches, a column for each field",
             unit=RATE_UNIT,
             durability=_DURABILITY,
             prepare=partial(_appends, writers=1, batch=1_000),
@@ -59,12 +59,15 @@ def _appends(bench: Bench, writers: int, batch: int) -> Iterator[Sides]:
         def writing(side: str, name: str) -> _Writers:
             return stack.enter_context(_Writers(side, f"{directory}/{name}", writers, batch, bench.seed))
 
-        ours, anchor = writing("locus", "store"), writing("sqlite", "events.sqlite")
+        # A batch is judged beside a table that can be asked for every field of an event, as the log
+        # can. For single events the sync outweighs that, and the least table is the harder anchor.
+        judged, other = ("sqlite", "sqlite-columns") if batch == 1 else ("sqlite-columns", "sqlite")
+        ours, anchor = writing("locus", "store"), writing(judged, f"{judged}.sqlite")
         raw = _raw_block(bench.seed, batch)
         beside = {"sync ms": lambda: raw_sync_ms(directory, raw, bench.pick(100, 400))}
         if batch > 1:
-            columns = writing("sqlite-columns", "columns.sqlite")
-            beside["SQLite with a column per field, events/s"] = lambda: columns.rate(seconds)
+            least = writing(other, f"{other}.sqlite")
+            beside["SQLite with one opaque value per event, events/s"] = lambda: least.rate(seconds)
         yield Sides(
             ours=lambda: ours.rate(seconds),
             anchor=lambda: anchor.rate(seconds),
