@@ -232,48 +232,54 @@ def parts(events: str) -> str:
         GROUP BY 1, 2"""
 
 
-def marks(events: str) -> str:
-    """The events that say something of a session or turn in words: lifecycle events with the keys that
-    only their payload has, decisions and snapshots. They are few, so texts are read for them alone.
+def told(events: str) -> str:
+    """What events say of each (session_id, turn) in words; `of_session` are the session's own events.
+
+    Said by lifecycle events, with the keys that only their payload has, by decisions and by snapshots.
+    They are few, so the columns of texts are looked at for them alone.
 
     A payload that is no JSON object of these shapes gives nulls: a key of the wrong type is an
     unknown key (P7), never a query that fails.
     """
     return f"""
-        SELECT session_id, turn, position, event_type, operation, title, repo, context_id, extends, tree_hash,
-            coalesce(occurred_at, recorded_at) AS "at",
-            coalesce(status, CASE operation
-                WHEN 'start' THEN 'active'
-                WHEN 'end' THEN CASE event_type WHEN 'turn' THEN 'completed' ELSE 'closed' END END) AS status,
-            CASE WHEN event_type IN {_LIFECYCLE} AND payload <> '{{}}'
-                THEN TRY(json_transform(payload, '{_PAYLOAD_KEYS}')) END AS said
-        FROM {events}
-        WHERE event_type IN ('session', 'turn', 'sessions', 'decision', 'snapshot')"""
+        SELECT session_id, CASE WHEN event_type <> 'session' THEN turn END AS turn,
+            arg_max(context_id, position) FILTER (event_type = 'turn') AS context_id,
+            arg_max(title, position) FILTER (event_type = 'turn') AS title,
+            arg_max(state, position) FILTER (event_type = 'turn') AS status,
+            arg_min("at", position) FILTER (event_type = 'turn' AND operation = 'start') AS started_at,
+            arg_max("at", position) FILTER (event_type = 'turn' AND operation = 'end') AS ended_at,
+            arg_max(said.user_request, position) AS user_request,
+            arg_max(said.user_message, position) AS user_message,
+            arg_max(said.outcome, position) AS outcome,
+            arg_max(said.decisions, position) AS decisions,
+            arg_max(said.actions_taken, position) AS actions_taken,
+            arg_max(said.files_modified, position) AS files_modified,
+            arg_max(said.files_read, position) AS files_read,
+            list(title ORDER BY position) FILTER (event_type = 'decision' AND title IS NOT NULL) AS decided,
+            arg_min(tree_hash, position) FILTER (event_type = 'snapshot') AS start_tree,
+            arg_max(tree_hash, position) FILTER (event_type = 'snapshot') AS end_tree,
+            list({{'position': position, 'operation': operation, 'context_id': context_id, 'title': title,
+                'state': state, 'at': "at", 'extends': extends, 'summary': said.summary,
+                'end_reason': said.end_reason}})
+                FILTER (event_type = 'session') AS of_session
+        FROM (
+            SELECT session_id, turn, position, event_type, operation, title, context_id, extends, tree_hash,
+                coalesce(occurred_at, recorded_at) AS "at",
+                coalesce(status, CASE operation
+                    WHEN 'start' THEN 'active'
+                    WHEN 'end' THEN CASE event_type WHEN 'turn' THEN 'completed' ELSE 'closed' END
+                    END) AS state,
+                CASE WHEN event_type IN ('session', 'turn') AND payload <> '{{}}'
+                    THEN TRY(json_transform(payload, '{_PAYLOAD_KEYS}')) END AS said
+            FROM {events}
+            WHERE session_id IS NOT NULL AND event_type IN ('session', 'turn', 'decision', 'snapshot'))
+        GROUP BY 1, 2"""
 
 
-def turns(parts: str, marks: str, calls: str) -> str:
-    """The anchors of the sessions whose `parts`, `marks` and `calls` are given."""
+def turns(parts: str, told: str, calls: str) -> str:
+    """The anchors of the sessions whose `parts`, `told` and `calls` are given."""
     return f"""
-        WITH said AS (
-            SELECT session_id, turn,
-                arg_max(context_id, position) FILTER (event_type = 'turn') AS context_id,
-                arg_max(title, position) FILTER (event_type = 'turn') AS title,
-                arg_max(status, position) FILTER (event_type = 'turn') AS status,
-                arg_min("at", position) FILTER (event_type = 'turn' AND operation = 'start') AS started_at,
-                arg_max("at", position) FILTER (event_type = 'turn' AND operation = 'end') AS completed_at,
-                arg_max(said.user_request, position) AS user_request,
-                arg_max(said.user_message, position) AS user_message,
-                arg_max(said.outcome, position) AS outcome,
-                arg_max(said.decisions, position) AS decisions,
-                arg_max(said.actions_taken, position) AS actions_taken,
-                arg_max(said.files_modified, position) AS files_modified,
-                arg_max(said.files_read, position) AS files_read,
-                list(title ORDER BY position) FILTER (event_type = 'decision' AND title IS NOT NULL)
-                    AS decided,
-                arg_min(tree_hash, position) FILTER (event_type = 'snapshot') AS start_tree,
-                arg_max(tree_hash, position) FILTER (event_type = 'snapshot') AS end_tree
-            FROM {marks} WHERE event_type IN ('turn', 'decision', 'snapshot') GROUP BY ALL
-        ), used AS ({_sums_by("session_id, turn", calls)})
+        WITH used AS ({_sums_by("session_id, turn", calls)})
         SELECT
             coalesce(s.context_id, format('turn:{{}}_{{:03d}}', p.session_id, p.turn)) AS context_id,
             p.session_id, p.turn, format('{{:03d}}', p.turn) AS turn_id,
@@ -281,7 +287,7 @@ def turns(parts: str, marks: str, calls: str) -> str:
             coalesce(s.user_request, s.user_message) AS user_request,
             s.outcome, s.status,
             coalesce(s.started_at, p.occurred_first) AS started_at,
-            CASE WHEN s.status <> 'active' THEN s.completed_at END AS completed_at,
+            CASE WHEN s.status <> 'active' THEN s.ended_at END AS completed_at,
             p.event_count, p.tool_calls, {_token_columns("u")},
             p.errors, p.errors_resolved,
             {_paths("p.modified", "s.files_modified")} AS files_modified,
@@ -291,34 +297,35 @@ def turns(parts: str, marks: str, calls: str) -> str:
             coalesce(s.actions_taken, []) AS actions_taken,
             s.start_tree, s.end_tree, p.first_position, p.last_position
         FROM {parts} p
-        LEFT JOIN said s ON s.session_id = p.session_id AND s.turn = p.turn
+        LEFT JOIN {told} s ON s.session_id = p.session_id AND s.turn = p.turn
         LEFT JOIN used u ON u.session_id = p.session_id AND u.turn = p.turn
         WHERE p.turn IS NOT NULL"""
 
 
-def sessions(parts: str, marks: str, calls: str, turns: str) -> str:
-    """The sessions whose `parts`, `marks`, `calls` and `turns` are given."""
-    context_id = f"coalesce(s.context_id, {default_context('w.session_id')})"
+def sessions(parts: str, told: str, calls: str, turns: str) -> str:
+    """The sessions whose `parts`, `told`, `calls` and `turns` are given."""
+    context_id = f"coalesce(s.named, {default_context('w.session_id')})"
     return f"""
-        WITH said AS (
+        WITH own AS (
+            SELECT session_id, unnest(of_session, recursive := true) FROM {told} WHERE turn IS NULL
+        ), said AS (
             SELECT session_id,
-                arg_min(context_id, position) FILTER (context_id <> {default_context("session_id")})
-                    AS context_id,
+                arg_min(context_id, position) FILTER (context_id <> {default_context("session_id")}) AS named,
                 arg_max(title, position) AS title,
-                arg_max(status, position) AS status,
+                arg_max(state, position) AS status,
                 arg_min("at", position) FILTER (operation = 'start') AS started_at,
                 arg_max("at", position) FILTER (operation = 'end') AS ended_at,
-                arg_max(said.end_reason, position) AS end_reason,
-                arg_max(said.summary, position) AS summary,
+                arg_max(end_reason, position) AS end_reason,
+                arg_max(summary, position) AS summary,
                 max(position) FILTER (operation = 'start') AS opened_position
-            FROM {marks} WHERE event_type = 'session' GROUP BY ALL
+            FROM own GROUP BY ALL
         ), links AS (
             SELECT session_id, list(link ORDER BY first_place) AS extends FROM (
                 SELECT session_id, link, min({{'event': position, 'rank': rank}}) AS first_place FROM (
                     SELECT session_id, position, unnest(extends) AS link,
                         generate_subscripts(extends, 1) AS rank
-                    FROM {marks} WHERE event_type = 'session')
-                GROUP BY ALL)
+                    FROM own)
+                WHERE link IS NOT NULL GROUP BY ALL)
             GROUP BY ALL
         ), whole AS (
             SELECT session_id,
@@ -358,13 +365,20 @@ def sessions(parts: str, marks: str, calls: str, turns: str) -> str:
         LEFT JOIN used u ON u.session_id = w.session_id"""
 
 
+def master_rows(events: str) -> str:
+    """The master's own events, with the columns of `master_keys`."""
+    return f"""
+        SELECT repo, context_id, title AS project_name, extends, position
+        FROM {events} WHERE event_type = 'sessions' AND repo IS NOT NULL"""
+
+
 def master_keys(rows: str) -> str:
-    """What the master's own events say: `rows` are such events' keys, or `master_keys`, or both."""
+    """What the master's own events say; `rows` are `master_rows`, `master_keys`, or both."""
     return f"""
         SELECT repo, arg_max(context_id, position) AS context_id,
             arg_max(project_name, position) AS project_name,
             arg_max(extends, position) AS extends, max(position) AS position
-        FROM {rows} WHERE repo IS NOT NULL GROUP BY repo"""
+        FROM {rows} GROUP BY repo"""
 
 
 def default_context(session_id: str) -> str:

@@ -56,7 +56,7 @@ def fold(
     con.execute(f"CREATE VIEW work.calls AS SELECT * FROM work.rows WHERE {_NOT_BEATEN}")
     _fold_events(con, events, schema, sessions="sessions" in made)
     if "sessions_master" in made:
-        con.execute(f"CREATE TABLE {schema}.master_keys AS {d.master_keys(_master_rows('work.marks'))}")
+        con.execute(f"CREATE TABLE {schema}.master_keys AS {d.master_keys(f'({d.master_rows(events)})')}")
         master = d.sessions_master(f"{schema}.sessions", f"{schema}.master_keys")
         con.execute(f"CREATE TABLE {schema}.sessions_master AS {master}")
 
@@ -172,22 +172,15 @@ def _beat(con: duckdb.DuckDBPyConnection, keys: str, history: History, rivals: b
 def _fold_events(con: duckdb.DuckDBPyConnection, events: str, schema: str, *, sessions: bool) -> None:
     """Make `turns` and `sessions` in `schema` from all events of whole sessions and `work.calls`."""
     con.execute(f"CREATE TABLE work.parts AS {d.parts(events)}")
-    con.execute(f"CREATE TABLE work.marks AS {d.marks(events)}")
-    con.execute(f"CREATE TABLE {schema}.turns AS {d.turns('work.parts', 'work.marks', 'work.calls')}")
+    con.execute(f"CREATE TABLE work.told AS {d.told(events)}")
+    con.execute(f"CREATE TABLE {schema}.turns AS {d.turns('work.parts', 'work.told', 'work.calls')}")
     if sessions:
-        select = d.sessions("work.parts", "work.marks", "work.calls", f"{schema}.turns")
+        select = d.sessions("work.parts", "work.told", "work.calls", f"{schema}.turns")
         con.execute(f"CREATE TABLE {schema}.sessions AS {select}")
 
 
-def _master_rows(events: str) -> str:
-    return (
-        f"(SELECT repo, context_id, title AS project_name, extends, position FROM {events} "
-        "WHERE event_type = 'sessions')"
-    )
-
-
 def _merged_keys(index: str, fresh: str) -> str:
-    return d.master_keys(f"(SELECT * FROM {index}.master_keys UNION ALL FROM {_master_rows(fresh)})")
+    return d.master_keys(f"(SELECT * FROM {index}.master_keys UNION ALL {d.master_rows(fresh)})")
 
 
 def _one(con: duckdb.DuckDBPyConnection, sql: str) -> "int | None":
