@@ -364,4 +364,5 @@ def _outcome(changes: Sequence[FileChange]) -> str:
     added = sum(change.lines_added or 0 for change in changes)
     removed = sum(change.lines_removed or 0 for change in changes)
     files = "1 file changed" if len(changes) == 1 else f"{len(changes)} files changed"
-    return f"{files}, {added} lines added, {removed} removed"
+    lines = "line" if added == 1 else "lines"
+    return f"{files}, {added} {lines} added, {removed} removed"

@@ -196,6 +196,14 @@ def _plan(
     raise _too_deep(plan.dirs[level[0][0]][2])
 
 
+def _first_path(name: bytes, wish: _Wish | None) -> bytes:
+    """A path that was asked for below `name`, as it was asked for."""
+    while wish and _ALL not in wish:
+        below, wish = next(iter(wish.items()))
+        name += b"/" + below
+    return name
+
+
 def _plan_directory(
     plan: _Plan,
     level: list[tuple[int, bytes, _Wish | None]],
@@ -210,7 +218,8 @@ def _plan_directory(
         names = {entry[0] for entry in entries}
         for name in wish:
             if name not in names and name != _ALL:
-                raise NotFound(f"{path_text(prefix + name)} is not in this tree; nothing was written")
+                wanted = path_text(prefix + _first_path(name, wish[name]))
+                raise NotFound(f"{wanted} is not in this tree; nothing was written")
         if _ALL not in wish:
             entries = [entry for entry in entries if entry[0] in wish]
     files = plan.files

@@ -92,7 +92,7 @@ def test_a_commit_is_a_turn(store: Store, tmp_path: Path) -> None:
     assert (_payload(after)["tracked_files"], _payload(after)["files_changed"]) == (1, 2)
     assert (_payload(before)["git_head"], _payload(after)["git_head"]) == (line_of(path)[0], commit)
     assert _payload(end)["files_modified"] == ["a", "b"]
-    assert _payload(end)["outcome"] == "2 files changed, 1 lines added, 1 removed"
+    assert _payload(end)["outcome"] == "2 files changed, 1 line added, 1 removed"
     assert (report.commits, report.skipped, report.sessions, report.blobs) == (2, 0, 1, 3)
 
 
