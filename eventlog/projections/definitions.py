@@ -157,12 +157,13 @@ COLUMNS_OF: "dict[str, Columns]" = {
     "sessions_master": SESSIONS_MASTER,
 }
 
-# What makes two rows one call; the event id counts only where the other ids are both unknown.
+# What makes two rows one call. Where both ids are unknown every event is a call of its own; the
+# position stands for the event's id there, being as unique and much smaller.
 _CALL_KEY = (
     "agent",
     "message_id",
     "request_id",
-    "CASE WHEN message_id IS NULL AND request_id IS NULL THEN event_id END",
+    "CASE WHEN message_id IS NULL AND request_id IS NULL THEN position END",
 )
 
 _SUMMED = tuple(name for name, _, _ in _TOKENS if name != "tokens_used")
@@ -272,14 +273,18 @@ def told(events: str) -> str:
                 CASE WHEN event_type IN ('session', 'turn') AND payload <> '{{}}'
                     THEN TRY(json_transform(payload, '{_PAYLOAD_KEYS}')) END AS said
             FROM {events}
-            WHERE session_id IS NOT NULL AND event_type IN ('session', 'turn', 'decision', 'snapshot'))
+            WHERE event_type IN ('session', 'turn', 'decision', 'snapshot'))
         GROUP BY 1, 2"""
 
 
-def turns(parts: str, told: str, calls: str) -> str:
-    """The anchors of the sessions whose `parts`, `told` and `calls` are given."""
+def used(calls: str) -> str:
+    """What the calls of each (session_id, turn) used, from `call_rows` that are kept."""
+    return _sums("session_id, turn", "count(*)", calls)
+
+
+def turns(parts: str, told: str, used: str) -> str:
+    """The anchors of the sessions whose `parts`, `told` and `used` are given."""
     return f"""
-        WITH used AS ({_sums_by("session_id, turn", calls)})
         SELECT
             coalesce(s.context_id, format('turn:{{}}_{{:03d}}', p.session_id, p.turn)) AS context_id,
             p.session_id, p.turn, format('{{:03d}}', p.turn) AS turn_id,
@@ -298,12 +303,12 @@ def turns(parts: str, told: str, calls: str) -> str:
             s.start_tree, s.end_tree, p.first_position, p.last_position
         FROM {parts} p
         LEFT JOIN {told} s ON s.session_id = p.session_id AND s.turn = p.turn
-        LEFT JOIN used u ON u.session_id = p.session_id AND u.turn = p.turn
+        LEFT JOIN {used} u ON u.session_id = p.session_id AND u.turn = p.turn
         WHERE p.turn IS NOT NULL"""
 
 
-def sessions(parts: str, told: str, calls: str, turns: str) -> str:
-    """The sessions whose `parts`, `told`, `calls` and `turns` are given."""
+def sessions(parts: str, told: str, used: str, turns: str) -> str:
+    """The sessions whose `parts`, `told`, `used` and `turns` are given."""
     context_id = f"coalesce(s.named, {default_context('w.session_id')})"
     return f"""
         WITH own AS (
@@ -343,7 +348,7 @@ def sessions(parts: str, told: str, calls: str, turns: str) -> str:
             FROM {parts} GROUP BY ALL
         ), changed AS (
             SELECT session_id, flatten(list(files_modified)) AS files FROM {turns} GROUP BY ALL
-        ), used AS ({_sums_by("session_id", calls)})
+        ), spent AS ({_sums("session_id", "sum(calls)::BIGINT", used)})
         SELECT
             {context_id} AS context_id, w.session_id,
             {_slug(context_id, "w.session_id")} AS slug,
@@ -362,7 +367,7 @@ def sessions(parts: str, told: str, calls: str, turns: str) -> str:
         LEFT JOIN said s ON s.session_id = w.session_id
         LEFT JOIN links l ON l.session_id = w.session_id
         LEFT JOIN changed c ON c.session_id = w.session_id
-        LEFT JOIN used u ON u.session_id = w.session_id"""
+        LEFT JOIN spent u ON u.session_id = w.session_id"""
 
 
 def master_rows(events: str) -> str:
@@ -418,13 +423,13 @@ _PAYLOAD_KEYS = (
 )
 
 
-def _sums_by(keys: str, calls: str) -> str:
+def _sums(keys: str, count: str, rows: str) -> str:
     sums = ", ".join(f"sum({name})::BIGINT AS {name}" for name in _SUMMED)
-    return f"SELECT {keys}, count(*) AS calls, {sums} FROM {calls} WHERE session_id IS NOT NULL GROUP BY ALL"
+    return f"SELECT {keys}, {count} AS calls, {sums} FROM {rows} WHERE session_id IS NOT NULL GROUP BY {keys}"
 
 
 def _token_columns(used: str) -> str:
-    """The figures of a left-joined row of `_sums_by`: zero where there was no call at all (S0-11)."""
+    """The figures of a left-joined row of `_sums`: zero where there was no call at all (S0-11)."""
     known = (
         f"coalesce({used}.prompt_tokens + {used}.completion_tokens, "
         f"{used}.prompt_tokens, {used}.completion_tokens)"

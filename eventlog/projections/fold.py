@@ -10,11 +10,13 @@ model call the hash of its key, and position and session of the row that was kep
 2. Touched are the sessions of `fresh`, and those that lost a call to a better row.
 3. Touched sessions are folded anew from all their events; rows of others stay as they are.
 
-What is computed on the way lies in the schema `work` of the connection's own database. Not for
-concurrent use of one connection.
+What is computed on the way lies in the in-memory database `work`. Not for concurrent use of one
+connection.
 """
 
-from collections.abc import Callable, Collection
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 import duckdb
 
@@ -30,6 +32,10 @@ _NEEDS = {
 PROJECTIONS = tuple(_NEEDS)
 STORED = ("turns", "sessions", "sessions_master")
 
+# Where intermediate results lie. DuckDB works in parallel on row groups: with its usual ones of 122,880
+# rows, the turns of 300,000 events would all be one thread's work.
+WORK = "ATTACH IF NOT EXISTS ':memory:' AS work (ROW_GROUP_SIZE 8192)"
+
 # Gives a relation of at least all events from a position on, and of the fresh ones alone for None.
 History = Callable[["int | None"], str]
 
@@ -38,14 +44,19 @@ _NOT_BEATEN = "position NOT IN (SELECT position FROM work.beaten)"
 
 
 def fold(
-    con: duckdb.DuckDBPyConnection, events: str, wanted: "Collection[str]", schema: str = "main"
+    con: duckdb.DuckDBPyConnection,
+    events: str,
+    wanted: "Collection[str]",
+    schema: str = "main",
+    beside: "Sequence[str]" = (),
 ) -> None:
     """Make the projections of `wanted` in `schema`, and those they rest on, from all events.
 
     `llm_calls` becomes a view over `events`, the others tables.
+    Args: beside: statements to run in between, where one thread would be idle.
     """
     made = _closure(wanted)
-    con.execute("CREATE SCHEMA IF NOT EXISTS work")
+    con.execute(WORK)
     con.execute(f"CREATE TABLE work.rows AS {d.call_rows(events)}")
     _beat(con, "SELECT key FROM work.rows GROUP BY key HAVING count(*) > 1", lambda _: events)
     con.execute(f"CREATE TABLE {schema}.calls AS {_KEPT}")
@@ -54,9 +65,11 @@ def fold(
     if "turns" not in made:
         return
     con.execute(f"CREATE VIEW work.calls AS SELECT * FROM work.rows WHERE {_NOT_BEATEN}")
-    _fold_events(con, events, schema, sessions="sessions" in made)
     if "sessions_master" in made:
-        con.execute(f"CREATE TABLE {schema}.master_keys AS {d.master_keys(f'({d.master_rows(events)})')}")
+        keys = d.master_keys(f"({d.master_rows(events)})")
+        beside = [f"CREATE TABLE {schema}.master_keys AS {keys}", *beside]
+    _fold_events(con, events, schema, sessions="sessions" in made, beside=beside)
+    if "sessions_master" in made:
         master = d.sessions_master(f"{schema}.sessions", f"{schema}.master_keys")
         con.execute(f"CREATE TABLE {schema}.sessions_master AS {master}")
 
@@ -127,7 +140,7 @@ def _closure(wanted: "Collection[str]") -> set[str]:
 def _fold_fresh(
     con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: History, made: set[str]
 ) -> None:
-    con.execute("CREATE SCHEMA IF NOT EXISTS work")
+    con.execute(WORK)
     con.execute(f"CREATE TABLE work.rows AS {d.call_rows(fresh)}")
     con.execute(
         f"CREATE TABLE work.rivals AS SELECT * FROM {index}.calls WHERE key IN (SELECT key FROM work.rows)"
@@ -169,14 +182,49 @@ def _beat(con: duckdb.DuckDBPyConnection, keys: str, history: History, rivals: b
     con.execute(f"CREATE TABLE work.beaten AS {d.beaten(history(first), 'SELECT position FROM work.met')}")
 
 
-def _fold_events(con: duckdb.DuckDBPyConnection, events: str, schema: str, *, sessions: bool) -> None:
+def _fold_events(
+    con: duckdb.DuckDBPyConnection,
+    events: str,
+    schema: str,
+    *,
+    sessions: bool,
+    beside: "Sequence[str]" = (),
+) -> None:
     """Make `turns` and `sessions` in `schema` from all events of whole sessions and `work.calls`."""
     con.execute(f"CREATE TABLE work.parts AS {d.parts(events)}")
     con.execute(f"CREATE TABLE work.told AS {d.told(events)}")
-    con.execute(f"CREATE TABLE {schema}.turns AS {d.turns('work.parts', 'work.told', 'work.calls')}")
-    if sessions:
-        select = d.sessions("work.parts", "work.told", "work.calls", f"{schema}.turns")
-        con.execute(f"CREATE TABLE {schema}.sessions AS {select}")
+    con.execute(f"CREATE TABLE work.used AS {d.used('work.calls')}")
+    with _beside(con, beside):
+        con.execute(f"CREATE TABLE {schema}.turns AS {d.turns('work.parts', 'work.told', 'work.used')}")
+        if sessions:
+            select = d.sessions("work.parts", "work.told", "work.used", f"{schema}.turns")
+            con.execute(f"CREATE TABLE {schema}.sessions AS {select}")
+
+
+@contextmanager
+def _beside(con: duckdb.DuckDBPyConnection, statements: "Sequence[str]") -> Iterator[None]:
+    """Run `statements` on a second connection to the same databases while the block runs.
+
+    What follows scans of the whole log is small and keeps one thread busy: scans fill the other.
+    """
+    failures: list[duckdb.Error] = []
+
+    def execute() -> None:
+        try:
+            for statement in statements:
+                second.execute(statement)
+        except duckdb.Error as error:
+            failures.append(error)
+
+    with con.cursor() as second:
+        thread = threading.Thread(target=execute)
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
+    if failures:
+        raise failures[0]
 
 
 def _merged_keys(index: str, fresh: str) -> str:

@@ -90,8 +90,9 @@ def code8() -> str:
         d.beaten("e", "p"),
         d.parts("e"),
         d.told("e"),
-        d.turns("p", "l", "c"),
-        d.sessions("p", "l", "c", "t"),
+        d.used("c"),
+        d.turns("p", "t", "u"),
+        d.sessions("p", "t", "u", "a"),
         d.master_rows("e"),
         d.master_keys("r"),
         d.sessions_master("s", "k"),
@@ -147,13 +148,16 @@ def make(fs: FileSystem, layout: Layout, view: SealedView, *, fresh: bool = Fals
     if manifest.number == 0 or "?" in layout.root:
         return None  # DuckDB takes what follows a question mark for options and writes beside the store
     name = index_name(manifest.number, code8())
-    with source.connect() as con:
-        generation, findings = attach(con, fs, layout, manifest)
-    if generation is not None and generation.name == name and not fresh:
-        return BuildReport(name, made=False, incremental=False, findings=tuple(findings))
+    generation: Generation | None = None
+    findings: list[Finding] = []
+    if not fresh:
+        with source.connect() as con:
+            generation, findings = attach(con, fs, layout, manifest)
+        if generation is not None and generation.name == name:
+            return BuildReport(name, made=False, incremental=False, findings=tuple(findings))
     tmp = layout.tmp(f"index-{fs.random_bytes(8).hex()}.duckdb")
     try:
-        incremental = _write(tmp, fs, layout, view, fresh)
+        incremental = _write(tmp, fs, layout, view, generation)
         _publish(fs, tmp, layout.index(name))
     finally:
         _discard(fs, tmp)
@@ -201,10 +205,11 @@ def _segments_digest(manifest: Manifest, next_position: int) -> str:
     return blake3("\n".join(names).encode()).hexdigest()
 
 
-def _write(path: str, fs: FileSystem, layout: Layout, view: SealedView, fresh: bool) -> bool:
+def _write(
+    path: str, fs: FileSystem, layout: Layout, view: SealedView, predecessor: "Generation | None"
+) -> bool:
     """Write the database file at `path`; True when it was made from its predecessor."""
-    predecessor = None if fresh else _predecessor(fs, layout, view.manifest)
-    if predecessor is not None:
+    if predecessor is not None and predecessor.age < AGE_MAX:
         try:
             _copy(fs, layout.index(predecessor.name), path)
             _update(path, view.manifest, layout, predecessor)
@@ -217,13 +222,6 @@ def _write(path: str, fs: FileSystem, layout: Layout, view: SealedView, fresh: b
     except duckdb.Error as error:
         raise source.translated(error, fs, layout, view.manifest.segments) from error
     return False
-
-
-def _predecessor(fs: FileSystem, layout: Layout, manifest: Manifest) -> "Generation | None":
-    """The generation to go on from; none when it was updated so often that it is time to tidy."""
-    with source.connect() as con:
-        generation = attach(con, fs, layout, manifest)[0]
-    return generation if generation is not None and generation.age < AGE_MAX else None
 
 
 def _copy(fs: FileSystem, path: str, target: str) -> None:
@@ -267,8 +265,8 @@ def _fill(path: str, manifest: Manifest, layout: Layout) -> None:
     with _open(path) as con:
         paths = [layout.segment(entry.name) for entry in manifest.segments if entry.rows]
         con.execute(f"CREATE VIEW all_events AS {source.events(paths)}")
-        fold.fold(con, "all_events", fold.STORED, "made")
-        con.execute(f"CREATE TABLE made.event_ids AS {_EVENT_IDS.format(events='all_events')}")
+        event_ids = f"CREATE TABLE made.event_ids AS {_EVENT_IDS.format(events='all_events')}"
+        fold.fold(con, "all_events", fold.STORED, "made", [event_ids])
         con.execute(f"CREATE TABLE made.meta ({_META})")
         _finish(con, manifest, 0)
 
@@ -280,7 +278,7 @@ def _open(path: str) -> duckdb.DuckDBPyConnection:
     con.execute(f"SET temp_directory = {source.literal(path + '.spill')}")
     # The file is written once and read a few times: compressing it would take longer than the fold.
     con.execute("SET force_compression = 'uncompressed'; SET checkpoint_threshold = '1TB'")
-    con.execute("SET preserve_insertion_order = false")
+    con.execute("SET GLOBAL preserve_insertion_order = false")
     return con
 
 
