@@ -304,12 +304,15 @@ class Store:
 
     def tree(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
         """The tree at a turn's end, its start, or just after one of its events (an event id)."""
-        from eventlog.replay.trees import COLUMNS, tree_at
+        from eventlog.replay.trees import COLUMNS, COLUMNS_OF_CHANGES, moment, tree_at
 
         ref = self._ref(turn)
         if at not in ("start", "end"):
             at = str(self.event(at)["event_id"])
-        return tree_at(self._events_of(ref, COLUMNS), self.blobs, ref.name, at)
+        events = list(self._events_of(ref, COLUMNS))
+        if moment(events, ref.name, at)[1]:
+            events = list(self._events_of(ref, COLUMNS_OF_CHANGES))
+        return tree_at(events, self.blobs, ref.name, at)
 
     def replay(
         self,

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from eventlog.snapshots.materialize import Report
     from eventlog.snapshots.store import BlobStore
 
-# What the fold reads of an event.
-COLUMNS = ("event_id", "event_type", "agent", "operation", "path", "tree_hash", "after_hash", "payload")
+# What the fold reads of an event. The payload is most of an event's bytes, and only changes behind the
+# snapshot need it: usually there are none.
+COLUMNS = ("event_id", "event_type", "agent", "operation", "path", "tree_hash", "after_hash")
+COLUMNS_OF_CHANGES = (*COLUMNS, "payload")
 
 _KIND_OF_MODE = {"100644": FILE, "100755": EXECUTABLE, "120000": SYMLINK, "160000": SUBMODULE}
 
@@ -106,6 +108,34 @@ def tree_at(events: Iterable[Mapping[str, Any]], blobs: "BlobStore", turn: str, 
     Args: events: all events of the turn in position order; turn: its name, for messages.
     Raises: NotFound when the turn has no snapshot by then, or no such event.
     """
+    snapshot, files = moment(events, turn, at)
+    root = from_text(str(snapshot["tree_hash"]))
+    made: dict[bytes, bytes] = {}
+    missing: dict[str, str] = {}
+    if files:
+        tree = EditedTree(blobs.get_tree, root)
+        for event in files:
+            apply(tree, event, missing)
+        root = tree.write(lambda encoding: _keep(made, encoding))
+    return TreeState(
+        turn=turn,
+        at=at,
+        root=root,
+        snapshot=str(snapshot["event_id"]),
+        applied=tuple(str(event["event_id"]) for event in files),
+        missing=tuple(sorted(missing.items())),
+        blobs=blobs,
+        made=made,
+    )
+
+
+def moment(
+    events: Iterable[Mapping[str, Any]], turn: str, at: str
+) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+    """The snapshot that a moment of a turn rests on, and the changes between the two.
+
+    Raises: as `tree_at`.
+    """
     timeline = [
         event for event in events if event["event_type"] in ("snapshot", "file") or event["event_id"] == at
     ]
@@ -123,25 +153,7 @@ def tree_at(events: Iterable[Mapping[str, Any]], blobs: "BlobStore", turn: str, 
             f"{turn}: no tree was recorded in this turn{'' if at == 'end' else f' for {at}'}, "
             "so its files are not known"
         )
-    root = from_text(str(timeline[base]["tree_hash"]))
-    files = [event for event in timeline[base + 1 :] if event["event_type"] == "file"]
-    made: dict[bytes, bytes] = {}
-    missing: dict[str, str] = {}
-    if files:
-        tree = EditedTree(blobs.get_tree, root)
-        for event in files:
-            apply(tree, event, missing)
-        root = tree.write(lambda encoding: _keep(made, encoding))
-    return TreeState(
-        turn=turn,
-        at=at,
-        root=root,
-        snapshot=str(timeline[base]["event_id"]),
-        applied=tuple(str(event["event_id"]) for event in files),
-        missing=tuple(sorted(missing.items())),
-        blobs=blobs,
-        made=made,
-    )
+    return timeline[base], [event for event in timeline[base + 1 :] if event["event_type"] == "file"]
 
 
 def apply(tree: EditedTree, event: Mapping[str, Any], missing: dict[str, str]) -> None:
