@@ -39,8 +39,9 @@ Listed = list[tuple[bytes, str]]
 # A file costs as much as this many bytes of content (measured: 35 µs against 1 GB/s).
 _FILE_COST = 32 * 1024
 
-# A fork of a process with a loaded plan costs some milliseconds; below this it does not pay.
-_COST_PER_WORKER_MIN = 300 * _FILE_COST
+# A fork of a process with a loaded plan costs some milliseconds; below this it does not pay. Creating a
+# file takes 35 µs on a quiet ext4 and was seen to take ten times that in the same hour.
+_COST_PER_WORKER_MIN = 100 * _FILE_COST
 _WORKERS_MAX = 4
 
 # A child that has written nothing for so long is taken for stuck. Slow disks stall for seconds.
