@@ -309,7 +309,6 @@ def turns(parts: str, told: str, used: str) -> str:
 
 def sessions(parts: str, told: str, used: str, turns: str) -> str:
     """The sessions whose `parts`, `told`, `used` and `turns` are given."""
-    context_id = f"coalesce(s.named, {default_context('w.session_id')})"
     return f"""
         WITH own AS (
             SELECT session_id, unnest(of_session, recursive := true) FROM {told} WHERE turn IS NULL
@@ -350,8 +349,8 @@ def sessions(parts: str, told: str, used: str, turns: str) -> str:
             SELECT session_id, flatten(list(files_modified)) AS files FROM {turns} GROUP BY ALL
         ), spent AS ({_sums("session_id", "sum(calls)::BIGINT", used)})
         SELECT
-            {context_id} AS context_id, w.session_id,
-            {_slug(context_id, "w.session_id")} AS slug,
+            coalesce(s.named, {default_context("w.session_id")}) AS context_id, w.session_id,
+            {_slug("context_id", "w.session_id")} AS slug,
             w.agent, w.agent_session_id, w.repo, s.title, s.status,
             CASE WHEN s.status <> 'active' THEN s.end_reason END AS end_reason,
             coalesce(s.started_at, w.occurred_first) AS started_at,

@@ -150,17 +150,19 @@ def make(fs: FileSystem, layout: Layout, view: SealedView, *, fresh: bool = Fals
     name = index_name(manifest.number, code8())
     generation: Generation | None = None
     findings: list[Finding] = []
-    if not fresh:
-        with source.connect() as con:
-            generation, findings = attach(con, fs, layout, manifest)
-        if generation is not None and generation.name == name:
-            return BuildReport(name, made=False, incremental=False, findings=tuple(findings))
     tmp = layout.tmp(f"index-{fs.random_bytes(8).hex()}.duckdb")
-    try:
-        incremental = _write(tmp, fs, layout, view, generation)
-        _publish(fs, tmp, layout.index(name))
-    finally:
-        _discard(fs, tmp)
+    with source.connect() as con:
+        if not fresh:
+            generation, findings = attach(con, fs, layout, manifest)
+        if generation is not None:
+            con.execute(f"DETACH {generation.catalog}")
+            if generation.name == name:
+                return BuildReport(name, made=False, incremental=False, findings=tuple(findings))
+        try:
+            incremental = _write(con, tmp, fs, layout, manifest, generation)
+            _publish(fs, tmp, layout.index(name))
+        finally:
+            _discard(fs, tmp)
     removed = _remove_old(fs, layout, manifest.number)
     return BuildReport(name, True, incremental, tuple(findings), removed)
 
@@ -206,21 +208,28 @@ def _segments_digest(manifest: Manifest, next_position: int) -> str:
 
 
 def _write(
-    path: str, fs: FileSystem, layout: Layout, view: SealedView, predecessor: "Generation | None"
+    con: duckdb.DuckDBPyConnection,
+    path: str,
+    fs: FileSystem,
+    layout: Layout,
+    manifest: Manifest,
+    predecessor: "Generation | None",
 ) -> bool:
     """Write the database file at `path`; True when it was made from its predecessor."""
     if predecessor is not None and predecessor.age < AGE_MAX:
         try:
             _copy(fs, layout.index(predecessor.name), path)
-            _update(path, view.manifest, layout, predecessor)
+            _update(con, path, manifest, layout, predecessor)
             return True
         except (OSError, duckdb.Error):
             # Removed meanwhile, or damaged inside: the log has it all.
             _discard(fs, path)
+            with source.connect() as another:
+                return _write(another, path, fs, layout, manifest, None)
     try:
-        _fill(path, view.manifest, layout)
+        _fill(con, path, manifest, layout)
     except duckdb.Error as error:
-        raise source.translated(error, fs, layout, view.manifest.segments) from error
+        raise source.translated(error, fs, layout, manifest.segments) from error
     return False
 
 
@@ -241,7 +250,9 @@ def _copy(fs: FileSystem, path: str, target: str) -> None:
         fs.close(reading)
 
 
-def _update(path: str, manifest: Manifest, layout: Layout, predecessor: Generation) -> None:
+def _update(
+    con: duckdb.DuckDBPyConnection, path: str, manifest: Manifest, layout: Layout, predecessor: Generation
+) -> None:
     """Bring the copy of `predecessor` at `path` up to the manifest."""
 
     def events_from(position: int) -> str:
@@ -252,34 +263,36 @@ def _update(path: str, manifest: Manifest, layout: Layout, predecessor: Generati
     def history(first: "int | None") -> str:
         return "fresh" if first is None else f"({events_from(first)})"
 
-    with _open(path) as con:
-        con.execute(f"CREATE VIEW fresh AS {events_from(predecessor.next_position)}")
-        fold.update(con, "made", "fresh", history)
-        con.execute(f"INSERT INTO made.event_ids {_EVENT_IDS.format(events='fresh')}")
-        con.execute("DELETE FROM made.meta")
-        _finish(con, manifest, predecessor.age + 1)
+    _open(con, path)
+    con.execute(f"CREATE VIEW fresh AS {events_from(predecessor.next_position)}")
+    fold.update(con, "made", "fresh", history)
+    con.execute(f"INSERT INTO made.event_ids {_EVENT_IDS.format(events='fresh')}")
+    con.execute("DELETE FROM made.meta")
+    _finish(con, manifest, predecessor.age + 1)
 
 
-def _fill(path: str, manifest: Manifest, layout: Layout) -> None:
+def _fill(con: duckdb.DuckDBPyConnection, path: str, manifest: Manifest, layout: Layout) -> None:
     """Make the database at `path` from all segments."""
-    with _open(path) as con:
-        paths = [layout.segment(entry.name) for entry in manifest.segments if entry.rows]
-        con.execute(f"CREATE VIEW all_events AS {source.events(paths)}")
-        event_ids = f"CREATE TABLE made.event_ids AS {_EVENT_IDS.format(events='all_events')}"
-        fold.fold(con, "all_events", fold.STORED, "made", [event_ids])
-        con.execute(f"CREATE TABLE made.meta ({_META})")
-        _finish(con, manifest, 0)
+    _open(con, path)
+    paths = [layout.segment(entry.name) for entry in manifest.segments if entry.rows]
+    con.execute(f"CREATE VIEW all_events AS {source.events(paths)}")
+    event_ids = f"CREATE TABLE made.event_ids AS {_EVENT_IDS.format(events='all_events')}"
+    fold.fold(con, "all_events", fold.STORED, "made", [event_ids])
+    con.execute(f"CREATE TABLE made.meta ({_META})")
+    _finish(con, manifest, 0)
 
 
-def _open(path: str) -> duckdb.DuckDBPyConnection:
-    """A connection with the database at `path` as `made`."""
-    con = source.connect()
-    con.execute(f"ATTACH {source.literal(path)} AS made")
-    con.execute(f"SET temp_directory = {source.literal(path + '.spill')}")
-    # The file is written once and read a few times: compressing it would take longer than the fold.
-    con.execute("SET force_compression = 'uncompressed'; SET checkpoint_threshold = '1TB'")
-    con.execute("SET GLOBAL preserve_insertion_order = false")
-    return con
+def _open(con: duckdb.DuckDBPyConnection, path: str) -> None:
+    """Attach the database at `path` as `made`, to be filled once.
+
+    Until the checkpoint the file is worth nothing, so no journal is kept that could save half of it.
+    Compressing it would take longer than the fold, for a file that is read a few times.
+    """
+    con.execute(f"ATTACH {source.literal(path)} AS made (RECOVERY_MODE no_wal_writes)")
+    con.execute(
+        f"SET temp_directory = {source.literal(path + '.spill')}; SET force_compression = 'uncompressed'; "
+        "SET checkpoint_threshold = '1TB'; SET GLOBAL preserve_insertion_order = false"
+    )
 
 
 def _finish(con: duckdb.DuckDBPyConnection, manifest: Manifest, age: int) -> None:

@@ -198,7 +198,7 @@ class _Binding:
             return None
         if self.view.prefix is None:
             self.view.prefix = SegmentsPrefix(self.con, self.layout, self.view.manifest, self.generation)
-        self.con.execute("CREATE SCHEMA IF NOT EXISTS work")
+        self.con.execute(fold.WORK)
         if self.view.tail_count_raw <= _TAIL_BY_ROW_MAX:
             source.load_tail(self.con, "work.tail", self.view.tail)
         else:
@@ -217,7 +217,7 @@ class _Binding:
         if tail is None and not newer:
             fold.exact(self.con, generation.catalog, "events", wanted)
             return
-        self.con.execute("CREATE SCHEMA IF NOT EXISTS work")
+        self.con.execute(fold.WORK)
         self.con.execute(f"CREATE VIEW work.fresh AS {source.events(newer, tail)}")
 
         def history(first: "int | None") -> str:
