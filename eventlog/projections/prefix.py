@@ -40,13 +40,19 @@ class SegmentsPrefix:
         """Those of `event_ids` that an event in a segment has. Raises: duckdb.Error."""
         if not event_ids or not self._segments:
             return set()
-        ids = _texts(event_ids)
         known, since = self._generation, 0
         if known is not None:
             since = known.next_position
-            hashes = f"SELECT hash(unnest([{ids}]))"
-            if self._rows(f"SELECT 1 FROM {known.catalog}.event_ids WHERE id_hash IN ({hashes}) LIMIT 1"):
+            met = self._con.execute(
+                f"SELECT 1 FROM {known.catalog}.event_ids "
+                "WHERE id_hash IN (SELECT hash(unnest(?::VARCHAR[]))) LIMIT 1",
+                [event_ids],
+            ).fetchone()
+            if met is not None:
                 since = 0  # a duplicate most likely: now the ids themselves are compared
+        if since >= self._segments[-1].end:
+            return set()
+        ids = _texts(event_ids)
         rows = self._rows(f"SELECT event_id FROM ({self._events(since)}) WHERE event_id IN ({ids})")
         return {row[0] for row in rows}
 

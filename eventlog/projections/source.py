@@ -6,7 +6,7 @@ Payloads go in as text and stay text: DuckDB's JSON type would rewrite their num
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -50,14 +50,20 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def load_tail(con: duckdb.DuckDBPyConnection, table: str, rows: "Sequence[Mapping[str, Any]]") -> None:
+def load_tail(
+    con: duckdb.DuckDBPyConnection,
+    table: str,
+    rows: "Sequence[Mapping[str, Any]]",
+    wanted: "Collection[str]" = COLUMN_NAMES,
+) -> None:
     """Make a table of events given as dicts, by way of one list parameter per column.
 
-    Columns that no row has cost nothing. Times are integer µs, the payload is JSON text.
+    Columns that no row has cost nothing; those not `wanted` are null. Times are integer µs, the payload
+    is JSON text.
     """
     columns, values = [], []
     for name, kind in COLUMNS:
-        column = [row.get(name) for row in rows]
+        column = [row.get(name) for row in rows] if name in wanted else []
         if not any(value is not None for value in column):
             columns.append(f'NULL::{SQL_TYPE_OF[kind]} AS "{name}"')
             continue
@@ -66,10 +72,15 @@ def load_tail(con: duckdb.DuckDBPyConnection, table: str, rows: "Sequence[Mappin
             columns.append(f'make_timestamptz(unnest(?::BIGINT[])) AS "{name}"')
         else:
             columns.append(f'unnest(?::{SQL_TYPE_OF[kind]}[]) AS "{name}"')
-    if not values:  # no rows: `unnest` is what makes rows otherwise
-        con.execute(f"CREATE TABLE {table} AS SELECT {_NO_EVENTS} WHERE false")
-        return
-    con.execute(f"CREATE TABLE {table} AS SELECT {', '.join(columns)}", values)
+    if values:  # it is `unnest` that makes rows
+        con.execute(f"CREATE TABLE {table} AS SELECT {', '.join(columns)}", values)
+    else:
+        con.execute(f"CREATE TABLE {table} AS {blank(len(rows))}")
+
+
+def blank(count: int) -> str:
+    """A query that gives `count` events of which nothing is known: enough to count them."""
+    return f"SELECT {_NO_EVENTS} FROM range({count})"
 
 
 def events(segment_paths: "Sequence[str]", tail: "str | None" = None) -> str:
@@ -80,7 +91,7 @@ def events(segment_paths: "Sequence[str]", tail: "str | None" = None) -> str:
         selects.append(f"SELECT {_ALL_COLUMNS} FROM read_parquet([{files}])")
     if tail is not None:
         selects.append(f"SELECT {_ALL_COLUMNS} FROM {tail}")
-    return " UNION ALL ".join(selects) or f"SELECT {_NO_EVENTS} WHERE false"
+    return " UNION ALL ".join(selects) or blank(0)
 
 
 def translated(

@@ -9,7 +9,7 @@ One call, one connection; calls may run in several threads at once, each with it
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +24,7 @@ from eventlog.log.manifest import Manifest
 from eventlog.projections import fold, index, source
 from eventlog.projections.prefix import SegmentsPrefix
 from eventlog.query import safe, views
+from eventlog.types import COLUMN_NAMES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 _INTERRUPT_AGAIN_S = 0.05
+_COLUMNS = frozenset(COLUMN_NAMES)
 
 # A row of the tail costs some 50 µs by way of Python, and pyarrow 60 ms to import.
 _TAIL_BY_ROW_MAX = 3_000
@@ -146,7 +148,7 @@ def _answer(
             binding = _Binding(con, view, layout, fs, use_index=use_index)
             try:
                 binding.bind(statement)
-                safe.lock(con, view.segment_paths, memory_bytes=limits.memory_bytes, threads=limits.threads)
+                safe.lock(con, binding.files, memory_bytes=limits.memory_bytes, threads=limits.threads)
                 relation = con.sql(statement.sql, params=parameters)
                 return read(relation)
             except duckdb.InterruptException as error:
@@ -175,6 +177,7 @@ class _Binding:
         self.fs = fs
         self.use_index = use_index
         self.generation: index.Generation | None = None
+        self.files = view.segment_paths  # what the views read
 
     def bind(self, statement: safe.Statement) -> None:
         """Make every view of ours that the statement names, and what those rest on."""
@@ -184,23 +187,39 @@ class _Binding:
         projections = [name for name in fold.PROJECTIONS if name in named]
         if self.use_index and (projections or self.view.tail_count_raw):
             self.generation = index.attach(self.con, self.fs, self.layout, self.view.manifest)[0]
+        if self.view.prefix is None:
+            self.view.prefix = SegmentsPrefix(self.con, self.layout, self.view.manifest, self.generation)
+        if named == {"events"} and statement.columns is not None and statement.columns <= _COLUMNS:
+            self._bind_events(statement.columns)
+            return
         tail = self._load_tail()
-        paths = self.view.segment_paths
         if not named <= set(fold.STORED) or self.generation is None:
-            self.con.execute(f"CREATE VIEW events AS {source.events(paths, tail)}")
+            self.con.execute(f"CREATE VIEW events AS {source.events(self.files, tail)}")
         if projections:
             self._bind_projections(projections, tail)
         for name in named - set(projections) - {"events"}:
             self.con.execute(f"CREATE VIEW {name} AS {views.over_events(name)}")
 
-    def _load_tail(self) -> "str | None":
-        if not self.view.tail_count_raw:
+    def _bind_events(self, columns: "Collection[str]") -> None:
+        """Make `events` for a statement that means no other columns than these.
+
+        When it means none, such as a count of all events, the manifest knows how many there are.
+        """
+        if columns:
+            self.con.execute(f"CREATE VIEW events AS {source.events(self.files, self._load_tail(columns))}")
+            return
+        sealed = sum(entry.rows for entry in self.view.manifest.segments)
+        tail = len(self.view.tail) if self.view.tail_count_raw else 0
+        self.con.execute(f"CREATE VIEW events AS {source.blank(sealed + tail)}")
+        self.files = []
+
+    def _load_tail(self, columns: "Collection[str]" = COLUMN_NAMES) -> "str | None":
+        count = self.view.tail_count_raw
+        if not count:
             return None
-        if self.view.prefix is None:
-            self.view.prefix = SegmentsPrefix(self.con, self.layout, self.view.manifest, self.generation)
         self.con.execute(fold.WORK)
-        if self.view.tail_count_raw <= _TAIL_BY_ROW_MAX:
-            source.load_tail(self.con, "work.tail", self.view.tail)
+        if count <= _TAIL_BY_ROW_MAX:
+            source.load_tail(self.con, "work.tail", self.view.tail, columns)
         else:
             self.con.register("tail_table", self.view.tail_table())
             self.con.execute("CREATE TABLE work.tail AS FROM tail_table")

@@ -62,6 +62,12 @@ _FUNCTIONS_REFUSED = frozenset(
     )
 )
 
+# Parts of statements in which a column is meant only by its name.
+_PLAIN_CLASSES_TEXT = "BETWEEN CASE CAST COMPARISON CONJUNCTION CONSTANT FUNCTION OPERATOR PARAMETER TYPE"
+_PLAIN_CLASSES = frozenset(_PLAIN_CLASSES_TEXT.split())
+_PLAIN_TYPES_TEXT = "SELECT_NODE BASE_TABLE LIMIT_MODIFIER ORDER_MODIFIER ORDER_DEFAULT ASCENDING DESCENDING"
+_PLAIN_TYPES = frozenset(_PLAIN_TYPES_TEXT.split())
+
 _CATALOG_WORDS = ("duckdb_", "pragma_")
 _CATALOG_SCHEMAS = ("information_schema", "pg_catalog")
 
@@ -163,7 +169,27 @@ def _checked(text: str, tree: "dict[str, Any]") -> Statement:
             if name in _FUNCTIONS_REFUSED:
                 raise Refused(f"the function {name} is not allowed here: queries only read the log.")
     lists_catalog |= any(name.startswith(_CATALOG_WORDS) for name in tables)
-    return Statement(text, frozenset(tables), lists_catalog, None)
+    return Statement(text, frozenset(tables), lists_catalog, _columns(tree))
+
+
+def _columns(tree: "dict[str, Any]") -> "frozenset[str] | None":
+    """The last parts of all column names in a statement so plain that no others can be meant.
+
+    None for anything that may mean columns by other ways: stars, positions, joins by name, whole rows.
+    """
+    names, rows = set(), set()
+    for node in _nodes(tree):
+        kind = node.get("class")
+        if kind == "COLUMN_REF":
+            names.add(str(node["column_names"][-1]).lower())
+        elif kind is not None:
+            if kind not in _PLAIN_CLASSES:
+                return None
+        elif node.get("type") == "BASE_TABLE":
+            rows |= {str(node["table_name"]).lower(), str(node["alias"]).lower()}
+        elif isinstance(node.get("type"), str) and node["type"] not in _PLAIN_TYPES:
+            return None
+    return None if names & rows else frozenset(names)
 
 
 def _nodes(value: Any) -> "Iterator[dict[str, Any]]":

@@ -15,7 +15,8 @@ import pytest
 from eventlog.errors import Corruption, QueryError
 from eventlog.fs import REAL
 from eventlog.log.reader import LogView
-from eventlog.query import engine
+from eventlog.projections import source
+from eventlog.query import engine, safe
 from eventlog.query.views import COLUMNS_OF, NAMES
 from eventlog.types import COLUMN_NAMES
 from tests.projections.logs import Log, event
@@ -333,7 +334,7 @@ def test_views_are_bound_only_when_named(log: Log, monkeypatch: pytest.MonkeyPat
         os.rename(view.segment_paths[0], view.segment_paths[0] + ".away")
         assert engine.run(view, log.layout, REAL, "SELECT 40 + 2").rows == [(42,)]
         with pytest.raises((QueryError, Corruption)):
-            engine.run(view, log.layout, REAL, "SELECT count(*) FROM events")
+            engine.run(view, log.layout, REAL, "SELECT max(title) FROM events")
 
     def no_fold(*_: object) -> None:
         raise AssertionError("a projection was folded")
@@ -341,6 +342,71 @@ def test_views_are_bound_only_when_named(log: Log, monkeypatch: pytest.MonkeyPat
     os.rename(view.segment_paths[0] + ".away", view.segment_paths[0])
     monkeypatch.setattr(engine.fold, "fold", no_fold)
     assert log.rows("SELECT count(*) FROM events") == [(1,)]
+
+
+PLAIN = [
+    ("SELECT count(*) FROM events", [(4,)]),
+    ("SELECT count(*), count(1) FROM events e WHERE 1 = 1 LIMIT 5", [(4, 4)]),
+    ("SELECT count(title) FROM events", [(3,)]),
+    ("SELECT e.title, tool FROM events e WHERE e.turn = 1 ORDER BY E.Position DESC LIMIT 1", [("t2", "x2")]),
+    (
+        "SELECT max(CASE WHEN title = 't1' THEN tool END) FROM events WHERE position BETWEEN 0 AND 9",
+        [("x1",)],
+    ),
+    ("SELECT title AS n FROM events ORDER BY n NULLS LAST LIMIT 1", [("t0",)]),
+    ("SELECT events.title FROM events ORDER BY 1 NULLS LAST LIMIT 1", [("t0",)]),
+    ("SELECT title.tool FROM events AS title WHERE title.position = 1", [("x1",)]),
+    ("FROM events SELECT tool WHERE position = 1", [("x1",)]),
+]
+NOT_PLAIN = [
+    ("SELECT session_id, count(*) FROM events GROUP BY ALL ORDER BY ALL", [("s1", 3), (None, 1)]),
+    ("SELECT (events).tool FROM events WHERE position = 1", [("x1",)]),
+    ("SELECT e.tool FROM (SELECT events AS e FROM events WHERE position = 1)", [("x1",)]),
+    ("SELECT to_json(e)->>'tool' FROM events e WHERE position = 1", [("x1",)]),
+    ("SELECT count(DISTINCT e) FROM events e", [(4,)]),
+    ("SELECT max(COLUMNS('^tool$')) FROM events", [("x2",)]),
+    ("SELECT * EXCLUDE (title) FROM (SELECT title, tool FROM events WHERE position = 1)", [("x1",)]),
+    ("SELECT count(*) FROM events a JOIN events b USING (title, tool)", [(3,)]),
+    ("SELECT count(*) FROM events a NATURAL JOIN events b WHERE a.title = 't1'", [(0,)]),
+    ("SELECT count(*) FROM (SELECT DISTINCT * FROM events)", [(4,)]),
+    (f"SELECT #{COLUMN_NAMES.index('tool') + 1} FROM events WHERE position = 1", [("x1",)]),
+    ("SELECT row_number() OVER (ORDER BY title) FROM events ORDER BY 1 LIMIT 1", [(1,)]),
+    ("SELECT n.tool FROM events n WHERE n.title IN (SELECT title FROM events WHERE turn = 1)", 3),
+    ("TABLE events", 4),
+    ("WITH e AS (FROM events) SELECT tool FROM e WHERE position = 1", [("x1",)]),
+]
+
+
+@pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "tail"])
+@pytest.mark.parametrize(("ask", "rows"), PLAIN + NOT_PLAIN)
+def test_columns_that_a_question_does_not_name_are_still_there(
+    log: Log, sealed: bool, ask: str, rows: "list[tuple[Any, ...]] | int"
+) -> None:
+    """Only columns that a plain statement names are loaded; whatever may mean others loads them all."""
+    log.append(
+        *(event("action", i, session_id="s1", turn=1, title=f"t{i}", tool=f"x{i}") for i in range(3)),
+        event("action", 3),
+    )
+    if sealed:
+        log.seal()
+    found = log.rows(ask)
+
+    assert len(found) == rows if isinstance(rows, int) else found == rows
+
+
+@pytest.mark.parametrize("ask", [ask for ask, _ in PLAIN])
+def test_plain_statements_are_recognised(ask: str) -> None:
+    """The test above has statements of both kinds."""
+    with source.connect() as con:
+        assert safe.check(con, ask).columns is not None
+
+
+@pytest.mark.parametrize("ask", [ask for ask, _ in NOT_PLAIN])
+def test_other_statements_are_not_taken_for_plain(ask: str) -> None:
+    """Neither does a column that the log does not have make a statement plain."""
+    with source.connect() as con:
+        columns = safe.check(con, ask).columns
+    assert columns is None or not columns <= set(COLUMN_NAMES)
 
 
 def test_a_view_of_the_log_can_be_asked_twice(log: Log) -> None:
