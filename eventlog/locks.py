@@ -1,13 +1,15 @@
 """The store's three locks, their order, and their deadlines.
 
 Order: gc → maintain → append. A process never asks for a lock that comes before one it holds; the
-assert below is invariant I31. Each acquisition opens its own descriptor, because `flock` belongs to
-the descriptor and a shared one would let two holders in. The kernel frees a lock when its holder
-dies, so there are no stale locks. The hook path imports this module.
+assert below is invariant I31. `flock` belongs to the open file, so whoever shares one shares the lock:
+each acquisition opens its own descriptor, and a `KeptLock`, which keeps one, excludes the threads of
+its process by a mutex and closes it in a forked child. The kernel frees a lock when its holder dies,
+so there are no stale locks. The hook path imports this module.
 """
 
 import os
-from _thread import _local
+from _thread import TIMEOUT_MAX, _local, allocate_lock
+from _weakref import ref
 
 from eventlog.errors import LockTimeout
 from eventlog.fs import FileSystem
@@ -54,6 +56,108 @@ class Lock:
                 pass  # the descriptor is gone all the same, its lock with it, and the file holds no data
 
 
+class KeptLock:
+    """A lock that its owner takes exclusively again and again; its descriptor stays open in between.
+
+    Threads may share it. A child made by `os.fork` starts without the descriptor: it may go on using
+    the object, and does not keep the lock of a parent that is killed.
+    """
+
+    __slots__ = ("__weakref__", "_fd", "_fs", "_mutex", "_name", "_path")
+
+    def __init__(self, fs: FileSystem, layout: Layout, name: str) -> None:
+        self._fs = fs
+        self._name = name
+        self._path = layout.lock(name)
+        self._fd = -1
+        self._mutex = allocate_lock()
+        _all_kept.add(ref(self, _all_kept.discard))
+
+    def acquire(self, timeout_s: float) -> None:
+        """Take the lock, waiting at most `timeout_s`. Raises: LockTimeout."""
+        names = _names_before(self._name)
+        if not self._mutex.acquire(False):
+            timeout_s = self._wait_for_thread(timeout_s)
+        try:
+            if self._fd < 0:
+                self._open()
+            if not self._fs.flock(self._fd, True):
+                _wait(self._fs, self._fd, self._path, True, timeout_s)
+        except BaseException:
+            self._drop()
+            self._mutex.release()
+            raise
+        names.append(self._name)
+
+    def renew(self, timeout_s: float) -> None:
+        """While the lock is held: see to it that it is the one of the file that has its name now.
+
+        Nobody deletes the file, but a whole store may be moved away and put back under its users.
+        Raises: LockTimeout, with the lock still held, to be released like any other.
+        """
+        kept = self._fs.fstat(self._fd)
+        try:
+            named = self._fs.stat(self._path)
+        except FileNotFoundError:
+            named = None
+        if named is None or (named.st_ino, named.st_dev) != (kept.st_ino, kept.st_dev):
+            self._drop()
+            self._open()
+            if not self._fs.flock(self._fd, True):
+                _wait(self._fs, self._fd, self._path, True, timeout_s)
+
+    def release(self) -> None:
+        """Give the held lock back."""
+        _held.names.remove(self._name)
+        try:
+            self._fs.funlock(self._fd)
+        except OSError:
+            self._drop()  # which frees it too
+        finally:
+            self._mutex.release()
+
+    def close(self) -> None:
+        """Give the descriptor back, unless a thread is using it; the next `acquire` opens it anew."""
+        if self._mutex.acquire(False):
+            self._drop()
+            self._mutex.release()
+
+    def _open(self) -> None:
+        self._fd = self._fs.open(self._path, os.O_RDWR | os.O_CREAT)
+
+    def _drop(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            try:
+                self._fs.close(fd)
+            except OSError:
+                pass  # as in `Lock.release`
+
+    def _wait_for_thread(self, timeout_s: float) -> float:
+        """Take the mutex; what is left of the time."""
+        started = self._fs.monotonic()
+        if not self._mutex.acquire(True, min(max(timeout_s, 0.0), TIMEOUT_MAX)):
+            raise _timeout(self._path, timeout_s)
+        return timeout_s - (self._fs.monotonic() - started)
+
+    def _after_fork(self) -> None:
+        self._mutex = allocate_lock()  # a thread that is not in this process may have held it
+        self._drop()
+
+
+_all_kept: "set[ref[KeptLock]]" = set()
+
+
+def _after_fork() -> None:
+    for found in list(_all_kept):
+        lock = found()
+        if lock is not None:
+            lock._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def acquire(
     fs: FileSystem, layout: Layout, name: str, *, exclusive: bool = True, timeout_s: float = 10.0
 ) -> Lock:
@@ -61,9 +165,7 @@ def acquire(
 
     Raises: LockTimeout.
     """
-    if not hasattr(_held, "names"):
-        _held.names = []
-    assert all(_ORDER[held] < _ORDER[name] for held in _held.names), (name, _held.names)
+    names = _names_before(name)
     path = layout.lock(name)
     fd = fs.open(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -72,7 +174,7 @@ def acquire(
     except BaseException:
         fs.close(fd)
         raise
-    _held.names.append(name)
+    names.append(name)
     return Lock(fs, fd, name)
 
 
@@ -84,6 +186,16 @@ def try_acquire(fs: FileSystem, layout: Layout, name: str, *, exclusive: bool = 
         return None
 
 
+def _names_before(name: str) -> "list[str]":
+    """The locks that this thread holds, of which each must come before `name`."""
+    try:
+        names: "list[str]" = _held.names
+    except AttributeError:
+        names = _held.names = []
+    assert not names or all(_ORDER[held] < _ORDER[name] for held in names), (name, names)
+    return names
+
+
 def _wait(fs: FileSystem, fd: int, path: str, exclusive: bool, timeout_s: float) -> None:
     deadline = fs.monotonic() + timeout_s
     wait_s = _WAIT_FIRST_S
@@ -92,7 +204,11 @@ def _wait(fs: FileSystem, fd: int, path: str, exclusive: bool, timeout_s: float)
         if fs.flock(fd, exclusive):
             return
         wait_s = min(wait_s * 2, _WAIT_LAST_S)
-    raise LockTimeout(
+    raise _timeout(path, timeout_s)
+
+
+def _timeout(path: str, timeout_s: float) -> LockTimeout:
+    return LockTimeout(
         f"{path}: another process holds this lock; gave up after {timeout_s:g} s. "
         "Nothing was changed; try again."
     )

@@ -32,6 +32,7 @@ _HEADER = Struct("<4sHH16sQQ16s32s16sQ")
 _FRAME = Struct("<4sBBHIIQQ16s")
 _TRAILER = Struct("<I4s")
 _OFFSET = Struct("<Q")
+_OFFSET_FRAME = Struct("<Q4sBBHIIQQ16s")
 _PADDING = tuple(bytes(n) for n in range(8))
 
 
@@ -190,15 +191,12 @@ def pack_frame(
         raise InvalidEvent(f"the log is full: positions end at {POSITION_MAX}")
     size = len(payload)
     padding = -size & 7
-    body = b"".join(
-        (
-            _FRAME.pack(_FRAME_MAGIC, VERSION, 0, count, size, 0, base, time_ns, prev_digest),
-            payload,
-            _PADDING[padding],
-        )
-    )
-    digest = _digest(key, offset, body)
-    return b"".join((body, digest, _TRAILER.pack(FRAME_OVERHEAD + size + padding, _END_MAGIC)))
+    head = _OFFSET_FRAME.pack(offset, _FRAME_MAGIC, VERSION, 0, count, size, 0, base, time_ns, prev_digest)
+    # The offset is hashed and not stored: one buffer, hashed in one call, minus its first word.
+    hashed = b"".join((head, payload, _PADDING[padding]))
+    digest = blake3(hashed, key=key).digest(DIGEST_SIZE)
+    trailer = _TRAILER.pack(FRAME_OVERHEAD + size + padding, _END_MAGIC)
+    return b"".join((memoryview(hashed)[_OFFSET.size :], digest, trailer))
 
 
 def decode_frame(buf: bytes, at: int, file_offset: int, key: bytes, path: str = "journal frame") -> Frame:
@@ -206,29 +204,61 @@ def decode_frame(buf: bytes, at: int, file_offset: int, key: bytes, path: str = 
 
     Raises: Corruption.
     """
-    size = _claimed_size(buf, at, file_offset, path)
-    _, _, _, count, payload_size, _, base, time_ns, prev = _FRAME.unpack_from(buf, at)
+    size, count, payload_size, base, time_ns, prev = _claims(buf, at, file_offset, path)
+    digest = _verify(buf, at, file_offset, key, path, size, count, payload_size, base)
+    payload_at = at + _FRAME.size
+    payload_end = payload_at + payload_size
+    return Frame(buf, payload_at, payload_end, file_offset, size, base, count, time_ns, prev, digest)
+
+
+def frame_end(
+    buf: bytes, at: int, file_offset: int, key: bytes, path: str = "journal frame"
+) -> "tuple[int, bytes]":
+    """`end` and `digest` of what `decode_frame` would return: all that the next append asks for.
+
+    Raises: Corruption.
+    """
+    size, count, payload_size, base, _, _ = _claims(buf, at, file_offset, path)
+    return base + count, _verify(buf, at, file_offset, key, path, size, count, payload_size, base)
+
+
+def _verify(
+    buf: bytes,
+    at: int,
+    file_offset: int,
+    key: bytes,
+    path: str,
+    size: int,
+    count: int,
+    payload_size: int,
+    base: int,
+) -> bytes:
+    """The digest of the frame that `_claims` found at `buf[at]`, when it and the content are right."""
     body_end = at + size - 24
     digest = buf[body_end : body_end + DIGEST_SIZE]
-    if _digest(key, file_offset, memoryview(buf)[at:body_end]) != digest:
+    hasher = blake3(_OFFSET.pack(file_offset), key=key)
+    if hasher.update(memoryview(buf)[at:body_end]).digest(DIGEST_SIZE) != digest:
         raise Corruption(path, "the frame does not match its digest", file_offset)
     payload_at = at + _FRAME.size
     payload_end = payload_at + payload_size
     if (
         buf[payload_end - 1] != 0x0A
         or buf.count(b"\n", payload_at, payload_end) != count
-        or any(buf[payload_end:body_end])
+        or buf[payload_end:body_end] != _PADDING[-payload_size & 7]
         or base + count > POSITION_MAX
     ):
         raise Corruption(path, "the frame's content contradicts its header", file_offset)
-    return Frame(buf, payload_at, payload_end, file_offset, size, base, count, time_ns, prev, digest)
+    return digest
 
 
-def _claimed_size(buf: bytes, at: int, file_offset: int, path: str) -> int:
-    """The size of the frame at `buf[at]`, when all that can be told without hashing it is right."""
+def _claims(buf: bytes, at: int, file_offset: int, path: str) -> "tuple[int, int, int, int, int, bytes]":
+    """Size, count, payload size, base, time and previous digest of the frame at `buf[at]`.
+
+    All that can be told without hashing is checked.
+    """
     if len(buf) - at < FRAME_SIZE_MIN:
         raise Corruption(path, "the file ends inside a frame", file_offset)
-    magic, version, flags, count, payload_size, zero, _, _, _ = _FRAME.unpack_from(buf, at)
+    magic, version, flags, count, payload_size, zero, base, time_ns, prev = _FRAME.unpack_from(buf, at)
     if magic != _FRAME_MAGIC or version != VERSION or flags or zero:
         raise Corruption(path, "no frame begins here", file_offset)
     size = FRAME_OVERHEAD + payload_size + (-payload_size & 7)
@@ -238,7 +268,7 @@ def _claimed_size(buf: bytes, at: int, file_offset: int, path: str) -> int:
         raise Corruption(path, "the file ends inside a frame", file_offset)
     if _TRAILER.unpack_from(buf, at + size - 8) != (size, _END_MAGIC):
         raise Corruption(path, "the frame's two lengths differ", file_offset)
-    return int(size)
+    return size, count, payload_size, base, time_ns, prev
 
 
 def last_frame_size(tail: bytes) -> int:
@@ -271,7 +301,7 @@ def scan_frames(
     while len(buf) - at >= FRAME_SIZE_MIN:
         frame = None
         try:
-            size = _claimed_size(buf, at, at, path)
+            size = _claims(buf, at, at, path)[0]
             in_vain += size
             frame = decode_frame(buf, at, at, header.key, path)
             in_vain -= size
@@ -310,7 +340,3 @@ def _header_body(header: JournalHeader) -> bytes:
         header.boot,
         header.replaces or 0,
     )
-
-
-def _digest(key: bytes, offset: int, body: "bytes | memoryview") -> bytes:
-    return blake3(_OFFSET.pack(offset), key=key).update(body).digest(DIGEST_SIZE)

@@ -26,7 +26,7 @@ from _thread import allocate_lock
 from eventlog.errors import Conflict, Corruption, EventLogError, NotDurable, Unsupported
 from eventlog.fs import FileSystem, publish, read_file
 from eventlog.layout import JOURNAL_DIR, MANIFEST_DIR, QUARANTINE_DIR, Layout, parse_journal, quarantine_name
-from eventlog.locks import APPEND, Lock, acquire
+from eventlog.locks import APPEND, KeptLock
 from eventlog.log.frame import (
     FRAME_SIZE_MAX,
     HEADER_SIZE,
@@ -35,9 +35,9 @@ from eventlog.log.frame import (
     Frame,
     JournalHeader,
     boot_digest,
-    decode_frame,
     decode_header,
     encode_header,
+    frame_end,
     join_lines,
     last_frame_size,
     pack_frame,
@@ -52,8 +52,8 @@ ROTATE_SIZE = 8 * 1024 * 1024
 _SUSPECT_MODE = 0o700
 _SUSPECT_BIT = 0o100
 
-# Most last frames are a few kilobytes: one read fetches them with their trailer.
-_TAIL_SIZE = 8192
+# Most last frames are smaller: one read fetches them with their trailer.
+_TAIL_SIZE = 4096
 
 # A full journal with one frame of the largest size behind it, ten times over for a copy forward of
 # several. Nothing larger is read into memory.
@@ -205,6 +205,7 @@ class Journal:
         self._layout = layout
         self._directory = layout.directory(JOURNAL_DIR)
         self._store_id = store_id
+        self._lock = KeptLock(fs, layout, APPEND)
         self._lock_timeout_s = lock_timeout_s
         self._boot: "bytes | None" = None
         self._active: "_Active | None" = None
@@ -223,7 +224,8 @@ class Journal:
         Corruption when the active journal cannot be understood.
         """
         payload = join_lines(lines)
-        with self._locked():
+        self._take_lock()
+        try:
             active = self._writable()
             position = active.position
             if expect_position is not None and expect_position != position:
@@ -231,6 +233,8 @@ class Journal:
             self._write(active, payload, len(lines))
             with self._mutex:
                 active.users += 1
+        finally:
+            self._lock.release()
         try:
             self._fs.fdatasync(active.fd)
         except OSError as error:
@@ -244,18 +248,20 @@ class Journal:
 
         Raises: as `append`.
         """
-        with self._locked():
-            try:
-                before = self._newest_number()
-                if before == 0:
-                    return False
+        self._take_lock()
+        try:
+            before = self._newest_number()
+            if before == 0:
+                return False
+            active = self._writable()
+            if active.size > HEADER_SIZE:
+                self._rotate(active)
                 active = self._writable()
-                if active.size > HEADER_SIZE:
-                    self._rotate(active)
-                    active = self._writable()
-                return active.number > before
-            except OSError as error:
-                raise _refused(error.filename or self._directory, error) from error
+            return active.number > before
+        except OSError as error:
+            raise _refused(error.filename or self._directory, error) from error
+        finally:
+            self._lock.release()
 
     def next_position(self) -> int:
         """The position that the next event gets, as of now. Takes no lock and changes nothing.
@@ -279,14 +285,15 @@ class Journal:
         raise Corruption(self._directory, "its newest journal is listed but cannot be opened")
 
     def close(self) -> None:
-        """Give the descriptor back. The journal may be used again; it then opens anew."""
+        """Give the descriptors back. The journal may be used again; it then opens anew."""
         self._forget()
+        self._lock.close()
 
     # -- the active journal, under the lock ------------------------------------------------------
 
-    def _locked(self) -> Lock:
+    def _take_lock(self) -> None:
         try:
-            return acquire(self._fs, self._layout, APPEND, timeout_s=self._lock_timeout_s)
+            self._lock.acquire(self._lock_timeout_s)
         except OSError as error:
             raise _refused(self._layout.lock(APPEND), error) from error
 
@@ -323,6 +330,7 @@ class Journal:
                     self._recover(active)
                 return active
             self._forget()
+            self._lock.renew(self._lock_timeout_s)
         number = self._newest_number()
         return self._open(number) if number else None
 
@@ -387,10 +395,10 @@ class Journal:
         if offset < tail_at:
             tail_at, tail = offset, self._fs.pread(active.fd, frame_size, offset)
         try:
-            frame = decode_frame(tail, offset - tail_at, offset, active.header.key, active.path)
+            end, digest = frame_end(tail, offset - tail_at, offset, active.header.key, active.path)
         except Corruption:
             return False
-        active.size, active.position, active.digest = size, frame.end, frame.digest
+        active.size, active.position, active.digest = size, end, digest
         return True
 
     def _write(self, active: _Active, payload: bytes, count: int) -> None:
@@ -506,8 +514,11 @@ class Journal:
         self._mark_suspect(active)
         outcome = "what is readable was copied to a new journal"
         try:
-            with self._locked():
+            self._take_lock()
+            try:
                 self._copy_forward(active.number)
+            finally:
+                self._lock.release()
         except Exception as failure:
             outcome = f"copying the journal failed too ({failure}); the next append tries again"
         raise NotDurable(

@@ -17,6 +17,7 @@ from eventlog.log.frame import (
     decode_header,
     encode_frame,
     encode_header,
+    frame_end,
     join_lines,
     last_frame_size,
     scan_frames,
@@ -121,6 +122,7 @@ def test_a_frame_reads_back(lines: list[bytes], base: int, time_ns: int, offset:
     assert (len(data), data[-24:-8], offset) == (frame.size, frame.digest, frame.offset)
     assert len(data) % 8 == 0
     assert last_frame_size(data) == len(data)
+    assert frame_end(b"front" + data + b"behind", 5, offset, KEY) == (frame.end, frame.digest)
 
 
 def test_every_flipped_bit_of_a_frame_is_corruption() -> None:
@@ -129,6 +131,8 @@ def test_every_flipped_bit_of_a_frame_is_corruption() -> None:
     for bit in range(len(data) * 8):
         with pytest.raises(Corruption):
             decode_frame(_flipped(data, bit), 0, 128, KEY)
+        with pytest.raises(Corruption):
+            frame_end(_flipped(data, bit), 0, 128, KEY)
 
 
 def test_every_truncation_of_a_frame_is_corruption() -> None:
@@ -137,6 +141,8 @@ def test_every_truncation_of_a_frame_is_corruption() -> None:
     for size in range(len(data)):
         with pytest.raises(Corruption):
             decode_frame(data[:size], 0, 128, KEY)
+        with pytest.raises(Corruption):
+            frame_end(data[:size], 0, 128, KEY)
 
 
 def test_a_frame_verifies_only_in_its_file_and_at_its_offset() -> None:

@@ -1,0 +1,100 @@
+"""The append lock that a journal keeps open: between threads, in forked children, in a moved store."""
+
+import os
+import shutil
+import signal
+import threading
+
+import pytest
+
+from eventlog.errors import LockTimeout
+from eventlog.fs import REAL
+from eventlog.layout import Layout
+from eventlog.locks import APPEND, KeptLock
+from eventlog.log.journal import Journal, live_journals, scan_journal
+from tests.conftest import STORE_ID
+
+
+def lines_of(layout: Layout) -> list[bytes]:
+    scans = [scan_journal(REAL, layout.journal(n), store_id=STORE_ID) for n in live_journals(REAL, layout)]
+    return [line for scan in scans for frame in scan.frames for line in frame.lines]
+
+
+def test_a_child_does_not_keep_the_lock_of_a_killed_parent(layout: Layout) -> None:
+    """I32: a lock is free when its holder was killed, though a child forked before still runs."""
+    said, parent_says = os.pipe()
+    child_waits, until = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        try:
+            os.close(until)
+            journal = Journal(REAL, layout, STORE_ID)
+            journal.append([b"parent"])
+            child = os.fork()
+            if child == 0:
+                os.read(child_waits, 1)  # until the test is done
+            else:
+                journal._take_lock()
+                os.write(parent_says, b"%d\n" % child)
+                os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    os.close(parent_says)
+    os.close(child_waits)
+    try:
+        assert os.waitstatus_to_exitcode(os.waitpid(parent, 0)[1]) == -signal.SIGKILL
+        os.kill(int(os.read(said, 100)), 0)  # the child is there
+        assert Journal(REAL, layout, STORE_ID, lock_timeout_s=1.0).append([b"a"]) == 1
+    finally:
+        os.close(until)
+        os.close(said)
+
+
+def test_a_kept_lock_keeps_the_threads_of_its_process_apart(layout: Layout) -> None:
+    """I31: a thread waits for another that holds the same kept lock, until its deadline and no longer."""
+    lock = KeptLock(REAL, layout, APPEND)
+    outcomes: list[str] = []
+
+    def try_it() -> None:
+        try:
+            lock.acquire(0.02)
+        except LockTimeout as error:
+            outcomes.append(str(error))
+        else:
+            outcomes.append("taken")
+            lock.release()
+
+    def in_a_thread() -> None:
+        thread = threading.Thread(target=try_it)
+        thread.start()
+        thread.join()
+
+    lock.acquire(0.0)
+    in_a_thread()
+    lock.close()  # leaves the lock to its holder
+    in_a_thread()
+    lock.release()
+    in_a_thread()
+    lock.close()
+
+    assert [layout.lock(APPEND) in outcome for outcome in outcomes] == [True, True, False]
+    assert outcomes[2] == "taken"
+
+
+def test_a_store_that_was_put_back_is_locked_by_its_own_file(layout: Layout) -> None:
+    """I2: a kept lock of a store that was moved away is not taken for the lock of the one in its place."""
+    journal = Journal(REAL, layout, STORE_ID, lock_timeout_s=0.02)
+    journal.append([b"a"])
+    shutil.copytree(layout.root, f"{layout.root}.copy")
+    os.rename(layout.root, f"{layout.root}.away")
+    os.rename(f"{layout.root}.copy", layout.root)
+    fd = REAL.open(layout.lock(APPEND), os.O_RDWR)
+    assert REAL.flock(fd, exclusive=True)
+    with pytest.raises(LockTimeout):
+        journal.append([b"b"])
+    REAL.close(fd)
+
+    assert journal.append([b"c"]) == 1
+    assert lines_of(layout) == [b"a", b"c"]
+    assert lines_of(Layout(f"{layout.root}.away")) == [b"a"]
+    journal.close()
