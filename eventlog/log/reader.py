@@ -314,7 +314,7 @@ class LogView:
         for journals in _bounded(self._tail_journals()):
             frames = [frame for journal in journals for frame in journal.frames]
             events = table_from_lines(
-                [frame.payload for frame in frames],
+                (frame.payload for frame in frames),
                 positions_of([(frame.base, frame.count) for frame in frames]),
                 journals[0].scan.path,
             )

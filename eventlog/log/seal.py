@@ -20,7 +20,9 @@ times over (lines, envelopes, Arrow columns, Python lists for numbering, Parquet
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,16 +43,17 @@ from eventlog.layout import (
 )
 from eventlog.locks import MAINTAIN, acquire
 from eventlog.log import manifest as manifests
+from eventlog.log.frame import Frame
 from eventlog.log.journal import Journal, JournalScan, journal_numbers, scan_journal, unlink_journals
 from eventlog.log.manifest import TMP_PREFIX, DamagedRange, Manifest, SegmentEntry
 from eventlog.log.numbering import Numbering
 from eventlog.log.segment import (
+    SCHEMA,
     SegmentMeta,
     check_equal,
     encode_segment,
     number_table,
-    positions_of,
-    table_from_lines,
+    tables_from_frames,
     without_duplicates,
 )
 from eventlog.log.segment_file import SegmentPrefix
@@ -124,7 +127,7 @@ def _seal_all(
 class _Batch:
     """Closed journals to be sealed as one segment, ending at the position where the next one begins."""
 
-    journals: tuple[TailJournal, ...]
+    numbers: tuple[int, ...]
     base: int
     end: int
 
@@ -132,18 +135,18 @@ class _Batch:
 def _batches(
     fs: FileSystem, layout: Layout, store_id: bytes, current: Manifest, batch_bytes: int
 ) -> Iterator[_Batch]:
-    """The closed journals, in order, cut into batches; journals are read as the batches are taken."""
+    """The closed journals, in order, cut into batches."""
     numbers = unsealed(fs, layout, current.next_journal)
     if not numbers:
         if current.number:
             raise Corruption(layout.manifest(current.number), "the journal that follows its segments is gone")
         return
     base = current.next_position
-    taken: list[TailJournal] = []
+    taken: list[int] = []
     size = 0
-    for journal, follower in zip(walk(fs, layout, store_id, numbers[:-1], base), numbers[1:], strict=True):
-        taken.append(journal)
-        size += journal.scan.size
+    for number, follower in pairwise(numbers):
+        taken.append(number)
+        size += fs.stat(layout.journal(number)).st_size
         follows = fs.stat(layout.journal(follower)).st_size
         if follower == numbers[-1] or size + follows > batch_bytes:
             end = max(base, read_header(fs, layout, store_id, follower).base)
@@ -161,42 +164,61 @@ def _seal_batch(
     report: SealReport,
 ) -> Manifest:
     """Make one segment of a batch and commit it; the new manifest."""
-    for journal in batch.journals:
-        _sync(fs, layout, journal.number)
-    lost = lost_positions(batch.journals, batch.base, batch.end)
+    for number in batch.numbers:
+        _sync(fs, layout, number)
+    journals: list[TailJournal] = []
+
+    def frames() -> Iterator[Frame]:
+        for journal in walk(fs, layout, store_id, batch.numbers, batch.base):
+            journals.append(journal)
+            yield from journal.frames
+
+    path = layout.journal(batch.numbers[0])
+    prefix = SegmentPrefix(fs, layout, store_id, current.segments)
+    with closing(tables_from_frames(frames(), path)) as pieces:
+        events, dropped = _visible(pieces, prefix, numbering)
+    lost = lost_positions(journals, batch.base, batch.end)
     segments = current.segments
     if batch.end > batch.base:
-        frames = [frame for journal in batch.journals for frame in journal.frames]
-        path = layout.journal(batch.journals[0].number)
-        events = table_from_lines(
-            [frame.payload for frame in frames], positions_of([(f.base, f.count) for f in frames]), path
-        )
-        ids = events["event_id"].combine_chunks()
-        known = SegmentPrefix(fs, layout, store_id, segments).seen_ids(ids)
-        kept = without_duplicates(events, [known])
-        dropped = events.num_rows - kept.num_rows
-        del events, frames, ids
-        kept = number_table(kept, numbering)
-        entry = _publish_segment(fs, layout, store_id, kept, batch, dropped)
+        entry = _publish_segment(fs, layout, store_id, events, batch, dropped)
         segments = (*segments, entry)
         report.segments.append(entry.name)
         report.events += entry.rows
         report.dropped += dropped
-    for journal in batch.journals:
+    del events
+    for journal in journals:
         _quarantine_damage(fs, layout, journal.scan)
     following = replace(
         current,
         number=current.number + 1,
         parent=manifests.digest_of(current) if current.number else None,
         next_position=batch.end,
-        next_journal=batch.journals[-1].number + 1,
+        next_journal=batch.numbers[-1] + 1,
         segments=segments,
         damaged=(*current.damaged, *(DamagedRange(r.base, r.end, r.journal) for r in lost)),
     )
     manifests.commit(fs, layout, following)
     report.lost += sum(r.end - r.base for r in lost)
-    report.journals += [journal.number for journal in batch.journals]
+    report.journals += batch.numbers
     return following
+
+
+def _visible(
+    pieces: "Iterator[pa.Table]", prefix: SegmentPrefix, numbering: Numbering
+) -> "tuple[pa.Table, int]":
+    """The numbered events of a batch without duplicates, and how many of those there were."""
+    # While a piece is numbered, those behind it are parsed. With segments to ask it is dearer to read
+    # them again for every piece than to wait for all.
+    batches = iter((pa.concat_tables([SCHEMA.empty_table(), *pieces]),)) if prefix.entries else pieces
+    kept = [SCHEMA.empty_table()]
+    dropped = 0
+    seen: set[str] = set()
+    for events in batches:
+        known = [prefix.seen_ids(events["event_id"].combine_chunks())] if prefix.entries else []
+        first = without_duplicates(events, known, seen)
+        dropped += events.num_rows - first.num_rows
+        kept.append(number_table(first, numbering))
+    return pa.concat_tables(kept), dropped
 
 
 def _sync(fs: FileSystem, layout: Layout, number: int) -> None:

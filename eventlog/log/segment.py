@@ -18,9 +18,11 @@ How the file is laid out, and why:
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Container, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +32,7 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from eventlog.errors import Corruption, Unsupported
+from eventlog.log.frame import Frame
 from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering
 from eventlog.types import BOOL, COLUMN_KINDS, COLUMN_NAMES, ENVELOPE_NAMES, INT, JSON, LIST, TEXT, TIME
 
@@ -38,10 +41,11 @@ ROW_GROUP_ROWS = 122_880
 PAGE_BYTES = 1 << 20
 COMPRESSION_LEVEL = 3
 
-# Lines are parsed in pieces that fit the processor's caches; all at once takes twice the time.
-_RUN_BYTES = 8 << 20
-_CSV_BLOCK_BYTES = 1 << 20
-_JSON_BLOCK_BYTES = 256 << 10
+# Lines are parsed in runs of about this size, each by one thread: large enough that starting on one is
+# cheap, small enough for every processor to have one and for its steps to meet in the caches.
+_RUN_BYTES = 4 << 20
+_BLOCK_BYTES = 1 << 20
+_THREADS_MAX = 4
 
 # What pyarrow says of a member that its schema lacks.
 _UNKNOWN_FIELD = "unexpected field"
@@ -129,7 +133,7 @@ class SegmentMeta:
     dropped: int
 
 
-def table_from_lines(bodies: Sequence[bytes], positions: "pa.Array", path: str) -> "pa.Table":
+def table_from_lines(bodies: "Iterable[bytes]", positions: "pa.Array", path: str) -> "pa.Table":
     """The events of journal lines as a table of SCHEMA, with the place columns as the writers gave them.
 
     Args: bodies: journal lines, each ended by a newline; positions: one for each line; path: named in errors.
@@ -137,14 +141,41 @@ def table_from_lines(bodies: Sequence[bytes], positions: "pa.Array", path: str) 
     """
     tables = [SCHEMA.empty_table()]
     start = 0
-    fields = _ENVELOPE_SCHEMA
-    for run in _runs(bodies):
-        table, fields = _table_of_run(run, positions, start, fields, path)
-        tables.append(table)
+    for table in _parsed(bodies, path):
+        tables.append(_placed(table, positions.slice(start, table.num_rows), path))
         start += table.num_rows
     if start != len(positions):
         raise Corruption(path, f"it holds {start} events where its frames say {len(positions)}")
     return pa.concat_tables(tables)
+
+
+def tables_from_frames(frames: "Iterable[Frame]", path: str) -> "Generator[pa.Table, None, None]":
+    """What `table_from_lines` gives, in pieces of some MiB, in order and as soon as each is ready.
+
+    Frames are taken while lines of those before are parsed: whoever reads them does it meanwhile.
+    """
+    ranges: deque[tuple[int, int]] = deque()
+
+    def bodies() -> "Iterator[bytes]":
+        for frame in frames:
+            ranges.append((frame.base, frame.count))
+            yield frame.payload
+
+    for table in _parsed(bodies(), path):
+        here = []
+        count = 0
+        while ranges and count < table.num_rows:
+            here.append(ranges.popleft())
+            count += here[-1][1]
+        yield _placed(table, positions_of(here), path)
+    if ranges:
+        raise Corruption(path, "it holds fewer events than its frames say")
+
+
+def _placed(table: "pa.Table", positions: "pa.Array", path: str) -> "pa.Table":
+    if len(positions) != table.num_rows:
+        raise Corruption(path, f"its frames say other than the {table.num_rows} events they hold")
+    return table.set_column(0, SCHEMA.field(0), positions)
 
 
 def positions_of(ranges: "Sequence[tuple[int, int]]") -> "pa.Array":
@@ -166,17 +197,26 @@ def number_table(table: "pa.Table", numbering: Numbering) -> "pa.Table":
     return table
 
 
-def without_duplicates(events: "pa.Table", known: "Sequence[pa.Array]") -> "pa.Table":
-    """The events whose id is in none of the arrays and that no earlier row has (I8)."""
+def without_duplicates(
+    events: "pa.Table", known: "Sequence[pa.Array]", seen: "set[str] | None" = None
+) -> "pa.Table":
+    """The events whose id is in none of the arrays, not in `seen`, and that no earlier row has (I8).
+
+    Args: seen: ids of tables before this one; those of this one are added.
+    """
     ids = events["event_id"].combine_chunks()
     masks = [pc.invert(pc.is_in(ids, value_set=array)) for array in known if len(array)]
-    if pc.count_distinct(ids).as_py() != len(ids):
-        masks.append(_first_mask(ids.to_pylist()))
+    seen = set() if seen is None else seen
+    texts_of_ids = ids.to_pylist()
+    fresh = set(texts_of_ids)
+    if len(fresh) != len(ids) or not seen.isdisjoint(fresh):
+        masks.append(_first_mask(texts_of_ids, seen))
+    seen |= fresh
     return events.filter(reduce(pc.and_, masks)) if masks else events
 
 
-def _first_mask(ids: "list[str]") -> "pa.Array":
-    seen: set[str] = set()
+def _first_mask(ids: "list[str]", seen: "set[str]") -> "pa.Array":
+    seen = seen.copy()
     mask = []
     for event_id in ids:
         mask.append(event_id not in seen)
@@ -193,7 +233,8 @@ def encode_segment(table: "pa.Table", meta: SegmentMeta) -> bytes:
         "locus.end": str(meta.end),
         "locus.dropped": str(meta.dropped),
     }
-    table = table.replace_schema_metadata(marks)
+    # Where a page ends depends on the chunks: one of each column, however the events came in (I15).
+    table = table.combine_chunks().replace_schema_metadata(marks)
     out = pa.BufferOutputStream()
     pq.write_table(table, out, **WRITE_OPTIONS)
     return out.getvalue().to_pybytes()  # type: ignore[no-any-return]
@@ -294,8 +335,47 @@ def _values(column: "pa.ChunkedArray") -> "list[Any]":
     return column.to_pylist()  # type: ignore[no-any-return]
 
 
-def _runs(bodies: "Sequence[bytes]") -> "Iterator[list[bytes]]":
-    """The same bodies in runs that stay in the processor's cache from one step to the next."""
+def _parsed(bodies: "Iterable[bytes]", path: str) -> "Iterator[pa.Table]":
+    """The bodies' events in order, without positions, parsed on all processors; `bodies` is read on this one.
+
+    Each run is told which columns those before it had: one that is looked for in vain costs as much as
+    one that is there.
+    """
+    runs = _runs(bodies)
+    first = next(runs, None)
+    if first is None:
+        return
+    table = _table_of_run(first, _ENVELOPE_SCHEMA, path)
+    present = _present(table)
+    yield table
+    second = next(runs, None)
+    if second is None:
+        return
+    from concurrent.futures import Future, ThreadPoolExecutor  # 5 ms that reading a segment need not pay
+
+    threads = min(pa.cpu_count(), _THREADS_MAX)
+    waiting: deque[Future[pa.Table]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        for run in chain((second,), runs):
+            waiting.append(pool.submit(_table_of_run, run, _schema_of(present), path))
+            if len(waiting) > threads:
+                table = waiting.popleft().result()
+                present |= _present(table)
+                yield table
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _present(table: "pa.Table") -> "set[str]":
+    return {name for name in ENVELOPE_NAMES if table[name].null_count < table.num_rows}
+
+
+def _schema_of(names: "Container[str]") -> "pa.Schema":
+    return pa.schema([field for field in _ENVELOPE_SCHEMA if field.name in names])
+
+
+def _runs(bodies: "Iterable[bytes]") -> "Iterator[list[bytes]]":
+    """The same bodies in runs of about _RUN_BYTES."""
     run: list[bytes] = []
     size = 0
     for body in bodies:
@@ -308,14 +388,8 @@ def _runs(bodies: "Sequence[bytes]") -> "Iterator[list[bytes]]":
         yield run
 
 
-def _table_of_run(
-    bodies: "list[bytes]", positions: "pa.Array", start: int, fields: "pa.Schema", path: str
-) -> "tuple[pa.Table, pa.Schema]":
-    """The events of a run of lines, and the columns they have.
-
-    Args: start: where the positions of this run begin in `positions`; fields: the columns that the runs
-    before had. A column that is looked for in vain costs as much as one that is there.
-    """
+def _table_of_run(bodies: "list[bytes]", fields: "pa.Schema", path: str) -> "pa.Table":
+    """The events of a run of lines, with null positions; `fields`: the envelope columns to look for first."""
     try:
         envelopes, payloads = _split(bodies)
         try:
@@ -330,10 +404,9 @@ def _table_of_run(
             ) from error
         raise Corruption(path, f"its lines are not events ({error})") from error
     count = len(payloads)
-    here = positions.slice(start, count)
-    if not len(here) == events.num_rows == count:
-        raise Corruption(path, f"its frames say other than the {count} events they hold")
-    columns = {"position": here, "payload": payloads}
+    if events.num_rows != count:
+        raise Corruption(path, f"its {count} lines hold {events.num_rows} envelopes")
+    columns = {"position": pa.nulls(count, pa.int64()), "payload": payloads}
     for name in ENVELOPE_NAMES:
         wanted = SCHEMA.field(name).type
         found = name in events.column_names
@@ -341,9 +414,7 @@ def _table_of_run(
     for name in ("event_id", "event_type"):
         if columns[name].null_count:
             raise Corruption(path, f"an event has no {name}")
-    table = pa.table([columns[name] for name in COLUMN_NAMES], schema=SCHEMA)
-    present = [field for field in _ENVELOPE_SCHEMA if table[field.name].null_count < count]
-    return table, pa.schema(present)
+    return pa.table([columns[name] for name in COLUMN_NAMES], schema=SCHEMA)
 
 
 def _split(bodies: "list[bytes]") -> "tuple[pa.ChunkedArray, pa.ChunkedArray]":
@@ -352,7 +423,7 @@ def _split(bodies: "list[bytes]") -> "tuple[pa.ChunkedArray, pa.ChunkedArray]":
         pa.BufferReader(b"".join(bodies)),
         read_options=pa_csv.ReadOptions(
             column_names=["envelope", "payload"],
-            block_size=max(_CSV_BLOCK_BYTES, max(map(len, bodies)) + 1),  # no line may be longer
+            block_size=max(_BLOCK_BYTES, max(map(len, bodies)) + 1),  # no line may be longer
             use_threads=False,
         ),
         parse_options=pa_csv.ParseOptions(
@@ -371,12 +442,12 @@ def _split(bodies: "list[bytes]") -> "tuple[pa.ChunkedArray, pa.ChunkedArray]":
 
 
 def _envelope_table(envelopes: "pa.ChunkedArray", fields: "pa.Schema") -> "pa.Table":
-    """The envelope columns `fields`; pyarrow parses blocks of whole lines in parallel."""
+    """The envelope columns `fields`."""
     joined = pc.binary_join_element_wise(_one_chunk(envelopes), "", "\n")
     longest = pc.max(pc.binary_length(joined)).as_py()
     return pa_json.read_json(
         pa.BufferReader(joined.buffers()[2]),
-        read_options=pa_json.ReadOptions(block_size=max(_JSON_BLOCK_BYTES, longest + 1)),
+        read_options=pa_json.ReadOptions(use_threads=False, block_size=max(_BLOCK_BYTES, longest + 1)),
         parse_options=pa_json.ParseOptions(explicit_schema=fields, unexpected_field_behavior="error"),
     )
 

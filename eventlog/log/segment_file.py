@@ -106,7 +106,7 @@ class SegmentPrefix:
         self._fs = fs
         self._layout = layout
         self._store_id = store_id
-        self._entries = entries
+        self.entries = entries
 
     def seen(self, event_ids: Sequence[str]) -> set[str]:
         return set(self.seen_ids(pa.array(event_ids, pa.string())).to_pylist())
@@ -114,7 +114,7 @@ class SegmentPrefix:
     def seen_ids(self, ids: "pa.Array") -> "pa.Array":
         """Those of `ids` that a segment holds."""
         found = [ids.slice(0, 0)]
-        for entry in self._entries:
+        for entry in self.entries:
             with SegmentFile(self._fs, self._layout, self._store_id, entry) as file:
                 for group in range(file.row_groups):
                     for chunk in file.read(("event_id",), group)["event_id"].chunks:
@@ -126,7 +126,7 @@ class SegmentPrefix:
     def sessions(self, session_ids: Sequence[str]) -> Iterable[PrefixRow]:
         wanted = pa.array(session_ids, pa.string())
         rows: list[PrefixRow] = []
-        for entry in self._entries:
+        for entry in self.entries:
             with SegmentFile(self._fs, self._layout, self._store_id, entry) as file:
                 for group in range(file.row_groups):
                     mask = pc.is_in(file.read(("session_id",), group)["session_id"], value_set=wanted)

@@ -98,6 +98,19 @@ def test_duplicates_are_dropped_within_a_batch_and_against_earlier_segments(log:
     assert all(row["title"] is None for row in before)
 
 
+def test_a_batch_of_many_pieces_is_deduplicated_and_numbered_as_one(log: Log) -> None:
+    """A batch is numbered piece by piece; ids and counters go on from each to the next (I8, I22)."""
+    for start in range(0, 6_000, 2_000):
+        log.append([event(n, title="t" * 2_000) for n in range(start, start + 2_000)])
+        log.append([event(0), event(start), event(start + 1_999)])
+
+    report = log.seal()
+
+    assert (report.events, report.dropped) == (6_000, 9)
+    seqs = [row["seq"] for row in log.rows(columns=("seq", "title")) if row["title"] is not None]
+    assert seqs == list(range(1, 6_001))
+
+
 def test_what_segments_say_of_a_session_is_enough_to_go_on(log: Log) -> None:
     """Turns by key, current turn, counters and the first slug come back from the columns alone (I22)."""
     log.append(

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import Corruption, Unsupported
+from eventlog.log.frame import JournalHeader, decode_frame, encode_frame
 from eventlog.log.line import decode_line, encode_line
 from eventlog.log.numbering import Numbering
 from eventlog.log.segment import (
@@ -20,6 +21,7 @@ from eventlog.log.segment import (
     open_segment,
     positions_of,
     table_from_lines,
+    tables_from_frames,
     without_duplicates,
 )
 from eventlog.types import BOOL, COLUMN_KINDS, COLUMN_NAMES, ENVELOPE_NAMES, LIST, TEXT, Event
@@ -116,6 +118,41 @@ def test_equal_events_give_equal_bytes_however_they_were_framed() -> None:
     assert encode_segment(whole, META) == encode_segment(pa.concat_tables([whole[:7], whole[7:]]), META)
 
 
+def test_a_log_of_many_pieces_gives_the_bytes_of_one() -> None:
+    """Large batches are parsed in pieces on several threads; nothing of that shows in the segment (I15)."""
+    lines = [encode_line(event(n, title="t" * 500, seq=n)) + b"\n" for n in range(20_000)]
+    whole = table_from_lines([b"".join(lines)], positions_of([(0, 20_000)]), "j")
+    single = table_from_lines(lines, positions_of([(0, 20_000)]), "j")
+
+    assert [len(c) for c in whole["title"].chunks] != [len(c) for c in single["title"].chunks]
+    assert encode_segment(whole, META) == encode_segment(single, META)
+
+
+def test_frames_come_as_pieces_that_hold_their_positions() -> None:
+    """Positions are those of the frames, gaps included, wherever a piece ends (I13)."""
+    header = JournalHeader(STORE_ID, 1, 0, bytes(16), bytes(32), bytes(16), None)
+    frames = []
+    for n in range(60):
+        lines = [encode_line(event(n * 1000 + i, title="t" * 700)) for i in range(200)]
+        data = encode_frame(lines, n * 250, 0, bytes(16), header.key, 0)
+        frames.append(decode_frame(data, 0, 0, header.key))
+    positions = positions_of([(frame.base, frame.count) for frame in frames])
+
+    pieces = list(tables_from_frames(iter(frames), "j"))
+
+    assert len(pieces) > 2
+    assert pa.concat_tables(pieces).equals(table_from_lines([f.payload for f in frames], positions, "j"))
+
+
+def test_a_bad_line_far_behind_the_first_stops_the_parsing() -> None:
+    """What another thread finds is told like what the first lines show (I11)."""
+    lines = [encode_line(event(n, title="t" * 700)) + b"\n" for n in range(20_000)]
+    lines[-1] = b"{}\t{}\n"
+
+    with pytest.raises(Corruption, match="no event_id"):
+        table_from_lines(lines, positions_of([(0, len(lines))]), "j")
+
+
 def test_columns_have_the_types_of_the_design() -> None:
     """int64, text, bool, timestamp[us, UTC] and list<text>, in the order of types.COLUMNS (design §6)."""
     file = pq.ParquetFile(pa.BufferReader(encode_segment(table_of([event(1)]), META)))
@@ -136,6 +173,9 @@ def test_duplicates_are_dropped_and_the_first_stays() -> None:
 
     assert without_duplicates(table, [known])["position"].to_pylist() == [5, 6]
     assert without_duplicates(table.slice(0, 2), []).equals(table.slice(0, 2))
+    seen = {f"{2:032x}"}
+    assert without_duplicates(table, [known], seen)["position"].to_pylist() == [5]
+    assert seen == {f"{n:032x}" for n in (1, 2, 3)}
 
 
 def test_numbering_fills_the_place_columns_of_a_table() -> None:
