@@ -36,6 +36,7 @@ INPUT_COLUMNS = ("event_type", "operation", "repo", "agent", "agent_session_id",
 PLACE_COLUMNS = ("session_id", "turn", "turn_id", "seq", "context_id", "extends")
 
 _LIFECYCLE = frozenset(LIFECYCLE_TYPES)
+_DIGITS = tuple(f"{number:03d}" for number in range(1000))
 
 
 class PrefixRow(NamedTuple):
@@ -188,15 +189,21 @@ class Numbering:
         seqs, contexts, extends = columns["seq"], columns["context_id"], columns["extends"]
         repos, operations = columns["repo"], columns["operation"]
         sessions, names = self._sessions, self._names
-        events = zip(columns["event_type"], columns["agent_turn_id"], session_ids, turns, seqs, strict=True)
-        for i, (event_type, key, session_id, turn, seq) in enumerate(events):
+        events = zip(
+            columns["event_type"], columns["agent_turn_id"], session_ids, turns, turn_ids, seqs, strict=True
+        )
+        for i, (event_type, key, session_id, turn, turn_id, seq) in enumerate(events):
             if session_id is None:
                 _fill_outside(columns, i)
                 continue
             session = sessions[session_id]
             lifecycle = event_type in _LIFECYCLE
             if turn is None:
-                turn = _turn_of(session, event_type, operations[i], key, turn_ids[i])
+                # Most events name a turn that is known; only the others need a look at all the rules.
+                if turn_id is None and not lifecycle:
+                    turn = session.current if key is None else session.keys.get(key)
+                if turn is None:
+                    turn = _turn_of(session, event_type, operations[i], key, turn_id)
             if turn is not None:
                 session.current = turns[i] = turn
                 if turn > session.highest:
@@ -204,19 +211,18 @@ class Numbering:
                 if key is not None and key not in session.keys:
                     session.keys[key] = turn
             place = session.places.get(turn) or session.place(turn)
-            if turn_ids[i] is None:
+            if turn_id is None:
                 turn_ids[i] = place.turn_id
-            if seq is None:
-                if not lifecycle:
-                    seq = session.seqs.get(place.counter, 0)
-                    if seq < INT_MAX:
-                        seq += 1
-                    seqs[i] = session.seqs[place.counter] = seq
-            elif seq > session.seqs.get(place.counter, 0):
-                session.seqs[place.counter] = seq
             if lifecycle:
+                if seq is not None:
+                    session.seqs[place.counter] = max(seq, session.seqs.get(place.counter, 0))
                 _fill_lifecycle(session, place, event_type, repos[i], columns, i)
                 continue
+            last = session.seqs.get(place.counter, 0)
+            if seq is None:
+                seq = seqs[i] = last + 1 if last < INT_MAX else INT_MAX
+            if seq > last:
+                session.seqs[place.counter] = seq
             if contexts[i] is None:
                 prefix = place.prefixes.get(event_type)
                 if prefix is None:
@@ -224,7 +230,7 @@ class Numbering:
                         event_type, safe_context_name(event_type)
                     )
                     prefix = place.prefixes[event_type] = f"{name}:{session_id}_{place.counter:03d}_"
-                contexts[i] = f"{prefix}{seq:03d}"
+                contexts[i] = prefix + (_DIGITS[seq] if 0 <= seq < 1000 else f"{seq:03d}")
             if extends[i] is None:
                 extends[i] = place.extends
 
