@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 
 Columns = tuple[tuple[str, str, str], ...]  # (name, SQL type, meaning)
 
-TIMELINE = "event_type NOT IN ('session', 'turn', 'sessions')"
-TOOL_CALL = "event_type IN ('action', 'mcp_action')"
-FILE_CHANGE = "event_type = 'file' AND operation IS DISTINCT FROM 'read'"
-
 LLM_CALLS: Columns = (
     ("agent", "VARCHAR", "key: the agent; with message_id and request_id"),
     ("message_id", "VARCHAR", "key: the model provider's id of the response"),

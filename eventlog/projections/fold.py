@@ -207,6 +207,9 @@ def _beside(con: duckdb.DuckDBPyConnection, statements: "Sequence[str]") -> Iter
 
     What follows scans of the whole log is small and keeps one thread busy: scans fill the other.
     """
+    if not statements:
+        yield
+        return
     failures: list[duckdb.Error] = []
 
     def execute() -> None:

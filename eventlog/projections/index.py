@@ -17,6 +17,7 @@ of it, and removing an old one is an `unlink`, which open readers survive.
 
 import os
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import duckdb
@@ -28,7 +29,7 @@ from eventlog.log.manifest import Manifest
 from eventlog.projections import definitions as d
 from eventlog.projections import fold, source
 
-FORMAT = 1
+FORMAT = 1  # raised by hand when the tables or the way they are updated change, not their SQL
 GENERATIONS_KEPT = 2
 
 AGE_MAX = 64  # updates of one file before it is made anew, which drops the room of replaced rows
@@ -81,6 +82,7 @@ class BuildReport:
     removed: tuple[str, ...] = ()
 
 
+@cache
 def code8() -> str:
     """Eight digits that change with the meaning of the projections, so that old files are left alone."""
     texts = [

@@ -21,20 +21,24 @@ from eventlog.projections.index import Generation
 class SegmentsPrefix:
     """A `Prefix` (log/numbering.py) over the segments of a manifest.
 
-    Args: generation: an index attached to `con` that covers the first of these segments, if there is one.
+    It asks on the connection it was lent, with the index attached there; a view may keep it for longer
+    than that, and then each question opens a connection of its own.
     """
 
-    def __init__(
-        self,
-        con: duckdb.DuckDBPyConnection,
-        layout: Layout,
-        manifest: Manifest,
-        generation: "Generation | None" = None,
-    ) -> None:
-        self._con = con
+    def __init__(self, layout: Layout, manifest: Manifest) -> None:
         self._layout = layout
         self._segments = [entry for entry in manifest.segments if entry.rows]
+        self._con: duckdb.DuckDBPyConnection | None = None
+        self._generation: Generation | None = None
+
+    def lend(self, con: duckdb.DuckDBPyConnection, generation: "Generation | None") -> None:
+        """Use `con` until `give_back`, and the index in it, which covers the first of the segments."""
+        self._con = con
         self._generation = generation
+
+    def give_back(self) -> None:
+        self._con = None
+        self._generation = None
 
     def seen(self, event_ids: Sequence[str]) -> set[str]:
         """Those of `event_ids` that an event in a segment has. Raises: duckdb.Error."""
@@ -43,12 +47,9 @@ class SegmentsPrefix:
         known, since = self._generation, 0
         if known is not None:
             since = known.next_position
-            met = self._con.execute(
-                f"SELECT 1 FROM {known.catalog}.event_ids "
-                "WHERE id_hash IN (SELECT hash(unnest(?::VARCHAR[]))) LIMIT 1",
-                [event_ids],
-            ).fetchone()
-            if met is not None:
+            hashes = "SELECT hash(unnest(?::VARCHAR[]))"
+            ask = f"SELECT 1 FROM {known.catalog}.event_ids WHERE id_hash IN ({hashes}) LIMIT 1"
+            if self._rows(ask, [event_ids]):
                 since = 0  # a duplicate most likely: now the ids themselves are compared
         if since >= self._segments[-1].end:
             return set()
@@ -79,9 +80,11 @@ class SegmentsPrefix:
         """The events of the segments that reach beyond position `since`."""
         return source.events([self._layout.segment(e.name) for e in self._segments if e.end > since])
 
-    def _rows(self, sql: str) -> "list[tuple[Any, ...]]":
-        rows: list[tuple[Any, ...]] = self._con.execute(sql).fetchall()
-        return rows
+    def _rows(self, sql: str, values: "list[Any] | None" = None) -> "list[tuple[Any, ...]]":
+        if self._con is None:
+            with source.connect() as con:
+                return con.execute(sql, values).fetchall()
+        return self._con.execute(sql, values).fetchall()
 
 
 def _texts(values: Sequence[str]) -> str:

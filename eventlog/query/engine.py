@@ -162,6 +162,9 @@ def _answer(
                 if binding.generation is not None and _may_be_damage(error):
                     continue  # the log has everything the index has
                 raise safe.explain_error(error, views.NAMES) from error
+            finally:
+                if isinstance(view.prefix, SegmentsPrefix):
+                    view.prefix.give_back()
     raise AssertionError("the second round has no index to blame")
 
 
@@ -188,7 +191,9 @@ class _Binding:
         if self.use_index and (projections or self.view.tail_count_raw):
             self.generation = index.attach(self.con, self.fs, self.layout, self.view.manifest)[0]
         if self.view.prefix is None:
-            self.view.prefix = SegmentsPrefix(self.con, self.layout, self.view.manifest, self.generation)
+            self.view.prefix = SegmentsPrefix(self.layout, self.view.manifest)
+        if isinstance(self.view.prefix, SegmentsPrefix):
+            self.view.prefix.lend(self.con, self.generation)
         if named == {"events"} and statement.columns is not None and statement.columns <= _COLUMNS:
             self._bind_events(statement.columns)
             return

@@ -85,26 +85,13 @@ class Statement:
 def check(con: duckdb.DuckDBPyConnection, sql: str) -> Statement:
     """The statement, when it is a single one that only reads. Raises: Refused, QueryError."""
     try:
-        statements = con.extract_statements(sql)
+        return _check(con, sql)
     except duckdb.Error as error:
         raise QueryError(_trimmed(error)) from error
-    if len(statements) != 1:
-        raise Refused(f"one SELECT at a time, please: this text holds {len(statements)} statements.")
-    statement = statements[0]
-    text = statement.query.strip().rstrip(";")
-    if statement.type == duckdb.StatementType.SELECT:
-        tree = _tree(con, text)
-    elif statement.type == duckdb.StatementType.EXPLAIN:
-        tree = _tree(con, _explained(text))
-    elif statement.type == duckdb.StatementType.MULTI:
-        raise Refused(
-            "this PIVOT stands for several statements. Name its values: PIVOT … ON column IN ('a', 'b')."
-        )
-    else:
-        raise Refused(
-            f"only a SELECT is run here, and this is {statement.type.name}. The log changes by events alone."
-        )
-    return _checked(text, tree)
+    except RecursionError as error:
+        raise QueryError("the statement is nested too deeply. Split it with WITH.") from error
+    except (TypeError, UnicodeError) as error:
+        raise QueryError("the statement is not UTF-8 text") from error
 
 
 def lock(
@@ -123,6 +110,27 @@ def lock(
     if threads is not None:
         settings.insert(0, f"SET threads = {int(threads)}")
     con.execute("; ".join([*settings, "SET lock_configuration = true"]))
+
+
+def _check(con: duckdb.DuckDBPyConnection, sql: str) -> Statement:
+    statements = con.extract_statements(sql)
+    if len(statements) != 1:
+        raise Refused(f"one SELECT at a time, please: this text holds {len(statements)} statements.")
+    statement = statements[0]
+    text = statement.query.strip().rstrip(";")
+    if statement.type == duckdb.StatementType.SELECT:
+        tree = _tree(con, text)
+    elif statement.type == duckdb.StatementType.EXPLAIN:
+        tree = _tree(con, _explained(text))
+    elif statement.type == duckdb.StatementType.MULTI:
+        raise Refused(
+            "this PIVOT stands for several statements. Name its values: PIVOT … ON column IN ('a', 'b')."
+        )
+    else:
+        raise Refused(
+            f"only a SELECT is run here, and this is {statement.type.name}. The log changes by events alone."
+        )
+    return _checked(text, tree)
 
 
 def _tree(con: duckdb.DuckDBPyConnection, text: str) -> "dict[str, Any]":

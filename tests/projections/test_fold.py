@@ -61,7 +61,7 @@ def check(history: History) -> None:
             assert made_step_by_step == tables
 
 
-@settings(max_examples=10)
+@settings(max_examples=16)
 @given(histories())
 def test_any_log_folds_to_what_the_rules_say(history: History) -> None:
     """I19, I20, I21, I22: index + tail = whole log = Python fold, wherever segments and generations end;

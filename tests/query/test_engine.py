@@ -266,6 +266,39 @@ def test_a_question_names_its_views_in_any_case_and_shadows_them(log: Log) -> No
     assert log.rows("SELECT x.turn FROM main.turns AS x") == [(1,)]
 
 
+def test_a_view_goes_on_without_the_connection_of_a_question(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I6, I8: after a question the same view still reads its tail, numbered and without duplicates."""
+    log.append(event("action", 1, session_id="s1", turn=3))
+    log.seal()
+    log.make_index()
+    log.append(event("action", 1), event("action", 2, session_id="s1"))
+    monkeypatch.setattr(engine, "_TAIL_BY_ROW_MAX", 0)
+    with log.view() as view:
+        asked = engine.run(view, log.layout, REAL, "SELECT turn, seq FROM events ORDER BY position").rows
+        table = view.tail_table()
+
+    assert asked == [(3, 1), (3, 2)]
+    assert (table["turn"].to_pylist(), table["seq"].to_pylist()) == ([3], [2])
+
+
+@pytest.mark.parametrize(
+    "ask", ["SELECT '\ud800'", f"SELECT {'-(' * 600}1{')' * 600}", f"SELECT {'+'.join(['1'] * 900)}"]
+)
+def test_odd_text_is_a_wrong_question(log: Log, ask: str) -> None:
+    """Whatever the text of a statement, the answer or a QueryError comes back."""
+    with pytest.raises(QueryError):
+        log.rows(ask)
+
+
+@pytest.mark.parametrize("value", [object(), 2**200, "\ud800"])
+def test_odd_parameters_are_a_wrong_question(log: Log, value: object) -> None:
+    """Values that DuckDB cannot hold are refused like wrong SQL."""
+    with pytest.raises(QueryError):
+        log.rows("SELECT ?", value)
+
+
 def test_an_empty_log_answers(log: Log) -> None:
     """A store that has just been made has every view, and nothing in it."""
     for name in NAMES:
