@@ -67,7 +67,7 @@ def _calls(events: list[Row]) -> dict[Any, Row]:
     for event in events:
         if event["event_type"] != "llm":
             continue
-        key = (event["agent"], event["message_id"], event["request_id"])
+        key: tuple[Any, ...] = (event["agent"], event["message_id"], event["request_id"])
         if event["message_id"] is None and event["request_id"] is None:
             key = (event["event_id"],)
         row = {name: event[name] for name in CALL_COLUMNS}

@@ -15,7 +15,7 @@ import pytest
 from eventlog.errors import Corruption, QueryError
 from eventlog.fs import REAL
 from eventlog.log.reader import LogView
-from eventlog.projections import source
+from eventlog.projections import fold, source
 from eventlog.query import engine, safe
 from eventlog.query.views import COLUMNS_OF, NAMES
 from eventlog.types import COLUMN_NAMES
@@ -373,7 +373,7 @@ def test_views_are_bound_only_when_named(log: Log, monkeypatch: pytest.MonkeyPat
         raise AssertionError("a projection was folded")
 
     os.rename(view.segment_paths[0] + ".away", view.segment_paths[0])
-    monkeypatch.setattr(engine.fold, "fold", no_fold)
+    monkeypatch.setattr(fold, "fold", no_fold)
     assert log.rows("SELECT count(*) FROM events") == [(1,)]
 
 
