@@ -116,9 +116,10 @@ def _seal_all(
     if to_rotate is not None:
         to_rotate.rotate()
     # The fold goes on from batch to batch; it asks segments only about sessions new to it.
-    numbering = Numbering(SegmentPrefix(fs, layout, store_id, current.segments))
+    prefix = SegmentPrefix(fs, layout, store_id, current.segments)
+    numbering = Numbering(prefix)
     for batch in _batches(fs, layout, store_id, current, batch_bytes):
-        current = _seal_batch(fs, layout, store_id, current, batch, numbering, report)
+        current = _seal_batch(fs, layout, store_id, current, batch, prefix, numbering, report)
     _remove_stray_segments(fs, layout, store_id, current)
     _remove_old(fs, layout, store_id, current, report.journals)
 
@@ -160,6 +161,7 @@ def _seal_batch(
     store_id: bytes,
     current: Manifest,
     batch: _Batch,
+    prefix: SegmentPrefix,
     numbering: Numbering,
     report: SealReport,
 ) -> Manifest:
@@ -174,7 +176,6 @@ def _seal_batch(
             yield from journal.frames
 
     path = layout.journal(batch.numbers[0])
-    prefix = SegmentPrefix(fs, layout, store_id, current.segments)
     with closing(tables_from_frames(frames(), path)) as pieces:
         events, dropped = _visible(pieces, prefix, numbering)
     lost = lost_positions(journals, batch.base, batch.end)
@@ -182,6 +183,7 @@ def _seal_batch(
     if batch.end > batch.base:
         entry = _publish_segment(fs, layout, store_id, events, batch, dropped)
         segments = (*segments, entry)
+        prefix.add(entry)
         report.segments.append(entry.name)
         report.events += entry.rows
         report.dropped += dropped

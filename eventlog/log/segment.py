@@ -275,8 +275,9 @@ def open_segment(source: "Any", path: str) -> "pq.ParquetFile":
     """The segment behind an Arrow file. Raises: Corruption, Unsupported."""
     try:
         file = pq.ParquetFile(source, page_checksum_verification=True)
-        marks = file.schema_arrow.metadata or {}
-        known = file.schema_arrow.remove_metadata().equals(SCHEMA)
+        schema = file.schema_arrow  # made anew by each look at it
+        marks = schema.metadata or {}
+        known = schema.remove_metadata().equals(SCHEMA)
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise Corruption(path, f"the segment's footer cannot be read ({error})") from error
     found = marks.get(b"locus.format")

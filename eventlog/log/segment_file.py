@@ -96,8 +96,9 @@ class SegmentFile:
 class SegmentPrefix:
     """A `Prefix` that reads the segments themselves.
 
-    Memory: the asked-for columns of one row group of 122,880 rows. Time: all event ids of the log for
-    `seen`, and its session ids plus the rows of the sessions asked for, for `sessions`.
+    Memory: the asked-for columns of one row group of 122,880 rows, and the session ids of each segment.
+    Time: all event and session ids of the log for `seen`; for `sessions` the rows of those asked for, and
+    of segments that `seen` has not been through, the session ids.
     """
 
     def __init__(
@@ -106,7 +107,12 @@ class SegmentPrefix:
         self._fs = fs
         self._layout = layout
         self._store_id = store_id
-        self.entries = entries
+        self.entries = list(entries)
+        self._sessions_in: dict[str, set[str | None]] = {}  # segment → the sessions of its events
+
+    def add(self, entry: SegmentEntry) -> None:
+        """Look at this segment too from now on."""
+        self.entries.append(entry)
 
     def seen(self, event_ids: Sequence[str]) -> set[str]:
         return set(self.seen_ids(pa.array(event_ids, pa.string())).to_pylist())
@@ -116,17 +122,24 @@ class SegmentPrefix:
         found = [ids.slice(0, 0)]
         for entry in self.entries:
             with SegmentFile(self._fs, self._layout, self._store_id, entry) as file:
+                sessions: set[str | None] = set()
                 for group in range(file.row_groups):
-                    for chunk in file.read(("event_id",), group)["event_id"].chunks:
+                    events = file.read(("event_id", "session_id"), group)
+                    sessions.update(events["session_id"].unique().to_pylist())
+                    for chunk in events["event_id"].chunks:
                         hits = pc.is_in(chunk, value_set=ids)
                         if hits.true_count:
                             found.append(chunk.filter(hits))
+                self._sessions_in[entry.name] = sessions
         return pa.concat_arrays(found)
 
     def sessions(self, session_ids: Sequence[str]) -> Iterable[PrefixRow]:
         wanted = pa.array(session_ids, pa.string())
         rows: list[PrefixRow] = []
         for entry in self.entries:
+            there = self._sessions_in.get(entry.name)
+            if there is not None and there.isdisjoint(session_ids):
+                continue
             with SegmentFile(self._fs, self._layout, self._store_id, entry) as file:
                 for group in range(file.row_groups):
                     mask = pc.is_in(file.read(("session_id",), group)["session_id"], value_set=wanted)
