@@ -86,7 +86,8 @@ class FileSystem:
         return os.lstat(path)
 
     def exists(self, path: str) -> bool:
-        return os.path.lexists(path)
+        """Whether the name exists, a dangling symlink included; no exception is made on the way."""
+        return os.access(path, os.F_OK, follow_symlinks=False)
 
     def listdir(self, path: str) -> "list[str]":
         """Names in a directory, sorted, so that every run sees the same order."""

@@ -10,6 +10,7 @@ that is not finite becomes null (unknown, P7), bytes and other objects are refus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -39,10 +40,13 @@ def encode_fast(value: "Any") -> bytes:
 
 def encode_without_floats(value: "Any") -> bytes:
     """The same bytes as `encode` for a value that holds no float, faster still."""
-    import orjson
+    if not _orjson:
+        import orjson
 
+        _orjson.append((orjson.dumps, orjson.OPT_PASSTHROUGH_DATACLASS))
+    dumps, option = _orjson[0]
     try:
-        return orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATACLASS)
+        return dumps(value, None, option)
     except TypeError:  # lone surrogates, integers beyond 64 bits, keys that are not text
         return encode(value)
 
@@ -54,6 +58,7 @@ def decode(data: "bytes | str") -> "Any":
     return json.loads(data)
 
 
+_orjson: "list[tuple[Callable[[Any, None, int], bytes], int]]" = []  # filled at its first use
 _EXACT = frozenset((str, int, bool, type(None)))  # what both encoders spell alike
 
 

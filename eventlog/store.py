@@ -183,14 +183,7 @@ class Store:
         atomic. With `expect_position` everything must fit one batch.
         Raises: InvalidEvent (nothing written), Conflict, NotDurable, LockTimeout.
         """
-        batches = _batches(
-            encode_line(
-                gate.admit(self.fs, event, self._redactions),
-                jsontext.encode_fast,
-                jsontext.encode_without_floats,
-            )
-            for event in events
-        )
+        batches = _batches(map(self._line, events))
         if expect_position is not None and len(batches) > 1:
             raise InvalidEvent(
                 "an append with expect_position must fit one batch (16,384 events, 4 MiB); split it"
@@ -204,6 +197,10 @@ class Store:
             first = base if first < 0 else first
             end = base + len(lines)
         return range(first, end)
+
+    def _line(self, event: Event) -> bytes:
+        admitted = gate.admit(self.fs, event, self._redactions)
+        return encode_line(admitted, jsontext.encode_fast, jsontext.encode_without_floats)
 
     # -- reading the log -----------------------------------------------------------------------
 
