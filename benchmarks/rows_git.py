@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +15,6 @@ from benchmarks.frame import TIME_UNIT, Bench, NotRunnable, Row, Sides
 from benchmarks.process import environment, git, locus, run, seconds
 from benchmarks.repository import make_repository
 from eventlog import Store
-from eventlog.store import TurnRef
 
 
 def rows() -> list[Row]:
@@ -134,15 +134,13 @@ def _replay(bench: Bench) -> Iterator[Sides]:
             ]
         )
         target = f"{directory}/tree"
-        opened = stack.enter_context(Store.open(store))
         # Git's index was made above, which is where it looked the commit up and listed its tree; ours
         # knows which turn is meant, and lists the tree in the time measured.
-        turn = opened.turn(f"git:{commit}")
+        replayer = stack.enter_context(_Replayer(store, commit))
         yield Sides(
-            ours=lambda: _replay_ours(opened, turn, target),
+            ours=lambda: replayer.replay(target),
             anchor=lambda: _checkout(repository.path, index, target),
             beside={
-                "turn looked up by its commit, s": lambda: _look_up(store, commit),
                 "locus replay, whole process, s": lambda: _replay_process(store, commit, target),
             },
             size=f"{repository.files(commit):,} files",
@@ -150,21 +148,47 @@ def _replay(bench: Bench) -> Iterator[Sides]:
         )
 
 
-def _replay_ours(store: Store, turn: TurnRef, target: str) -> float:
-    os.mkdir(target)
-    try:
-        start = time.perf_counter()
-        store.replay(turn, target)
-        return time.perf_counter() - start
-    finally:
-        shutil.rmtree(target)
+class _Replayer:
+    """The replaying process, its store open and its turn known."""
 
+    def __init__(self, store: str, commit: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.replayer", store, commit],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
 
-def _look_up(store: str, commit: str) -> float:
-    start = time.perf_counter()
-    with Store.open(store) as opened:
-        opened.turn(f"git:{commit}")
-    return time.perf_counter() - start
+    def __enter__(self) -> _Replayer:
+        self._read()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(60)
+        finally:
+            self._process.kill()
+            self._process.stdout.close()
+
+    def replay(self, target: str) -> float:
+        assert self._process.stdin is not None
+        os.mkdir(target)
+        try:
+            self._process.stdin.write(f"{target}\n")
+            self._process.stdin.flush()
+            return self._read()
+        finally:
+            shutil.rmtree(target)
+
+    def _read(self) -> float:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the replaying process ended with code {self._process.wait()}")
+        return float(line)
 
 
 def _replay_process(store: str, commit: str, target: str) -> float:
