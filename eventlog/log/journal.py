@@ -24,9 +24,10 @@ import os
 from _thread import allocate_lock
 
 from eventlog.errors import Conflict, Corruption, EventLogError, NotDurable, Unsupported
-from eventlog.fs import FileSystem, publish, read_file
-from eventlog.layout import JOURNAL_DIR, MANIFEST_DIR, QUARANTINE_DIR, Layout, parse_journal, quarantine_name
+from eventlog.fs import FileSystem, publish
+from eventlog.layout import JOURNAL_DIR, MANIFEST_DIR, Layout, parse_journal
 from eventlog.locks import APPEND, KeptLock
+from eventlog.log import quarantine
 from eventlog.log.frame import (
     FRAME_SIZE_MAX,
     HEADER_SIZE,
@@ -477,35 +478,13 @@ class Journal:
 
     def _quarantine(self, active: _Active, offset: int, size: int) -> None:
         """Make a copy of bytes that are about to be cut, and durable before they are."""
-        from blake3 import blake3
-
-        from eventlog.jsontext import encode
-
         data = self._fs.pread(active.fd, size, offset)
-        digest = blake3(data).hexdigest()
-        name = quarantine_name(active.number, offset, digest[:16])
-        why = {
-            "journal": active.number,
-            "offset": offset,
-            "size": size,
-            "blake3": digest,
-            "reason": "torn tail: no valid frame begins here or behind",
-        }
-        self._keep(name, data)
-        self._keep(name[: -len(".bin")] + ".json", encode(why) + b"\n")
+        reason = "torn tail: no valid frame begins here or behind"
+        for name, content in quarantine.files_of(active.number, offset, data, reason):
+            self._keep(name, content)
 
     def _keep(self, name: str, data: bytes) -> None:
-        path = self._layout.quarantine(name)
-        try:
-            publish(self._fs, self._tmp_path(), path, data)
-        except FileExistsError:
-            # A recovery that was cut short made it: the name holds the content's digest. It may
-            # have died before its sync of the directory.
-            if read_file(self._fs, path) != data:
-                raise Corruption(
-                    path, "a quarantined file does not hold the bytes it is named after"
-                ) from None
-            self._fs.fsync_dir(self._layout.directory(QUARANTINE_DIR))
+        quarantine.keep(self._fs, self._layout, self._tmp_path(), name, data)
 
     # -- failed syncs --------------------------------------------------------------------------------
 

@@ -30,19 +30,17 @@ from blake3 import blake3
 
 from eventlog.errors import Corruption, NotDurable, Unsupported
 from eventlog.fs import FileSystem, publish, read_file
-from eventlog.jsontext import encode
 from eventlog.layout import (
     MANIFEST_DIR,
-    QUARANTINE_DIR,
     SEGMENT_DIR,
     TMP_DIR,
     Layout,
     parse_segment,
-    quarantine_name,
     segment_name,
 )
 from eventlog.locks import MAINTAIN, acquire
 from eventlog.log import manifest as manifests
+from eventlog.log import quarantine
 from eventlog.log.frame import Frame
 from eventlog.log.journal import Journal, JournalScan, journal_numbers, scan_journal, unlink_journals
 from eventlog.log.manifest import TMP_PREFIX, DamagedRange, Manifest, SegmentEntry
@@ -283,15 +281,8 @@ def _quarantine_damage(fs: FileSystem, layout: Layout, scan: JournalScan) -> Non
 
 
 def _quarantine(fs: FileSystem, layout: Layout, number: int, offset: int, data: bytes, reason: str) -> None:
-    digest = blake3(data).hexdigest()
-    name = quarantine_name(number, offset, digest[:16])
-    why = {"journal": number, "offset": offset, "size": len(data), "blake3": digest, "reason": reason}
-    for target, content in ((name, data), (name.removesuffix(".bin") + ".json", encode(why) + b"\n")):
-        try:
-            publish(fs, layout.tmp(f"{TMP_PREFIX}quarantine"), layout.quarantine(target), content)
-        except FileExistsError:
-            # The name holds the content's digest: a run that was cut short made it.
-            fs.fsync_dir(layout.directory(QUARANTINE_DIR))
+    for name, content in quarantine.files_of(number, offset, data, reason):
+        quarantine.keep(fs, layout, layout.tmp(f"{TMP_PREFIX}quarantine"), name, content)
 
 
 # Cleaning up: everything below runs under the maintain lock and after the last commit.

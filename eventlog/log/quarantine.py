@@ -1,0 +1,33 @@
+"""Quarantine: bytes that do not verify outlive the journal they were in (I10).
+
+Bytes are kept as `<journal>@<offset>-<digest>.bin` with a `.json` beside it that says why. Both are
+durable before the caller cuts or unlinks anything. Callers hold the append or the maintain lock; the
+names hold the content's digest, so keeping the same bytes twice keeps them once. On the hook path.
+"""
+
+from blake3 import blake3
+
+from eventlog.errors import Corruption
+from eventlog.fs import FileSystem, publish, read_file
+from eventlog.jsontext import encode
+from eventlog.layout import QUARANTINE_DIR, Layout, quarantine_name
+
+
+def files_of(journal: int, offset: int, data: bytes, reason: str) -> "list[tuple[str, bytes]]":
+    """(name, content) of the two files that keep `data`, which stood at `offset` of a journal."""
+    digest = blake3(data).hexdigest()
+    name = quarantine_name(journal, offset, digest[:16])
+    why = {"journal": journal, "offset": offset, "size": len(data), "blake3": digest, "reason": reason}
+    return [(name, data), (name.removesuffix(".bin") + ".json", encode(why) + b"\n")]
+
+
+def keep(fs: FileSystem, layout: Layout, tmp_path: str, name: str, data: bytes) -> None:
+    """Make one of those files durable. Raises: Corruption when the name is taken by other bytes."""
+    path = layout.quarantine(name)
+    try:
+        publish(fs, tmp_path, path, data)
+    except FileExistsError:
+        # A recovery that was cut short made it. It may have died before its sync of the directory.
+        if read_file(fs, path) != data:
+            raise Corruption(path, "a quarantined file does not hold the bytes it is named after") from None
+        fs.fsync_dir(layout.directory(QUARANTINE_DIR))
