@@ -5,7 +5,7 @@ Read-only plumbing; git is optional (a directory outside git has no repository, 
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from blake3 import blake3
 
@@ -39,17 +39,20 @@ def git_root(directory: str) -> str | None:
 def repo_hash_of(directory: str, rev: str = "HEAD") -> tuple[str, str] | None:
     """(repo_hash, origin) of the repository at `directory`, None where nothing stable can be said.
 
-    First 12 hex digits of BLAKE3 over the sorted ids of the root commits, each followed by a
-    newline: the same in every clone, whatever its path. None outside git, without a commit, and in
-    a shallow clone, whose roots are not the real ones.
+    The same in every clone, whatever its path. None outside git, without a commit, and in a shallow
+    clone, whose roots are not the real ones.
     """
     if _git(directory, ["rev-parse", "--is-shallow-repository"]) != b"false\n":
         return None
     answer = _git(directory, ["rev-list", "--max-parents=0", "--end-of-options", rev, "--"])
     if not answer:
         return None
-    roots = sorted(answer.split())
-    return blake3(b"".join(root + b"\n" for root in roots)).hexdigest()[:12], "roots"
+    return hash_of_roots(answer.decode("ascii").split()), "roots"
+
+
+def hash_of_roots(roots: Iterable[str]) -> str:
+    """First 12 hex digits of BLAKE3 over the sorted ids of root commits, each followed by a newline."""
+    return blake3("".join(f"{root}\n" for root in sorted(roots)).encode("ascii")).hexdigest()[:12]
 
 
 def _git(directory: str, arguments: Sequence[str]) -> bytes | None:

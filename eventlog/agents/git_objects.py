@@ -21,9 +21,8 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import IO, NamedTuple
 
-from blake3 import blake3
-
 from eventlog.errors import Corruption, EventLogError, NotFound, Refused
+from eventlog.repository import hash_of_roots
 
 MODE_FILE, MODE_EXECUTABLE, MODE_SYMLINK, MODE_SUBMODULE = 0o100644, 0o100755, 0o120000, 0o160000
 
@@ -201,7 +200,7 @@ class GitRepository:
         In a shallow clone these are the boundary's commits, which another clone need not share.
         """
         roots = self._lines("rev-list", "--max-parents=0", commit, "--", example=commit)
-        return blake3("".join(f"{root}\n" for root in sorted(roots)).encode("ascii")).hexdigest()[:12]
+        return hash_of_roots(roots)
 
     def commits(self, ids: Sequence[str]) -> list[Commit]:
         """The commit objects of `ids`, in that order."""
