@@ -123,11 +123,13 @@ class Store:
         layout = Layout(root)
         if fs.exists(layout.store_file):
             return cls.open(root, fs=fs)
+        from eventlog.repository import repo_hash_of
+
         parent = os.path.dirname(root)
         if not force:
             _refuse_unsafe_place(parent)
         _make_directories(fs, layout)
-        known = (repo_hash, "roots") if repo_hash else _repo_hash_around(parent)
+        known = (repo_hash, "roots") if repo_hash else repo_hash_of(parent)
         who = identity.Identity(
             store_id=fs.random_bytes(16),
             repo_hash=known[0] if known else fs.random_bytes(6).hex(),
@@ -434,11 +436,10 @@ class Store:
         with self.view() as view:
             segments = view.manifest.segments
             index = current(self.fs, self.layout, view.manifest)
-        events, unsealed = self._count_events()
-        sessions, active = self.query(
-            "select count(*), count(*) filter (status = 'active') from sessions"
+            unsealed = len(view.tail)
+        sessions, active, turns = self.query(
+            "select count(*), count(*) filter (status = 'active'), (select count(*) from turns) from sessions"
         ).rows[0]
-        turns = self.query("select count(*) from turns").rows[0][0]
         journals, journal_bytes = self._count_files(names_on_disk.JOURNAL_DIR)
         packs, pack_bytes = self._count_files(names_on_disk.PACK_DIR)
         return Status(
@@ -447,7 +448,7 @@ class Store:
             repo_hash=self.repo_hash,
             repo_hash_origin=self.identity.repo_hash_origin,
             project_name=self.project_name,
-            events=events,
+            events=sum(entry.rows for entry in segments) + unsealed,
             unsealed_events=unsealed,
             sessions=sessions,
             active_sessions=active,
@@ -460,11 +461,6 @@ class Store:
             pack_bytes=pack_bytes,
             index=index,
         )
-
-    def _count_events(self) -> tuple[int, int]:
-        with self.view() as view:
-            unsealed = len(view.tail)
-            return sum(entry.rows for entry in view.manifest.segments) + unsealed, unsealed
 
     def _count_files(self, directory: str) -> tuple[int, int]:
         """How many files a directory holds and their bytes; one that goes meanwhile is not counted."""
@@ -492,12 +488,6 @@ def _batches(lines: Iterable[bytes]) -> list[list[bytes]]:
         batches[-1].append(line)
         size += len(line) + 1
     return batches
-
-
-def _repo_hash_around(directory: str) -> tuple[str, str] | None:
-    from eventlog.repository import repo_hash_of
-
-    return repo_hash_of(directory)
 
 
 def _make_directories(fs: FileSystem, layout: Layout) -> None:
