@@ -25,6 +25,18 @@ def safe_context_name(text: str) -> str:
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in text).lower()
 
 
+def sanitize_context_id(text: str) -> str:
+    """A context id as it goes over the wire: two layers, lower case, nothing but `[a-z0-9_-]` in each.
+
+    The first colon parts type and name; where one of them is empty there is no type, and all that is
+    not allowed is dropped rather than replaced, the colon too (docs/locusgraph.md).
+    """
+    kind, colon, name = text.strip().partition(":")
+    if colon and kind and name:
+        return f"{safe_context_name(kind)}:{safe_context_name(name)}"
+    return "".join(c for c in text.lower() if c.isascii() and (c.isalnum() or c in "_-"))
+
+
 def slugify(text: str, session_id: str) -> str:
     """The slug of a session from its first message (S1-13).
 

@@ -34,6 +34,7 @@ ROOM_RANKS = {
     "store": 6,
     "recorder": 7,
     "agents": 8,
+    "exports": 8,
 }
 GROUND_FLOOR = {
     "errors", "types", "names", "paths", "jsontext", "fs", "layout", "locks",
