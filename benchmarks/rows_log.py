@@ -16,7 +16,7 @@ from benchmarks.frame import RATE_UNIT, TIME_UNIT, Bench, Row, Sides
 from benchmarks.stores import fill, sealed_store
 from benchmarks.workload import Blocks
 from eventlog import Store
-from eventlog.log.segment import SCHEMA, WRITE_OPTIONS
+from eventlog.log.segment import FILE_SCHEMA, WRITE_OPTIONS
 
 _NEW_EVENTS = 1_000
 
@@ -83,7 +83,7 @@ def _decoded(full: str, path: str) -> list[pa.Table]:
     with Store.open(path) as store:
         store.seal()
         with store.view() as view:
-            tables = [pq.read_table(name, schema=SCHEMA) for name in view.segment_paths]
+            tables = [pq.read_table(name, schema=FILE_SCHEMA) for name in view.segment_paths]
     shutil.rmtree(path)
     return [table.combine_chunks() for table in tables]
 

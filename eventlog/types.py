@@ -91,6 +91,9 @@ SCHEMA_VERSION = 1
 # Lifecycle events move anchors; all other types are timeline events and get a `seq`.
 LIFECYCLE_TYPES = ("session", "turn", "sessions")
 
+# Those whose payload holds keys of an anchor: `log/segment.py` keeps these payloads in a column apart.
+ANCHOR_TYPES = ("session", "turn")
+
 # S1-38 and the lifecycle rows of S1-18, S1-23, S1-17.
 KIND_OF_TYPE = {
     "intent": "observation",

@@ -15,6 +15,9 @@ How the file is laid out, and why:
 - Pages of 1 MiB: smaller ones cost 1 % of size, larger ones save nothing and are slower to write.
 - Page checksums, because zstd frames carry none: a flipped bit is found by whoever reads the page (I11).
 - Minimum and maximum only for columns that filters use.
+- The payloads of `session` and `turn` events stand in a column of their own, ANCHOR_PAYLOAD, and are null
+  in `payload`: projections read these few texts, which would otherwise lie scattered over the pages of all
+  payloads. Who reads `payload` through this module gets both as one.
 """
 
 from array import array
@@ -34,7 +37,18 @@ import pyarrow.parquet as pq
 from eventlog.errors import Corruption, Unsupported
 from eventlog.log.frame import Frame
 from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering
-from eventlog.types import BOOL, COLUMN_KINDS, COLUMN_NAMES, ENVELOPE_NAMES, INT, JSON, LIST, TEXT, TIME
+from eventlog.types import (
+    ANCHOR_TYPES,
+    BOOL,
+    COLUMN_KINDS,
+    COLUMN_NAMES,
+    ENVELOPE_NAMES,
+    INT,
+    JSON,
+    LIST,
+    TEXT,
+    TIME,
+)
 
 FORMAT = 1
 ROW_GROUP_ROWS = 122_880
@@ -60,6 +74,11 @@ _TYPE_OF_KIND = {
 }
 
 SCHEMA = pa.schema([(name, _TYPE_OF_KIND[COLUMN_KINDS[name]]) for name in COLUMN_NAMES])
+
+ANCHOR_PAYLOAD = "anchor_payload"
+
+# What stands in the file: the columns of events, and the payloads of anchors apart.
+FILE_SCHEMA = SCHEMA.append(pa.field(ANCHOR_PAYLOAD, pa.string()))
 
 # Envelopes carry times as integers.
 _ENVELOPE_SCHEMA = pa.schema(
@@ -95,6 +114,7 @@ _UNIQUE_COLUMNS = frozenset(
         "after_hash",
         "tree_hash",
         "payload",
+        ANCHOR_PAYLOAD,
     )
 )
 _UNIQUE_LISTS = frozenset(("reinforces", "contradicts", "blobs"))
@@ -234,10 +254,27 @@ def encode_segment(table: "pa.Table", meta: SegmentMeta) -> bytes:
         "locus.dropped": str(meta.dropped),
     }
     # Where a page ends depends on the chunks: one of each column, however the events came in (I15).
-    table = table.combine_chunks().replace_schema_metadata(marks)
+    table = with_anchors_apart(table.combine_chunks()).replace_schema_metadata(marks)
     out = pa.BufferOutputStream()
     pq.write_table(table, out, **WRITE_OPTIONS)
     return out.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def with_anchors_apart(table: "pa.Table") -> "pa.Table":
+    """A table of SCHEMA as one of FILE_SCHEMA."""
+    payload = table["payload"]
+    of_anchor = pc.is_in(table["event_type"], value_set=pa.array(ANCHOR_TYPES))
+    nothing = pa.scalar(None, pa.string())
+    at = SCHEMA.get_field_index("payload")
+    apart = table.set_column(at, SCHEMA.field(at), pc.if_else(of_anchor, nothing, payload))
+    return apart.append_column(FILE_SCHEMA.field(ANCHOR_PAYLOAD), pc.if_else(of_anchor, payload, nothing))
+
+
+def _with_anchors_joined(table: "pa.Table") -> "pa.Table":
+    """Both columns of payloads as one again."""
+    at = table.column_names.index("payload")
+    joined = pc.coalesce(table["payload"], table[ANCHOR_PAYLOAD])
+    return table.set_column(at, SCHEMA.field("payload"), joined).drop_columns([ANCHOR_PAYLOAD])
 
 
 def _write_options() -> "dict[str, Any]":
@@ -277,7 +314,7 @@ def open_segment(source: "Any", path: str) -> "pq.ParquetFile":
         file = pq.ParquetFile(source, page_checksum_verification=True)
         schema = file.schema_arrow  # made anew by each look at it
         marks = schema.metadata or {}
-        known = schema.remove_metadata().equals(SCHEMA)
+        known = schema.remove_metadata().equals(FILE_SCHEMA)
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise Corruption(path, f"the segment's footer cannot be read ({error})") from error
     found = marks.get(b"locus.format")
@@ -308,15 +345,16 @@ def meta_of(file: "pq.ParquetFile", path: str) -> SegmentMeta:
 def read_columns(
     file: "pq.ParquetFile", path: str, columns: "Sequence[str] | None" = None, row_group: "int | None" = None
 ) -> "pa.Table":
-    """Columns of one row group, or of all. Raises: Corruption."""
+    """Columns of events, of one row group or of all. Raises: Corruption."""
+    names = list(COLUMN_NAMES if columns is None else columns)
+    if "payload" in names:
+        names.append(ANCHOR_PAYLOAD)
     try:
-        if row_group is None:
-            table = file.read(columns=None if columns is None else list(columns))
-        else:
-            table = file.read_row_group(row_group, columns=None if columns is None else list(columns))
+        table = file.read(names) if row_group is None else file.read_row_group(row_group, names)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise Corruption(path, f"the segment's pages cannot be read ({error})") from error
-    return table.replace_schema_metadata(None)
+    table = table.replace_schema_metadata(None)
+    return _with_anchors_joined(table) if ANCHOR_PAYLOAD in names else table
 
 
 def texts(column: "pa.ChunkedArray") -> "list[Any]":

@@ -266,8 +266,8 @@ def told(events: str) -> str:
                     WHEN 'start' THEN 'active'
                     WHEN 'end' THEN CASE event_type WHEN 'turn' THEN 'completed' ELSE 'closed' END
                     END) AS state,
-                CASE WHEN event_type IN ('session', 'turn') AND payload <> '{{}}'
-                    THEN TRY(json_transform(payload, '{_PAYLOAD_KEYS}')) END AS said
+                CASE WHEN anchor_payload <> '{{}}'
+                    THEN TRY(json_transform(anchor_payload, '{_PAYLOAD_KEYS}')) END AS said
             FROM {events}
             WHERE event_type IN ('session', 'turn', 'decision', 'snapshot'))
         GROUP BY 1, 2"""

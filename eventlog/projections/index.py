@@ -258,7 +258,7 @@ def _update(
     """Bring the copy of `predecessor` at `path` up to the manifest."""
 
     def events_from(position: int) -> str:
-        return source.events(
+        return source.events_with_anchors(
             [layout.segment(e.name) for e in manifest.segments if e.rows and e.end > position]
         )
 
@@ -277,7 +277,7 @@ def _fill(con: duckdb.DuckDBPyConnection, path: str, manifest: Manifest, layout:
     """Make the database at `path` from all segments."""
     _open(con, path)
     paths = [layout.segment(entry.name) for entry in manifest.segments if entry.rows]
-    con.execute(f"CREATE VIEW all_events AS {source.events(paths)}")
+    con.execute(f"CREATE VIEW all_events AS {source.events_with_anchors(paths)}")
     event_ids = f"CREATE TABLE made.event_ids AS {_EVENT_IDS.format(events='all_events')}"
     fold.fold(con, "all_events", fold.STORED, "made", [event_ids])
     con.execute(f"CREATE TABLE made.meta ({_META})")

@@ -16,7 +16,7 @@ from eventlog.errors import Corruption, EventLogError, QueryError
 from eventlog.fs import FileSystem
 from eventlog.layout import Layout
 from eventlog.log.manifest import SegmentEntry
-from eventlog.types import BOOL, COLUMN_NAMES, COLUMNS, INT, JSON, LIST, TEXT, TIME
+from eventlog.types import ANCHOR_TYPES, BOOL, COLUMN_NAMES, COLUMNS, INT, JSON, LIST, TEXT, TIME
 
 SQL_TYPE_OF = {
     INT: "BIGINT",
@@ -35,6 +35,8 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 
 _ALL_COLUMNS = ", ".join(f'"{name}"' for name in COLUMN_NAMES)
+_ALL_OF_SEGMENTS = _ALL_COLUMNS.replace('"payload"', "coalesce(payload, anchor_payload) AS payload")
+_ANCHOR_OF_TABLE = f"CASE WHEN event_type IN {ANCHOR_TYPES} THEN payload END AS anchor_payload"
 _NO_EVENTS = ", ".join(f'NULL::{SQL_TYPE_OF[kind]} AS "{name}"' for name, kind in COLUMNS)
 
 
@@ -85,13 +87,27 @@ def blank(count: int) -> str:
 
 def events(segment_paths: "Sequence[str]", tail: "str | None" = None) -> str:
     """A query that gives all columns of the events in these files and in the table `tail`."""
+    return _events(segment_paths, tail, _ALL_OF_SEGMENTS, _ALL_COLUMNS)
+
+
+def events_with_anchors(segment_paths: "Sequence[str]", tail: "str | None" = None) -> str:
+    """The same, and as `anchor_payload` the payload of those events that write an anchor.
+
+    Segments keep these texts in a column of their own (log/segment.py), so that a fold over anchors
+    reads none of the other payloads.
+    """
+    of_segments = f"{_ALL_OF_SEGMENTS}, anchor_payload"
+    return _events(segment_paths, tail, of_segments, f"{_ALL_COLUMNS}, {_ANCHOR_OF_TABLE}")
+
+
+def _events(segment_paths: "Sequence[str]", tail: "str | None", of_segments: str, of_table: str) -> str:
     selects = []
     if segment_paths:
         files = ", ".join(map(literal, segment_paths))
-        selects.append(f"SELECT {_ALL_COLUMNS} FROM read_parquet([{files}])")
+        selects.append(f"SELECT {of_segments} FROM read_parquet([{files}])")
     if tail is not None:
-        selects.append(f"SELECT {_ALL_COLUMNS} FROM {tail}")
-    return " UNION ALL ".join(selects) or blank(0)
+        selects.append(f"SELECT {of_table} FROM {tail}")
+    return " UNION ALL ".join(selects) or f"SELECT {of_table} FROM ({blank(0)})"
 
 
 def translated(

@@ -234,7 +234,7 @@ class _Binding:
     def _bind_projections(self, wanted: "list[str]", tail: "str | None") -> None:
         generation = self.generation
         if generation is None:
-            fold.fold(self.con, "events", wanted)
+            fold.fold(self.con, f"({source.events_with_anchors(self.files, tail)})", wanted)
             return
         segments = [e for e in self.view.manifest.segments if e.rows]
         newer = [self.layout.segment(e.name) for e in segments if e.end > generation.next_position]
@@ -242,13 +242,13 @@ class _Binding:
             fold.exact(self.con, generation.catalog, "events", wanted)
             return
         self.con.execute(fold.WORK)
-        self.con.execute(f"CREATE VIEW work.fresh AS {source.events(newer, tail)}")
+        self.con.execute(f"CREATE VIEW work.fresh AS {source.events_with_anchors(newer, tail)}")
 
         def history(first: "int | None") -> str:
             if first is None:
                 return "work.fresh"
             paths = [self.layout.segment(e.name) for e in segments if e.end > first]
-            return f"({source.events(paths, tail)})"
+            return f"({source.events_with_anchors(paths, tail)})"
 
         fold.merge(self.con, generation.catalog, "events", "work.fresh", history, wanted)
 

@@ -157,13 +157,24 @@ def test_columns_have_the_types_of_the_design() -> None:
     """int64, text, bool, timestamp[us, UTC] and list<text>, in the order of types.COLUMNS (design §6)."""
     file = pq.ParquetFile(pa.BufferReader(encode_segment(table_of([event(1)]), META)))
 
-    assert file.schema_arrow.names == list(COLUMN_NAMES)
+    assert file.schema_arrow.names == [*COLUMN_NAMES, "anchor_payload"]
     found = {name: str(file.schema_arrow.field(name).type) for name in COLUMN_NAMES}
     assert found["position"] == "int64"
     assert found["occurred_at"] == "timestamp[us, tz=UTC]"
     assert found["blobs"] == "list<element: string>"
     assert found["success"] == "bool"
     assert found["payload"] == "string"
+
+
+def test_payloads_of_anchors_stand_apart_in_the_file() -> None:
+    """A fold over anchors reads no other payload; whoever reads events sees one column (design §6, I14)."""
+    table = table_of([event(1, event_type="turn", payload={"outcome": "ok"}), event(2, payload={"a": 1})])
+    data = encode_segment(table, META)
+    file = pq.read_table(pa.BufferReader(data))
+
+    assert file["anchor_payload"].to_pylist() == ['{"outcome":"ok"}', None]
+    assert file["payload"].to_pylist() == [None, '{"a":1}']
+    assert decode_segment(data, "s")["payload"].to_pylist() == ['{"outcome":"ok"}', '{"a":1}']
 
 
 def test_duplicates_are_dropped_and_the_first_stays() -> None:
