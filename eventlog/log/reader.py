@@ -137,14 +137,17 @@ class LogView:
         Each is a dict with every column: times in µs, `payload` as JSON text, None for unknown.
         Raises: Corruption, Unsupported.
         """
-        prefix = self._known_prefix
-        rows = _first_of_each(self._decode_tail(), prefix)
+        rows = self.unnumbered_tail()
         columns = {name: [row[name] for row in rows] for name in (*INPUT_COLUMNS, *PLACE_COLUMNS)}
         Numbering(prefix).number(columns)
         for name in PLACE_COLUMNS:
             for row, value in zip(rows, columns[name], strict=True):
                 row[name] = value
         return rows
+
+    def unnumbered_tail(self) -> list[Event]:
+        """The events of `tail` as their writers gave them. Raises: Corruption, Unsupported."""
+        return _first_of_each(self._decode_tail(), self._known_prefix)
 
     def tail_table(self) -> "pa.Table":
         """`tail` as an Arrow table of `segment.SCHEMA`. Raises: Corruption, Unsupported."""

@@ -32,11 +32,15 @@ _LOST_FILE = "Bring the file back from a backup; until then these events cannot 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One piece of damage: the file, what is wrong and what to do next, and at which byte if known."""
+    """What is wrong with which file and what to do next, and at which byte if known.
+
+    `damage` is False for what harms nobody and only deserves to be known.
+    """
 
     path: str
     what: str
     offset: "int | None" = None
+    damage: bool = True
 
     def __str__(self) -> str:
         where = self.path if self.offset is None else f"{self.path} at byte {self.offset}"

@@ -16,6 +16,7 @@ of it, and removing an old one is an `unlink`, which open readers survive.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
@@ -65,10 +66,11 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A file in `index/` that cannot be used, and why."""
+    """A file in `index/` that cannot be used, and why; `outdated` when that is no damage."""
 
     path: str
     what: str
+    outdated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +126,13 @@ def attach(
             con.execute(f"ATTACH {source.literal(path)} AS {catalog} (READ_ONLY)")
         except duckdb.Error as error:
             if fs.exists(path):  # else another process has just removed it
-                findings.append(Finding(path, f"not an index: {_first_line(error)}"))
+                findings.append(Finding(path, f"not an index: {first_line(error)}"))
             continue
         try:
             return _checked(con, catalog, name, manifest), findings
         except (duckdb.Error, ValueError) as error:
-            findings.append(Finding(path, f"does not fit this log: {_first_line(error)}"))
+            outdated = isinstance(error, ValueError)
+            findings.append(Finding(path, f"does not fit this log: {first_line(error)}", outdated))
         con.execute(f"DETACH {catalog}")
     return None, findings
 
@@ -276,12 +279,16 @@ def _update(
 def _fill(con: duckdb.DuckDBPyConnection, path: str, manifest: Manifest, layout: Layout) -> None:
     """Make the database at `path` from all segments."""
     _open(con, path)
-    paths = [layout.segment(entry.name) for entry in manifest.segments if entry.rows]
-    con.execute(f"CREATE VIEW all_events AS {source.events_with_anchors(paths)}")
-    event_ids = f"CREATE TABLE made.event_ids AS {_EVENT_IDS.format(events='all_events')}"
-    fold.fold(con, "all_events", fold.STORED, "made", [event_ids])
+    fold_all(con, [layout.segment(entry.name) for entry in manifest.segments if entry.rows])
     con.execute(f"CREATE TABLE made.meta ({_META})")
     _finish(con, manifest, 0)
+
+
+def fold_all(con: duckdb.DuckDBPyConnection, segment_paths: "Sequence[str]") -> None:
+    """Make the tables of an index, but for `meta`, in the database `made`. Raises: duckdb.Error."""
+    con.execute(f"CREATE VIEW all_events AS {source.events_with_anchors(segment_paths)}")
+    event_ids = f"CREATE TABLE made.event_ids AS {_EVENT_IDS.format(events='all_events')}"
+    fold.fold(con, "all_events", fold.STORED, "made", [event_ids])
 
 
 def _open(con: duckdb.DuckDBPyConnection, path: str) -> None:
@@ -353,5 +360,5 @@ def _remove_old(fs: FileSystem, layout: Layout, number: int) -> tuple[str, ...]:
     return tuple(removed)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -10,12 +10,13 @@ import os
 from blake3 import blake3
 
 from eventlog.errors import Corruption, NotFound
+from eventlog.fs import read_file
 from eventlog.layout import IDX_DIR, PACK_DIR, parse_idx, parse_pack
 from eventlog.log.verify import QUICK, READ, Finding
 from eventlog.snapshots.catalog import load_tables
 from eventlog.snapshots.groups import GroupReader
 from eventlog.snapshots.ids import blob_id, to_text, tree_id
-from eventlog.snapshots.idx import Idx
+from eventlog.snapshots.idx import Idx, encode_idx
 from eventlog.snapshots.materialize import walk
 from eventlog.snapshots.pack import TREE, PackTables
 from eventlog.snapshots.store import BlobStore
@@ -26,11 +27,15 @@ _LOST = "What it holds cannot be read from here; bring the file back from a back
 _DERIVED = "The packs answer without it; delete it, it is made again"
 
 
-def verify(blobs: BlobStore, level: str = QUICK) -> list[Finding]:
-    """Everything wrong with the live packs and the idx files; empty when all is well."""
+def verify(blobs: BlobStore, level: str = QUICK, damaged: "set[bytes] | None" = None) -> list[Finding]:
+    """Everything wrong with the live packs and the idx files; empty when all is well.
+
+    Args: damaged: gets the ids of which `read` finds a bad copy.
+    """
     if level not in (QUICK, READ):
         raise ValueError(f"level is {QUICK!r} or {READ!r}, not {level!r}")
     findings: list[Finding] = []
+    damaged = set() if damaged is None else damaged
     for name in blobs.fs.listdir(blobs.layout.directory(PACK_DIR)):
         stem = parse_pack(name)
         if stem is None:
@@ -40,11 +45,13 @@ def verify(blobs: BlobStore, level: str = QUICK) -> list[Finding]:
             tables = load_tables(blobs.fs, path, stem, blobs.store_id)
             tables.check()
             if level == READ:
-                findings += _verify_bytes(blobs, tables)
+                findings += _verify_bytes(blobs, tables, damaged)
         except FileNotFoundError:
             continue
         except Corruption as error:
-            findings.append(Finding(path, f"{error.what}. {_LOST}", error.offset))
+            findings.append(Finding(path, f"{error.what}. {_LOST}.", error.offset))
+        except OSError as error:
+            findings.append(Finding(path, f"the disk cannot read it ({error.strerror}). {_LOST}."))
     return findings + _verify_idx(blobs, level)
 
 
@@ -66,11 +73,37 @@ def verify_tree(blobs: BlobStore, root: bytes) -> list[Finding]:
     return findings
 
 
-def _verify_bytes(blobs: BlobStore, tables: PackTables) -> list[Finding]:
-    """Hash the file, then everything in it."""
+def verify_idx_rows(blobs: BlobStore) -> list[Finding]:
+    """Idx files that do not say what the tables of their packs say; costs the memory of making one."""
+    fs, layout = blobs.fs, blobs.layout
+    directory = layout.directory(IDX_DIR)
+    findings: list[Finding] = []
+    for name in fs.listdir(directory) if fs.exists(directory) else []:
+        number = parse_idx(name)
+        if number is None:
+            continue
+        path = layout.idx(number)
+        try:
+            data = read_file(fs, path)
+            idx = Idx(fs, path, blobs.store_id)
+            idx.close()
+            tables = [load_tables(fs, layout.pack(stem), stem, blobs.store_id) for stem in idx.packs]
+            if encode_idx(blobs.store_id, tables) != data:
+                findings.append(Finding(path, f"it does not say what its packs say. {_DERIVED}."))
+        except FileNotFoundError:
+            continue  # a pack or the idx itself went: it is not used
+        except OSError as error:
+            findings.append(Finding(path, f"the disk cannot read it ({error.strerror})."))
+        except Corruption:
+            continue  # `verify` names it, or the pack
+    return findings
+
+
+def _verify_bytes(blobs: BlobStore, tables: PackTables, damaged: set[bytes]) -> list[Finding]:
+    """Hash the file, then everything in it; ids that fail join `damaged`."""
     findings = []
     if _hash_of(blobs, tables.path) != tables.name:
-        findings.append(Finding(tables.path, f"its bytes do not match its name. {_LOST}"))
+        findings.append(Finding(tables.path, f"its bytes do not match its name. {_LOST}."))
     reader = GroupReader(blobs.fs)
     try:
         rows = [tables.entry(index) for index in range(len(tables))]
@@ -79,7 +112,8 @@ def _verify_bytes(blobs: BlobStore, tables: PackTables) -> list[Finding]:
             try:
                 _verify_entry(reader.read(tables.path, start, offset, length), id, kind, tables.path, start)
             except Corruption as error:
-                what = f"{to_text(id)} cannot be read: {error.what}. {_LOST}"
+                damaged.add(id)
+                what = f"{to_text(id)} cannot be read: {error.what}. {_LOST}."
                 findings.append(Finding(tables.path, what, start))
     finally:
         reader.close()
@@ -111,7 +145,9 @@ def _verify_idx(blobs: BlobStore, level: str) -> list[Finding]:
         except FileNotFoundError:
             continue
         except Corruption as error:
-            findings.append(Finding(error.path, f"{error.what}. {_DERIVED}", error.offset))
+            findings.append(Finding(error.path, f"{error.what}. {_DERIVED}.", error.offset))
+        except OSError as error:
+            findings.append(Finding(layout.idx(number), f"the disk cannot read it ({error.strerror})."))
     return findings
 
 

@@ -1,0 +1,69 @@
+"""Sweeping `tmp/`: files that a process left there when it died.
+
+Whoever makes a file in `tmp/` links it elsewhere and removes its name within moments; an import fills a
+pack for longer. A file goes only when it has not been written for a day, its name is one that Locus
+makes, and nobody can be using it: makers of packs hold `gc`, the sealer holds `maintain`, whoever rotates
+holds `append`, and each of these is held exclusively here (I18). The rest (index, idx, `init`) is made
+without a lock; a maker that slept through a day fails at its link, since the name it links is gone.
+
+Never waits: when one of the locks is taken, the next maintenance sweeps.
+"""
+
+from eventlog.fs import FileSystem
+from eventlog.layout import TMP_DIR, Layout
+from eventlog.locks import APPEND, GC, MAINTAIN, try_acquire
+
+AGE_S_MIN = 24 * 3600
+
+# What Locus calls its temporary files. Other names belong to somebody else (S1-61) or, like the hook's
+# record of its errors, are meant to stay.
+PREFIXES = ("pack-", "journal-", "seal-", "idx-", "index-", "STORE-", "gitignore-")
+
+_DIRECTORY, _KIND = 0o040000, 0o170000
+
+
+def strays(fs: FileSystem, layout: Layout) -> "list[str]":
+    """Paths of files in `tmp/` that nobody has written for a day. By age alone; takes no lock."""
+    now_s = fs.time_ns() / 1e9
+    found = []
+    for name in fs.listdir(layout.directory(TMP_DIR)):
+        if name.startswith(PREFIXES):
+            try:
+                age_s = now_s - fs.stat(layout.tmp(name)).st_mtime
+            except FileNotFoundError:
+                continue  # its maker has just finished
+            if age_s > AGE_S_MIN:
+                found.append(layout.tmp(name))
+    return found
+
+
+def sweep(fs: FileSystem, layout: Layout) -> "list[str]":
+    """Remove them, unless somebody could be using one; the paths that went."""
+    if not strays(fs, layout):
+        return []
+    held = []
+    try:
+        for name in (GC, MAINTAIN, APPEND):
+            lock = try_acquire(fs, layout, name)
+            if lock is None:
+                return []
+            held.append(lock)
+        old = strays(fs, layout)  # again: what was in use may have been finished before the locks were ours
+        for path in old:
+            _remove(fs, path)
+        return old
+    finally:
+        for lock in reversed(held):
+            lock.release()
+
+
+def _remove(fs: FileSystem, path: str) -> None:
+    try:
+        if fs.lstat(path).st_mode & _KIND != _DIRECTORY:
+            fs.unlink(path)
+            return
+        for name in fs.listdir(path):  # where DuckDB put what did not fit into memory
+            fs.unlink(f"{path}/{name}")
+        fs.rmdir(path)
+    except FileNotFoundError:
+        pass  # its maker, or another sweep of an unlocked kind, was first

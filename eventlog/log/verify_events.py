@@ -1,0 +1,162 @@
+"""Is every event one that Locus can have written, and are its numbers those of the fold? Reads only.
+
+The files' bytes are another matter (`log/verify.py`): here they are taken to be what was written, and
+the question is whether that was right. The caller brings a pinned view, so this may run beside anybody.
+One segment that cannot be read does not hide what is wrong with the next.
+
+Memory: one row group at a time, the state of the numbering (a few hundred bytes for each session), and
+the tail.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import orjson
+import pyarrow.compute as pc
+
+from eventlog import jsontext
+from eventlog.errors import Corruption, Unsupported
+from eventlog.layout import JOURNAL_DIR
+from eventlog.log.manifest import SegmentEntry
+from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering
+from eventlog.log.reader import LogView
+from eventlog.log.verify import Finding
+from eventlog.types import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_REQUIRED = ("event_id", "event_type", "event_kind", "source")
+_CHECKED = ("position", *_REQUIRED, "schema_version", "payload")
+_NUMBERED = ("position", *INPUT_COLUMNS, *PLACE_COLUMNS)
+
+Progress = Callable[[int, int], None]
+
+
+def verify_events(view: LogView, progress: "Progress | None" = None) -> Iterator[Finding]:
+    """Events without identity, of an unknown schema, or whose payload is no JSON object."""
+    for path, entry in _parts(view):
+        wrong: dict[str, list[int]] = {}
+        try:
+            for batch in _batches(view, entry, _CHECKED):
+                _check_batch(batch, wrong)
+                if progress is not None and batch.num_rows:
+                    progress(batch.column("position")[-1].as_py() + 1, view.next_position)
+        except (Corruption, Unsupported) as error:
+            yield _unread(path, error)
+        for what, positions in wrong.items():
+            yield Finding(path, f"{_those(positions)} {what}.")
+
+
+def verify_numbering(view: LogView) -> Iterator[Finding]:
+    """Places that the fold does not confirm (I22).
+
+    The fold goes once over the whole log, the stored places given to it: it must leave them as they are.
+    A number that its writer gave cannot be told from any other once it is sealed, so it is taken as
+    given; what shows are places that are missing or contradict each other. Then the tail: numbered by
+    that fold, it must be what a reader makes of it, who starts from the segments' rows.
+    """
+    numbering = Numbering()
+    for path, entry in _parts(view):
+        wrong: dict[str, list[int]] = {}
+        try:
+            if entry is None:
+                _check_tail(view, numbering, wrong)
+                path = view.layout.directory(JOURNAL_DIR)
+            else:
+                for batch in _batches(view, entry, _NUMBERED):
+                    _check_places(batch, numbering, wrong)
+        except (Corruption, Unsupported):
+            return  # told by `verify_events`; the fold cannot go on without these events
+        for what, positions in wrong.items():
+            yield Finding(path, f"{_those(positions)} {what}.")
+
+
+def _parts(view: LogView) -> "Iterator[tuple[str, SegmentEntry | None]]":
+    """Each segment with its path, then the tail."""
+    for entry in view.manifest.segments:
+        yield view.layout.segment(entry.name), entry
+    yield view.layout.directory(JOURNAL_DIR), None
+
+
+def _batches(
+    view: LogView, entry: "SegmentEntry | None", columns: "tuple[str, ...]"
+) -> "Iterator[pa.RecordBatch]":
+    if entry is None:
+        return view.batches(view.manifest.next_position, columns=columns)
+    return view.batches(entry.base, entry.end, columns=columns)
+
+
+def _check_batch(batch: "pa.RecordBatch", wrong: "dict[str, list[int]]") -> None:
+    positions = batch.column("position")
+
+    def note(what: str, mask: "pa.BooleanArray") -> None:
+        if mask.true_count:
+            wrong.setdefault(what, []).extend(positions.filter(mask).to_pylist())
+
+    for name in _REQUIRED:
+        note(f"without {name}", pc.is_null(batch.column(name)))
+    ids = pc.match_substring_regex(batch.column("event_id"), "^[0-9a-f]{32}$")
+    note("with an event_id that is not 32 hex digits", pc.invert(ids))
+    versions = batch.column("schema_version")
+    note("without schema_version", pc.is_null(versions))
+    note(f"of a schema beyond {SCHEMA_VERSION}: use a newer Locus", pc.greater(versions, SCHEMA_VERSION))
+    note("with a schema_version below 1", pc.less(versions, 1))
+    for position, payload in zip(positions.to_pylist(), batch.column("payload").to_pylist(), strict=True):
+        if payload is None or not _is_object(payload):
+            wrong.setdefault("whose payload is no JSON object", []).append(position)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except ValueError:
+        pass  # orjson knows no deep nesting and no number beyond a double
+    try:
+        return isinstance(jsontext.decode(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _check_places(batch: "pa.RecordBatch", numbering: Numbering, wrong: "dict[str, list[int]]") -> None:
+    columns = {name: batch.column(name).to_pylist() for name in _NUMBERED}
+    positions = columns.pop("position")
+    stored = {name: list(columns[name]) for name in PLACE_COLUMNS}
+    numbering.number(columns)
+    for name in PLACE_COLUMNS:
+        _compare(name, positions, stored[name], columns[name], wrong)
+
+
+def _check_tail(view: LogView, numbering: Numbering, wrong: "dict[str, list[int]]") -> None:
+    rows = view.unnumbered_tail()
+    columns = {name: [row[name] for row in rows] for name in (*INPUT_COLUMNS, *PLACE_COLUMNS)}
+    numbering.number(columns)
+    positions: list[int] = [row["position"] for row in rows]  # type: ignore[misc]
+    for name in PLACE_COLUMNS:
+        _compare(name, positions, [row[name] for row in view.tail], columns[name], wrong)
+
+
+def _compare(
+    name: str,
+    positions: "list[int]",
+    stored: "list[object]",
+    expected: "list[object]",
+    wrong: "dict[str, list[int]]",
+) -> None:
+    if stored != expected:
+        what = f"whose {name} is not what the log before gives"
+        found = [p for p, a, b in zip(positions, stored, expected, strict=True) if a != b]
+        wrong.setdefault(what, []).extend(found)
+
+
+def _those(positions: "list[int]") -> str:
+    if len(positions) == 1:
+        return f"an event, at position {positions[0]},"
+    first, last = positions[0], positions[-1]
+    return f"{len(positions)} events in positions [{first}, {last + 1}), the first at position {first},"
+
+
+def _unread(path: str, error: "Corruption | Unsupported") -> Finding:
+    if isinstance(error, Corruption):
+        return Finding(error.path, f"its events cannot be read: {error.what}.", error.offset)
+    return Finding(path, f"its events cannot be read: {error}")

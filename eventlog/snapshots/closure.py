@@ -1,0 +1,114 @@
+"""Does everything that the log names exist? Every id that an event names, and all below it (I24).
+
+Reads only, under the caller's pinned view. Each id is looked at once, however many events and trees
+name it. That the bytes in the packs hash to their ids is `snapshots/verify.py`'s to say: it hands over
+the ids that failed, so that contents are read here only where they may be missing. Trees are all read.
+
+Memory: some 100 bytes for each different id, one batch of the log's hash columns, and the trees on one
+way down.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from eventlog.errors import Corruption, InvalidEvent, NotFound, Unsupported
+from eventlog.layout import PACK_DIR
+from eventlog.log.reader import LogView
+from eventlog.log.verify import Finding
+from eventlog.paths import path_text
+from eventlog.snapshots.ids import TEXT_PREFIX, from_text, to_text
+from eventlog.snapshots.pack import TREE
+from eventlog.snapshots.store import BlobStore
+from eventlog.snapshots.tree import DIRECTORY
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ANY, _CONTENT, _TREE = "content or tree", "a file's content", "a tree"
+
+# What the ids of a column must be. Hashes of another spelling are not ours to resolve.
+_COLUMNS = {"blobs": _ANY, "before_hash": _CONTENT, "after_hash": _CONTENT, "tree_hash": _TREE}
+
+_LOST = "Bring back a pack that holds it from a backup, or capture the files again"
+
+
+def verify_references(
+    blobs: BlobStore, view: LogView, damaged: "Collection[bytes]" = ()
+) -> Iterator[Finding]:
+    """Ids named by events that do not resolve to what they should be.
+
+    Args: damaged: ids of which a copy is known to be bad; these are read again, from any other copy.
+    """
+    closure = _Closure(blobs, damaged)
+    entries = [(entry.base, entry.end) for entry in view.manifest.segments]
+    for since, until in [*entries, (view.manifest.next_position, None)]:
+        try:
+            for batch in view.batches(since, until, columns=("position", *_COLUMNS)):
+                yield from _check_batch(closure, batch)
+        except (Corruption, Unsupported):
+            continue  # events that cannot be read are told by whoever checks events
+
+
+def _check_batch(closure: "_Closure", batch: "pa.RecordBatch") -> Iterator[Finding]:
+    for name, kind in _COLUMNS.items():
+        column = batch.column(name)
+        for text in (column.flatten() if name == "blobs" else column).unique().to_pylist():
+            if text is None or (name != "blobs" and not text.startswith(TEXT_PREFIX)):
+                continue
+            try:
+                found = list(closure.check(from_text(text), kind))
+            except InvalidEvent as error:
+                found = [(b"", str(error))]
+            for path, what in found:
+                position = _position_of(batch, name, text)
+                below = f", at {path_text(path)}" if path else ""
+                yield Finding(
+                    closure.place,
+                    f"{text}, named as {name} by the event at position {position}{below}: {what}",
+                )
+
+
+def _position_of(batch: "pa.RecordBatch", name: str, text: str) -> int:
+    """Where the first event stands that names it."""
+    for position, value in zip(batch.column("position"), batch.column(name).to_pylist(), strict=True):
+        if value == text or (isinstance(value, list) and text in value):
+            return int(position.as_py())
+    raise AssertionError(text)
+
+
+class _Closure:
+    """What was looked at, and what is wrong below an id that was not."""
+
+    def __init__(self, blobs: BlobStore, damaged: "Collection[bytes]") -> None:
+        self.place = blobs.layout.directory(PACK_DIR)
+        self._blobs = blobs
+        self._damaged = damaged
+        self._seen: set[tuple[bytes, str]] = set()
+        blobs.refresh()
+
+    def check(self, id: bytes, kind: str) -> "Iterator[tuple[bytes, str]]":
+        """(path below `id`, what is wrong there)."""
+        waiting = [(b"", id, kind)]
+        while waiting:
+            path, id, kind = waiting.pop()
+            if (id, kind) in self._seen:
+                continue
+            self._seen.add((id, kind))
+            try:
+                is_tree = self._is_tree(id)
+                if kind != _ANY and is_tree != (kind == _TREE):
+                    yield path, f"{to_text(id)} is {_TREE if is_tree else _CONTENT}, not {kind}."
+                elif is_tree:
+                    prefix = path + b"/" if path else path
+                    for entry in self._blobs.get_tree(id):
+                        below = _TREE if entry.kind == DIRECTORY else _CONTENT
+                        waiting.append((prefix + entry.name, entry.id, below))
+            except (NotFound, Corruption) as error:
+                yield path, f"{error}. {_LOST}." if isinstance(error, NotFound) else str(error)
+
+    def _is_tree(self, id: bytes) -> bool:
+        """Whether `id` is a tree; its bytes are read unless they are known to be right."""
+        place = self._blobs.places((id,)).get(id)
+        if place is None or id in self._damaged:
+            return self._blobs.kind_of(id) == "tree"
+        return place[1] == TREE
