@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from eventlog.log.reader import LogView
     from eventlog.log.seal import SealReport
-    from eventlog.log.verify import Finding
     from eventlog.query.engine import Limits, Result
     from eventlog.replay.trees import TreeState
     from eventlog.snapshots.materialize import Report
@@ -236,6 +235,38 @@ class Store:
                     row["payload"] = jsontext.decode(payload)
                 yield row
 
+    def follow(
+        self,
+        since: int = 0,
+        *,
+        session_id: str | None = None,
+        event_types: Sequence[str] | None = None,
+        poll_s: float = 0.2,
+        stop: Callable[[], bool] | None = None,
+        timeout_s: float | None = None,
+        durable: bool = False,
+    ) -> Iterator[Event]:
+        """The events from `since` on, as `events` gives them, and then those that come, each once.
+
+        It waits for more, looking every `poll_s`, and ends when `stop()` is true or nothing came for
+        `timeout_s` (0: when all is given). An event may be given before it survives a power cut;
+        with `durable` never (docs/design.md §20).
+        """
+        from eventlog.log.follow import Follower, follow
+
+        follower = Follower(
+            self.fs,
+            self.layout,
+            self.identity.store_id,
+            since,
+            session_id=session_id,
+            event_types=event_types,
+            durable=durable,
+        )
+        for row in follow(follower, poll_s=poll_s, stop=stop, timeout_s=timeout_s):
+            row["payload"] = jsontext.decode(str(row["payload"]))
+            yield row
+
     def event(self, event_id: str) -> Event:
         """The event of that id, or of the one id that begins with it. Raises: NotFound, Ambiguous."""
         prefix = event_id.lower()
@@ -421,15 +452,8 @@ class Store:
             return False
         return self.blobs.young_count() > _YOUNG_PACKS_DUE
 
-    def verify(
-        self, level: str = "quick", progress: "Callable[[int, int], None] | None" = None
-    ) -> "list[Finding]":
-        """What is wrong with the store, empty when all is well.
-
-        Args: level: `quick` looks at names, sizes and chains, `read` at every byte, `deep` also at what
-        the bytes mean; progress: called with (events checked, events there are).
-        Raises: Unsupported, LockTimeout.
-        """
+    def verify(self, level: str = "quick") -> "list[Any]":
+        """Findings of damage, empty when all is well. `level` is `quick` or `read`."""
         from eventlog.log.verify import verify as verify_log
         from eventlog.snapshots.verify import verify as verify_snapshots
 
@@ -445,10 +469,6 @@ class Store:
             segments = view.manifest.segments
             index = current(self.fs, self.layout, view.manifest)
             unsealed = len(view.tail)
-            if self.fs.listdir(self.layout.directory(names_on_disk.TMP_DIR)):
-                from eventlog.log.sweep import sweep
-
-                sweep(self.fs, self.layout)
         sessions, active, turns = self.query(
             "select count(*), count(*) filter (status = 'active'), (select count(*) from turns) from sessions"
         ).rows[0]
@@ -477,31 +497,6 @@ class Store:
     def _count_files(self, directory: str) -> tuple[int, int]:
         """How many files a directory holds and their bytes; one that goes meanwhile is not counted."""
         path = self.layout.directory(directory)
-    def _verify_meaning(
-        self, damaged: set[bytes], progress: "Callable[[int, int], None] | None"
-    ) -> "Iterator[Finding]":
-        from eventlog.log import sweep
-        from eventlog.log.verify import Finding
-        from eventlog.log.verify_events import verify_events, verify_numbering
-        from eventlog.projections.verify import verify_ids, verify_index
-        from eventlog.snapshots.closure import verify_references
-        from eventlog.snapshots.verify import verify_idx_rows
-
-        try:
-            view = self.view()
-        except EventLogError:
-            return  # the files' own check has said why; without them there is nothing to understand
-        with view:
-            yield from verify_events(view, progress)
-            yield from verify_numbering(view)
-            yield from verify_ids(self.fs, self.layout, view)
-            yield from verify_index(self.fs, self.layout, view)
-            yield from verify_references(self.blobs, view, damaged)
-        yield from verify_idx_rows(self.blobs)
-        for path in sweep.strays(self.fs, self.layout):
-            what = "a process that died left it here; maintenance removes it when nobody writes."
-            yield Finding(path, what, damage=False)
-
         sizes = []
         for name in self.fs.listdir(path):
             try:

@@ -94,7 +94,7 @@ class LogView:
         self.store_id = store_id
         self.manifest = manifest
         self.prefix: Prefix | None = None  # may be set until `tail` is first used
-        self._journals = journals
+        self.journals = journals  # numbers of those that hold the tail, ascending
         self._size_of_last = size_of_last
         self._pin = pin
 
@@ -139,7 +139,7 @@ class LogView:
         """
         rows = self.unnumbered_tail()
         columns = {name: [row[name] for row in rows] for name in (*INPUT_COLUMNS, *PLACE_COLUMNS)}
-        Numbering(prefix).number(columns)
+        Numbering(self._known_prefix).number(columns)
         for name in PLACE_COLUMNS:
             for row, value in zip(rows, columns[name], strict=True):
                 row[name] = value
@@ -175,9 +175,8 @@ class LogView:
         """
         names = _checked(columns)
         wanted = Selection(since, until, event_types, session_id, turn, event_id)
-        for entry in self._segments_in(wanted):
-            for batch in self._segment_batches(entry, wanted, names):
-                yield from _rows(batch)
+        for batch in self.sealed_batches(wanted, names):
+            yield from rows_of(batch)
         if self._tail_fits_python:
             for row in self.tail:
                 if wanted.admits(row):
@@ -185,7 +184,7 @@ class LogView:
         else:
             for table in self._tail_tables():
                 for batch in _selected(table, wanted, names):
-                    yield from _rows(batch)
+                    yield from rows_of(batch)
 
     def batches(
         self,
@@ -201,12 +200,16 @@ class LogView:
         """What `iterate` gives, as Arrow record batches in the types of `segment.SCHEMA`."""
         names = _checked(columns)
         wanted = Selection(since, until, event_types, session_id, turn, event_id)
-        for entry in self._segments_in(wanted):
-            yield from self._segment_batches(entry, wanted, names)
+        yield from self.sealed_batches(wanted, names)
         for table in self._tail_tables():
             yield from _selected(table, wanted, names)
 
     # -- segments ----------------------------------------------------------------------------------
+
+    def sealed_batches(self, wanted: "Selection", names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
+        """The wanted events that are in segments, as `batches` gives them."""
+        for entry in self._segments_in(wanted):
+            yield from self._segment_batches(entry, wanted, names)
 
     def _segments_in(self, wanted: "Selection") -> Iterator[SegmentEntry]:
         for entry in self.manifest.segments:
@@ -276,7 +279,7 @@ class LogView:
             self.fs,
             self.layout,
             self.store_id,
-            self._journals,
+            self.journals,
             self.manifest.next_position,
             self._size_of_last,
         )
@@ -294,7 +297,7 @@ class LogView:
         for journal in self._tail_journals():
             for frame in journal.frames:
                 for position, line in enumerate(frame.lines, frame.base):
-                    yield _row_of(line, position, journal.scan.path, loads)
+                    yield row_of(line, position, journal.scan.path, loads)
 
     def _tail_tables(self) -> "Iterator[pa.Table]":
         """The tail's events as tables of bounded size, by the sealer's own steps."""
@@ -482,7 +485,8 @@ def _view(
     return LogView(fs, layout, store_id, manifest, journals, size_of_last, pin)
 
 
-def _row_of(line: bytes, position: int, path: str, loads: "Callable[[bytes], object]") -> Event:
+def row_of(line: bytes, position: int, path: str, loads: "Callable[[bytes], object]" = decode) -> Event:
+    """A journal line's event as its writer gave it, with every column. Raises: Corruption, Unsupported."""
     try:
         envelope, payload = decode_line(line, loads)
         row = {**_BLANK, **envelope, "position": position, "payload": payload.decode("utf-8")}
@@ -539,7 +543,8 @@ def _selected(table: "pa.Table", wanted: Selection, names: Sequence[str]) -> "It
     yield from table.select(names).to_batches()
 
 
-def _rows(batch: "pa.RecordBatch") -> Iterator[Event]:
+def rows_of(batch: "pa.RecordBatch") -> Iterator[Event]:
+    """The events of a batch as dicts, times as integer µs."""
     import pyarrow as pa
 
     for start in range(0, batch.num_rows, _SLICE_ROWS):

@@ -280,6 +280,7 @@ def test_a_reader_and_a_sealer_of_two_processes_never_miss_a_file(tmp_path: Any)
         "        assert rows[:len(earlier)] == earlier\n"
         "        earlier = rows\n        views += 1\n        print(views, flush=True)\n"
         "        if not sys.stdin.readline(): break\n"
+        "sys.stdin.read()\n"  # whoever writes to us finds a reader until it is done
     )
     child = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -290,11 +291,8 @@ def test_a_reader_and_a_sealer_of_two_processes_never_miss_a_file(tmp_path: Any)
         for number in range(rounds):
             log.append([event(number * batch + at) for at in range(batch)])
             log.seal()
-            try:
-                child.stdin.write("\n\n")
-                child.stdin.flush()
-            except BrokenPipeError:
-                break
+            child.stdin.write("\n\n")
+            child.stdin.flush()
         child.stdin.write("\n" * 50)
         child.stdin.flush()
         output = child.communicate(timeout=120)[0]
