@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from eventlog.log.seal import SealReport
     from eventlog.log.verify import Finding
     from eventlog.query.engine import Limits, Result
+    from eventlog.replay.diffs import Diff
+    from eventlog.replay.history import Version
+    from eventlog.replay.restore import Plan
+    from eventlog.replay.restore_run import Outcome
     from eventlog.replay.trees import TreeState
     from eventlog.snapshots.materialize import Report
 
@@ -36,6 +40,8 @@ _BATCH_LINES_MAX = 16_384
 
 # One journal is active; two closed ones are 16 MiB that every reader parses anew.
 _JOURNALS_DUE = 2
+# From about here on asking the index which events are known already is cheaper than reading their ids.
+_LOOK_UP_ROWS_MIN = 100_000
 # Each pack that no idx covers costs a reader an open and a read.
 _YOUNG_PACKS_DUE = 64
 
@@ -211,7 +217,12 @@ class Store:
         """A pinned, consistent view of the whole log; close it, or use it as a context manager."""
         from eventlog.log.reader import open_view
 
-        return open_view(self.fs, self.layout, self.identity.store_id)
+        view = open_view(self.fs, self.layout, self.identity.store_id)
+        if sum(entry.rows for entry in view.manifest.segments) >= _LOOK_UP_ROWS_MIN:
+            from eventlog.projections.prefix import IndexedPrefix
+
+            view.prefix = IndexedPrefix(self.fs, self.layout, view.manifest)
+        return view
 
     def events(
         self,
@@ -361,6 +372,103 @@ class Store:
         """
         return self.tree(turn, at).materialize(os.fspath(to), paths=paths, force=force)
 
+    def restore_plan(
+        self,
+        turn: "TurnRef | str",
+        *,
+        paths: Sequence[str] = (),
+        at: str = "end",
+        into: str | os.PathLike[str] | None = None,
+        delete: bool = True,
+    ) -> "Plan":
+        """What it would take to bring a working directory back to a turn (docs/design.md §18); changes nothing.
+
+        Args:
+            into: the directory; by default the one that the store stands in.
+            delete: also what the log saw made behind that moment.
+        Raises: NotFound, Refused (no directory to work in).
+        """
+        from eventlog.replay import restore, restore_wanted
+        from eventlog.replay.trees import COLUMNS_OF_CHANGES, moment, tree_at
+
+        ref = self._ref(turn)
+        if at not in ("start", "end"):
+            at = str(self.event(at)["event_id"])
+        events = list(self._events_of(ref, ("position", *COLUMNS_OF_CHANGES)))
+        base, files = moment(events, ref.name, at)
+        state = tree_at(events, self.blobs, ref.name, at)
+        later = self.events(
+            int((files[-1] if files else base)["position"]) + 1,
+            event_types=("file", "snapshot"),
+            columns=restore_wanted.COLUMNS_OF_LATER,
+        )
+        wanted = restore_wanted.wanted_of_turn(state, later, paths, delete=delete)
+        with restore.place_of(self.layout.root, into) as place:
+            return restore.make_plan(
+                place, wanted, self.blobs, turn=ref.name, at=at, tree=state.tree_hash, delete=delete
+            )
+
+    def undo_plan(
+        self, event_id: str | None = None, *, into: str | os.PathLike[str] | None = None
+    ) -> "Plan":
+        """What it would take to undo a restore: that of a start event, or the last one that took place.
+
+        Raises: NotFound, Ambiguous, Refused, Corruption.
+        """
+        from eventlog.replay import restore, restore_journal, restore_wanted
+        from eventlog.snapshots.ids import from_text
+
+        start = None if event_id is None else str(self.event(event_id)["event_id"])
+        plan = restore.restore_to_undo(self.events(event_types=("restore",)), start)
+        document = restore_journal.decode(self.blobs.get(from_text(plan)), f"the plan {plan}")
+        wanted = restore_wanted.wanted_of_undo(document)
+        with restore.place_of(self.layout.root, into or os.fsdecode(document.target)) as place:
+            return restore.make_plan(
+                place, wanted, self.blobs, turn=document.turn, at=document.at, tree=None, undo_of=document.id
+            )
+
+    def restore(self, plan: "Plan", *, force: bool = False) -> "Outcome":
+        """Carry out a plan of `restore_plan` or `undo_plan`, whole or not at all.
+
+        What it replaces is saved first, so that `undo_plan` can bring it back. Args: force: leave the
+        paths of `plan.conflicts` as they are. Raises: Refused (a conflict, a file that was changed since
+        the plan, a restore that waits for `recover_restore`), NotDurable, LockTimeout, EventLogError.
+        """
+        from eventlog.replay.restore_run import run
+
+        return run(plan, self.blobs, lambda event: self.append([event])[0], force=force)
+
+    def recover_restore(self, *, undo: bool = False) -> "list[Outcome]":
+        """Finish a restore that was killed, or with `undo` take it back; empty when there is none.
+
+        Raises: Refused, Corruption, LockTimeout.
+        """
+        from eventlog.replay.restore_run import recover
+
+        return recover(self.blobs, lambda event: self.append([event])[0], undo=undo)
+
+    def diff(
+        self, a: "TurnRef | str", b: "TurnRef | str | None" = None, *, paths: Sequence[str] = ()
+    ) -> "Diff":
+        """What changed from the end of turn `a` to the end of turn `b`; of `a` alone, from start to end.
+
+        Args: paths: only these files and folders. Raises: NotFound (a turn, its tree, a path).
+        """
+        from eventlog.replay.diffs import diff
+
+        first = self._ref(a)
+        before = self.tree(first, "start" if b is None else "end")
+        return diff(before, self.tree(first if b is None else b)).within(paths)
+
+    def history(self, path: str, *, limit: int | None = None) -> "list[Version]":
+        """The recorded versions of the file at `path`, newest first, also from before it was renamed.
+
+        Empty when nothing of it is recorded (S1-55).
+        """
+        from eventlog.replay.history import history
+
+        return history(self.query, path, limit)
+
     def blob(self, content_hash: str) -> bytes:
         """The bytes of a blob by its hash or a unique beginning of it.
 
@@ -438,6 +546,10 @@ class Store:
         meets it next, and nothing is lost by sealing later.
         """
         try:
+            if self.fs.listdir(self.layout.directory(names_on_disk.TMP_DIR)):
+                from eventlog.log.sweep import sweep
+
+                sweep(self.fs, self.layout)
             if self._count_files(names_on_disk.JOURNAL_DIR)[0] > _JOURNALS_DUE:
                 self.seal(rotate_active=False, lock_timeout_s=0.0)
             elif not self._packs_are_due():
@@ -473,41 +585,6 @@ class Store:
             findings += self._verify_meaning(damaged, progress)
         return findings
 
-    def status(self) -> Status:
-        """Counts and sizes; reads no event payload."""
-        from eventlog.projections.index import current
-
-        with self.view() as view:
-            segments = view.manifest.segments
-            index = current(self.fs, self.layout, view.manifest)
-            if self.fs.listdir(self.layout.directory(names_on_disk.TMP_DIR)):
-                from eventlog.log.sweep import sweep
-
-                sweep(self.fs, self.layout)
-            unsealed = len(view.tail)
-        sessions, active, turns = self.query(
-            "select count(*), count(*) filter (status = 'active'), (select count(*) from turns) from sessions"
-        ).rows[0]
-        journals, journal_bytes = self._count_files(names_on_disk.JOURNAL_DIR)
-        packs, pack_bytes = self._count_files(names_on_disk.PACK_DIR)
-        return Status(
-            root=self.layout.root,
-            store_id=self.identity.store_id.hex(),
-            repo_hash=self.repo_hash,
-            repo_hash_origin=self.identity.repo_hash_origin,
-            project_name=self.project_name,
-            events=sum(entry.rows for entry in segments) + unsealed,
-            unsealed_events=unsealed,
-            sessions=sessions,
-            active_sessions=active,
-            turns=turns,
-            segments=len(segments),
-            segment_bytes=sum(entry.bytes for entry in segments),
-            journals=journals,
-            journal_bytes=journal_bytes,
-            packs=packs,
-            pack_bytes=pack_bytes,
-            index=index,
     def _verify_meaning(
         self, damaged: set[bytes], progress: "Callable[[int, int], None] | None"
     ) -> "Iterator[Finding]":
@@ -533,6 +610,37 @@ class Store:
             what = "a process that died left it here; maintenance removes it when nobody writes."
             yield Finding(path, what, damage=False)
 
+    def status(self) -> Status:
+        """Counts and sizes; reads no event payload."""
+        from eventlog.projections.index import current
+
+        with self.view() as view:
+            segments = view.manifest.segments
+            index = current(self.fs, self.layout, view.manifest)
+            unsealed = len(view.tail)
+        sessions, active, turns = self.query(
+            "select count(*), count(*) filter (status = 'active'), (select count(*) from turns) from sessions"
+        ).rows[0]
+        journals, journal_bytes = self._count_files(names_on_disk.JOURNAL_DIR)
+        packs, pack_bytes = self._count_files(names_on_disk.PACK_DIR)
+        return Status(
+            root=self.layout.root,
+            store_id=self.identity.store_id.hex(),
+            repo_hash=self.repo_hash,
+            repo_hash_origin=self.identity.repo_hash_origin,
+            project_name=self.project_name,
+            events=sum(entry.rows for entry in segments) + unsealed,
+            unsealed_events=unsealed,
+            sessions=sessions,
+            active_sessions=active,
+            turns=turns,
+            segments=len(segments),
+            segment_bytes=sum(entry.bytes for entry in segments),
+            journals=journals,
+            journal_bytes=journal_bytes,
+            packs=packs,
+            pack_bytes=pack_bytes,
+            index=index,
         )
 
     def _count_files(self, directory: str) -> tuple[int, int]:

@@ -177,6 +177,8 @@ class LogView:
         wanted = Selection(since, until, event_types, session_id, turn, event_id)
         for batch in self.sealed_batches(wanted, names):
             yield from rows_of(batch)
+        if wanted.until is not None and wanted.until <= self.manifest.next_position:
+            return  # numbering the tail would look up its sessions in vain
         if self._tail_fits_python:
             for row in self.tail:
                 if wanted.admits(row):
@@ -201,6 +203,8 @@ class LogView:
         names = _checked(columns)
         wanted = Selection(since, until, event_types, session_id, turn, event_id)
         yield from self.sealed_batches(wanted, names)
+        if wanted.until is not None and wanted.until <= self.manifest.next_position:
+            return
         for table in self._tail_tables():
             yield from _selected(table, wanted, names)
 

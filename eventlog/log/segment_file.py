@@ -119,6 +119,8 @@ class SegmentPrefix:
 
     def seen_ids(self, ids: "pa.Array") -> "pa.Array":
         """Those of `ids` that a segment holds."""
+        if not len(ids):
+            return ids
         found = [ids.slice(0, 0)]
         for entry in self.entries:
             with SegmentFile(self._fs, self._layout, self._store_id, entry) as file:
@@ -134,6 +136,8 @@ class SegmentPrefix:
         return pa.concat_arrays(found)
 
     def sessions(self, session_ids: Sequence[str]) -> Iterable[PrefixRow]:
+        if not session_ids:
+            return ()
         wanted = pa.array(session_ids, pa.string())
         rows: list[PrefixRow] = []
         for entry in self.entries:

@@ -1,21 +1,24 @@
 """What sealed segments say of the events and sessions in the tail, asked through DuckDB.
 
-Numbering and de-duplicating the tail need it (I8, I22). Used by whoever has a DuckDB connection at
-hand: it spares the import of pyarrow, and an index spares most of the reading. One connection, one
-thread.
+Numbering and de-duplicating the tail need it (I8, I22). `SegmentsPrefix` is for whoever has a DuckDB
+connection at hand: it spares the import of pyarrow, and an index spares most of the reading.
+`IndexedPrefix` is for readers of a large log who have none. One connection, one thread.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import duckdb
 
+from eventlog.fs import FileSystem
 from eventlog.layout import Layout
 from eventlog.log.manifest import Manifest
 from eventlog.log.numbering import PrefixRow
 from eventlog.projections import definitions as d
 from eventlog.projections import source
-from eventlog.projections.index import Generation
+from eventlog.projections.index import Generation, attach
+
+T = TypeVar("T")
 
 
 class SegmentsPrefix:
@@ -85,6 +88,40 @@ class SegmentsPrefix:
             with source.connect() as con:
                 return con.execute(sql, values).fetchall()
         return self._con.execute(sql, values).fetchall()
+
+
+class IndexedPrefix:
+    """A `Prefix` that opens a connection of its own for each question, with the index where there is one.
+
+    Raises: Corruption, QueryError.
+    """
+
+    def __init__(self, fs: FileSystem, layout: Layout, manifest: Manifest) -> None:
+        self._fs = fs
+        self._layout = layout
+        self._manifest = manifest
+
+    def seen(self, event_ids: Sequence[str]) -> set[str]:
+        return self._ask(lambda prefix: prefix.seen(event_ids)) if event_ids else set()
+
+    def sessions(self, session_ids: Sequence[str]) -> Iterable[PrefixRow]:
+        return self._ask(lambda prefix: prefix.sessions(session_ids)) if session_ids else ()
+
+    def _ask(self, question: "Callable[[SegmentsPrefix], T]") -> "T":
+        """The answer with the help of the index; when that fails, from the segments alone (I22)."""
+        for use_index in (True, False):
+            with source.connect() as con:
+                prefix = SegmentsPrefix(self._layout, self._manifest)
+                known = attach(con, self._fs, self._layout, self._manifest)[0] if use_index else None
+                prefix.lend(con, known)
+                try:
+                    return question(prefix)
+                except duckdb.Error as error:
+                    if known is None:
+                        raise source.translated(
+                            error, self._fs, self._layout, self._manifest.segments
+                        ) from error
+        raise AssertionError("the second round has no index to blame")
 
 
 def _texts(values: Sequence[str]) -> str:

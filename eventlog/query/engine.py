@@ -22,7 +22,7 @@ from eventlog.fs import FileSystem
 from eventlog.layout import Layout
 from eventlog.log.manifest import Manifest
 from eventlog.projections import fold, index, source
-from eventlog.projections.prefix import SegmentsPrefix
+from eventlog.projections.prefix import IndexedPrefix, SegmentsPrefix
 from eventlog.query import safe, views
 from eventlog.types import COLUMN_NAMES
 
@@ -190,7 +190,7 @@ class _Binding:
         projections = [name for name in fold.PROJECTIONS if name in named]
         if self.use_index and (projections or self.view.tail_count_raw):
             self.generation = index.attach(self.con, self.fs, self.layout, self.view.manifest)[0]
-        if self.view.prefix is None:
+        if self.view.prefix is None or isinstance(self.view.prefix, IndexedPrefix):
             self.view.prefix = SegmentsPrefix(self.layout, self.view.manifest)
         if isinstance(self.view.prefix, SegmentsPrefix):
             self.view.prefix.lend(self.con, self.generation)
