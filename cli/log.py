@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from . import exits
 from .access import json_option, open_store, put, say
 from .jsonout import line
 from .records import EVENT_COLUMNS, at, event_json, events, records
@@ -11,6 +12,8 @@ from .since import Since
 from .text import microseconds, moment, one_line, terminal_width
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from eventlog.query.engine import Result
     from eventlog.store import Store
 
@@ -25,6 +28,7 @@ _EVENT_SHOWN = 12
 @click.option("--path", metavar="PATH", help="Only events on this file or below it; implies --events.")
 @click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
+@click.option("--follow", "-f", is_flag=True, help="List events oldest first and go on as they come.")
 @json_option
 @click.pass_context
 def command(
@@ -35,13 +39,15 @@ def command(
     path: str | None,
     since: int | None,
     limit: int,
+    follow: bool,
     as_json: bool,
-) -> None:
+) -> int | None:
     """List turns or events, newest first.
 
-    With --json one object per line.
+    With --json one object per line. With --follow the newest events come first to last, then those to
+    come, until Ctrl-C.
     """
-    want_events = want_events or event_type is not None or path is not None
+    want_events = want_events or follow or event_type is not None or path is not None
     where = _Where()
     if session is not None:
         where.add("starts_with(session_id, {})", session.removeprefix("session:").rpartition("_")[2])
@@ -52,6 +58,9 @@ def command(
     if since is not None:
         moment_column = "coalesce(occurred_at, recorded_at)" if want_events else "started_at"
         where.add(f"epoch_us({moment_column}) >= {{}}", since)
+    if follow:
+        with open_store(ctx) as store:
+            return _follow(store, where, limit, as_json, session, event_type, path)
     with open_store(ctx) as store:
         # One more than is shown, to know whether there are more.
         found = (_find_events if want_events else _find_turns)(store, where, limit + 1)
@@ -60,12 +69,47 @@ def command(
     if as_json:
         for record in _event_objects(found) if want_events else records(found):
             put(line(record))
-        return
+        return None
     put(_event_table(found) if want_events else _turn_table(found))
     if not found.rows:
         say("Nothing fits." if where.parameters else "Nothing is recorded yet. `locus import git` starts.")
     if more:
         say(f"There are more; --limit N shows more than {limit}.")
+    return None
+
+
+def _follow(
+    store: "Store",
+    where: "_Where",
+    limit: int,
+    as_json: bool,
+    session: str | None,
+    event_type: str | None,
+    path: str | None,
+) -> int:
+    """The newest events that fit, oldest first, and each later one as it comes."""
+    end = store.journal.next_position()
+    where.add("position < {}", end)
+    wanted_session = (session or "").removeprefix("session:").rpartition("_")[2]
+    wanted_path = (path or "").rstrip("/")
+
+    def fits(event: "Mapping[str, Any]") -> bool:
+        return str(event["session_id"] or "").startswith(wanted_session) and (
+            not wanted_path or f"{event['path'] or ''}/".startswith(f"{wanted_path}/")
+        )
+
+    def show(event: "Mapping[str, Any]") -> None:
+        put(line(event_json(event)) if as_json else "  ".join(_cells(event)) + "\n")
+
+    try:
+        for event in reversed(list(events(_find_events(store, where, limit)))):
+            show(event)
+        for event in store.follow(end, event_types=None if event_type is None else [event_type]):
+            if fits(event):
+                show(event)
+    except KeyboardInterrupt:  # the way to end it, and nothing to complain about
+        pass
+    return exits.INTERRUPTED
 
 
 class _Where:
@@ -117,18 +161,20 @@ def _turn_table(found: "Result") -> str:
 
 
 def _event_table(found: "Result") -> str:
-    from .events_text import what
     from .table import render
 
-    cells = [
-        (
-            event["event_id"][:_EVENT_SHOWN],
-            moment(at(event)),
-            f"{event['session_id']}_{event['turn_id']}" if event["turn_id"] else event["session_id"] or "",
-            event["event_type"],
-            what(event),
-        )
-        for event in events(found)
-    ]
+    cells = [_cells(event) for event in events(found)]
     heads = ("EVENT", "WHEN (UTC)", "TURN", "TYPE", "WHAT")
     return render(heads, cells, width=terminal_width()) if cells else ""
+
+
+def _cells(event: "Mapping[str, Any]") -> tuple[str, str, str, str, str]:
+    from .events_text import what
+
+    return (
+        event["event_id"][:_EVENT_SHOWN],
+        moment(at(event)),
+        f"{event['session_id']}_{event['turn_id']}" if event["turn_id"] else event["session_id"] or "",
+        event["event_type"],
+        what(event),
+    )

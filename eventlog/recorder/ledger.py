@@ -12,6 +12,7 @@ advance twice to one position leaves one event (I8).
 One `Consumer` serves one thread; any number of processes may use the same name.
 """
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from eventlog.errors import Conflict, Refused
@@ -59,14 +60,40 @@ class Consumer:
         self._reached = max(self._reached, found or 0)
         return self._reached
 
+    def follow(
+        self,
+        *,
+        session_id: str | None = None,
+        event_types: Sequence[str] | None = None,
+        poll_s: float = 0.2,
+        stop: Callable[[], bool] | None = None,
+        timeout_s: float | None = None,
+    ) -> Iterator[Event]:
+        """The events that this consumer has not dealt with, and then those that come (`Store.follow`).
+
+        An event is handed out only when it is durable, so what is made of it never outlives it (I5).
+        Whoever dies between an event and the `advance` behind it gets the event again.
+        """
+        for event in self.store.follow(
+            self.position,
+            session_id=session_id,
+            event_types=event_types,
+            poll_s=poll_s,
+            stop=stop,
+            timeout_s=timeout_s,
+            durable=True,
+        ):
+            if event["event_type"] != CURSOR:
+                yield event
+
     def advance(self, position: int, **facts: Any) -> None:
         """Note durably that every event in front of `position` is dealt with.
 
         Repeating a position changes nothing, the `facts` included: those given first stay.
-        Raises: Conflict when the consumer is known to be further; Refused for a position the log does
-        not have yet; and as `Store.append`.
+        Raises: Conflict when this object knows that the consumer is further; Refused for a position the
+        log does not have yet; and as `Store.append`.
         """
-        reached = self.position
+        reached = self._reached or self.position
         if position < reached:
             raise BehindError(self.name, position, reached)
         end = self.store.journal.next_position()
