@@ -25,6 +25,7 @@ from typing import Any
 SCALES = ("small", "full")
 RATE_UNIT = "events/s"
 TIME_UNIT = "s"
+MEMORY_UNIT = "MB"  # 10^6 bytes; less is better
 
 _ROUNDS = {"small": 5, "full": 9}
 
