@@ -1,5 +1,6 @@
 """The fold that gives events their session, turn, seq and context ids."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -75,7 +76,7 @@ def oracle(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             before = [r for r in done if r["session_id"] == sid]
             _place(row, before)
         elif kind == "sessions" and row["context_id"] is None and row["repo"]:
-            row["context_id"] = f"{row['repo']}:sessions"
+            row["context_id"] = f"{_safe(row['repo'])}:sessions"
         if row["turn"] is not None and row["turn_id"] is None:
             row["turn_id"] = f"{row['turn']:03d}"
         done.append(row)
@@ -97,11 +98,11 @@ def _place(row: dict[str, Any], before: list[dict[str, Any]]) -> None:
     turn, anchor = row["turn"], kind in ("session", "sessions", "turn")
     if row["seq"] is None and not anchor:
         row["seq"] = max([0, *(r["seq"] for r in before if (r["turn"] or 0) == (turn or 0) and r["seq"])]) + 1
-    default = f"session:session-{sid}_{sid}"
+    default = f"session:session-{_safe(sid)}_{sid}"
     contexts = [r["context_id"] for r in before if r["event_type"] == "session"]
     session = next((c for c in contexts if c != default), default)
     turn_context = None if turn is None else f"turn:{sid}_{turn:03d}"
-    master = f"{row['repo']}:sessions" if row["repo"] else None
+    master = f"{_safe(row['repo'])}:sessions" if row["repo"] else None
     context, extends = {
         "session": (session, master),
         "sessions": (master, None),
@@ -111,6 +112,10 @@ def _place(row: dict[str, Any], before: list[dict[str, Any]]) -> None:
         row["context_id"] = context
     if row["extends"] is None and extends is not None:
         row["extends"] = [extends]
+
+
+def _safe(text: str) -> str:
+    return re.sub("[^A-Za-z0-9_-]", "_", text).lower()
 
 
 def sometimes(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

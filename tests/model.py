@@ -1,0 +1,134 @@
+"""What a store must say, as a list and two dicts: the model that the engine is held to.
+
+`Model.log` is every event that was appended, by position; what readers must see of it is computed anew
+from the whole list: the first of each id (I8), numbered by the rules read literally (the oracle of
+tests/log/test_numbering.py), projected by the plain fold of tests/projections/oracle.py. Contents and
+trees are dicts from hash to what was put. `WatchedStore` tells the model what is being appended, so
+that it knows after a death what may be there.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from eventlog import gate
+from eventlog.store import Store
+from eventlog.types import COLUMN_NAMES, Event
+from tests.log.test_numbering import oracle as numbered
+from tests.projections import oracle
+
+BLANK: Event = dict.fromkeys(COLUMN_NAMES)
+Files = dict[str, bytes]  # path → content
+Range = tuple[int, int]
+
+
+class Model:
+    """See the module's docstring."""
+
+    def __init__(self) -> None:
+        self.log: list[Event | None] = []  # None: a power cut took it before it was acknowledged
+        self.in_flight: list[Event] = []  # handed to an append that has not returned
+        self.durable = 0  # what is in front of it survives a power cut
+        self.unsynced: list[Range] = []  # batches behind it, that a killed process left
+        self.blobs: dict[str, bytes] = {}
+        self.trees: dict[str, Files] = {}
+        self._rows: list[Event] = []
+        self._rows_of = (-1, -1)
+
+    def acknowledge(self, positions: range) -> None:
+        """The append returned: I2, and durable from here on (I1)."""
+        assert positions == range(len(self.log), len(self.log) + len(self.in_flight)), positions
+        self.log += self.in_flight
+        self.in_flight = []
+        self.durable = len(self.log)
+        self.unsynced = []
+
+    def refused(self) -> None:
+        self.in_flight = []
+
+    def after_death(self, next_position: int, lost: Iterable[Range], *, powered: bool) -> None:
+        """Take note of what is there after the process died; all that it may have left is allowed.
+
+        I1: nothing acknowledged is lost. I3, I7: of what was not, each batch is there whole or not at all.
+        """
+        size = len(self.log)
+        if self.in_flight:
+            self.log += self.in_flight
+            self.unsynced.append((size, len(self.log)))
+            self.in_flight = []
+        gone = {p for base, end in lost for p in range(base, end)}
+        gone |= set(range(next_position, len(self.log)))
+        assert next_position <= len(self.log), "the log grew by itself"
+        held = size if powered else self.durable
+        known = {p for p, event in enumerate(self.log) if event is None}
+        assert not {p for p in gone - known if p < held}, f"I1, I5: positions {gone} are gone"
+        for base, end in self.unsynced:
+            assert len(gone & set(range(base, end))) in (0, end - base), f"I3: {base}…{end} is torn: {gone}"
+        self.log = [None if p in gone else event for p, event in enumerate(self.log)][:next_position]
+        self.unsynced = [(base, end) for base, end in self.unsynced if base not in gone]
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether there is a hole, which `verify` then names."""
+        return any(event is None for event in self.log)
+
+    def rows(self, until: int | None = None) -> list[Event]:
+        """The visible events of [0, until), as `Store.events` gives them."""
+        state = (len(self.log), self.log.count(None))
+        if self._rows_of != state:
+            self._rows, self._rows_of = list(_visible(self.log)), state
+        end = len(self.log) if until is None else until
+        return [row for row in self._rows if _position(row) < end]
+
+    def projections(self) -> dict[str, dict[Any, dict[str, Any]]]:
+        return oracle.project([{**row, "payload": json.dumps(row["payload"])} for row in self.rows()])
+
+    def timeline(self, session_id: str, turn: int) -> list[Event]:
+        return [r for r in self.rows() if (r["session_id"], r["turn"]) == (session_id, turn)]
+
+    def files(self, session_id: str, turn: int, *, start: bool = False) -> Files | None:
+        """What the directory held at the end, or at the first snapshot; None when no snapshot says it."""
+        files: Files | None = None
+        for row in self.timeline(session_id, turn):
+            if row["event_type"] == "snapshot" and start:
+                return self.trees.get(str(row["tree_hash"]))
+            if row["event_type"] == "snapshot" and row["tree_hash"] is not None:
+                files = dict(self.trees[str(row["tree_hash"])])
+            elif row["event_type"] == "file" and files is not None:
+                if row["after_hash"] is None:
+                    files.pop(str(row["path"]), None)
+                else:
+                    files[str(row["path"])] = self.blobs[str(row["after_hash"])]
+        return files
+
+
+def _visible(log: Sequence[Event | None]) -> Iterable[Event]:
+    seen = set()
+    rows = []
+    for position, event in enumerate(log):
+        if event is not None and event["event_id"] not in seen:
+            seen.add(event["event_id"])
+            rows.append({**BLANK, **event, "position": position})
+    return numbered(rows)
+
+
+def _position(row: Event) -> int:
+    position = row["position"]
+    assert isinstance(position, int)
+    return position
+
+
+class WatchedStore(Store):
+    """A store whose appends the model hears of, before and after."""
+
+    model: Model
+
+    def append(self, events: Iterable[Event], *, expect_position: int | None = None) -> range:
+        self.model.in_flight = [gate.admit(self.fs, event) for event in events]
+        try:
+            positions = super().append(self.model.in_flight, expect_position=expect_position)
+        except Exception:
+            self.model.refused()
+            raise
+        self.model.acknowledge(positions)
+        return positions

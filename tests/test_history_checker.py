@@ -1,0 +1,236 @@
+"""Writers, readers and a sealer as real processes on one store, killed at random; a checker afterwards.
+
+The processes and the checker are tests/history.py. `LOCUS_HUNT=<minutes>` lets it go on for that long.
+The checker itself is held to a table of doctored histories: each broken law must be found.
+"""
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from eventlog.names import session_id_of
+from eventlog.store import Store
+from tests.history import Append, History, Hold, Read, Row, check, collect, digests
+
+ROOT = Path(__file__).resolve().parent.parent
+ROLES = ("writer", "writer", "writer", "writer", "reader", "reader", "sealer")
+
+
+class Crowd:
+    """The processes that are running now."""
+
+    def __init__(self, root: Path, reports: Path, seed: int) -> None:
+        self._root = root
+        self._reports = reports
+        self._seed = seed
+        self.started = 0
+        self.running: list[tuple[str, subprocess.Popen[bytes]]] = []
+
+    def start(self, role: str) -> None:
+        name = f"{role}{self.started}"
+        arguments = [
+            role,
+            str(self._root),
+            name,
+            str(self._seed + self.started),
+            f"{self._reports}/{name}.jsonl",
+        ]
+        command = [sys.executable, "-m", "tests.history", *arguments]
+        self.running.append((role, subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)))
+        self.started += 1
+
+    def kill(self, index: int) -> str:
+        """SIGKILL it wherever it is; its role. Whoever had ended by itself had met an error."""
+        role, process = self.running.pop(index)
+        process.kill()
+        complaints = process.communicate()[1].decode()
+        assert complaints == "", complaints
+        return role
+
+
+def live(root: Path, reports: Path, seconds: float, seed: int) -> Crowd:
+    """Let the crowd work, killing one now and then, the readers excepted."""
+    choose = random.Random(seed)
+    crowd = Crowd(root, reports, seed)
+    try:
+        for role in ROLES:
+            crowd.start(role)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until or not _all_reported(reports):
+            time.sleep(choose.uniform(0.1, 1.0))
+            mortal = [i for i, (role, _) in enumerate(crowd.running) if role != "reader"]
+            crowd.start(crowd.kill(choose.choice(mortal)))
+    finally:
+        while crowd.running:
+            crowd.kill(0)
+    return crowd
+
+
+def _all_reported(reports: Path) -> bool:
+    """Whether there is anything to check, however slow the machine: appends, reads and a hold."""
+    text = "".join(path.read_text() for path in reports.glob("*.jsonl"))
+    return text.count('"base"') > 50 and text.count('"read"') > 4 and '"hold"' in text
+
+
+def test_a_crowd_of_processes_keeps_every_law(tmp_path: Path, hunt_minutes: float) -> None:
+    """I1–I9, I21, I22, I32, I33: what writers, readers and a sealer were told fits the log as it ended."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    root, reports = tmp_path / ".locus", tmp_path / "reports"
+    reports.mkdir()
+    Store.init(root).close()
+    crowd = live(root, reports, hunt_minutes * 60 or 4.0, seed)
+
+    with Store.open(root) as store:
+        history = collect(reports, store)
+        assert store.verify("read") == []
+        store.seal()
+        store.reindex()
+        again = collect(reports, store)
+    acked = sum(op.acked for op in history.appends)
+    print(
+        f"{crowd.started} processes, {acked} appends, {len(history.reads)} reads, {len(history.holds)} holds"
+    )
+    assert check(history) == []
+    assert again.rows == history.rows
+
+
+# A small history in which everything happens that the checker knows of. At 5 stood a second event "S".
+APPENDS = (
+    Append("a.0", begin=10, ids=("A", "B", "C"), end=20, base=0),
+    Append("b.0", begin=15, ids=("D", "S"), end=25, base=3),
+    Append("a.1", begin=30, ids=("S", "E"), end=40, base=5),
+    Append("c.0", begin=35, ids=("F", "G")),  # killed, and in the log
+    Append("c.1", begin=36, ids=("H",)),  # killed, and not in the log
+    Append("b.1", begin=50, ids=("I",), expect=9, end=60, base=9),
+    Append("b.2", begin=70, ids=("J",), expect=12, end=80, conflict=10),
+)
+
+
+def small_history() -> History:
+    rows: list[Row] = []
+    seen = set()
+    for op, base in zip(APPENDS, (0, 3, 5, 7, None, 9, None), strict=True):
+        for i, id in enumerate(op.ids if base is not None else ()):
+            assert base is not None
+            if id not in seen:
+                seen.add(id)
+                rows.append(_row(base + i, id, f"{op.name} {i}", seq=len(rows) + 1))
+    digest = dict(zip([0, 1, 2, 3, 4, 5, 7, 8, 9, 10], digests(rows), strict=True))
+    reads = [
+        Read("r", 26, 28, 5, digest[5], turns=(4, 1, 5)),
+        Read("r", 41, 44, 7, digest[7]),
+        Read("q", 90, 95, 10, digest[10], turns=(9, 1, 9)),
+    ]
+    return History(list(APPENDS), reads, [Hold(45, 65)], rows, next_position=10)
+
+
+def _row(position: int, id: str, tag: str, *, seq: int) -> Row:
+    return {
+        **dict.fromkeys(("operation", "repo", "agent_turn_id")),
+        "position": position,
+        "event_id": id,
+        "event_type": "action",
+        "payload": {"tag": tag},
+        "agent": "t",
+        "agent_session_id": "s",
+        "session_id": session_id_of("t", "s"),
+        "turn": None,
+        "turn_id": None,
+        "seq": seq,
+        "context_id": f"action:{session_id_of('t', 's')}_000_{seq:03d}",
+        "extends": [f"session:session-{session_id_of('t', 's')}_{session_id_of('t', 's')}"],
+    }
+
+
+def _op(history: History, name: str, **changes: object) -> None:
+    at = next(i for i, op in enumerate(history.appends) if op.name == name)
+    history.appends[at] = replace(history.appends[at], **changes)  # type: ignore[arg-type]
+
+
+def _see(history: History, at: int, **changes: object) -> None:
+    history.reads[at] = replace(history.reads[at], **changes)  # type: ignore[arg-type]
+
+
+def _forget(history: History, id: str) -> None:
+    history.rows = [row for row in history.rows if row["event_id"] != id]
+
+
+def _move(history: History, id: str, position: int) -> None:
+    next(row for row in history.rows if row["event_id"] == id)["position"] = position
+
+
+def _sent_by(history: History, id: str, tag: str) -> None:
+    next(row for row in history.rows if row["event_id"] == id)["payload"] = {"tag": tag}
+
+
+def _overtaken(history: History) -> None:
+    """The batch at 0 began when the one at 5 had been acknowledged."""
+    _op(history, "a.1", end=41)
+    _op(history, "a.0", begin=42, end=44)
+
+
+def _shorter(at: int) -> Callable[[History], None]:
+    """A read that saw five positions."""
+    return lambda history: _see(history, at, next_position=5, digest=history.reads[0].digest)
+
+
+def _late_duplicate(history: History) -> None:
+    """The second S is the visible one."""
+    _move(history, "S", 5)
+    _sent_by(history, "S", "a.1 0")
+
+
+def _written_twice(history: History) -> None:
+    history.rows.insert(1, _row(1, "A", "a.0 0", seq=2))
+
+
+def _refused_and_written(history: History) -> None:
+    history.rows.append(_row(10, "J", "b.2 0", seq=10))
+    history.next_position = 11
+
+
+BROKEN: list[tuple[str, str, Callable[[History], object]]] = [
+    ("I1", "an acknowledged event is gone", lambda h: _forget(h, "E")),
+    ("I1", "an acknowledged batch stands elsewhere", lambda h: _op(h, "b.1", base=8, expect=8)),
+    ("I1", "another event has the acknowledged position", lambda h: _sent_by(h, "D", "c.0 0")),
+    ("I1", "the log ends in front of what was acknowledged", lambda h: setattr(h, "next_position", 9)),
+    ("I2", "a position was given twice", lambda h: _op(h, "b.0", base=2)),
+    ("I2", "positions belong to nobody", lambda h: setattr(h, "next_position", 20)),
+    ("I3", "half a killed batch is there", lambda h: _forget(h, "G")),
+    ("I3", "a foreign event stands inside a batch", lambda h: _move(h, "G", 9)),
+    ("I4", "who began later stands in front", _overtaken),
+    ("I5", "a read saw something else", lambda h: _see(h, 1, digest=h.reads[0].digest)),
+    ("I5", "a read saw more than there is", lambda h: _see(h, 2, next_position=11)),
+    ("I6", "a later read is shorter", _shorter(2)),
+    ("I6", "a read lacks what was acknowledged", _shorter(1)),
+    ("I7", "an event is visible twice", _written_twice),
+    ("I7", "nobody sent it", lambda h: _sent_by(h, "F", "x.0 0")),
+    ("I8", "the second of two is visible", _late_duplicate),
+    ("I9", "accepted where it did not expect to be", lambda h: _op(h, "b.1", expect=8)),
+    ("I9", "refused where it expected to be", lambda h: _op(h, "b.2", expect=10)),
+    ("I9", "refused and written", _refused_and_written),
+    ("I21", "SQL counted turns as no prefix has them", lambda h: _see(h, 0, turns=(4, 1, 4))),
+    ("I22", "a number is not the fold's", lambda h: h.rows[2].update(seq=7)),
+    ("I33", "nothing was appended under the lock", lambda h: _op(h, "b.1", end=66)),
+]
+
+
+def test_a_sound_history_passes() -> None:
+    """The checker accuses nobody of anything without cause: kills, duplicates and conflicts are lawful."""
+    assert check(small_history()) == []
+
+
+@pytest.mark.parametrize(("law", "what", "break_it"), BROKEN, ids=[what for _, what, _ in BROKEN])
+def test_a_broken_law_is_named(law: str, what: str, break_it: Callable[[History], object]) -> None:
+    """I1–I9, I21, I22, I33: of a history that was doctored, the checker names the law that it breaks."""
+    history = small_history()
+    break_it(history)
+
+    assert law in {line.partition(":")[0] for line in check(history)}, check(history)
