@@ -13,7 +13,8 @@
       snapshots/idx/<n:020d>.evx                      derived
       snapshots/gc_generation                         a number
       snapshots/statcache/<worktree>.evc              derived
-      locks/{append,maintain,gc}.lock                 empty, for flock, never deleted
+      restore/<position:020d>.json                    a restore under way; absent otherwise
+      locks/{append,maintain,gc,restore}.lock         empty, for flock, never deleted
       tmp/                                            same file system; leftovers of crashes
 
 Paths are text joined with "/". Files are 0600, directories 0700. Parsers return None for names that
@@ -29,6 +30,7 @@ PACK_DIR = "snapshots/packs"
 CONDEMNED_DIR = "snapshots/condemned"
 IDX_DIR = "snapshots/idx"
 STATCACHE_DIR = "snapshots/statcache"
+RESTORE_DIR = "restore"
 LOCK_DIR = "locks"
 TMP_DIR = "tmp"
 
@@ -44,6 +46,7 @@ DIRECTORIES = (
     CONDEMNED_DIR,
     IDX_DIR,
     STATCACHE_DIR,
+    RESTORE_DIR,
     LOCK_DIR,
     TMP_DIR,
 )
@@ -99,6 +102,9 @@ class Layout:
     def idx(self, number: int) -> str:
         return f"{self.root}/{IDX_DIR}/{number:020d}.evx"
 
+    def restore(self, position: int) -> str:
+        return f"{self.root}/{RESTORE_DIR}/{position:020d}.json"
+
     def lock(self, name: str) -> str:
         return f"{self.root}/{LOCK_DIR}/{name}.lock"
 
@@ -127,6 +133,10 @@ def parse_journal(name: str) -> "int | None":
 
 
 def parse_manifest(name: str) -> "int | None":
+    return _numbered(name, ".json")
+
+
+def parse_restore(name: str) -> "int | None":
     return _numbered(name, ".json")
 
 

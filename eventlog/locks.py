@@ -1,6 +1,6 @@
-"""The store's three locks, their order, and their deadlines.
+"""The store's four locks, their order, and their deadlines.
 
-Order: gc → maintain → append. A process never asks for a lock that comes before one it holds; the
+Order: restore → gc → maintain → append. A process never asks for a lock that comes before one it holds; the
 assert below is invariant I31. `flock` belongs to the open file, so whoever shares one shares the lock:
 each acquisition opens its own descriptor, and a `KeptLock`, which keeps one, excludes the threads of
 its process by a mutex and closes it in a forked child. The kernel frees a lock when its holder dies,
@@ -15,8 +15,8 @@ from eventlog.errors import LockTimeout
 from eventlog.fs import FileSystem
 from eventlog.layout import Layout
 
-GC, MAINTAIN, APPEND = "gc", "maintain", "append"
-_ORDER = {GC: 0, MAINTAIN: 1, APPEND: 2}
+RESTORE, GC, MAINTAIN, APPEND = "restore", "gc", "maintain", "append"
+_ORDER = {RESTORE: 0, GC: 1, MAINTAIN: 2, APPEND: 3}
 
 # The append lock is held for some tens of microseconds, so the first waits are short; a maintenance
 # lock may be held for seconds, so the waits grow to a value that costs nothing to poll.
@@ -161,7 +161,7 @@ os.register_at_fork(after_in_child=_after_fork)
 def acquire(
     fs: FileSystem, layout: Layout, name: str, *, exclusive: bool = True, timeout_s: float = 10.0
 ) -> Lock:
-    """Take the lock `name` (GC, MAINTAIN or APPEND), waiting at most `timeout_s`.
+    """Take the lock `name` (RESTORE, GC, MAINTAIN or APPEND), waiting at most `timeout_s`.
 
     Raises: LockTimeout.
     """

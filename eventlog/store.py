@@ -14,6 +14,7 @@ from eventlog import layout as names_on_disk
 from eventlog.errors import Ambiguous, EventLogError, InvalidEvent, NoStore, NotFound, Refused
 from eventlog.fs import REAL, FileSystem, publish
 from eventlog.layout import Layout
+from eventlog.log import upcast
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
 from eventlog.snapshots.store import BlobStore
@@ -236,16 +237,17 @@ class Store:
     ) -> Iterator[Event]:
         """Events of `[since, until)` in position order, as dicts with every column.
 
-        `payload` is a dict; times are integer microseconds since 1970 UTC.
+        `payload` is a dict; times are integer microseconds since 1970 UTC. Events of older schema
+        versions come in the present one.
         """
+        # A step to the present version may look at any column.
+        read = columns if not upcast.STEPS else None
         with self.view() as view:
             for row in view.iterate(
-                since, until, session_id=session_id, turn=turn, event_types=event_types, columns=columns
+                since, until, session_id=session_id, turn=turn, event_types=event_types, columns=read
             ):
-                payload = row.get("payload")
-                if isinstance(payload, str):
-                    row["payload"] = jsontext.decode(payload)
-                yield row
+                event = _presented(row)
+                yield event if read is columns else {name: event[name] for name in columns or ()}
 
     def follow(
         self,
@@ -275,9 +277,7 @@ class Store:
             event_types=event_types,
             durable=durable,
         )
-        for row in follow(follower, poll_s=poll_s, stop=stop, timeout_s=timeout_s):
-            row["payload"] = jsontext.decode(str(row["payload"]))
-            yield row
+        yield from map(_presented, follow(follower, poll_s=poll_s, stop=stop, timeout_s=timeout_s))
 
     def event(self, event_id: str) -> Event:
         """The event of that id, or of the one id that begins with it. Raises: NotFound, Ambiguous."""
@@ -381,7 +381,7 @@ class Store:
         into: str | os.PathLike[str] | None = None,
         delete: bool = True,
     ) -> "Plan":
-        """What it would take to bring a working directory back to a turn (docs/design.md §18); changes nothing.
+        """What it would take to bring a working directory back to a turn (design.md §18); changes nothing.
 
         Args:
             into: the directory; by default the one that the store stands in.
@@ -656,6 +656,14 @@ class Store:
 
     def _ref(self, turn: "TurnRef | str") -> TurnRef:
         return turn if isinstance(turn, TurnRef) else self.turn(turn)
+
+
+def _presented(row: Event) -> Event:
+    """An event as callers get it: the payload a dict, and what it says in the present schema version."""
+    payload = row.get("payload")
+    if isinstance(payload, str):
+        row["payload"] = jsontext.decode(payload)
+    return upcast.upcast(row)
 
 
 def _batches(lines: Iterable[bytes]) -> list[list[bytes]]:

@@ -1,4 +1,4 @@
-"""The system calls that `materialize` makes in directories of the user, each below a directory descriptor.
+"""The system calls that replay and restore make in the user's directories, each below a descriptor.
 
 Not part of `FileSystem`: the store's seam knows paths and crashes, this one knows descriptors, modes and
 links, and faults are injected into it separately. Nothing here follows a symlink.
@@ -6,7 +6,11 @@ links, and faults are injected into it separately. Nothing here follows a symlin
 
 import os
 
+from eventlog.fs import REAL
+
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# A pipe must not make us wait for its writer, should it take a file's name between a look and the open.
+_OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -29,11 +33,31 @@ class UserFiles:
         """A new file, open for writing; FileExistsError whatever stands there."""
         return os.open(name, _NEW_FILE, mode, dir_fd=dir_fd)
 
+    def open_file(self, dir_fd: int, name: bytes) -> int:
+        """What has the name, open for reading; not through a symlink."""
+        return os.open(name, _OLD_FILE, dir_fd=dir_fd)
+
+    def read(self, fd: int, size: int) -> bytes:
+        return os.read(fd, size)
+
+    def fstat(self, fd: int) -> os.stat_result:
+        return os.fstat(fd)
+
     def write(self, fd: int, data: "bytes | memoryview") -> int:
         return os.write(fd, data)
 
     def fchmod(self, fd: int, mode: int) -> None:
         os.fchmod(fd, mode)
+
+    def begin_sync(self, fd: int) -> None:
+        """Ask the kernel to begin writing the file out, so that the syncs of many wait for one another's
+        work and not in turn. A hint: only `fsync` makes anything durable.
+        """
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def fsync(self, fd: int) -> None:
+        REAL.fsync(fd)
 
     def close(self, fd: int) -> None:
         os.close(fd)
@@ -44,11 +68,23 @@ class UserFiles:
     def rename(self, dir_fd: int, source: bytes, name: bytes) -> None:
         os.rename(source, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
+    def move(self, dir_fd: int, source: bytes, to_dir_fd: int, name: bytes) -> None:
+        """`rename` into another directory."""
+        os.rename(source, name, src_dir_fd=dir_fd, dst_dir_fd=to_dir_fd)
+
+    def readlink(self, dir_fd: int, name: bytes) -> bytes:
+        return os.readlink(name, dir_fd=dir_fd)
+
     def unlink(self, dir_fd: int, name: bytes) -> None:
         os.unlink(name, dir_fd=dir_fd)
 
     def lstat(self, dir_fd: int, name: bytes) -> os.stat_result:
         return os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
+
+    def scan(self, dir_fd: int) -> dict[bytes, bool]:
+        """The names in a directory, and whether each is a directory itself."""
+        with os.scandir(dir_fd) as entries:
+            return {os.fsencode(entry.name): entry.is_dir(follow_symlinks=False) for entry in entries}
 
     def listdir(self, dir_fd: int) -> list[str]:
         return os.listdir(dir_fd)

@@ -1,0 +1,232 @@
+"""`locus restore`: the files of a turn back into the working directory, planned, and all or nothing."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import exits
+from .access import json_option, open_store, put, say
+from .jsonout import document
+from .progress import Progress
+from .text import count, one_line
+
+if TYPE_CHECKING:
+    from eventlog.replay.restore import Plan
+    from eventlog.replay.restore_run import Outcome
+    from eventlog.snapshots.parallel import Listed
+    from eventlog.store import Store
+
+_KEPT_SHOWN = 20
+_DONE = {"create": "created", "overwrite": "overwritten", "chmod": "made (not) executable",
+         "retype": "replaced by another kind", "delete": "deleted"}  # fmt: skip
+
+
+@click.command("restore")
+@click.argument("turn", metavar="[TURN]", required=False)
+@click.argument("paths", nargs=-1, metavar="[PATH]…")
+@click.option(
+    "--at", default="end", show_default=True, metavar="start|end|EVENT", help="Which moment of the turn."
+)
+@click.option(
+    "--into", metavar="DIR", type=click.Path(), help="Where. [default: the directory the store stands in]"
+)
+@click.option("--dry-run", is_flag=True, help="Show the plan and its token; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--token", metavar="T", help="Carry out the plan that --dry-run showed, and no other.")
+@click.option(
+    "--force", is_flag=True, help="Leave what is in conflict as it is; with --token, also a newer plan."
+)
+@click.option(
+    "--delete/--no-delete", default=True, help="Delete files that were recorded after that moment. [default]"
+)
+@click.option(
+    "--undo", is_flag=True, help="Undo the last restore; with --recover, take back the one that was killed."
+)
+@click.option("--recover", is_flag=True, help="Finish a restore that was killed.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    turn: str | None,
+    paths: tuple[str, ...],
+    at: str,
+    into: str | None,
+    dry_run: bool,
+    yes: bool,
+    token: str | None,
+    force: bool,
+    delete: bool,
+    undo: bool,
+    recover: bool,
+    as_json: bool,
+) -> None:
+    """Put the files of a turn back into the working directory.
+
+    Without PATHs all files. What is there is compared first, and the plan is shown: on a terminal
+    you are asked, a script says --yes, or --token T of an earlier --dry-run. What is replaced is
+    saved before it is touched; --undo (or event:ID instead of TURN) brings it back. It happens
+    whole or not at all; after a kill or a power cut --recover finishes it.
+
+    Only files that were recorded after that moment are deleted. Files that were never recorded,
+    files that git ignores, .git and .locus stay as they are. What could not be restored is listed
+    with its reason, and the exit code is 4.
+    """
+    if recover:
+        if turn is not None or dry_run or yes or token or force or into is not None:
+            raise click.UsageError("--recover goes with nothing but --undo")
+        _recover(ctx, undo, as_json)
+        return
+    if (turn is None) == (not undo):
+        raise click.UsageError("say which TURN, or --undo" if turn is None else "--undo takes no TURN")
+    if paths and (undo or str(turn).startswith("event:")):
+        raise click.UsageError("a restore is undone whole, without PATHs")
+    if (yes, token is not None, dry_run).count(True) > 1:
+        raise click.UsageError("only one of --dry-run, --yes, --token")
+    with open_store(ctx) as store:
+        with Progress("comparing"):
+            plan = _plan(store, turn, paths, at, into, delete)
+        if token and token != plan.token and not force:
+            from eventlog.errors import Refused
+
+            raise Refused(
+                "something was changed since that plan was made, or the question is another one; nothing "
+                "was done. --dry-run shows the plan as it is now, --force carries that out."
+            )
+        if not as_json:
+            _show(plan)
+        outcome = None
+        if not dry_run:
+            if not (yes or token) and plan.steps:
+                _ask(plan)
+            with Progress("restoring"):
+                outcome = store.restore(plan, force=force)
+    if as_json:
+        put(document({"restore": _as_json(plan, outcome)}))
+    elif outcome is None:
+        say(f"Nothing was changed. --token {plan.token} carries this plan out.")
+    else:
+        say(_summary(plan, outcome))
+    if plan.partial:
+        ctx.exit(exits.PARTIAL)
+
+
+def _plan(
+    store: "Store", turn: str | None, paths: tuple[str, ...], at: str, into: str | None, delete: bool
+) -> "Plan":
+    if turn is None:
+        return store.undo_plan(into=into)
+    if turn.startswith("event:"):
+        return store.undo_plan(turn.removeprefix("event:"), into=into)
+    if into is None:
+        _check_whereabouts(store)
+    return store.restore_plan(turn, paths=paths, at=at, into=into, delete=delete)
+
+
+def _check_whereabouts(store: "Store") -> None:
+    """Refuse to change a directory that is not the one the user is in, unless it was named."""
+    from eventlog.errors import Refused
+
+    target = os.path.realpath(os.path.dirname(store.layout.root))
+    here = os.path.realpath(os.getcwd())
+    if os.path.commonpath((target, here)) != target:
+        raise Refused(
+            f"the store {store.layout.root} belongs to {target}, and you are in {here}. "
+            "Go there, or name the directory to restore into with --into."
+        )
+
+
+def _ask(plan: "Plan") -> None:
+    from eventlog.errors import Refused
+
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Refused(
+            f"nothing was changed: nobody is there to be asked. --yes carries this plan out, or "
+            f"--token {plan.token}."
+        )
+    click.confirm(f"Change {count(len(plan.steps), 'path')} in {plan.target}?", abort=True, err=True)
+
+
+def _recover(ctx: click.Context, undo: bool, as_json: bool) -> None:
+    with open_store(ctx) as store:
+        outcomes = store.recover_restore(undo=undo)
+    left = [entry for outcome in outcomes for entry in outcome.left]
+    if as_json:
+        put(document({"recovered": [_outcome_json(outcome) for outcome in outcomes]}))
+    else:
+        for outcome in outcomes:
+            how = "taken back: everything is as it was" if outcome.undone else "finished"
+            say(f"The restore of {outcome.target} is {how}.")
+            for path, why in outcome.left:
+                put(f"left: {_text(path)}: {one_line(why)}\n")
+        if not outcomes:
+            say("There is no restore to recover.")
+    if left:
+        ctx.exit(exits.PARTIAL)
+
+
+def _show(plan: "Plan") -> None:
+    for step in plan.steps:
+        state = step.after or step.before
+        put(f"{step.action:<9} {_text(step.path)}{'/' if state is not None and state.kind == b'd' else ''}\n")
+    for path, why in plan.kept[:_KEPT_SHOWN]:
+        put(f"keep      {_text(path)}: {one_line(why)}\n")
+    if len(plan.kept) > _KEPT_SHOWN:
+        put(f"keep      and {len(plan.kept) - _KEPT_SHOWN:,} more (--json lists all)\n")
+    for path, commit in plan.submodules:
+        put(f"submodule {_text(path)} at {one_line(commit)}: left alone\n")
+    for path, why in plan.missing:
+        put(f"not restored: {_text(path)}: {one_line(why)}\n")
+    for path, why in plan.conflicts:
+        put(f"conflict: {_text(path)}: {one_line(why)}\n")
+
+
+def _summary(plan: "Plan", outcome: "Outcome") -> str:
+    if outcome.event is None:
+        return f"{plan.target} is as {plan.turn} has it; nothing was changed."
+    done = ", ".join(f"{number:,} {_DONE[action]}" for action, number in plan.counts.items() if number)
+    return f"{plan.target}: {done}. `locus restore --undo` takes it back."
+
+
+def _as_json(plan: "Plan", outcome: "Outcome | None") -> dict[str, Any]:
+    return {
+        "turn": plan.turn,
+        "at": plan.at,
+        "into": plan.target,
+        "tree": plan.tree,
+        "undo_of": plan.undo_of,
+        "token": plan.token,
+        "steps": [{"action": step.action, "path": _name(step.path)} for step in plan.steps],
+        "counts": plan.counts,
+        "unchanged": plan.unchanged,
+        "kept": _reasons(plan.kept),
+        "missing": _reasons(plan.missing),
+        "conflicts": _reasons(plan.conflicts),
+        "submodules": [{"path": _name(path), "commit": commit} for path, commit in plan.submodules],
+        "done": outcome is not None,
+        "event": None if outcome is None else outcome.event,
+    }
+
+
+def _outcome_json(outcome: "Outcome") -> dict[str, Any]:
+    return {
+        "event": outcome.event,
+        "into": outcome.target,
+        "undone": outcome.undone,
+        "left": _reasons(outcome.left),
+    }
+
+
+def _reasons(listed: "Listed") -> list[dict[str, str]]:
+    return [{"path": _name(path), "reason": why} for path, why in listed]
+
+
+def _text(path: bytes) -> str:
+    return one_line(_name(path))
+
+
+def _name(path: bytes) -> str:
+    from eventlog.paths import path_text
+
+    return path_text(path)

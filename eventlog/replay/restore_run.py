@@ -1,0 +1,513 @@
+"""Carrying out a restore, settling one that was killed, and saving what either replaces (docs/design.md §18).
+
+Every step has a state before and a state after, and all contents are in the store, so one procedure does
+everything: `carry_out` reads what stands at each path and brings it to the one side or the other. A first
+run, the way back after a failure and a recovery differ only in the direction and in what they were told.
+
+One restore at a time: all of this holds the restore lock, and `gc` shared, so that no content is collected
+meanwhile. It may be killed at any call (I32), and repeated (I12).
+"""
+
+import errno
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from eventlog import names
+from eventlog.errors import EventLogError, NotDurable, NotFound, Refused
+from eventlog.fs import FileSystem
+from eventlog.layout import Layout
+from eventlog.locks import GC, RESTORE, acquire
+from eventlog.paths import path_text
+from eventlog.replay import restore_journal
+from eventlog.replay.edited_tree import EditedTree, no_trees
+from eventlog.replay.restore import Plan
+from eventlog.replay.restore_journal import Document, Step
+from eventlog.replay.restore_place import Place, State, same, untouched
+from eventlog.replay.restore_wanted import ways
+from eventlog.snapshots.ids import to_text
+from eventlog.snapshots.parallel import Listed
+from eventlog.snapshots.store import BlobStore
+from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, SYMLINK
+from eventlog.snapshots.userfiles import UserFiles
+from eventlog.types import Event
+
+EVENT_TYPE = "restore"
+AGENT = "locus"
+
+# Files that are written and not synced yet; each keeps its descriptor.
+_UNSYNCED_MAX = 256
+
+Append = Callable[[Event], int]
+_Found = tuple[State | None, os.stat_result | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a restore did. `event` is the id of its start event, None when there was nothing to do.
+
+    `left` are paths that somebody changed meanwhile: they are as they were found. `undone` says that a
+    recovery went back.
+    """
+
+    event: str | None
+    target: str
+    done: int
+    left: Listed
+    undone: bool = False
+
+
+def run(
+    plan: Plan, blobs: BlobStore, append: Append, *, force: bool = False, calls: UserFiles | None = None
+) -> Outcome:
+    """Carry out a plan, whole or not at all.
+
+    Args: force: leave the paths in conflict as they are.
+    Raises: Refused (a conflict, an unfinished restore, a change since the plan), and whatever kept it from
+        its work; in each case everything is as it was, unless the message says otherwise.
+    """
+    if plan.conflicts and not force:
+        path, why = plan.conflicts[0]
+        more = f", and {len(plan.conflicts) - 1} more" if len(plan.conflicts) > 1 else ""
+        raise Refused(
+            f"{path_text(path)}: {why}{more}. Move it away, or use --force to restore everything else; "
+            "nothing was touched."
+        )
+    fs, layout = blobs.fs, blobs.layout
+    with _Locked(fs, layout):
+        refuse_unfinished(fs, layout)
+        if not plan.steps:
+            return Outcome(None, plan.target, 0, [])
+        with Place(plan.target, calls) as place:
+            if place.inode != plan.inode:
+                raise Refused(f"{plan.target} is another directory than when the plan was made. Plan again.")
+            return _run(plan, place, blobs, append)
+
+
+def _run(plan: Plan, place: Place, blobs: BlobStore, append: Append) -> Outcome:
+    fs, layout = blobs.fs, blobs.layout
+    document = plan.document(fs.random_bytes(16).hex())
+    encoded = restore_journal.encode(document)
+    with blobs.writer() as writer:  # holds gc until the end
+        known: dict[bytes, _Found] = {}
+        saved = EditedTree(no_trees)
+        for step in plan.steps:
+            state, found = _save(place, step, writer.put)
+            known[step.path] = (state, found)
+            if state is not None and state.kind != DIRECTORY:
+                saved.put(step.path, state.kind, state.id, state.size)
+        safety, plan_id = saved.write(writer.put_encoded_tree), writer.put(encoded)
+        writer.flush()
+        position = append(start_event(plan, document.id, safety, plan_id))
+        try:
+            journal = restore_journal.write(fs, layout, position, encoded)
+        except OSError as error:
+            raise NotDurable(
+                f"the restore journal could not be written ({error.strerror}). Nothing was touched; "
+                "make room or restore access, and try again."
+            ) from error
+        try:
+            carry_out(document, place, blobs, forward=True, known=known)
+        except BaseException as error:
+            _go_back(document, place, blobs, append, journal, error)
+            raise
+        try:
+            append(end_event(document, undone=None))
+            restore_journal.drop(fs, journal)
+        except (EventLogError, OSError) as error:
+            raise EventLogError(
+                f"the files are restored, but the store could not take note of it ({error}). Make room or "
+                "restore access, then run `locus restore --recover`."
+            ) from error
+    return Outcome(document.id, plan.target, len(plan.steps), [])
+
+
+def _save(place: Place, step: Step, put: Callable[[bytes], bytes]) -> _Found:
+    """Put what stands at a path into the store, if it is still what was planned for."""
+    try:
+        state, found, data = place.read(step.path)
+    except OSError as error:
+        raise Refused(
+            f"{path_text(step.path)} cannot be read, and so not be saved: {error.strerror}. "
+            "Nothing was touched."
+        ) from error
+    if not same(state, step.before):
+        raise changed_since(step.path)
+    if state is not None and state.kind != DIRECTORY:
+        put(data)
+    return state, found
+
+
+def _go_back(
+    document: Document,
+    place: Place,
+    blobs: BlobStore,
+    append: Append,
+    journal: str,
+    error: BaseException,
+) -> None:
+    """After a failure: everything as it was, or an error that says how to go on."""
+    try:
+        left = carry_out(document, place, blobs, forward=False)
+        append(end_event(document, undone=str(error) or type(error).__name__, left=left))
+        restore_journal.drop(blobs.fs, journal)
+    except (EventLogError, OSError) as second:
+        raise EventLogError(
+            f"the restore failed ({error}), and going back failed too ({second}). What it replaced is safe "
+            "in the store; make room or restore access, then run `locus restore --recover`."
+        ) from error
+    if isinstance(error, OSError):
+        where = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
+        raise EventLogError(
+            f"the restore failed ({where}{error.strerror}); everything is as it was. See to it and retry."
+        ) from error
+
+
+def recover(
+    blobs: BlobStore, append: Append, *, undo: bool = False, calls: UserFiles | None = None
+) -> list[Outcome]:
+    """Finish or take back every restore that was killed; what was done, empty when there was none.
+
+    One that had begun to switch is finished, else it is taken back; with `undo` it is taken back in
+    any case. Raises: Refused when its directory is gone; Corruption.
+    """
+    fs, layout = blobs.fs, blobs.layout
+    outcomes = []
+    with _Locked(fs, layout):
+        for path in restore_journal.unfinished(fs, layout):
+            document = restore_journal.read(fs, path)
+            target = os.fsdecode(document.target)
+            gc = acquire(fs, layout, GC, exclusive=False)
+            try:
+                with _place_of(document, path, calls) as place:
+                    known = {step.path: place.look(step.path) for step in document.steps}
+                    begun = any(same(known[step.path][0], step.after) for step in document.steps)
+                    forward = begun and not undo
+                    left = carry_out(document, place, blobs, forward=forward, known=known, strict=False)
+            finally:
+                gc.release()
+            undone = None if forward else "the restore was killed, and taken back"
+            append(end_event(document, undone=undone, left=left))
+            restore_journal.drop(fs, path)
+            outcomes.append(Outcome(document.id, target, len(document.steps), left, not forward))
+    return outcomes
+
+
+def _place_of(document: Document, journal: str, calls: UserFiles | None) -> Place:
+    target = os.fsdecode(document.target)
+    try:
+        place = Place(target, calls)
+    except (NotFound, Refused) as error:
+        raise Refused(f"{error}. Bring it back, or remove {journal} to give the restore up.") from error
+    if place.inode != document.inode or place.path != target:
+        place.__exit__()
+        raise Refused(
+            f"{target} is another directory than the one that was being restored. Bring that one back, or "
+            f"remove {journal} to give the restore up."
+        )
+    return place
+
+
+def refuse_unfinished(fs: FileSystem, layout: Layout) -> None:
+    """Raises: Refused while a restore waits for its recovery."""
+    found = restore_journal.unfinished(fs, layout)
+    if found:
+        raise Refused(
+            f"an earlier restore did not finish ({found[0]}). `locus restore --recover` finishes it, "
+            "`locus restore --recover --undo` takes it back."
+        )
+
+
+class _Locked:
+    """The restore lock, and words for a store that cannot be written."""
+
+    def __init__(self, fs: FileSystem, layout: Layout) -> None:
+        try:
+            self._lock = acquire(fs, layout, RESTORE)
+        except OSError as error:
+            raise NotDurable(
+                f"{layout.root} cannot be written ({error.strerror}), and a restore first saves there what "
+                "it replaces. Nothing was touched. `locus replay TURN --to DIR` only reads the store."
+            ) from error
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
+
+
+# -- events ------------------------------------------------------------------------------------------
+
+
+def start_event(plan: Plan, id: str, safety: bytes, plan_id: bytes) -> Event:
+    return {
+        "event_id": id,
+        "event_type": EVENT_TYPE,
+        "event_kind": "action",
+        "source": "user",
+        "agent": AGENT,
+        "operation": "start",
+        "title": f"Restore {plan.turn} at {plan.at}"
+        if plan.undo_of is None
+        else f"Undo restore {plan.undo_of}",
+        "tree_hash": to_text(safety),
+        "blobs": [to_text(safety), to_text(plan_id)],
+        "payload": {
+            "turn": plan.turn,
+            "at": plan.at,
+            "target": path_text(os.fsencode(plan.target)),
+            "tree": plan.tree,
+            "plan": to_text(plan_id),
+            "undo_of": plan.undo_of,
+            "steps": plan.counts,
+        },
+    }
+
+
+def end_event(document: Document, *, undone: str | None, left: Sequence[tuple[bytes, str]] = ()) -> Event:
+    """Its id says which way the restore ended, so that a repeated recovery writes it once."""
+    outcome = "end" if undone is None else "undone"
+    return {
+        "event_id": names.event_id_of(AGENT, EVENT_TYPE, document.id, outcome),
+        "event_type": EVENT_TYPE,
+        "event_kind": "action",
+        "source": "user",
+        "agent": AGENT,
+        "operation": "end",
+        "cause": document.id,
+        "success": undone is None,
+        "payload": {"undone": undone, "left": [[path_text(path), why] for path, why in left]},
+    }
+
+
+# -- the directory -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A path to be brought from `source` to `goal`; `number` makes its temporary name."""
+
+    number: int
+    path: bytes
+    source: State | None
+    goal: State | None
+
+    @property
+    def replaces(self) -> bool:
+        """Whether what stands there must go before anything else can come."""
+        if self.source is None:
+            return False
+        return self.goal is None or DIRECTORY in (self.source.kind, self.goal.kind)
+
+
+def carry_out(
+    document: Document,
+    place: Place,
+    blobs: BlobStore,
+    *,
+    forward: bool,
+    known: Mapping[bytes, _Found] | None = None,
+    strict: bool | None = None,
+) -> Listed:
+    """Bring every path of the plan to its state after (forward) or before.
+
+    Args:
+        known: what was found at the paths, where that was looked at before.
+        strict: what is neither before nor after is an error (the default with `known`), else it is
+            left and listed.
+    Raises: Refused, OSError, Corruption: with a part of it done.
+    """
+    first = known is not None and strict is None
+    run_ = _Switch(document, place, blobs, forward=forward)
+    if not first:
+        run_.sweep()
+    run_.examine(known, strict=first)
+    run_.stage()
+    run_.switch(strict=first)
+    run_.sync()
+    return sorted(run_.left)
+
+
+class _Switch:
+    """One pass over the steps of a restore in one direction."""
+
+    def __init__(self, document: Document, place: Place, blobs: BlobStore, *, forward: bool) -> None:
+        self.place = place
+        self.calls = place.calls
+        self.blobs = blobs
+        self.left: Listed = []
+        self._mark = b".locus-new-" + document.id[:16].encode("ascii") + b"-"
+        self._steps = [
+            _Change(n, s.path, s.before, s.after) if forward else _Change(n, s.path, s.after, s.before)
+            for n, s in enumerate(document.steps)
+        ]
+        self._changes: list[_Change] = []
+        self._found: dict[bytes, _Found] = {}
+        self._staged: dict[int, bytes] = {}  # number → directory
+        self._dirty: set[bytes] = set()  # directories in which a name changed
+
+    def sweep(self) -> None:
+        """Remove what an earlier pass staged. Nobody else uses names with this restore's id."""
+        self.place.forget()
+        for directory in {b"", *(above for step in self._steps for above in ways(step.path)[1:])}:
+            for name in self.place.names(directory) or ():
+                if name.startswith(self._mark):
+                    self.calls.unlink(self.place.dir(directory), name)
+
+    def examine(self, known: Mapping[bytes, _Found] | None, *, strict: bool) -> None:
+        """Find out what is left to do."""
+        foreign: set[bytes] = set()
+        for step in self._steps:
+            state, found = known[step.path] if known is not None else self.place.look(step.path)
+            if foreign and not foreign.isdisjoint(ways(step.path)[1:]):
+                self.left.append((step.path, "the directory above it was changed since"))
+            elif same(state, step.goal):
+                continue
+            elif same(state, step.source) or (state is None and _has_gap(step)):
+                self._changes.append(step)
+                self._found[step.path] = (state, found)
+            elif strict:
+                raise changed_since(step.path)
+            else:
+                foreign.add(step.path)
+                self.left.append((step.path, "it was changed since, and stays as it is"))
+
+    def stage(self) -> None:
+        """Write and sync every new content under a temporary name."""
+        by_content: dict[bytes, list[_Change]] = {}
+        for change in self._changes:
+            if change.goal is not None and change.goal.kind != DIRECTORY:
+                by_content.setdefault(change.goal.id, []).append(change)
+        unsynced: list[int] = []
+        try:
+            for id in self.blobs.read_order(by_content):
+                data = self.blobs.get(id)
+                for change in by_content[id]:
+                    self._stage(change, data, unsynced)
+                    if len(unsynced) >= _UNSYNCED_MAX:
+                        self._sync_files(unsynced)
+            self._sync_files(unsynced)
+        finally:
+            for fd in unsynced:
+                self.calls.close(fd)
+
+    def _stage(self, change: _Change, data: bytes, unsynced: list[int]) -> None:
+        goal = change.goal
+        assert goal is not None
+        directory = self.place.deepest(change.path)
+        name = self._temporary(change)
+        dir_fd = self.place.dir(directory)
+        self._staged[change.number] = directory
+        if goal.kind == SYMLINK:
+            self.calls.symlink(data, dir_fd, name)
+            return
+        new = 0o777 if goal.kind == EXECUTABLE else 0o666
+        fd = self.calls.create(dir_fd, name, new if goal.mode is None else 0o600)
+        unsynced.append(fd)
+        rest = memoryview(data)
+        while rest:
+            written = self.calls.write(fd, rest)
+            if written <= 0:
+                raise OSError(errno.ENOSPC, "the disk took no more bytes")
+            rest = rest[written:]
+        if goal.mode is not None:
+            self.calls.fchmod(fd, goal.mode)
+        self.calls.begin_sync(fd)
+
+    def _sync_files(self, unsynced: list[int]) -> None:
+        for fd in unsynced:
+            self.calls.fsync(fd)
+        while unsynced:
+            self.calls.close(unsynced.pop())
+
+    def switch(self, *, strict: bool) -> None:
+        """Remove what goes, make directories, and give the staged files their names."""
+        for change in sorted(self._changes, key=lambda c: (-c.path.count(b"/"), c.path)):
+            if change.replaces and self._found[change.path][0] is not None:
+                self._remove(change, strict)
+        self.place.forget()  # other directories may stand there from here on
+        for change in self._changes:
+            if change.goal is not None and change.goal.kind == DIRECTORY:
+                self._make_directory(change)
+        left = {path for path, _ in self.left}
+        for change in self._changes:
+            if change.number in self._staged:
+                if left and not left.isdisjoint(ways(change.path)):
+                    continue
+                self._take_name(change)
+        if left:
+            self.sweep()
+
+    def _remove(self, change: _Change, strict: bool) -> None:
+        assert change.source is not None
+        dir_fd, name = self._parent(change.path)
+        if change.source.kind != DIRECTORY:
+            self._check(change)
+            self.calls.unlink(dir_fd, name)
+            return
+        try:
+            self.calls.rmdir(dir_fd, name)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or strict:
+                raise
+            self.left.append((change.path, "something was put into it since"))
+
+    def _make_directory(self, change: _Change) -> None:
+        assert change.goal is not None
+        dir_fd, name = self._parent(change.path)
+        self.calls.mkdir(dir_fd, name, 0o777)
+        if change.goal.mode is not None:
+            self.calls.fchmod(self.place.dir(change.path), change.goal.mode)
+
+    def _take_name(self, change: _Change) -> None:
+        if change.replaces:
+            self._found[change.path] = (None, None)
+        self._check(change)
+        to_fd, name = self._parent(change.path)
+        staged_in = self._staged[change.number]
+        if staged_in == change.path.rpartition(b"/")[0]:
+            self.calls.rename(to_fd, self._temporary(change), name)
+            return
+        to_fd = os.dup(to_fd)  # the next look-up may close it
+        try:
+            self.calls.move(self.place.dir(staged_in), self._temporary(change), to_fd, name)
+        finally:
+            self.calls.close(to_fd)
+        self._dirty.add(staged_in)
+
+    def _check(self, change: _Change) -> None:
+        """Refuse when a path does not hold any more what was found there."""
+        found = self._found[change.path][1]
+        present = self.place.lstat(change.path)
+        if (found is None) != (present is None):
+            raise changed_since(change.path)
+        if found is not None and present is not None and not untouched(found, present):
+            raise changed_since(change.path)
+
+    def _parent(self, path: bytes) -> tuple[int, bytes]:
+        """The directory of a path that is about to change, and the name in it."""
+        directory, _, name = path.rpartition(b"/")
+        self._dirty.add(directory)
+        return self.place.dir(directory), name
+
+    def _temporary(self, change: _Change) -> bytes:
+        return self._mark + b"%d" % change.number
+
+    def sync(self) -> None:
+        """Make the names durable."""
+        for directory in sorted(self._dirty):
+            try:
+                fd = self.place.dir(directory)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # it went too; its own name is its parent's to sync
+            self.calls.fsync(fd)
+
+
+def _has_gap(step: _Change) -> bool:
+    """Whether there is a moment at which nothing stands there."""
+    return step.source is not None and step.goal is not None and step.replaces
+
+
+def changed_since(path: bytes) -> Refused:
+    return Refused(f"{path_text(path)} was changed since the plan was made. Look at the plan again.")

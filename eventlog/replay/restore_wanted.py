@@ -1,0 +1,228 @@
+"""What a restore wants at which path, and what it may delete: from the log and its trees alone.
+
+Nothing of the working directory is looked at here. A path may be deleted when the log saw it behind the
+moment that is restored and the wanted tree lacks it: later trees are compared with the wanted one
+directory by directory, and equal ids are not entered. Deterministic, and reads only.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventlog.errors import Corruption, InvalidEvent, NotFound, Refused
+from eventlog.paths import path_bytes, path_text
+from eventlog.replay.restore_journal import Document
+from eventlog.replay.restore_place import FILES, NO_ID, State
+from eventlog.replay.trees import TreeState
+from eventlog.snapshots.ids import from_text
+from eventlog.snapshots.materialize import DEPTH_MAX, ENTRIES_MAX
+from eventlog.snapshots.parallel import Listed
+from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SUBMODULE, SYMLINK, TreeEntry, legal_name
+
+# What is read of the events behind the moment.
+COLUMNS_OF_LATER = ("event_type", "operation", "path", "tree_hash")
+
+
+@dataclass(slots=True)
+class Wanted:
+    """`entries`: the state wanted at each path. `gone`: paths that may be deleted, and `gone_dirs`
+    directories. `links`: where the log saw a symlink. `alone`: nothing at or below these is touched.
+    `whole` says that `entries` are all that is wanted in their directories.
+    """
+
+    entries: dict[bytes, State] = field(default_factory=dict)
+    gone: set[bytes] = field(default_factory=set)
+    gone_dirs: set[bytes] = field(default_factory=set)
+    links: set[bytes] = field(default_factory=set)
+    alone: set[bytes] = field(default_factory=set)
+    missing: Listed = field(default_factory=list)
+    submodules: Listed = field(default_factory=list)
+    paths: tuple[bytes, ...] = ()
+    whole: bool = True
+
+    def selects(self, path: bytes) -> bool:
+        """Whether a path was asked for, itself or by a directory above it."""
+        return not self.paths or any(is_below(path, wish) for wish in self.paths)
+
+    def leads(self, path: bytes) -> bool:
+        """Whether something below a directory was asked for."""
+        return any(is_below(wish, path) for wish in self.paths)
+
+    def left_alone(self, path: bytes) -> bool:
+        return bool(self.alone) and any(above in self.alone for above in ways(path))
+
+
+def is_below(path: bytes, above: bytes) -> bool:
+    """Whether `path` is `above` or in it."""
+    return path == above or path.startswith(above + b"/") or not above
+
+
+def ways(path: bytes) -> list[bytes]:
+    """A path and the directories above it, without the root."""
+    found = [path]
+    while b"/" in path:
+        path = path.rpartition(b"/")[0]
+        found.append(path)
+    return found
+
+
+def wanted_of_turn(
+    state: TreeState, later: Iterable[Mapping[str, Any]], paths: Sequence[str], *, delete: bool
+) -> Wanted:
+    """What `state` holds. `later` are the file and snapshot events behind it, read when `delete` is set.
+
+    Raises: NotFound when a path is neither in the tree nor was seen later.
+    """
+    wanted = Wanted(paths=_selection(paths))
+    directories = _take_tree(wanted, state)
+    for text, reason in state.missing:
+        path = _legal(text)
+        if path is not None and wanted.selects(path):
+            wanted.missing.append((path, reason))
+            wanted.alone.add(path)
+    if delete:
+        _take_later(wanted, state, directories, later)
+    known = [*wanted.entries, *wanted.gone, *wanted.gone_dirs, *wanted.alone]
+    for wish in wanted.paths:
+        if not any(is_below(path, wish) for path in known):
+            raise NotFound(f"{path_text(wish)} is not in {state.turn} at {state.at}, and was not seen later")
+    return wanted
+
+
+def wanted_of_undo(document: Document) -> Wanted:
+    """What stood there before the restore of `document`."""
+    wanted = Wanted(whole=False)
+    for step in document.steps:
+        if step.before is not None:
+            wanted.entries[step.path] = step.before
+        elif step.after is not None and step.after.kind == DIRECTORY:
+            wanted.gone_dirs.add(step.path)
+        else:
+            wanted.gone.add(step.path)
+        if step.after is not None and step.after.kind == SYMLINK:
+            wanted.links.add(step.path)
+    return wanted
+
+
+def _selection(paths: Sequence[str]) -> tuple[bytes, ...]:
+    wishes = set()
+    for path in paths:
+        try:
+            names = [name for name in path_bytes(path).split(b"/") if name not in (b"", b".")]
+        except ValueError as error:
+            raise NotFound(str(error)) from error
+        if not names:
+            return ()  # all of it
+        wishes.add(b"/".join(names))
+    return tuple(sorted(wishes))
+
+
+def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
+    """Fill in what the tree holds; the id of each of its directories."""
+    directories = {b"": state.root}
+    stack = [(b"", 0, state.get_tree(state.root))]
+    count = 0
+    while stack:
+        prefix, depth, entries = stack.pop()
+        count += len(entries)
+        if count > ENTRIES_MAX or depth > DEPTH_MAX:
+            raise Refused("the tree is too large or too deep to be restored; nothing was touched")
+        for entry in entries:
+            path = prefix + entry.name
+            if not wanted.selects(path) and not (entry.kind == DIRECTORY and wanted.leads(path)):
+                continue
+            if entry.kind == DIRECTORY:
+                wanted.entries[path] = State(DIRECTORY, None, NO_ID, 0)
+                try:
+                    stack.append((path + b"/", depth + 1, state.get_tree(entry.id)))
+                    directories[path] = entry.id
+                except (NotFound, Corruption) as error:
+                    del wanted.entries[path]
+                    wanted.missing.append((path, f"its list of names cannot be read: {error}"))
+                    wanted.alone.add(path)
+            else:
+                _take_leaf(wanted, state, path, entry)
+    return directories
+
+
+def _take_leaf(wanted: Wanted, state: TreeState, path: bytes, entry: TreeEntry) -> None:
+    if entry.kind == SKIPPED:
+        wanted.missing.append((path, _sentence(state, entry.id)))
+        wanted.alone.add(path)
+    elif entry.kind == SUBMODULE:
+        wanted.submodules.append((path, _sentence(state, entry.id)))
+        wanted.alone.add(path)
+    else:
+        wanted.entries[path] = State(entry.kind, None, entry.id, entry.size)
+
+
+def _take_later(
+    wanted: Wanted, state: TreeState, directories: Mapping[bytes, bytes], later: Iterable[Mapping[str, Any]]
+) -> None:
+    visited: set[tuple[bytes, bytes]] = set()
+    for event in later:
+        if event["event_type"] == "file":
+            path = _legal(str(event["path"] or ""))
+            if path is not None and event["operation"] != "delete":
+                _see(wanted, path)
+        elif event["tree_hash"] is not None:
+            try:
+                _see_tree(wanted, state, directories, visited, from_text(str(event["tree_hash"])))
+            except InvalidEvent:
+                continue  # a hash of somebody else's; nothing is known to be seen there
+    for path in [path for path in (*wanted.gone, *wanted.gone_dirs) if wanted.left_alone(path)]:
+        wanted.gone.discard(path)
+        wanted.gone_dirs.discard(path)
+
+
+def _see_tree(
+    wanted: Wanted,
+    state: TreeState,
+    directories: Mapping[bytes, bytes],
+    visited: set[tuple[bytes, bytes]],
+    root: bytes,
+) -> None:
+    stack = [(b"", root)]
+    while stack:
+        path, id = stack.pop()
+        if (path, id) in visited or directories.get(path) == id or path.count(b"/") > DEPTH_MAX:
+            continue
+        visited.add((path, id))
+        if len(visited) > ENTRIES_MAX:
+            raise Refused("the later trees are too large to be compared; --no-delete leaves them out")
+        try:
+            entries = state.get_tree(id)
+        except (NotFound, Corruption):
+            continue  # what cannot be read was not seen, and stays
+        for entry in entries:
+            below = path + b"/" + entry.name if path else entry.name
+            if entry.kind == DIRECTORY:
+                if wanted.selects(below) or wanted.leads(below):
+                    stack.append((below, entry.id))
+                if below not in wanted.entries and wanted.selects(below):
+                    wanted.gone_dirs.add(below)
+            elif entry.kind in (*FILES, SYMLINK):
+                if entry.kind == SYMLINK:
+                    wanted.links.add(below)
+                _see(wanted, below)
+
+
+def _see(wanted: Wanted, path: bytes) -> None:
+    if path not in wanted.entries and wanted.selects(path):
+        wanted.gone.add(path)
+
+
+def _legal(text: str) -> bytes | None:
+    """The path of an event, unless no tree could hold it."""
+    try:
+        path = path_bytes(text)
+    except ValueError:
+        return None
+    return path if all(legal_name(name) is None for name in path.split(b"/")) else None
+
+
+def _sentence(state: TreeState, id: bytes) -> str:
+    try:
+        return state.blobs.get(id).decode("utf-8", "replace")
+    except (NotFound, Corruption):
+        return "the reason is not in this store"

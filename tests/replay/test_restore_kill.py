@@ -1,0 +1,189 @@
+"""A restore that is killed before each of its calls, and a recovery that is killed too."""
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from eventlog.errors import Refused
+from eventlog.layout import RESTORE_DIR
+from eventlog.snapshots.tree import EXECUTABLE, FILE, SYMLINK
+from eventlog.store import Store
+from tests.replay.restoring import WANTED, World, write_node
+from tests.snapshots.support import Node, read_node
+
+OLD: Node = {
+    b"edit": (FILE, b"the day's work"),
+    b"bit": (FILE, b"#!"),
+    b"gone": (FILE, b"made later"),
+    b"d": {b"deep": {b"gone": (FILE, b"made later too")}},
+    b"was-file": {b"x": (FILE, b"x")},
+    b"was-dir": (SYMLINK, b"edit"),
+}
+NEW: Node = {
+    b"edit": (FILE, b"as it was before"),
+    b"bit": (EXECUTABLE, b"#!"),
+    b"made": {b"deep": {b"file": (FILE, b"deleted by mistake"), b"link": (SYMLINK, b"file")}},
+    b"was-file": (FILE, b"file"),
+    b"was-dir": {b"y": (FILE, b"y")},
+}
+FOREIGN: Node = {b"mine": (FILE, b"never recorded"), b"my": {b"own": (FILE, b"too")}}
+
+# Every call by which a process changes a disk, or makes a change durable.
+EFFECTS = (
+    "rename", "unlink", "mkdir", "rmdir", "symlink", "link",
+    "fsync", "fdatasync", "write", "pwrite", "ftruncate", "fchmod",
+)  # fmt: skip
+
+
+def in_child(work: Callable[[], None], kill_at: int) -> bool:
+    """Do `work` in a forked process that is killed before its effect number `kill_at`; whether it was."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            _kill_before(kill_at)
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    status = os.waitpid(pid, 0)[1]
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert os.WEXITSTATUS(status) == 0
+    return False
+
+
+def _kill_before(number: int) -> None:
+    count = 0
+
+    def counted(call: Callable[..., object]) -> Callable[..., object]:
+        def wrapper(*arguments: object, **named: object) -> object:
+            nonlocal count
+            if call is not real_open or int(arguments[1]) & os.O_CREAT:  # type: ignore[call-overload]
+                if count == number:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                count += 1
+            return call(*arguments, **named)
+
+        return wrapper
+
+    real_open = os.open
+    for name in EFFECTS:
+        setattr(os, name, counted(getattr(os, name)))
+    os.open = counted(os.open)  # type: ignore[assignment]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("template")
+    world = World(root, wanted=NEW, disk=OLD)
+    write_node(os.fsencode(world.work), FOREIGN)
+    world.store.close()
+    return root
+
+
+class Copy:
+    """A copy of the world of its own."""
+
+    def __init__(self, template: Path, root: Path) -> None:
+        if root.exists():
+            shutil.rmtree(root)
+        shutil.copytree(template, root, symlinks=True)
+        self.root = root
+
+    def restore(self) -> None:
+        with Store.open(self.root / ".locus") as store:
+            store.restore(store.restore_plan(WANTED, into=self.root / "work"))
+
+    def recover(self, undo: bool = False) -> None:
+        with Store.open(self.root / ".locus") as store:
+            for outcome in store.recover_restore(undo=undo):
+                assert outcome.left == []
+
+    def files(self) -> Node:
+        return read_node(self.root / "work")  # type: ignore[arg-type]
+
+    def check_settled(self) -> None:
+        """Nothing is left over, the store is whole, and the next restore brings the wanted state."""
+        assert os.listdir(self.root / ".locus" / RESTORE_DIR) == []
+        with Store.open(self.root / ".locus") as store:
+            assert store.verify("read") == []
+        self.restore()
+        assert self.files() == NEW | FOREIGN
+
+
+def test_a_restore_that_is_killed_anywhere_is_old_or_new_after_recovery(template: Path, tmp_path: Path) -> None:
+    """Killed before any effect, recovered: wholly the old or wholly the new tree, the rest untouched (I32)."""
+    ends = {"old": 0, "new": 0}
+    number = 0
+    while True:
+        copy = Copy(template, tmp_path / "copy")
+        if not in_child(copy.restore, number):
+            break
+        copy.recover()
+        files = copy.files()
+        assert files in (OLD | FOREIGN, NEW | FOREIGN), number
+        ends["old" if files == OLD | FOREIGN else "new"] += 1
+        if number % 8 == 0:
+            copy.check_settled()
+        number += 1
+    assert copy.files() == NEW | FOREIGN
+    assert ends["old"] > 20 and ends["new"] > 10
+
+
+def test_a_killed_restore_can_be_taken_back(template: Path, tmp_path: Path) -> None:
+    """With `undo`, a recovery brings the old tree back, however far the restore had come (I12, I32)."""
+    number = 0
+    while True:
+        copy = Copy(template, tmp_path / "copy")
+        if not in_child(copy.restore, number):
+            break
+        with Store.open(copy.root / ".locus") as store:
+            outcomes = store.recover_restore(undo=True)
+        assert all(outcome.undone and outcome.left == [] for outcome in outcomes), number
+        unfinished = bool(outcomes)
+        assert copy.files() == OLD | FOREIGN or not unfinished, number
+        number += 3
+    assert number > 40
+
+
+@pytest.mark.parametrize("undo", [False, True])
+def test_a_recovery_that_is_killed_anywhere_can_be_repeated(template: Path, tmp_path: Path, undo: bool) -> None:
+    """A recovery may be killed before any effect; the next one comes to the same end (I12, I32)."""
+    half = Copy(template, tmp_path / "half")
+    total = 0
+    while in_child(half.restore, total):
+        half = Copy(template, tmp_path / "half")
+        total += 1
+    for killed_at in (total * 5 // 10, total * 8 // 10):
+        number = 0
+        while True:
+            copy = Copy(template, tmp_path / "copy")
+            assert in_child(copy.restore, killed_at)
+            if not in_child(lambda c=copy: c.recover(undo), number):  # type: ignore[misc]
+                break
+            copy.recover(undo)
+            assert copy.files() in (OLD | FOREIGN, NEW | FOREIGN), (killed_at, number)
+            number += 2
+        assert os.listdir(copy.root / ".locus" / RESTORE_DIR) == []
+
+
+def test_a_restore_refuses_until_the_killed_one_is_recovered(template: Path, tmp_path: Path) -> None:
+    """While a restore waits for its recovery, no other begins, and the message says what to do."""
+    number = 0
+    while True:
+        copy = Copy(template, tmp_path / "copy")
+        assert in_child(copy.restore, number)
+        if os.listdir(copy.root / ".locus" / RESTORE_DIR):
+            break
+        number += 1
+    with pytest.raises(Refused, match="--recover"):
+        copy.restore()
+    copy.recover()
+    copy.restore()
+    assert copy.files() == NEW | FOREIGN
