@@ -26,6 +26,7 @@ SECTIONS: Sections = (
         "Go back",
         (
             Entry("replay", "replay", "Put the files of a turn into a directory, byte for byte."),
+            Entry("restore", "restore", "Put the files of a turn back into the working directory."),
             Entry("cat", "cat", "Write one recorded file to standard output."),
         ),
     ),
