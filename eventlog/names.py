@@ -17,7 +17,7 @@ _STOP_WORDS_TEXT = (
     "a an and are as at be by can could do for from i in into is it its me my of on or our please "
     "so that the then this to up us we with would you your"
 )
-_STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
+STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
 
 
 def safe_context_name(text: str) -> str:
@@ -45,7 +45,7 @@ def slugify(text: str, session_id: str) -> str:
     """
     spaced = "".join(c if c.isascii() and c.isalnum() else " " for c in text.lower())
     words = spaced.split()
-    words = [w for w in words if w not in _STOP_WORDS] or words
+    words = [w for w in words if w not in STOP_WORDS] or words
     slug = ""
     for word in words:
         longer = f"{slug}-{word}" if slug else word

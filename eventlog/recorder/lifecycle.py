@@ -32,7 +32,7 @@ def sessions_master(repo: str, project_name: str, **columns: Any) -> Event:
 def session_start(
     session_id: str,
     slug: str,
-    title: str,
+    title: str | None,
     repo: str,
     *,
     extends: Sequence[str] = (),
@@ -61,12 +61,13 @@ def session_end(
     summary: str | None = None,
     turn_count: int | None = None,
     end_reason: str = "explicit",
+    totals: Mapping[str, Any] | None = None,
     **columns: Any,
 ) -> Event:
-    """A session ends (S0-12, S1-49). Totals are folds of the log and are not repeated here."""
+    """A session ends (S0-12, S1-49). Its totals are folds of the log; `totals` is what the caller counted."""
     return _event(
         "session",
-        {"summary": summary, "turn_count": turn_count, "end_reason": end_reason},
+        {"summary": summary, "turn_count": turn_count, "end_reason": end_reason, "totals": totals},
         columns,
         operation="end",
         status="closed",
@@ -93,7 +94,7 @@ def turn_start(session_id: str, turn: int | None, user_message: str, **columns: 
 def turn_end(
     session_id: str,
     turn: int | None,
-    title: str,
+    title: str | None,
     *,
     user_request: str | None = None,
     outcome: str | None = None,
@@ -101,9 +102,10 @@ def turn_end(
     decisions: Sequence[str] = (),
     files_read: Sequence[str] = (),
     files_modified: Sequence[str] = (),
+    event_count: int | None = None,
     **columns: Any,
 ) -> Event:
-    """A turn is done (S0-15, S1-47): the summary that its anchor shows."""
+    """A turn is done (S0-15, S1-47): what its anchor shows, but for what the log counts itself."""
     payload = {
         "user_request": user_request,
         "outcome": outcome,
@@ -111,6 +113,7 @@ def turn_end(
         "decisions": list(decisions),
         "files_read": list(files_read),
         "files_modified": list(files_modified),
+        "event_count": event_count,
     }
     columns.setdefault("source", "agent")
     return _event(

@@ -19,7 +19,7 @@ from typing import Any
 
 from eventlog import names
 from eventlog.errors import NotFound
-from eventlog.recorder import lifecycle
+from eventlog.recorder import lifecycle, sessions
 from eventlog.snapshots.ids import to_text
 from eventlog.store import Store, TurnRef
 from eventlog.types import Event
@@ -60,23 +60,19 @@ class Recorder:
         self.repo = repo or store.repo_hash
         self.project_name = project_name or store.project_name
         self.turn_limit = turn_limit
-        self.columns = {"agent": agent, **columns}
+        own = {} if agent_session_id is None else {"agent_session_id": agent_session_id}
+        self.columns = {"agent": agent, **own, **columns}
         self.session: Session | None = None
 
     # -- sessions ------------------------------------------------------------------------------
 
     def resume(self) -> Session | None:
-        """The active session of this agent in this repository, None when there is none (S1-20)."""
-        found = self.store.query(
-            "select session_id, context_id, last_turn from sessions where status = 'active' "
-            "and repo = $1 and agent = $2 order by last_position desc limit 1",
-            [self.repo, self.agent],
-        ).rows
-        if not found:
-            return None
-        session_id, context_id, last_turn = found[0]
-        slug = context_id.removeprefix("session:").removesuffix(f"_{session_id}")
-        self.session = Session(session_id, slug, context_id, int(last_turn or 0))
+        """The active session of this agent in this repository, None when there is none (S1-20).
+
+        With an `agent_session_id` only that very session, or the one that continues it, is meant.
+        """
+        found = sessions.active(self.store, self.repo, self.agent, self.agent_session_id)
+        self.session = None if found is None else _session(found)
         return self.session
 
     def start_session(
@@ -89,23 +85,30 @@ class Recorder:
         extends: Sequence[str] = (),
         end_reason: str = "superseded",
     ) -> Session:
-        """Begin a new session; one that is still active ends first (S1-22, S3-32)."""
-        previous = self.session or self.resume()
+        """Begin a new session; one that is still active ends first (S1-22, S3-32).
+
+        A session that the agent itself names (`agent_session_id`) and that ended before is opened again,
+        under its name.
+        """
+        left = self.session
+        if left is None and (found := sessions.active(self.store, self.repo, self.agent)):
+            left = _session(found)
+        again = None
+        if session_id is None:
+            session_id, again = self._choose(left if end_reason == "rollover" else None)
+        slug = slug or (again.slug if again else names.slugify(first_message, session_id))
+        title = title or (None if again else _title(first_message))
         events: list[Event] = []
-        if previous is None:
-            if not self._has_master():
-                events.append(self._master())
-        else:
-            events.append(self._session_end(previous, None, end_reason))
-        session_id = session_id or self._new_session_id()
-        slug = slug or names.slugify(first_message, session_id)
+        if left is None and not self._has_master():
+            events.append(self._master())
+        if left is not None and left.session_id != session_id:
+            events.append(self._session_end(left, None, end_reason))
         events.append(
-            lifecycle.session_start(
-                session_id, slug, title or _title(first_message), self.repo, extends=extends, **self.columns
-            )
+            lifecycle.session_start(session_id, slug, title, self.repo, extends=extends, **self.columns)
         )
         self.store.append(events)
-        self.session = Session(session_id, slug, names.session_context(slug, session_id), 0)
+        turns = again.turns if again else 0
+        self.session = Session(session_id, slug, names.session_context(slug, session_id), turns)
         return self.session
 
     def end_session(self, summary: str | None = None, *, end_reason: str = "explicit") -> None:
@@ -124,7 +127,8 @@ class Recorder:
             summary=summary,
             turn_count=session.turns,
             end_reason=end_reason,
-            **self.columns,
+            # It may be another session than the one that the agent has by now.
+            **{name: value for name, value in self.columns.items() if name != "agent_session_id"},
         )
 
     def _has_master(self) -> bool:
@@ -141,11 +145,19 @@ class Recorder:
             event_id=names.event_id_of(_OWN_AGENT, "sessions", self.repo),
         )
 
-    def _new_session_id(self) -> str:
-        if self.agent_session_id is not None:
-            key, self.agent_session_id = self.agent_session_id, None
-            return names.session_id_of(self.agent, key)
-        return names.random_session_id(self.store.fs.random_bytes(8))
+    def _choose(self, rolled: Session | None) -> tuple[str, Session | None]:
+        """The id of the session to start, and that session where it was there before.
+
+        What continues a session is named after it, so that two who meet the limit at once agree.
+        """
+        if rolled is not None:
+            return names.session_id_of(self.agent, f"after:{rolled.session_id}"), None
+        if self.agent_session_id is None or self.session is not None:
+            return names.random_session_id(self.store.fs.random_bytes(8)), None
+        found = sessions.latest(self.store, self.repo, self.agent, self.agent_session_id)
+        if found is None:
+            return names.session_id_of(self.agent, self.agent_session_id), None
+        return found.session_id, _session(found)
 
     # -- turns ---------------------------------------------------------------------------------
 
@@ -233,6 +245,7 @@ class Turn:
             "confidence": confidence,
             "alternatives_considered": list(alternatives_considered),
         }
+        columns.setdefault("title", _title(decision))  # what the turn's anchor lists
         return self.event("decision", payload, **columns)
 
     def error(self, error_type: str, message: str, *, resolved: bool | None = None, **details: Any) -> int:
@@ -319,6 +332,11 @@ class Turn:
         """The envelope columns that every event of this turn carries."""
         recorder = self._recorder
         return {**recorder.columns, "repo": recorder.repo, "agent_turn_id": self._key}
+
+
+def _session(row: sessions.SessionRow) -> Session:
+    slug = row.slug or f"session-{row.session_id}"
+    return Session(row.session_id, slug, row.context_id, row.last_turn)
 
 
 def _title(message: str) -> str:

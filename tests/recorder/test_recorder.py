@@ -9,12 +9,6 @@ from eventlog.snapshots.tree import FILE, TreeEntry
 from eventlog.store import Store
 
 
-@pytest.fixture
-def store(tmp_path):
-    with Store.init(tmp_path / ".locus", repo_hash="0123456789ab", project_name="locus") as store:
-        yield store
-
-
 def _row(store: Store, sql: str, *parameters: object) -> dict[str, object]:
     result = store.query(sql, list(parameters))
     assert len(result.rows) == 1, result.rows

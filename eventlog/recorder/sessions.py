@@ -1,0 +1,105 @@
+"""Which sessions there are: the active one of an agent, the recent ones, the one that a name means.
+
+Reads the projection `sessions` (docs/design.md §9); holds nothing. Session ids are accepted as people
+see them: `a1b2c3d4`, a unique beginning of it, `sess-a1b2c3d4`, `session:slug_a1b2c3d4`.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from eventlog.errors import Ambiguous, NotFound
+from eventlog.recorder.placement import SESSION_ALIAS
+from eventlog.store import Store
+
+RECENT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A session as its projection has it. `last_turn` is the number of its highest turn, 0 for none."""
+
+    session_id: str
+    context_id: str
+    slug: str | None
+    agent: str | None
+    agent_session_id: str | None
+    repo: str | None
+    title: str | None
+    status: str | None
+    end_reason: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    turn_count: int
+    last_turn: int
+    summary: str | None
+
+
+_COLUMNS = (
+    "session_id, context_id, slug, agent, agent_session_id, repo, title, status, end_reason, started_at, "
+    "ended_at, turn_count, coalesce(try_cast(last_turn as bigint), 0), summary"
+)
+
+
+def active(store: Store, repo: str, agent: str, agent_session_id: str | None = None) -> SessionRow | None:
+    """The session that this agent has open in this repository, the one started last (S1-20, S3-32).
+
+    With the agent's own id of a session, only that one or what continues it counts.
+    """
+    return _first(store, "status = 'active' and", repo, agent, agent_session_id)
+
+
+def latest(store: Store, repo: str, agent: str, agent_session_id: str) -> SessionRow | None:
+    """The session that the agent calls so, open or not; after a rollover the last of them."""
+    return _first(store, "", repo, agent, agent_session_id)
+
+
+def recent(
+    store: Store, *, agent: str | None = None, only_active: bool = False, limit: int | None = RECENT
+) -> list[SessionRow]:
+    """Sessions, the one that something happened in last first (S1-21)."""
+    conditions = ["status = 'active'"] if only_active else []
+    parameters: list[Any] = []
+    if agent is not None:
+        parameters.append(agent)
+        conditions.append("agent = $1")
+    where = f"where {' and '.join(conditions)}" if conditions else ""
+    limited = "" if limit is None else f"limit {limit}"
+    return _rows(store, f"{where} order by last_position desc {limited}", parameters)
+
+
+def named(store: Store, name: str) -> SessionRow:
+    """The session that `name` means. Raises: NotFound, Ambiguous."""
+    wanted = name.strip()
+    if wanted.startswith("session:"):
+        wanted = wanted.rpartition("_")[2]
+    wanted = wanted.lower().removeprefix(SESSION_ALIAS)
+    exact = _rows(store, "where session_id = $1", [wanted])
+    found = exact or _rows(store, "where starts_with(session_id, $1) order by session_id limit 6", [wanted])
+    if not wanted or not found:
+        raise NotFound(f"no session is called {name!r}. `locus session ls --all` lists them.")
+    if len(found) > 1:
+        some = ", ".join(row.session_id for row in found[:5])
+        raise Ambiguous(f"{name!r} fits several sessions: {some}. Give more of the id.")
+    return found[0]
+
+
+def _first(
+    store: Store, condition: str, repo: str, agent: str, agent_session_id: str | None
+) -> SessionRow | None:
+    parameters = [repo, agent]
+    own = ""
+    if agent_session_id is not None:
+        parameters.append(agent_session_id)
+        own = "and agent_session_id = $3"
+    rows = _rows(
+        store,
+        f"where {condition} repo = $1 and agent = $2 {own} order by opened_position desc limit 1",
+        parameters,
+    )
+    return rows[0] if rows else None
+
+
+def _rows(store: Store, rest: str, parameters: list[Any]) -> list[SessionRow]:
+    found = store.query(f"select {_COLUMNS} from sessions {rest}", parameters)
+    return [SessionRow(*row) for row in found.rows]
