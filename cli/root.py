@@ -20,6 +20,7 @@ SECTIONS: Sections = (
             Entry("log", "log", "List turns or events, newest first."),
             Entry("show", "show", "Show one event, turn or session."),
             Entry("timeline", "timeline", "Show everything that happened in a turn, in order."),
+            Entry("history", "history", "List the versions of one file, newest first."),
         ),
     ),
     (
@@ -28,9 +29,11 @@ SECTIONS: Sections = (
             Entry("replay", "replay", "Put the files of a turn into a directory, byte for byte."),
             Entry("restore", "restore", "Put the files of a turn back into the working directory."),
             Entry("cat", "cat", "Write one recorded file to standard output."),
+            Entry("diff", "diff", "Show what changed in a turn, or between two."),
         ),
     ),
     ("Ask", (Entry("sql", "sql", "Ask a question in SQL."),)),
+    ("Send", (Entry("export", "export_group", "Write what is recorded to files for other programs."),)),
     ("Keep", (Entry("store", "store_group", "Seal, rebuild and verify the store."),)),
 )
 

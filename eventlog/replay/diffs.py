@@ -1,31 +1,173 @@
-"""Unified diffs, made from the two contents of a file whenever somebody wants to see one (S1-31).
+"""Diffs made from contents whenever somebody wants to see one: of two trees, of one file event (S1-31).
 
-The log stores no diff text where both contents are known: it would be most of a segment. Pure
-functions. Any two texts give a diff that turns one exactly into the other; above a bound of work it
-stops looking for the shortest one and shows the whole stretch between the first and the last
-difference as replaced.
+The log stores no diff text where both contents are known: it would be most of a segment. Contents are
+read when they are asked for, one change at a time, so that a large diff costs the memory of its largest
+file. One thread; the store beneath verifies what it reads (I24).
 """
 
-from collections.abc import Iterator, Mapping
-from difflib import SequenceMatcher
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from eventlog.errors import EventLogError
+from eventlog.errors import EventLogError, NotFound
+from eventlog.paths import path_bytes, path_text
+from eventlog.replay.compare import ROOT, Change, Missing, compare
+from eventlog.replay.linediff import LineDiff, line_diff
+from eventlog.replay.patches import patch, sections
 from eventlog.snapshots.ids import from_text
+from eventlog.snapshots.tree import DIRECTORY, SUBMODULE, TreeEntry
 
 if TYPE_CHECKING:
+    from eventlog.replay.trees import TreeState
     from eventlog.snapshots.store import BlobStore
 
-CONTEXT_LINES = 3
+Reader = Callable[[bytes], bytes]
 
-# SequenceMatcher is quadratic at worst: 4 million pairs of lines take some seconds.
-_PAIRS_MAX = 4_000_000
 
-_Opcode = tuple[str, int, int, int, int]
+class FileDiff:
+    """One change with its contents. Nothing is read before a count or the text is asked for.
+
+    Raises, when it reads: NotFound (a content is no longer in the store), Corruption.
+    """
+
+    def __init__(self, change: Change, read: Reader) -> None:
+        self.change = change
+        self._read = read
+
+    @property
+    def path(self) -> str:
+        return path_text(self.change.path)
+
+    @property
+    def old_path(self) -> str | None:
+        """The path before a rename."""
+        return None if self.change.old_path is None else path_text(self.change.old_path)
+
+    @property
+    def operation(self) -> str:
+        return self.change.operation
+
+    @property
+    def binary(self) -> bool:
+        """Whether a content is binary: it holds a NUL byte."""
+        return any(lines is None for _, lines in self._parts)
+
+    @property
+    def lines_added(self) -> int | None:
+        """How many lines are new, None where a content is binary (P7)."""
+        return None if self.binary else sum(lines.added for _, lines in self._parts if lines is not None)
+
+    @property
+    def lines_removed(self) -> int | None:
+        return None if self.binary else sum(lines.removed for _, lines in self._parts if lines is not None)
+
+    def patch(self) -> Iterator[bytes]:
+        """The change in git's extended format, in pieces."""
+        for part, lines in self._parts:
+            yield from patch(part, lines)
+
+    @property
+    def text(self) -> bytes:
+        """The whole patch at once."""
+        return b"".join(self.patch())
+
+    @cached_property
+    def _parts(self) -> list[tuple[Change, LineDiff | None]]:
+        return [(part, self._lines(part)) for part in sections(self.change)]
+
+    def _lines(self, part: Change) -> LineDiff | None:
+        if part.before is not None and part.after is not None and part.before.id == part.after.id:
+            return line_diff(b"", b"")  # a rename or a mode: the content stays, binary or not
+        before, after = self._content(part.before), self._content(part.after)
+        return None if b"\0" in before or b"\0" in after else line_diff(before, after)
+
+    def _content(self, entry: TreeEntry | None) -> bytes:
+        if entry is None:
+            return b""
+        data = self._read(entry.id)
+        return b"Subproject commit %b\n" % data if entry.kind == SUBMODULE else data
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What changed between two trees.
+
+    `changes` are the changed paths without their contents, in order; iterating gives each with its
+    lines. `missing` is what one side did not capture, with the reasons (P1).
+    """
+
+    before: "TreeState"
+    after: "TreeState"
+    changes: tuple[Change, ...]
+    missing: tuple[Missing, ...]
+
+    def __iter__(self) -> Iterator[FileDiff]:
+        return (FileDiff(change, self.after.blobs.get) for change in self.changes)
+
+    def patch(self) -> Iterator[bytes]:
+        """All changes in git's extended format, in pieces: `git apply` takes them."""
+        for file in self:
+            yield from file.patch()
+
+    def within(self, paths: Sequence[str]) -> "Diff":
+        """What concerns these files and folders; a rename does under both of its names.
+
+        Raises: NotFound for a path of which neither side knows.
+        """
+        unknown = next((path for path in paths if not self.knows(path)), None)
+        if unknown is not None:
+            raise NotFound(
+                f"{unknown}: no such path in {self.before.turn} at {self.before.at} "
+                f"or in {self.after.turn} at {self.after.at}"
+            )
+        wanted = [_bytes_of(path).rstrip(b"/") for path in paths]
+        if not wanted:
+            return self
+        return replace(
+            self,
+            changes=tuple(c for c in self.changes if any(map(c.concerns, wanted))),
+            missing=tuple(one for one in self.missing if any(map(one.concerns, wanted))),
+        )
+
+    def knows(self, path: str) -> bool:
+        """Whether one side has something at `path`, or should have."""
+        wanted = _bytes_of(path).rstrip(b"/")
+        return (
+            _has(self.before, wanted)
+            or _has(self.after, wanted)
+            or any(one.concerns(wanted) for one in self.missing)
+        )
+
+
+def diff(before: "TreeState", after: "TreeState") -> Diff:
+    """What changed from `before` to `after`. Raises: NotFound, Corruption when a tree cannot be read."""
+    found = compare(before, after)
+    return Diff(before, after, found.changes, found.missing)
+
+
+def _bytes_of(path: str) -> bytes:
+    try:
+        return path_bytes(path)
+    except ValueError as error:
+        raise NotFound(str(error)) from error
+
+
+def _has(state: "TreeState", path: bytes) -> bool:
+    if path == ROOT:
+        return True
+    entries = {entry.name: entry for entry in state.get_tree(state.root)}
+    *folders, name = path.split(b"/")
+    for folder in folders:
+        entry = entries.get(folder)
+        if entry is None or entry.kind != DIRECTORY:
+            return False
+        entries = {below.name: below for below in state.get_tree(entry.id)}
+    return name in entries
 
 
 def diff_of(event: Mapping[str, Any], blobs: "BlobStore") -> str | None:
-    """The diff of a file event: the one stored with it, else made from its contents.
+    """The diff of a file event, to be shown: the one stored with it, else made from its contents.
 
     None when a content is binary, was not captured, or is no longer in the store (P7).
     """
@@ -46,96 +188,19 @@ def diff_of(event: Mapping[str, Any], blobs: "BlobStore") -> str | None:
 
 
 def unified(before: bytes | None, after: bytes | None, path: str, old_path: str | None = None) -> str | None:
-    """The unified diff from `before` to `after`, "" when they are equal, None when one is binary.
+    """The unified diff from `before` to `after` as text for people, "" when they are equal, None when one
+    is binary.
 
-    None as content means that the file does not exist on that side. Text that is not UTF-8 is shown
-    with replacement characters; lines end at newlines only.
+    None as content means that the file does not exist on that side. Bytes that are not UTF-8 are shown
+    as replacement characters.
     """
-    if _is_binary(before) or _is_binary(after):
+    if b"\0" in (before or b"") or b"\0" in (after or b""):
         return None
     if before == after:
         return ""
-    a, b = _lines(before), _lines(after)
-    parts = [
-        f"--- {'/dev/null' if before is None else 'a/' + (old_path or path)}\n",
-        f"+++ {'/dev/null' if after is None else 'b/' + path}\n",
-    ]
-    for hunk in _hunks(_opcodes(a, b), CONTEXT_LINES):
-        first, last = hunk[0], hunk[-1]
-        parts.append(f"@@ -{_range(first[1], last[2])} +{_range(first[3], last[4])} @@\n")
-        for tag, a1, a2, b1, b2 in hunk:
-            if tag == "equal":
-                parts += [_marked(" ", line) for line in a[a1:a2]]
-            else:
-                parts += [_marked("-", line) for line in a[a1:a2]]
-                parts += [_marked("+", line) for line in b[b1:b2]]
-    return "".join(parts)
-
-
-def _is_binary(data: bytes | None) -> bool:
-    return data is not None and b"\0" in data
-
-
-def _lines(data: bytes | None) -> list[bytes]:
-    """Lines with their newline; the last one may lack it."""
-    lines = [line + b"\n" for line in (data or b"").split(b"\n")]
-    lines[-1] = lines[-1][:-1]
-    return lines if lines[-1] else lines[:-1]
-
-
-def _marked(sign: str, line: bytes) -> str:
-    text = line.decode("utf-8", "replace")
-    return f"{sign}{text}" if line.endswith(b"\n") else f"{sign}{text}\n\\ No newline at end of file\n"
-
-
-def _opcodes(a: list[bytes], b: list[bytes]) -> list[_Opcode]:
-    """How `a` becomes `b`. Equal lines at both ends are set aside first: most changes are small."""
-    head = 0
-    while head < min(len(a), len(b)) and a[head] == b[head]:
-        head += 1
-    tail = 0
-    while tail < min(len(a), len(b)) - head and a[-1 - tail] == b[-1 - tail]:
-        tail += 1
-    a_end, b_end = len(a) - tail, len(b) - tail
-    if (a_end - head) * (b_end - head) > _PAIRS_MAX:
-        middle: list[_Opcode] = [("replace", head, a_end, head, b_end)]
-    else:
-        matcher = SequenceMatcher(None, a[head:a_end], b[head:b_end], autojunk=False)
-        middle = [
-            (tag, a1 + head, a2 + head, b1 + head, b2 + head) for tag, a1, a2, b1, b2 in matcher.get_opcodes()
-        ]
-    opcodes: list[_Opcode] = [("equal", 0, head, 0, head), *middle]
-    opcodes.append(("equal", a_end, len(a), b_end, len(b)))
-    return [op for op in opcodes if op[2] > op[1] or op[4] > op[3]]
-
-
-def _hunks(opcodes: list[_Opcode], context: int) -> Iterator[list[_Opcode]]:
-    """Changes with `context` equal lines around them; closer ones share a hunk."""
-    hunk: list[_Opcode] = []
-    last = len(opcodes) - 1
-    for at, (tag, a1, a2, b1, b2) in enumerate(opcodes):
-        if tag != "equal":
-            hunk.append((tag, a1, a2, b1, b2))
-            continue
-        before = min(context, a2 - a1) if at < last else 0  # lines that lead into the next change
-        behind = min(context, a2 - a1) if at > 0 else 0  # lines that follow the one before
-        if hunk and before and a2 - a1 <= 2 * context:
-            hunk.append((tag, a1, a2, b1, b2))
-            continue
-        if hunk:
-            if behind:
-                hunk.append((tag, a1, a1 + behind, b1, b1 + behind))
-            yield hunk
-            hunk = []
-        if before:
-            hunk.append((tag, a2 - before, a2, b2 - before, b2))
-    if any(op[0] != "equal" for op in hunk):
-        yield hunk
-
-
-def _range(start: int, end: int) -> str:
-    """A hunk's range as diff(1) writes it: an empty one names the line before it."""
-    size = end - start
-    if size == 1:
-        return str(start + 1)
-    return f"{start + 1 if size else start},{size}"
+    head = (
+        f"--- {'/dev/null' if before is None else 'a/' + (old_path or path)}\n"
+        f"+++ {'/dev/null' if after is None else 'b/' + path}\n"
+    )
+    hunks = line_diff(before or b"", after or b"").hunks()
+    return head + b"".join(hunks).decode("utf-8", "replace")

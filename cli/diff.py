@@ -1,0 +1,202 @@
+"""`locus diff`: what changed in a turn, or between two."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eventlog.errors import Corruption, NotFound
+
+from . import exits, table
+from .access import json_option, open_store, put, say
+from .jsonout import document
+from .repopath import names_of
+from .text import change as change_text
+from .text import count, lines, one_line, terminal_width
+
+if TYPE_CHECKING:
+    from eventlog.replay.diffs import Diff, FileDiff
+    from eventlog.replay.trees import TreeState
+    from eventlog.snapshots.tree import TreeEntry
+    from eventlog.store import Store, TurnRef
+
+
+@click.command("diff")
+@click.argument("turn", metavar="A")
+@click.argument("others", nargs=-1, metavar="[B] [PATH]…")
+@click.option("--stat", is_flag=True, help="Count lines instead of showing them.")
+@click.option("--name-only", is_flag=True, help="Only the paths that changed.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, turn: str, others: tuple[str, ...], stat: bool, name_only: bool, as_json: bool
+) -> None:
+    """Show what changed in a turn, or between two.
+
+    With A alone from the start of that turn to its end, with B from the end of A to the end of B.
+    PATHs are files or folders; write ./NAME for one that is called like a turn. The form is git's:
+    `git apply` takes it. What was not captured is listed on stderr, and the exit code is 4.
+
+    \b
+    locus diff last
+    locus diff git:1a2b3c4 last src/
+    """
+    with open_store(ctx) as store:
+        first = store.turn(turn)
+        second, paths = _split(store, first, others)
+        diff = store.diff(first, second)
+        diff = diff.within([_known(store, diff, path) for path in paths])
+        reading = _Reading()
+        if as_json:
+            put(document(_json(diff, reading, with_lines=not name_only, with_text=not (stat or name_only))))
+        elif name_only:
+            _put_names(diff)
+        elif stat:
+            put(_stat(reading.of(diff)))
+        else:
+            _put_patch(reading.of(diff))
+    if not as_json:
+        _say_missing(diff, reading)
+    if reading.damage is not None:
+        raise reading.damage
+    if diff.missing or reading.lost:
+        ctx.exit(exits.PARTIAL)
+
+
+def _split(
+    store: "Store", first: "TurnRef", others: tuple[str, ...]
+) -> "tuple[TurnRef | None, tuple[str, ...]]":
+    """(B, PATHs): the first of `others` is a turn, or the first path."""
+    if not others:
+        return None, ()
+    name, rest = others[0], others[1:]
+    if name.startswith(("turn:", "git:")):
+        return store.turn(name), rest
+    if "/" in name or (name != "last" and "_" not in name and _has(store, first, name)):
+        return None, others
+    try:
+        return store.turn(name), rest
+    except NotFound:
+        return None, others  # when it is no path either, that is what will be said
+
+
+def _has(store: "Store", turn: "TurnRef", path: str) -> bool:
+    try:
+        store.tree(turn).entry(names_of(store, path)[0])
+    except NotFound:
+        return False
+    return True
+
+
+def _known(store: "Store", diff: "Diff", path: str) -> str:
+    names = names_of(store, path)
+    return next((name for name in names if diff.knows(name)), names[-1])
+
+
+class _Reading:
+    """Goes through a diff; what cannot be read is noted, and does not keep from the rest."""
+
+    def __init__(self) -> None:
+        self.lost: list[tuple[str, str]] = []  # (path, reason)
+        self.damage: Corruption | None = None
+
+    def of(self, diff: "Diff") -> "Iterator[FileDiff]":
+        for file in diff:
+            if self.read(file):
+                yield file
+
+    def read(self, file: "FileDiff") -> bool:
+        """Whether the contents of a change can be read; they are, by this."""
+        try:
+            _ = file.binary
+        except Corruption as error:
+            self.damage = self.damage or error
+            self.lost.append((file.path, "its content is damaged"))
+        except NotFound as error:
+            self.lost.append((file.path, str(error)))
+        else:
+            return True
+        return False
+
+
+def _put_patch(files: "Iterable[FileDiff]") -> None:
+    """To a file or a pipe the very bytes; to a terminal what does it no harm."""
+    for file in files:
+        if sys.stdout.isatty():
+            put(lines(file.text.decode("utf-8", "replace")))
+            continue
+        for piece in file.patch():
+            put(piece)
+
+
+def _put_names(diff: "Diff") -> None:
+    from eventlog.replay.patches import quoted
+
+    for one in diff.changes:
+        put(quoted(one.path) + b"\n")
+
+
+def _stat(files: "Iterable[FileDiff]") -> str:
+    cells = []
+    added = removed = 0
+    for file in files:
+        added += file.lines_added or 0
+        removed += file.lines_removed or 0
+        counts = "binary" if file.binary else change_text(file.lines_added, file.lines_removed)
+        path = file.path if file.old_path is None else f"{file.old_path} → {file.path}"
+        cells.append((file.operation, counts, one_line(path)))
+    if not cells:
+        return ""
+    listed = table.render(("CHANGE", "LINES", "PATH"), cells, right=(1,), width=terminal_width())
+    return f"{listed}\n{count(len(cells), 'path')}, {change_text(added, removed)}\n"
+
+
+def _json(diff: "Diff", reading: _Reading, *, with_lines: bool, with_text: bool) -> dict[str, Any]:
+    changes = []
+    for file in diff:
+        record: dict[str, Any] = {
+            "path": file.path,
+            "old_path": file.old_path,
+            "operation": file.operation,
+            "before": _entry(file.change.before),
+            "after": _entry(file.change.after),
+        }
+        changes.append(record)
+        if not with_lines:
+            continue
+        there = reading.read(file)
+        record["binary"] = file.binary if there else None
+        record["lines_added"] = file.lines_added if there else None
+        record["lines_removed"] = file.lines_removed if there else None
+        if with_text:
+            record["diff"] = file.text.decode("utf-8", "replace") if there else None
+    missing = [(_text(one.path), one.reason) for one in diff.missing] + reading.lost
+    return {
+        "from": _moment(diff.before),
+        "to": _moment(diff.after),
+        "changes": changes,
+        "missing": [{"path": path, "reason": reason} for path, reason in missing],
+    }
+
+
+def _moment(state: "TreeState") -> dict[str, Any]:
+    return {"turn": f"turn:{state.turn}", "at": state.at, "tree_hash": state.tree_hash}
+
+
+def _entry(entry: "TreeEntry | None") -> dict[str, Any] | None:
+    from eventlog.replay.patches import mode_of
+    from eventlog.snapshots.ids import to_text
+
+    return entry and {"mode": mode_of(entry), "hash": to_text(entry.id), "size": entry.size}
+
+
+def _say_missing(diff: "Diff", reading: _Reading) -> None:
+    for path, reason in [*((_text(one.path), one.reason) for one in diff.missing), *reading.lost]:
+        say(f"not compared: {one_line(path)}: {one_line(reason)}")
+
+
+def _text(path: bytes) -> str:
+    from eventlog.paths import path_text
+
+    return path_text(path)

@@ -1,0 +1,79 @@
+"""`locus history`: every recorded version of one file."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eventlog.errors import NotFound
+
+from . import table
+from .access import json_option, open_store, put, say
+from .events_text import short_hash
+from .jsonout import line
+from .repopath import names_of
+from .text import change, moment, moment_exact, one_line, terminal_width
+
+if TYPE_CHECKING:
+    from eventlog.replay.history import Version
+    from eventlog.store import Store
+
+
+@click.command("history")
+@click.argument("path", metavar="PATH")
+@click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, path: str, limit: int, as_json: bool) -> None:
+    """List the versions of one file, newest first.
+
+    Renames are followed back: the versions under the old name belong to the file. Each version is
+    the content of a hash, which `locus cat` prints. With --json one object per line.
+    """
+    with open_store(ctx) as store:
+        # One more than is shown, to know whether there are more.
+        found = _find(store, path, limit + 1)
+    shown = found[:limit]
+    if as_json:
+        for version in shown:
+            put(line(_record(version)))
+    else:
+        put(_table(shown))
+    if len(found) > limit:
+        say(f"There are more; --limit N shows more than {limit}.")
+
+
+def _find(store: "Store", path: str, limit: int) -> "list[Version]":
+    names = names_of(store, path)
+    for name in names:
+        found = store.history(name, limit=limit)
+        if found:
+            return found
+    raise NotFound(
+        f"no version of {' or '.join(names)} is recorded. `locus log --path {names[0]}` lists what happened "
+        "there and below."
+    )
+
+
+def _table(versions: "list[Version]") -> str:
+    cells = [
+        (
+            version.turn_name or "",
+            moment(version.at),
+            version.operation or "",
+            change(version.lines_added, version.lines_removed),
+            short_hash(version.after_hash) if version.after_hash else "",
+            one_line(version.path if version.old_path is None else f"{version.old_path} → {version.path}"),
+            one_line(version.title or version.user_request or ""),
+        )
+        for version in versions
+    ]
+    heads = ("TURN", "WHEN (UTC)", "CHANGE", "LINES", "CONTENT", "PATH", "TITLE")
+    return table.render(heads, cells, right=(3,), width=terminal_width())
+
+
+def _record(version: "Version") -> dict[str, Any]:
+    """A version for JSON: the fields as they are called, the turn by its name too, the time as ISO 8601."""
+    fields = asdict(version)
+    name = version.turn_name
+    return {**fields, "at": moment_exact(version.at), "context_id": None if name is None else f"turn:{name}"}

@@ -1,0 +1,216 @@
+"""What differs between two trees: a list of changed paths, without a look at contents (docs/design.md §14).
+
+Both trees are walked side by side and equal sub-trees are skipped, so the cost follows what changed and
+not how large the trees are. What one side could not capture is listed with its reason and is no change:
+whether it changed cannot be known, and it is never told as deleted (P1, P7). Pure but for reading trees.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eventlog.errors import Refused
+from eventlog.paths import path_bytes
+from eventlog.snapshots.materialize import DEPTH_MAX, ENTRIES_MAX
+from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SYMLINK, TreeEntry
+
+if TYPE_CHECKING:
+    from eventlog.replay.trees import TreeState
+
+ADD, EDIT, DELETE, RENAME, MODE, TYPE = "add", "edit", "delete", "rename", "mode", "type"
+
+ROOT = b"."  # the whole tree, as a path
+
+# Kinds whose contents may take each other's place under another name.
+_FAMILY = {FILE: FILE, EXECUTABLE: FILE, SYMLINK: SYMLINK}
+
+_Entries = dict[bytes, TreeEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One path that differs.
+
+    `operation` is `add`, `edit` (the content, perhaps the executable bit too), `delete`, `rename` (the
+    same content under another name, perhaps another executable bit), `mode` (the executable bit alone)
+    or `type` (a file became a symlink, a symlink a submodule, …). An entry that is a directory stands
+    for an empty one.
+    """
+
+    path: bytes
+    operation: str
+    before: TreeEntry | None
+    after: TreeEntry | None
+    old_path: bytes | None = None  # of a rename
+
+    def concerns(self, path: bytes) -> bool:
+        """Whether this is about the file or folder at `path`, under its new name or its old one."""
+        return _is_below(self.path, path) or (self.old_path is not None and _is_below(self.old_path, path))
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A path of which one side at least was not captured, and why."""
+
+    path: bytes
+    before: TreeEntry | None
+    after: TreeEntry | None
+    reason: str
+
+    def concerns(self, path: bytes) -> bool:
+        """Whether this is about the file or folder at `path`."""
+        return _is_below(self.path, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What differs between two trees, in order of paths."""
+
+    changes: tuple[Change, ...]
+    missing: tuple[Missing, ...]
+
+
+def compare(before: "TreeState", after: "TreeState") -> Comparison:
+    """How `before` becomes `after`. Raises: NotFound, Corruption when a tree cannot be read."""
+    unsaid = {**_unsaid(before), **_unsaid(after)}
+    changes: list[Change] = []
+    missing: list[Missing] = []
+    for path, old, new in _differences(before, after):
+        reason = _reason(unsaid, path) or _skipped(before, old) or _skipped(after, new)
+        if reason is not None:
+            missing.append(Missing(path, old, new, reason))
+        else:
+            changes.append(Change(path, _operation(old, new), old, new))
+        if len(changes) > ENTRIES_MAX:
+            raise Refused(f"the two trees differ in more than {ENTRIES_MAX:,} paths, which no diff can show")
+    told = {one.path for one in missing}
+    missing += [Missing(path, None, None, why) for path, why in unsaid.items() if path not in told]
+    changes.sort(key=lambda change: change.path)
+    return Comparison(
+        tuple(with_renames(changes)),
+        tuple(sorted(missing, key=lambda one: one.path)),
+    )
+
+
+def with_renames(changes: Sequence[Change]) -> list[Change]:
+    """The changes, with what was deleted in one place and added in another as one.
+
+    Equal contents are paired, and always: first those of one last name, then in order of paths.
+    """
+    gone = [(c, c.before) for c in changes if c.operation == DELETE and c.before and c.before.kind in _FAMILY]
+    added = [(c, c.after) for c in changes if c.operation == ADD and c.after and c.after.kind in _FAMILY]
+    partner: dict[bytes, Change] = {}
+    taken: set[bytes] = set()
+    for key in (_content_and_name, _content):
+        pool: dict[tuple[bytes, ...], list[Change]] = {}
+        for change, entry in reversed(gone):
+            if change.path not in taken:
+                pool.setdefault(key(entry, change.path), []).append(change)
+        for change, entry in added:
+            candidates = pool.get(key(entry, change.path))
+            if candidates and change.path not in partner:
+                old = partner[change.path] = candidates.pop()
+                taken.add(old.path)
+    kept = []
+    for change in changes:
+        if change.operation == ADD and change.path in partner:
+            old = partner[change.path]
+            kept.append(Change(change.path, RENAME, old.before, change.after, old.path))
+        elif change.operation != DELETE or change.path not in taken:
+            kept.append(change)
+    return kept
+
+
+def _content_and_name(entry: TreeEntry, path: bytes) -> tuple[bytes, ...]:
+    return _FAMILY[entry.kind], entry.id, path.rpartition(b"/")[2]
+
+
+def _content(entry: TreeEntry, _path: bytes) -> tuple[bytes, ...]:
+    return _FAMILY[entry.kind], entry.id
+
+
+def _differences(
+    before: "TreeState", after: "TreeState"
+) -> Iterator[tuple[bytes, TreeEntry | None, TreeEntry | None]]:
+    """(path, entry before, entry after) of all that differs below the directories of both trees."""
+    if before.root == after.root:
+        return
+    stack: list[tuple[bytes, TreeEntry | None, TreeEntry | None]] = []
+    _open(stack, b"", before.get_tree(before.root), after.get_tree(after.root))
+    while stack:
+        path, old, new = stack.pop()
+        inside_old = before.get_tree(old.id) if old is not None and old.kind == DIRECTORY else None
+        inside_new = after.get_tree(new.id) if new is not None and new.kind == DIRECTORY else None
+        if inside_old is not None and inside_new is not None:
+            _open(stack, path + b"/", inside_old, inside_new)
+            continue
+        # A directory on one side only: what is in it differs, or itself where nothing is in it. Beside
+        # a file it is told by its contents alone.
+        if inside_old:
+            _open(stack, path + b"/", inside_old, ())
+        if inside_new:
+            _open(stack, path + b"/", (), inside_new)
+        old = None if inside_old else old
+        new = None if inside_new else new
+        if old is not None or new is not None:
+            yield path, old, new
+
+
+def _open(
+    stack: list[tuple[bytes, TreeEntry | None, TreeEntry | None]],
+    prefix: bytes,
+    before: Iterable[TreeEntry],
+    after: Iterable[TreeEntry],
+) -> None:
+    """Put what differs between two directories on the stack."""
+    if prefix.count(b"/") > DEPTH_MAX:
+        raise Refused(f"the directories at {prefix[:80]!r}… are nested deeper than {DEPTH_MAX} levels")
+    old: _Entries = {entry.name: entry for entry in before}
+    for entry in after:
+        was = old.pop(entry.name, None)
+        if was is None or (was.kind, was.id) != (entry.kind, entry.id):
+            stack.append((prefix + entry.name, was, entry))
+    stack += [(prefix + name, entry, None) for name, entry in old.items()]
+
+
+def _is_below(path: bytes, folder: bytes) -> bool:
+    return folder in (path, ROOT) or path.startswith(folder + b"/")
+
+
+def _operation(old: TreeEntry | None, new: TreeEntry | None) -> str:
+    if old is None:
+        return ADD
+    if new is None:
+        return DELETE
+    if _FAMILY.get(old.kind, old.kind) != _FAMILY.get(new.kind, new.kind):
+        return TYPE
+    return MODE if old.id == new.id else EDIT
+
+
+def _unsaid(state: "TreeState") -> dict[bytes, str]:
+    """What the events behind a snapshot did not say."""
+    return {_path_of(path): reason for path, reason in state.missing}
+
+
+def _path_of(text: str) -> bytes:
+    try:
+        return path_bytes(text)
+    except ValueError:  # a malformed path is listed as it is
+        return text.encode("utf-8", "surrogateescape")
+
+
+def _reason(unsaid: dict[bytes, str], path: bytes) -> str | None:
+    """Why a path is not known: itself, or a folder that it was in."""
+    while unsaid:
+        if path in unsaid:
+            return unsaid[path]
+        path, slash, _ = path.rpartition(b"/")
+        if not slash:
+            break
+    return None
+
+
+def _skipped(state: "TreeState", entry: TreeEntry | None) -> str | None:
+    if entry is None or entry.kind != SKIPPED:
+        return None
+    return state.blobs.get(entry.id).decode("utf-8", "replace")

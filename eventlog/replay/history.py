@@ -1,0 +1,139 @@
+"""The history of one file: its versions as the log tells them, followed back through renames (S1-55).
+
+A version is a file event that concerns the path: it was added, edited, deleted or renamed, hither or
+away. Where a rename brought a content to the path, the versions of the old path up to then belong to
+it as well. Snapshots are not searched: finding out what each of them holds at a path would mean to read
+every tree of the log. Pure but for the query that it is given.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eventlog import jsontext
+from eventlog.names import turn_id_of
+
+if TYPE_CHECKING:
+    from eventlog.query.engine import Result
+
+Query = Callable[[str, Sequence[Any]], "Result"]
+
+# (position of the rename, old path, new path)
+Rename = tuple[int, str, str]
+
+_FIELDS = (
+    "position", "event_id", "session_id", "turn", "agent", "commit", "at", "operation", "path", "payload",
+    "before_hash", "after_hash", "lines_added", "lines_removed", "cause",
+)  # fmt: skip
+_VALUES = ", ".join(
+    "epoch_us(coalesce(occurred_at, recorded_at))" if name == "at" else f'"{name}"' for name in _FIELDS
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of a file: who made it when, and what it is.
+
+    Hashes and line counts are None where they are unknown, `turn` outside turns. `at` is when it
+    happened, in microseconds since 1970, or when it was recorded where that is all that is known.
+    `title` and `user_request` are those of the turn.
+    """
+
+    position: int
+    event_id: str
+    session_id: str | None
+    turn: int | None
+    agent: str | None
+    commit: str | None
+    at: int | None
+    operation: str | None
+    path: str
+    old_path: str | None
+    before_hash: str | None
+    after_hash: str | None
+    lines_added: int | None
+    lines_removed: int | None
+    cause: str | None
+    title: str | None
+    user_request: str | None
+
+    @property
+    def turn_name(self) -> str | None:
+        """How the turn is called, None outside turns."""
+        return None if self.turn is None else f"{self.session_id}_{turn_id_of(self.turn)}"
+
+
+def history(query: Query, path: str, limit: int | None = None) -> list[Version]:
+    """The versions of the file at `path`, newest first, at most `limit` of them."""
+    renames = _renames(query)
+    conditions, parameters = [], []
+    for name, end in lineage(path, renames).items():
+        parameters += [name, end]
+        conditions.append(f"(path = ${len(parameters) - 1} and position < ${len(parameters)})")
+    away = [str(position) for position, old, _ in renames if old == path]
+    conditions += [f"position in ({', '.join(away)})"] if away else []
+    found = query(
+        f"select {_VALUES} from events where event_type = 'file' and operation is distinct from 'read' "
+        f"and ({' or '.join(conditions)}) order by position desc"
+        + (f" limit {limit}" if limit is not None else ""),
+        parameters,
+    ).rows
+    prompts = _prompts(query, {(row[2], row[3]) for row in found})
+    return [_version(row, prompts) for row in found]
+
+
+def lineage(path: str, renames: Iterable[Rename]) -> dict[str, int]:
+    """The paths whose versions belong to `path`, each with the position up to which they do."""
+    into: dict[str, list[Rename]] = {}
+    for rename in renames:
+        into.setdefault(rename[2], []).append(rename)
+    ends: dict[str, int] = {}
+    todo = [(path, _NO_END)]
+    while todo:
+        name, end = todo.pop()
+        known = ends.get(name, -1)
+        if end <= known:
+            continue
+        ends[name] = end
+        todo += [(old, position) for position, old, _ in into.get(name, ()) if known <= position < end]
+    return ends
+
+
+_NO_END = 2**63 - 1
+
+
+def _renames(query: Query) -> list[Rename]:
+    """All renames of the log; they are few."""
+    rows = query(
+        "select position, path, payload from events where event_type = 'file' and operation = 'rename'", ()
+    ).rows
+    found = [(position, _old_path(payload), path) for position, path, payload in rows]
+    return [(position, old, path) for position, old, path in found if old is not None and path is not None]
+
+
+def _prompts(
+    query: Query, turns: set[tuple[str | None, int | None]]
+) -> dict[tuple[str | None, int | None], tuple[str | None, str | None]]:
+    """Title and request of turns."""
+    sessions = sorted({session for session, turn in turns if session is not None and turn is not None})
+    if not sessions:
+        return {}
+    rows = query(
+        "select session_id, turn, title, user_request from turns where list_contains($1, session_id)",
+        [sessions],
+    ).rows
+    return {(session, turn): (title, request) for session, turn, title, request in rows}
+
+
+def _version(
+    row: tuple[Any, ...], prompts: dict[tuple[str | None, int | None], tuple[str | None, str | None]]
+) -> Version:
+    fields = dict(zip(_FIELDS, row, strict=True))
+    title, request = prompts.get((fields["session_id"], fields["turn"]), (None, None))
+    return Version(old_path=_old_path(fields.pop("payload")), title=title, user_request=request, **fields)
+
+
+def _old_path(payload: Any) -> str | None:
+    found = jsontext.decode(payload) if isinstance(payload, str) else payload
+    old = found.get("old_path") if isinstance(found, dict) else None
+    return old if isinstance(old, str) else None

@@ -1,0 +1,351 @@
+"""Which lines differ between two texts, as numbers and as unified hunks; bytes in, bytes out.
+
+A line ends at a newline byte and nowhere else, so every byte survives. Pure functions. Any two byte
+strings give a diff that turns one exactly into the other. How well it is chosen: lines that occur once
+on both sides hold the texts together (the longest run of them in both orders), what is between them is
+compared the same way, and where no such line is left the shortest edit is searched (Myers' greedy
+O(ND), up to a distance; beyond it the furthest point reached is taken and the search starts there).
+All work is counted, and when the allowance is used up what is left stands as replaced.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import accumulate
+
+CONTEXT_LINES = 3
+
+# Above this a stretch is shown as replaced without a look at its lines: each costs 100 bytes and more.
+LINES_MAX = 2_000_000
+# Some tenths of a microsecond each: seconds at most for one pair of texts.
+_STEPS_MAX = 4_000_000
+# The greedy search keeps its fronts to walk back: some 8,000 numbers at this distance.
+_DISTANCE_MAX = 128
+
+_CHUNK = 1 << 16
+_NO_NEWLINE = b"\n\\ No newline at end of file\n"
+
+# Pieces [a1, a2) of the old text give place to pieces [b1, b2) of the new one.
+Block = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A stretch of one text in pieces, each a line, or one piece of many lines that nobody looked into."""
+
+    data: bytes
+    ends: Sequence[int]  # piece i is data[ends[i]:ends[i + 1]]
+    lines: Sequence[int]  # how many lines of the text stand before piece i
+
+    def text(self, first: int, last: int) -> bytes:
+        return self.data[self.ends[first] : self.ends[last]]
+
+    def range(self, first: int, last: int) -> bytes:
+        """A hunk's range as diff(1) writes it: an empty one names the line before it."""
+        start, size = self.lines[first], self.lines[last] - self.lines[first]
+        if size == 1:
+            return b"%d" % (start + 1)
+        return b"%d,%d" % (start + 1 if size else start, size)
+
+
+@dataclass(frozen=True, slots=True)
+class LineDiff:
+    """How one text becomes another."""
+
+    added: int
+    removed: int
+    _old: _Side
+    _new: _Side
+    _blocks: Sequence[Block]
+
+    def hunks(self) -> Iterator[bytes]:
+        """The unified hunks: `@@` line, then lines marked with ` `, `-` and `+`; changes closer than
+        twice the context share one."""
+        group: list[Block] = []
+        for block in self._blocks:
+            if group and block[0] - group[-1][1] > 2 * CONTEXT_LINES:
+                yield self._hunk(group)
+                group = []
+            group.append(block)
+        if group:
+            yield self._hunk(group)
+
+    def _hunk(self, group: Sequence[Block]) -> bytes:
+        old, new = self._old, self._new
+        lead = min(CONTEXT_LINES, group[0][0])
+        trail = min(CONTEXT_LINES, len(old.ends) - 1 - group[-1][1])
+        a, b = group[0][0] - lead, group[0][2] - lead
+        end_a, end_b = group[-1][1] + trail, group[-1][3] + trail
+        parts = [b"@@ -%b +%b @@\n" % (old.range(a, end_a), new.range(b, end_b))]
+        for a1, a2, b1, b2 in group:
+            parts.append(_marked(b" ", old.text(a, a1)))
+            parts.append(_marked(b"-", old.text(a1, a2)))
+            parts.append(_marked(b"+", new.text(b1, b2)))
+            a = a2
+        parts.append(_marked(b" ", old.text(a, end_a)))
+        return b"".join(parts)
+
+
+def line_diff(old: bytes, new: bytes) -> LineDiff:
+    """How `old` becomes `new`. Only the stretch in which they differ is looked at line by line."""
+    start, tail = _common_ends(old, new)
+    middles = old[start : len(old) - tail], new[start : len(new) - tail]
+    counts = [_count(middle) for middle in middles]
+    if sum(counts) > LINES_MAX:
+        pieces = [[len(middle)] if middle else [] for middle in middles]
+        lines: list[Sequence[int]] = [(0, count) if count else (0,) for count in counts]
+        blocks = [(0, len(pieces[0]), 0, len(pieces[1]))]
+    else:
+        split = [BytesIO(middle).readlines() for middle in middles]
+        pieces = [list(map(len, some)) for some in split]
+        lines = [range(len(some) + 1) for some in split]
+        ids: dict[bytes, int] = {}
+        blocks = changes(*([ids.setdefault(line, len(ids)) for line in some] for some in split))
+    context = _Context.around(old, start, len(old) - tail)
+    return LineDiff(
+        added=sum(lines[1][b2] - lines[1][b1] for _, _, b1, b2 in blocks),
+        removed=sum(lines[0][a2] - lines[0][a1] for a1, a2, _, _ in blocks),
+        _old=context.side(old, pieces[0], lines[0]),
+        _new=context.side(new, pieces[1], lines[1]),
+        _blocks=[context.shifted(block) for block in blocks],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """The equal lines around the stretch that differs."""
+
+    start: int  # where that stretch begins in both texts
+    lines_before: int
+    lead: Sequence[int]  # sizes of the lines before it
+    trail: Sequence[int]  # and of those behind it
+
+    @classmethod
+    def around(cls, text: bytes, start: int, end: int) -> "_Context":
+        lead: list[int] = []
+        trail: list[int] = []
+        at = start
+        while at and len(lead) < CONTEXT_LINES:
+            before = text.rfind(b"\n", 0, at - 1) + 1
+            lead.insert(0, at - before)
+            at = before
+        while end < len(text) and len(trail) < CONTEXT_LINES:
+            behind = text.find(b"\n", end) + 1 or len(text)
+            trail.append(behind - end)
+            end = behind
+        return cls(start, text.count(b"\n", 0, start), lead, trail)
+
+    def side(self, text: bytes, pieces: Sequence[int], lines: Sequence[int]) -> _Side:
+        sizes = [*self.lead, *pieces, *self.trail]
+        first = self.lines_before - len(self.lead)
+        if len(lines) == 1 + lines[-1]:  # every piece is a line
+            numbers: Sequence[int] = range(first, first + len(sizes) + 1)
+        else:
+            last = self.lines_before + lines[-1]
+            numbers = [*range(first, self.lines_before + 1), *range(last, last + len(self.trail) + 1)]
+        return _Side(text, list(accumulate(sizes, initial=self.start - sum(self.lead))), numbers)
+
+    def shifted(self, block: Block) -> Block:
+        lead = len(self.lead)
+        return block[0] + lead, block[1] + lead, block[2] + lead, block[3] + lead
+
+
+def _common_ends(old: bytes, new: bytes) -> tuple[int, int]:
+    """How many bytes are equal at the beginning and at the end, in whole lines and without overlap."""
+    view, shorter = memoryview(new), min(len(old), len(new))
+    start, size = 0, _CHUNK
+    while size:
+        if start + size <= shorter and old.startswith(view[start : start + size], start):
+            start += size
+        else:
+            size >>= 1
+    if not start == len(old) == len(new):
+        start = old.rfind(b"\n", 0, start) + 1
+    tail, size = 0, _CHUNK
+    while size:
+        end = len(new) - tail
+        if tail + size <= shorter - start and old.startswith(view[end - size : end], len(old) - tail - size):
+            tail += size
+        else:
+            size >>= 1
+    # The tail begins behind the first newline in it: what is before that may belong to a changed line.
+    behind = old.find(b"\n", len(old) - tail) + 1
+    return start, len(old) - behind if behind else 0
+
+
+def _count(text: bytes) -> int:
+    """How many lines; the last one may lack its newline."""
+    return text.count(b"\n") + (not text.endswith(b"\n") if text else 0)
+
+
+def _marked(sign: bytes, text: bytes) -> bytes:
+    """Whole lines, each with its mark."""
+    if not text:
+        return b""
+    marked = sign + text.replace(b"\n", b"\n" + sign)
+    return marked[:-1] if text.endswith(b"\n") else marked + _NO_NEWLINE
+
+
+def changes(a: Sequence[int], b: Sequence[int]) -> list[Block]:
+    """The stretches of `a` that give place to stretches of `b`, in order; all else is equal."""
+    kept_a, kept_b = bytearray(len(a)), bytearray(len(b))
+    _match(a, b, kept_a, kept_b)
+    return list(_blocks(kept_a, kept_b))
+
+
+def _match(a: Sequence[int], b: Sequence[int], kept_a: bytearray, kept_b: bytearray) -> None:
+    """Mark what stays, equally many on both sides and in one order.
+
+    A gap is (indices into `a`, indices into `b`): what may still be matched between two marked lines.
+    """
+    steps = 0
+    gaps: list[tuple[Sequence[int], Sequence[int]]] = [(range(len(a)), range(len(b)))]
+    while gaps:
+        rows_a, rows_b = gaps.pop()
+        head = 0
+        for i, j in zip(rows_a, rows_b, strict=False):
+            if a[i] != b[j]:
+                break
+            kept_a[i] = kept_b[j] = 1
+            head += 1
+        tail = 0
+        for i, j in zip(reversed(rows_a[head:]), reversed(rows_b[head:]), strict=False):
+            if a[i] != b[j]:
+                break
+            kept_a[i] = kept_b[j] = 1
+            tail += 1
+        rows_a, rows_b = rows_a[head : len(rows_a) - tail], rows_b[head : len(rows_b) - tail]
+        if not rows_a or not rows_b or steps > _STEPS_MAX:
+            continue
+        steps += len(rows_a) + len(rows_b)
+        # A line that the other side does not have can be matched with nothing.
+        there = {a[i] for i in rows_a}
+        rows_b = [j for j in rows_b if b[j] in there]
+        there = {b[j] for j in rows_b}
+        rows_a = [i for i in rows_a if a[i] in there]
+        lines_a, lines_b = [a[i] for i in rows_a], [b[j] for j in rows_b]
+        pairs = _anchors(lines_a, lines_b)
+        done_i = done_j = 0
+        if not pairs:
+            pairs, walked = _greedy(lines_a, lines_b, _STEPS_MAX - steps)
+            steps += walked
+            done_i, done_j = len(rows_a), len(rows_b)  # what it did not match, it cannot
+        for i, j in pairs:
+            kept_a[rows_a[i]] = kept_b[rows_b[j]] = 1
+            if i > done_i and j > done_j:
+                gaps.append((rows_a[done_i:i], rows_b[done_j:j]))
+            done_i, done_j = max(done_i, i + 1), max(done_j, j + 1)
+        gaps.append((rows_a[done_i:], rows_b[done_j:]))
+
+
+def _anchors(a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int]]:
+    """Lines that occur once in `a` and once in `b`: the longest run of pairs that rises in both."""
+    once_a, once_b = _once(a), _once(b)
+    pairs = [(i, once_b[line]) for line, i in once_a.items() if line in once_b]
+    # Of all runs of n + 1 pairs so far: the lowest that one ends in `b`, and that last pair.
+    ends: list[int] = []
+    last: list[int] = []
+    before: list[int] = []
+    for at, (_, j) in enumerate(pairs):
+        place = bisect_left(ends, j)
+        ends[place : place + 1] = [j]
+        last[place : place + 1] = [at]
+        before.append(last[place - 1] if place else -1)
+    run = []
+    at = last[-1] if last else -1
+    while at >= 0:
+        run.append(pairs[at])
+        at = before[at]
+    return run[::-1]
+
+
+def _once(lines: Sequence[int]) -> dict[int, int]:
+    """Where the lines are that occur once, in their order."""
+    found: dict[int, int] = {}
+    for i, line in enumerate(lines):
+        found[line] = -1 if line in found else i
+    return {line: i for line, i in found.items() if i >= 0}
+
+
+def _greedy(a: Sequence[int], b: Sequence[int], allowance: int) -> tuple[list[tuple[int, int]], int]:
+    """Equal pairs, rising in both, and the steps it took to find them."""
+    pairs: list[tuple[int, int]] = []
+    i = j = steps = 0
+    while i < len(a) and j < len(b) and steps <= allowance:
+        some, i, j, walked = _reach(a, b, i, j)
+        pairs += some
+        steps += walked
+    return pairs, steps
+
+
+# The runs of equal lines on a path, the last one first: (start in a, end in a, diagonal, the ones before).
+_Chain = tuple[int, int, int, "_Chain"] | None
+
+
+def _reach(
+    a: Sequence[int], b: Sequence[int], i0: int, j0: int
+) -> tuple[list[tuple[int, int]], int, int, int]:
+    """The pairs on the path that leads furthest from (i0, j0) with few edits, its end, and the steps.
+
+    Myers' search: `front` says how far one gets on each diagonal k = i - j, one edit more each round.
+    """
+    n, m, middle = len(a), len(b), i0 - j0
+    front = {middle - 1: i0 - 1}  # a place before the beginning, from which the first step leads there
+    chains: dict[int, _Chain] = {middle - 1: None}
+    furthest = (i0 + j0, i0, middle)
+    steps = 0
+    for distance in range(_DISTANCE_MAX):
+        for k in range(middle - distance, middle + distance + 1, 2):
+            down, right = front.get(k + 1, -1), front.get(k - 1, -2) + 1
+            if down - k > m:
+                down = -1
+            if right > n:
+                right = -1
+            start = i = down if down > right else right
+            if i < 0:
+                continue
+            chain = chains[k + 1 if down > right else k - 1]
+            j = i - k
+            while i < n and j < m and a[i] == b[j]:
+                i += 1
+                j += 1
+            steps += 1 + i - start
+            front[k] = i
+            chains[k] = (start, i, k, chain) if i > start else chain
+            if i + j > furthest[0]:
+                furthest = i + j, i, k
+        if not distance:
+            del front[middle - 1]
+        if furthest[0] == n + m:
+            break
+    _, i, k = furthest
+    pairs = []
+    link = chains[k]
+    while link is not None:
+        start, end, diagonal, link = link
+        pairs += [(at, at - diagonal) for at in range(end - 1, start - 1, -1)]
+    return pairs[::-1], i, i - k, steps
+
+
+def _blocks(kept_a: bytearray, kept_b: bytearray) -> Iterator[Block]:
+    """What was not marked, in stretches."""
+    i = j = 0
+    gone = new = -1  # the next line without a mark on each side
+    while True:
+        if gone < i:
+            gone = _find(kept_a, 0, i)
+        if new < j:
+            new = _find(kept_b, 0, j)
+        equal = min(gone - i, new - j)
+        i, j = i + equal, j + equal
+        if i == len(kept_a) and j == len(kept_b):
+            return
+        block = i, _find(kept_a, 1, i), j, _find(kept_b, 1, j)
+        yield block
+        _, i, _, j = block
+
+
+def _find(marks: bytearray, mark: int, start: int) -> int:
+    found = marks.find(mark, start)
+    return len(marks) if found < 0 else found

@@ -1,0 +1,89 @@
+"""A change in git's extended diff format: what `git apply` takes, and for plain text `patch -p1`.
+
+Bytes throughout: contents are written as they are, and names as git prints them by default (quoted where
+a byte is a control character, a quote, a backslash or beyond ASCII). There is no `index` line, because
+contents are not named by git's ids here. Pure functions.
+"""
+
+from collections.abc import Iterator
+
+from eventlog.replay.compare import ADD, DELETE, RENAME, TYPE, Change
+from eventlog.replay.linediff import LineDiff
+from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeEntry
+
+_MODE_OF_KIND = {FILE: b"100644", EXECUTABLE: b"100755", SYMLINK: b"120000", SUBMODULE: b"160000"}
+_NOWHERE = b"/dev/null"
+_SHORT_ESCAPES = {7: b"a", 8: b"b", 9: b"t", 10: b"n", 11: b"v", 12: b"f", 13: b"r", 34: b'"', 92: b"\\"}
+
+
+def mode_of(entry: TreeEntry | None) -> str | None:
+    """The mode as git writes it; of a directory, which git has none for, that of its trees."""
+    return None if entry is None else _MODE_OF_KIND.get(entry.kind, b"040000").decode()
+
+
+def sections(change: Change) -> list[Change]:
+    """The parts in which a change is written: another type is a deletion and an addition.
+
+    An empty directory has none; git knows no such thing.
+    """
+    before, after = _written(change.before), _written(change.after)
+    if change.operation != TYPE:
+        return [change] if before or after else []
+    parts = [Change(change.path, DELETE, before, None)] if before else []
+    return [*parts, Change(change.path, ADD, None, after)] if after else parts
+
+
+def patch(change: Change, lines: LineDiff | None) -> Iterator[bytes]:
+    """One part of a diff. `lines` is None where a content is binary."""
+    old, new = change.old_path or change.path, change.path
+    a, b = quoted(b"a/" + old), quoted(b"b/" + new)
+    yield b"diff --git %b %b\n" % (a, b)
+    yield from _head(change)
+    name_a = _NOWHERE if change.before is None else a
+    name_b = _NOWHERE if change.after is None else b
+    if lines is None:
+        yield b"Binary files %b and %b differ\n" % (name_a, name_b)
+        return
+    for at, hunk in enumerate(lines.hunks()):
+        if not at:
+            yield b"--- %b\n+++ %b\n" % (_ended(name_a), _ended(name_b))
+        yield hunk
+
+
+def quoted(name: bytes) -> bytes:
+    """A name as git prints it with its default settings.
+
+    But for one in which a folder's name ends with a space: git's own form of that one git cannot read
+    (it takes the space for the end of the first of two names).
+    """
+    if all(0x20 <= c < 0x7F and c not in b'"\\' for c in name) and b" /" not in name:
+        return name
+    return b'"%b"' % b"".join(
+        b"\\" + _SHORT_ESCAPES[c] if c in _SHORT_ESCAPES else b"%c" % c if 0x20 <= c < 0x7F else b"\\%03o" % c
+        for c in name
+    )
+
+
+def _head(change: Change) -> Iterator[bytes]:
+    before, after = change.before, change.after
+    if before is None and after is not None:
+        yield b"new file mode %b\n" % _MODE_OF_KIND[after.kind]
+    elif after is None and before is not None:
+        yield b"deleted file mode %b\n" % _MODE_OF_KIND[before.kind]
+    elif before is not None and after is not None and (
+        # git must know that it is a symlink that goes away, where a directory takes its place.
+        before.kind != after.kind or (change.operation == RENAME and before.kind == SYMLINK)
+    ):
+        yield b"old mode %b\nnew mode %b\n" % (_MODE_OF_KIND[before.kind], _MODE_OF_KIND[after.kind])
+    if change.operation == RENAME:
+        old, new = quoted(change.old_path or change.path), quoted(change.path)
+        yield b"similarity index 100%%\nrename from %b\nrename to %b\n" % (old, new)
+
+
+def _ended(name: bytes) -> bytes:
+    """A name on its own line: a tab tells a reader where one with spaces ends."""
+    return name + b"\t" if b" " in name else name
+
+
+def _written(entry: TreeEntry | None) -> TreeEntry | None:
+    return None if entry is None or entry.kind == DIRECTORY else entry

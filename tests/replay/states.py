@@ -1,0 +1,27 @@
+"""Trees of nested dicts as replay sees them."""
+
+from eventlog.recorder import lifecycle
+from eventlog.replay.trees import TreeState, tree_at
+from eventlog.snapshots.ids import to_text
+from eventlog.snapshots.tree import EXECUTABLE, FILE, SYMLINK
+from eventlog.store import Store
+from tests.snapshots.support import Node, store_node
+
+
+def state(store: Store, node: Node, *, id: str = "s") -> TreeState:
+    """The tree of a turn that holds nothing but a snapshot of `node`."""
+    root = to_text(store_node(store.blobs, node))
+    events = [lifecycle.snapshot("s1", 1, lifecycle.TURN_START, root, event_id=id)]
+    return tree_at(events, store.blobs, "s1_001")
+
+
+def file(content: bytes) -> tuple[bytes, bytes]:
+    return FILE, content
+
+
+def program(content: bytes) -> tuple[bytes, bytes]:
+    return EXECUTABLE, content
+
+
+def link(target: bytes) -> tuple[bytes, bytes]:
+    return SYMLINK, target
