@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks import rows_append, rows_git, rows_log, rows_scale, rows_start
+from benchmarks import rows_append, rows_git, rows_log, rows_scale, rows_start, rows_tree
 from benchmarks.frame import Row
 
 
 def rows() -> list[Row]:
-    return [*rows_append.rows(), *rows_log.rows(), *rows_git.rows(), *rows_start.rows(), *rows_scale.rows()]
+    modules = (rows_append, rows_log, rows_git, rows_tree, rows_start, rows_scale)
+    return [row for module in modules for row in module.rows()]

@@ -1,21 +1,68 @@
-"""A process that does one thing and says its highest resident memory in MB.
+"""A process that does one thing and says the highest resident memory that took, in MB.
 
-    python -m benchmarks.resident seal|rebuild|append COUNT SEED STORE
+    python -m benchmarks.resident import STORE REPOSITORY
+    python -m benchmarks.resident seal STORE COUNT SEED
+    python -m benchmarks.resident rebuild STORE
+    python -m benchmarks.resident append STORE COUNT SEED
 
-`seal` fills a new store with COUNT events and seals it, `rebuild` makes the index of STORE anew, `append`
-appends COUNT events one by one.
+`import` runs the installed command, whose children (git) do not count. `seal` fills a new store with COUNT
+events and seals it, `append` appends COUNT events one by one.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 
 
 def main() -> None:
-    work, count, seed, path = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-    {"seal": seal, "rebuild": rebuild, "append": append}[work](count, seed, path)
-    print(highest_mb())
+    work, path, *rest = sys.argv[1:]
+    print({"import": import_git, "seal": seal, "rebuild": rebuild, "append": append}[work](path, *rest))
+
+
+def import_git(path: str, repository: str) -> float:
+    from benchmarks.process import environment, locus
+
+    run = [*locus(), "--store", path, "init"], [*locus(), "--store", path, "import", "git", repository]
+    subprocess.run(run[0], check=True, env=environment(), stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(run[1], env=environment(), stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{run[1]} ended with code {process.returncode}")
+    return usage.ru_maxrss * 1024 / 1e6
+
+
+def seal(path: str, count: str, seed: str) -> float:
+    from benchmarks.stores import fill
+    from benchmarks.workload import Blocks
+    from eventlog import Store
+
+    with Store.init(path) as store:
+        fill(store, Blocks(int(seed), 5_000).lines(), int(count))
+        store.seal()
+    return highest_mb()
+
+
+def rebuild(path: str) -> float:
+    from eventlog import Store
+
+    with Store.open(path) as store:
+        store.rebuild()
+    return highest_mb()
+
+
+def append(path: str, count: str, seed: str) -> float:
+    from benchmarks.workload import generate
+    from eventlog import Store
+
+    with Store.open(path) as store:
+        for event in generate(int(seed), int(count)):
+            event["event_id"] = "4e50" + str(event["event_id"])[4:]
+            store.append([event])
+    return highest_mb()
 
 
 def highest_mb() -> float:
@@ -24,36 +71,6 @@ def highest_mb() -> float:
         found = re.search(r"VmHWM:\s+(\d+) kB", file.read())
     assert found is not None
     return int(found[1]) * 1024 / 1e6
-
-
-def seal(count: int, seed: int, path: str) -> None:
-    from benchmarks.stores import fill
-    from benchmarks.workload import Blocks
-    from eventlog import Store
-
-    with Store.init(path) as store:
-        lines = Blocks(seed, 5_000).lines()
-        while count > 0:
-            fill(store, lines, min(count, 100_000))
-            count -= 100_000
-        store.seal()
-
-
-def rebuild(_count: int, _seed: int, path: str) -> None:
-    from eventlog import Store
-
-    with Store.open(path) as store:
-        store.rebuild()
-
-
-def append(count: int, seed: int, path: str) -> None:
-    from benchmarks.workload import generate
-    from eventlog import Store
-
-    with Store.open(path) as store:
-        for event in generate(seed, count):
-            event["event_id"] = "4e50" + str(event["event_id"])[4:]
-            store.append([event])
 
 
 if __name__ == "__main__":

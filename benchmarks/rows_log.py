@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
+import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from glob import glob
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from blake3 import blake3
 
 from benchmarks.frame import RATE_UNIT, TIME_UNIT, Bench, Row, Sides
+from benchmarks.process import locus, run
+from benchmarks.repository import make_repository
 from benchmarks.stores import fill, sealed_store
 from benchmarks.workload import Blocks
 from eventlog import Store
+from eventlog.exports import jsonl, jsonl_import
 from eventlog.log.segment import FILE_SCHEMA, WRITE_OPTIONS
 
 _NEW_EVENTS = 1_000
@@ -46,6 +54,22 @@ def rows() -> list[Row]:
             unit=TIME_UNIT,
             durability="both: database file checkpointed and synced",
             prepare=_index_incremental,
+        ),
+        Row(
+            name="verify-read",
+            work="verify --read of a store, in process",
+            anchor="decompressing the same files and hashing the raw bytes with BLAKE3",
+            unit=TIME_UNIT,
+            durability="neither writes",
+            prepare=_verify_read,
+        ),
+        Row(
+            name="import-jsonl",
+            work="import of our own JSON lines into an empty store, in process",
+            anchor="json.loads over the same lines",
+            unit=TIME_UNIT,
+            durability="ours syncs every batch, the anchor keeps nothing",
+            prepare=_import_jsonl,
         ),
     ]
 
@@ -177,3 +201,100 @@ def _seconds(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
+
+
+@contextmanager
+def _verify_read(bench: Bench) -> Iterator[Sides]:
+    """A store of packs and segments: an imported history beside as many synthetic events."""
+    events = bench.pick(60_000, 600_000)
+    with bench.scratch("verify") as directory:
+        repository, path = f"{directory}/project.git", f"{directory}/store"
+        make_repository(repository, bench.seed, commits=bench.pick(400, 2_000), files=bench.pick(300, 1_500))
+        Store.init(path).close()
+        run([*locus(), "--store", path, "import", "git", repository])
+        with Store.open(path) as store:
+            fill(store, Blocks(bench.seed).lines(), events)
+            store.seal()
+            store.rebuild()
+            with store.view() as view:
+                segments = list(view.segment_paths)
+            packs = sorted(glob(f"{path}/snapshots/packs/*.evp"))
+            yield Sides(
+                ours=lambda: _seconds(lambda: _sound(store)),
+                anchor=lambda: _seconds(lambda: _hash_raw(segments, packs)),
+                size=f"{len(segments)} segments, {len(packs)} packs, "
+                f"{sum(map(os.path.getsize, [*segments, *packs])):,} bytes",
+            )
+
+
+def _sound(store: Store) -> None:
+    findings = store.verify("read")
+    if findings:
+        raise RuntimeError(f"a store that was just made is damaged: {findings[0]}")
+
+
+def _hash_raw(segments: list[str], packs: list[str]) -> None:
+    """What cannot be left out: every byte read, decompressed and hashed once, on all cores."""
+    with ThreadPoolExecutor(pa.cpu_count()) as pool:
+        list(pool.map(_hash_segment, segments))
+        list(pool.map(_hash_pack, packs))
+
+
+def _hash_segment(path: str) -> None:
+    digest = blake3()
+    for column in pq.read_table(path).columns:
+        for chunk in column.chunks:
+            for buffer in chunk.buffers():
+                if buffer is not None:
+                    digest.update(buffer)
+    digest.digest()
+
+
+def _hash_pack(path: str) -> None:
+    """Groups follow the header without gaps, each behind its own head (docs/design.md §11.2)."""
+    with open(path, "rb") as file:
+        data = file.read()
+    groups = int.from_bytes(data[-48:-44], "little")
+    at = 24
+    for _ in range(groups):
+        codec = data[at]
+        raw_size, stored_size = (int.from_bytes(data[at + i : at + i + 4], "little") for i in (4, 8))
+        stored = memoryview(data)[at + 12 : at + 12 + stored_size]
+        if codec == 1:
+            raw = zlib.decompress(stored)
+        elif codec == 2:
+            raw = pa.Codec("zstd").decompress(stored, raw_size)
+        else:
+            raw = bytes(stored)
+        blake3(raw).digest()
+        at += 12 + stored_size
+
+
+@contextmanager
+def _import_jsonl(bench: Bench) -> Iterator[Sides]:
+    events = bench.pick(60_000, 300_000)
+    with bench.scratch("jsonl") as directory:
+        file = f"{directory}/events.jsonl"
+        with Store.init(f"{directory}/source") as source:
+            fill(source, Blocks(bench.seed, events).lines(), events)
+            source.seal()
+            jsonl.export(source, file)
+        yield Sides(
+            ours=lambda: _seconds_of_import(file, f"{directory}/target"),
+            anchor=lambda: _seconds(lambda: _loads(file)),
+            size=f"{events:,} events, {os.path.getsize(file):,} bytes",
+        )
+
+
+def _seconds_of_import(file: str, path: str) -> float:
+    with Store.init(path) as store:
+        try:
+            return _seconds(lambda: jsonl_import.load(store, file))
+        finally:
+            shutil.rmtree(path)
+
+
+def _loads(path: str) -> None:
+    with open(path, "rb") as file:
+        for line in file:
+            json.loads(line)

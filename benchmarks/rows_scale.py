@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from itertools import islice
 
 from benchmarks.frame import MEMORY_UNIT, RATE_UNIT, TIME_UNIT, Bench, NotRunnable, Row, Sides
 from benchmarks.process import environment
+from benchmarks.repository import make_repository
 from benchmarks.stores import SealedStore, sealed_store
 from benchmarks.workload import generate
 from eventlog import Store
@@ -61,6 +61,7 @@ def rows() -> list[Row]:
                 prepare=prepare,
             )
             for name, words, bound, prepare in (
+                ("import", "a process that imports a history", _MEMORY_MAX_MB, _memory_import),
                 ("seal", "a process that seals all events", _MEMORY_MAX_MB, _memory_seal),
                 ("rebuild", "a process that rebuilds the index", _MEMORY_MAX_MB, _memory_rebuild),
                 ("append", "a process that appends", _APPEND_MEMORY_MAX_MB, _memory_append),
@@ -166,6 +167,17 @@ def _seconds_of_rebuild(store: Store) -> float:
 
 
 @contextmanager
+def _memory_import(bench: Bench) -> Iterator[Sides]:
+    commits = bench.pick(1_000, 20_000)
+    with bench.scratch("memory-import") as directory:
+        repository = f"{directory}/project.git"
+        make_repository(repository, bench.seed, commits=commits, files=bench.pick(300, 1_500))
+        yield _memory(
+            bench, f"{directory}/store {repository}", "import", _MEMORY_MAX_MB, f"{commits:,} commits"
+        )
+
+
+@contextmanager
 def _memory_seal(bench: Bench) -> Iterator[Sides]:
     source = sealed_store(bench)
     with bench.scratch("memory-seal") as directory:
@@ -173,7 +185,7 @@ def _memory_seal(bench: Bench) -> Iterator[Sides]:
             bench,
             # As many events as the large store has, filled in the process that seals: the journals'
             # highest size counts as well.
-            f"{source.events} {bench.seed} {directory}/store",
+            f"{directory}/store {source.events} {bench.seed}",
             "seal",
             _MEMORY_MAX_MB,
             f"{source.events:,} events",
@@ -184,9 +196,7 @@ def _memory_seal(bench: Bench) -> Iterator[Sides]:
 def _memory_rebuild(bench: Bench) -> Iterator[Sides]:
     source: SealedStore = sealed_store(bench)
     with source.copy(bench, "memory-rebuild") as path:
-        yield _memory(
-            bench, f"0 {bench.seed} {path}", "rebuild", _MEMORY_MAX_MB, f"{source.events:,} events"
-        )
+        yield _memory(bench, path, "rebuild", _MEMORY_MAX_MB, f"{source.events:,} events")
 
 
 @contextmanager
@@ -195,7 +205,7 @@ def _memory_append(bench: Bench) -> Iterator[Sides]:
     with source.copy(bench, "memory-append") as path:
         yield _memory(
             bench,
-            f"{_APPENDS} {bench.seed} {path}",
+            f"{path} {_APPENDS} {bench.seed}",
             "append",
             _APPEND_MEMORY_MAX_MB,
             f"{_APPENDS} events onto {source.events:,}",
@@ -217,14 +227,3 @@ def _highest_mb(command: list[str]) -> float:
     """What the process says of its highest resident memory, in MB (10^6 bytes)."""
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment())
     return float(done.stdout)
-
-
-def import_memory_mb(store: str, repository: str, command: list[str]) -> float:
-    """The highest resident memory of an import of `repository` into a new store, its children apart."""
-    Store.init(store).close()
-    process = subprocess.Popen([*command, "--store", store, "import", "git", repository], env=environment())
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"locus import git ended with code {process.returncode}")
-    return usage.ru_maxrss * 1024 / 1e6
