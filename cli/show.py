@@ -8,7 +8,7 @@ from eventlog.errors import Ambiguous, NotFound
 from eventlog.types import COLUMN_KINDS, COLUMN_NAMES, TIME
 
 from . import table
-from .access import json_option, open_store, put
+from .access import json_option, open_store, put, say
 from .jsonout import compact, document
 from .records import Record, event_json, records, turn_record
 from .text import lines, microseconds, moment, moment_exact, one_line, terminal_width
@@ -110,9 +110,15 @@ def _session(store: "Store", session_id: str) -> tuple[Record, str]:
 
 
 def _event(store: "Store", event_id: str) -> tuple[Record, str]:
+    from eventlog.log.upcast import is_newer
     from eventlog.replay.diffs import diff_of
 
     event = store.event(event_id)
+    if is_newer(event):
+        say(
+            f"This event was written by a newer Locus (schema version {event['schema_version']}); "
+            "it is shown as it is."
+        )
     shown = event_json(event)
     diff = diff_of(event, store.blobs) if event["event_type"] == "file" else None
     fields: Record = {"event": shown}

@@ -112,6 +112,8 @@ def make(root: Path, version: int) -> None:
         shutil.rmtree(root / directory)
     (root / ".gitignore").unlink()
     for directory, _, names in os.walk(root, topdown=False):
+        for name in names:
+            os.chmod(f"{directory}/{name}", 0o644)  # git keeps no more of a mode than its exec bit
         if not names and not os.listdir(directory):
             os.rmdir(directory)
 
