@@ -13,7 +13,13 @@ SECTIONS: Sections = (
             Entry("completion", "completion", "Print a completion script for your shell."),
         ),
     ),
-    ("Record", (Entry("import", "import_group", "Record a history that exists elsewhere."),)),
+    (
+        "Record",
+        (
+            Entry("import", "import_group", "Record a history that exists elsewhere."),
+            Entry("session", "session_group", "Begin, end and list sessions."),
+        ),
+    ),
     (
         "Look",
         (

@@ -36,7 +36,7 @@ def command(ctx: click.Context, name: str, as_json: bool) -> None:
         if kind == "turn":
             fields, text = _turn(store, store.turn(key))
         elif kind == "session":
-            fields, text = _session(store, key)
+            fields, text = session_and_turns(store, key)
         else:
             fields, text = _event(store, key)
     put(document(fields) if as_json else text)
@@ -53,6 +53,8 @@ def _resolve(store: "Store", name: str) -> tuple[str, str]:
         return _only(store, name, [("event", row[0]) for row in found])
     if "_" in name:
         return "turn", name
+    if name.startswith("sess-"):
+        return _only(store, name, _sessions(store, name.removeprefix("sess-")))
     return _only(store, name, _sessions(store, name) + _events(store, name))
 
 
@@ -90,7 +92,7 @@ def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
     return {"turn": anchor}, _pairs(_telling(anchor)) + more
 
 
-def _session(store: "Store", session_id: str) -> tuple[Record, str]:
+def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
     session = next(records(store.query("select * from sessions where session_id = $1", [session_id])))
     turns = list(
         records(store.query("select * from turns where session_id = $1 order by turn", [session_id]))

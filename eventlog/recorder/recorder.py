@@ -66,12 +66,17 @@ class Recorder:
 
     # -- sessions ------------------------------------------------------------------------------
 
-    def resume(self) -> Session | None:
+    def resume(self, session_id: str | None = None) -> Session | None:
         """The active session of this agent in this repository, None when there is none (S1-20).
 
-        With an `agent_session_id` only that very session, or the one that continues it, is meant.
+        With an `agent_session_id` only that very session, or the one that continues it, is meant; with a
+        `session_id` that one, if it is active.
         """
-        found = sessions.active(self.store, self.repo, self.agent, self.agent_session_id)
+        if session_id is None:
+            found = sessions.active(self.store, self.repo, self.agent, self.agent_session_id)
+        else:
+            found = sessions.by_id(self.store, session_id)
+            found = found if found is not None and found.status == "active" else None
         self.session = None if found is None else _session(found)
         return self.session
 
@@ -87,17 +92,19 @@ class Recorder:
     ) -> Session:
         """Begin a new session; one that is still active ends first (S1-22, S3-32).
 
-        A session that the agent itself names (`agent_session_id`) and that ended before is opened again,
-        under its name.
+        A session that is named, by its id or by the agent's own (`agent_session_id`), and that ended
+        before is opened again, under its name.
         """
         left = self.session
         if left is None and (found := sessions.active(self.store, self.repo, self.agent)):
             left = _session(found)
-        again = None
         if session_id is None:
             session_id, again = self._choose(left if end_reason == "rollover" else None)
+        else:
+            there = sessions.by_id(self.store, session_id)
+            again = None if there is None else _session(there)
         slug = slug or (again.slug if again else names.slugify(first_message, session_id))
-        title = title or (None if again else _title(first_message))
+        title = title or (None if again else _title(first_message) or None)
         events: list[Event] = []
         if left is None and not self._has_master():
             events.append(self._master())

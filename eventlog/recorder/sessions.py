@@ -68,14 +68,22 @@ def recent(
     return _rows(store, f"{where} order by last_position desc {limited}", parameters)
 
 
+def by_id(store: Store, session_id: str) -> SessionRow | None:
+    """The session of exactly that id."""
+    rows = _rows(store, "where session_id = $1", [session_id])
+    return rows[0] if rows else None
+
+
 def named(store: Store, name: str) -> SessionRow:
     """The session that `name` means. Raises: NotFound, Ambiguous."""
     wanted = name.strip()
     if wanted.startswith("session:"):
         wanted = wanted.rpartition("_")[2]
     wanted = wanted.lower().removeprefix(SESSION_ALIAS)
-    exact = _rows(store, "where session_id = $1", [wanted])
-    found = exact or _rows(store, "where starts_with(session_id, $1) order by session_id limit 6", [wanted])
+    exact = by_id(store, wanted)
+    if exact is not None:
+        return exact
+    found = _rows(store, "where starts_with(session_id, $1) order by session_id limit 6", [wanted])
     if not wanted or not found:
         raise NotFound(f"no session is called {name!r}. `locus session ls --all` lists them.")
     if len(found) > 1:

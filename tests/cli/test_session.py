@@ -1,0 +1,171 @@
+"""`locus session …` on a real store."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from eventlog.recorder.recorder import Recorder
+from eventlog.store import Store
+from tests.cli.support import Ended, Locus, locus_process
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locus: Locus) -> Path:
+    """A store without events, and the working directory beside it."""
+    monkeypatch.delenv("LOCUS_AGENT", raising=False)
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    assert locus("init").code == 0
+    return tmp_path / "project"
+
+
+def session_id(ended: Ended) -> str:
+    assert ended.code == 0, ended.err
+    context_id = ended.text.strip()
+    assert context_id.startswith("session:")
+    return context_id.rpartition("_")[2]
+
+
+def listed(locus: Locus, *options: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in locus("session", "ls", "--json", *options).text.splitlines()]
+
+
+def test_a_session_begins_and_ends(empty: Path, locus: Locus) -> None:
+    """S1-18, S1-49, P8: its context id is the output; what happened is said beside it."""
+    started = locus("session", "start", "Fix the JWT refresh bug")
+    sid = session_id(started)
+    ended = locus("session", "end", "--summary", "Repaired")
+
+    assert started.text == f"session:fix-jwt-refresh-bug_{sid}\n"
+    assert (ended.code, ended.text) == (0, started.text)
+    (session,) = listed(locus, "--all")
+    assert (session["status"], session["summary"], session["end_reason"], session["agent"]) == (
+        "closed",
+        "Repaired",
+        "explicit",
+        "person",
+    )
+    assert listed(locus) == []
+
+
+def test_a_start_without_a_message_goes_on(empty: Path, locus: Locus) -> None:
+    """S1-20: with an active session nothing new begins."""
+    sid = session_id(locus("session", "start", "Fix the JWT refresh bug"))
+    again = locus("session", "start")
+
+    assert session_id(again) == sid
+    assert "Going on with “Fix the JWT refresh bug”: 0 turns so far." in again.err
+    assert len(listed(locus, "--all")) == 1
+
+
+def test_a_start_without_anything_offers_the_recent_ones(empty: Path, locus: Locus) -> None:
+    """S1-21: without an active session and a message the recent ones are listed, with how to go on."""
+    nothing = locus("session", "start")
+    sid = session_id(locus("session", "start", "Fix the JWT refresh bug"))
+    locus("session", "end")
+    offered = locus("session", "start")
+
+    assert (nothing.code, nothing.text) == (1, "")
+    assert "nothing was started" in nothing.err and "locus session start " in nothing.err
+    assert "--resume" not in nothing.err
+    assert (offered.code, offered.text) == (1, "")
+    assert "Fix the JWT refresh bug" in offered.err
+    assert f"locus session start --resume {sid}" in offered.err
+    assert [s["status"] for s in listed(locus, "--all")] == ["closed"]
+
+
+def test_an_ended_session_can_be_gone_on_with(empty: Path, locus: Locus) -> None:
+    """S1-20, S1-21: --resume opens it again, under its name; the active one of the agent ends."""
+    first = session_id(locus("session", "start", "Fix the JWT refresh bug"))
+    second = session_id(locus("session", "start", "Speed up the parser"))
+    resumed = locus("session", "start", "--resume", f"sess-{first}")
+
+    assert session_id(resumed) == first
+    assert "Ended session:speed-parser" in resumed.err
+    by_id = {s["session_id"]: s for s in listed(locus, "--all")}
+    assert (by_id[first]["status"], by_id[second]["status"]) == ("active", "closed")
+    assert by_id[first]["title"] == "Fix the JWT refresh bug"
+    assert by_id[first]["context_id"] == f"session:fix-jwt-refresh-bug_{first}"
+
+
+def test_a_new_session_ends_the_active_one_of_its_agent(empty: Path, locus: Locus) -> None:
+    """S1-22, S3-32: a message or --new begins another; sessions of other agents stay."""
+    first = session_id(locus("session", "start", "Fix the JWT refresh bug"))
+    other = session_id(locus("session", "start", "--agent", "robot", "Look after the tests"))
+    second = locus("session", "start", "--new")
+    third = locus("session", "start", "Speed up the parser", "--title", "Parser")
+
+    assert f"Ended session:fix-jwt-refresh-bug_{first}" in second.err
+    assert session_id(second) != first
+    assert {(s["session_id"], s["title"]) for s in listed(locus)} == {
+        (other, "Look after the tests"),
+        (session_id(third), "Parser"),
+    }
+    assert [s["session_id"] for s in listed(locus, "--agent", "robot")] == [other]
+
+
+def test_the_agent_may_come_from_the_environment(empty: Path) -> None:
+    """S1-20: LOCUS_AGENT names whose session is meant, for every process that a program starts."""
+    begun = locus_process("session", "start", "Work", cwd=empty, LOCUS_AGENT="robot")
+    again = locus_process("session", "start", cwd=empty, LOCUS_AGENT="robot")
+    mine = locus_process("session", "start", cwd=empty)
+
+    assert (begun.code, again.code, mine.code) == (0, 0, 1)
+    assert begun.out == again.out
+
+
+def test_a_recorder_works_in_the_session_that_was_started(empty: Path, locus: Locus) -> None:
+    """S1-20, S1-57: a program of the same agent goes on in it; its turns show."""
+    sid = session_id(locus("session", "start", "--agent", "script", "Fix the JWT refresh bug"))
+    with Store.open(empty / ".locus") as store:
+        Recorder(store, agent="script").start_turn("The first step of many")
+    shown = locus("session", "show", sid)
+    document = json.loads(locus("session", "show", f"sess-{sid}", "--json").text)
+
+    assert f"{sid}_001" in shown.text and "The first step of many" in shown.text
+    assert document["session"]["session_id"] == sid
+    assert [turn["turn"] for turn in document["turns"]] == [1]
+    assert locus("show", f"sess-{sid}").text == shown.text
+    assert "Fix the JWT refresh bug" in locus("session", "ls").text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("end",), 1, "person has no active session"),
+        (("end", "zzzzzzzz"), 1, "no session is called"),
+        (("show", "zzzzzzzz"), 1, "no session is called"),
+        (("start", "--resume", "zzzzzzzz"), 1, "no session is called"),
+        (("start", "message", "--resume", "x"), 2, "--resume"),
+        (("start", "--new", "--resume", "x"), 2, "--resume"),
+    ],
+)
+def test_what_cannot_be_done_says_so(
+    empty: Path, locus: Locus, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    """P8: one clear line, nothing on stdout, nothing recorded."""
+    ended = locus("session", *arguments)
+
+    assert (ended.code, ended.text) == (code, "")
+    assert words in ended.err
+    assert listed(locus, "--all") == []
+
+
+def test_a_session_ends_once(empty: Path, locus: Locus) -> None:
+    """S1-49, P8: ending it again by its id is refused and changes nothing."""
+    sid = session_id(locus("session", "start", "Fix the JWT refresh bug"))
+    first = locus("session", "end", sid, "--summary", "one")
+    second = locus("session", "end", sid, "--summary", "two")
+
+    assert (first.code, second.code, second.text) == (0, 3, "")
+    assert "not active" in second.err
+    assert [s["summary"] for s in listed(locus, "--all")] == ["one"]
+
+
+def test_recorded_text_is_harmless_on_a_terminal(empty: Path, locus: Locus) -> None:
+    """P8: control characters of a title are shown, not obeyed."""
+    session_id(locus("session", "start", "red \x1b[31m alert"))
+
+    assert "\x1b" not in locus("session", "ls").text
+    assert "\x1b" not in locus("session", "start").err
