@@ -5,7 +5,13 @@ import click
 from .lazy import Entry, LazyGroup, Sections
 
 SECTIONS: Sections = (
-    ("From", (Entry("git", "import_git", "Record the history of a git repository as turns."),)),
+    (
+        "From",
+        (
+            Entry("git", "import_git", "Record the history of a git repository as turns."),
+            Entry("jsonl", "import_jsonl", "Take in the log that `locus export jsonl` wrote to FILE."),
+        ),
+    ),
 )
 
 

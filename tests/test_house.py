@@ -46,7 +46,6 @@ WAITING_INVARIANTS = {
     "I26": "comes with the capture of working directories",
     "I29": "comes with garbage collection",
     "I30": "comes with erasure",
-    "I36": "comes with exports",
 }
 
 
@@ -138,10 +137,12 @@ def test_rooms_import_downwards_only() -> None:
                 "eventlog.snapshots.pack",
                 "eventlog.projections",
                 "eventlog.query",
+                "eventlog.exports.parquet",
                 "locus_cli.sql",
             ),
         ),
-        ("orjson", ("eventlog.jsontext", "eventlog.log", "locus_cli.jsonout")),
+        # A line of an import is parsed as a whole: three times faster than by the standard library.
+        ("orjson", ("eventlog.jsontext", "eventlog.log", "eventlog.exports.jsonl", "locus_cli.jsonout")),
     ],
 )
 def test_heavy_libraries_stay_in_their_rooms(library: str, allowed: tuple[str, ...]) -> None:

@@ -1,0 +1,21 @@
+"""`locus export …`: what is recorded, as files for other programs."""
+
+import click
+
+from .lazy import Entry, LazyGroup, Sections
+
+SECTIONS: Sections = (
+    (
+        "To",
+        (
+            Entry("locusgraph", "export_locusgraph", "Write what is new as records for LocusGraph."),
+            Entry("jsonl", "export_jsonl", "Write the log as lines of JSON, losslessly."),
+            Entry("parquet", "export_parquet", "Write events and projections as Parquet files."),
+        ),
+    ),
+)
+
+
+@click.command("export", cls=LazyGroup, sections=SECTIONS, subcommand_metavar="TO …")
+def command() -> None:
+    """Write what is recorded to files for other programs."""

@@ -1,0 +1,116 @@
+"""Files that an export writes: whole and durable under their name, or not there at all.
+
+The bytes go to a hidden sibling, which is synced and only then gets the name: by `link`, which refuses
+a name that exists, or with `force` by `rename`. A process that is killed leaves that sibling behind,
+`.NAME.locus-…`, and nothing else; it may be deleted. Any thread.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+from eventlog.errors import EventLogError, NotFound, Refused
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_BUFFER_BYTES = 1 << 20
+
+# What `link` says where the file system has no hard links.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+@contextmanager
+def staged(path: str, *, force: bool = False) -> Iterator[IO[bytes]]:
+    """A file to write to; when the block ends well it is durable under `path`.
+
+    Raises: Refused when `path` is taken (with `force`: by something that is no plain file), NotFound
+    without its directory, EventLogError when the disk refuses; nothing has that name then.
+    """
+    check_free(path, force=force)
+    directory, name = os.path.split(os.path.abspath(path))
+    sibling = sibling_of(path)
+    with disk_errors(path):
+        fd = os.open(sibling, _NEW_FILE, 0o600)
+        try:
+            with open(fd, "wb", buffering=_BUFFER_BYTES) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            _take_name(sibling, f"{directory}/{name}", force)
+            sync_directory(directory)
+        finally:
+            _unlink(sibling)
+
+
+def check_free(path: str, *, force: bool) -> None:
+    """Raises: as `staged`, before any work is done."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        directory = os.path.dirname(os.path.abspath(path))
+        if not os.path.isdir(directory):
+            raise NotFound(f"{directory} is not a directory; make it first") from None
+        return
+    except OSError as error:
+        raise _refused(path, error) from error
+    if not stat.S_ISREG(mode):
+        raise Refused(f"{path} exists and is not a plain file; name another one")
+    if not force:
+        raise Refused(f"{path} exists; name another file, or replace it with --force")
+
+
+def sibling_of(path: str) -> str:
+    """A new hidden name beside `path`."""
+    directory, name = os.path.split(os.path.abspath(path))
+    return f"{directory}/.{name[:200]}.locus-{os.urandom(8).hex()}"
+
+
+def sync_directory(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def disk_errors(path: str) -> Iterator[None]:
+    """What the disk says while `path` is written, as an error of ours. A closed pipe stays what it is."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
+def _take_name(sibling: str, path: str, force: bool) -> None:
+    if force:
+        os.rename(sibling, path)
+        return
+    try:
+        os.link(sibling, path, follow_symlinks=False)
+    except FileExistsError:
+        raise Refused(f"{path} exists by now; name another file, or replace it with --force") from None
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # A stick with FAT: the name is taken by an empty file first, which still excludes others.
+        os.close(os.open(path, _NEW_FILE, 0o600))
+        os.rename(sibling, path)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass  # renamed, or on a disk that takes nothing any more
+
+
+def _refused(path: str, error: OSError) -> EventLogError:
+    return EventLogError(
+        f"{path} cannot be written: {error.strerror or error}. Nothing was exported; see to the disk and "
+        "its permissions, and export again."
+    )

@@ -1,0 +1,191 @@
+"""The log as lines of JSON: every column of every visible event, and with `contents` what they name.
+
+The format is docs/design.md §19.2: a header, one line an event by position, contents in front of the
+first event that needs them, and a last line with a digest of all the others. Payloads keep their bytes.
+Same log, same bytes. One thread; the export pins one view and is not disturbed by writers.
+"""
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any
+
+from blake3 import blake3
+
+from eventlog import jsontext
+from eventlog.errors import Corruption, InvalidEvent, NotFound
+from eventlog.exports import files, withheld
+from eventlog.snapshots.ids import from_text, to_text
+from eventlog.snapshots.tree import decode_tree
+from eventlog.types import Event
+
+if TYPE_CHECKING:
+    from eventlog.log.reader import LogView
+    from eventlog.store import Store
+
+FORMAT = "locus jsonl"
+VERSION = 1
+
+# Where an event's payload begins. No envelope holds these bytes: in its texts a quote is escaped, and
+# it has no objects in it.
+PAYLOAD_MARK = b',"payload":'
+
+# A content's bytes in one line; a multiple of 3, so that only the last part is padded.
+PART_BYTES = 6 << 20
+
+# No line of ours is longer: an event's payload is at most 16 MiB, its envelope as much again.
+LINE_BYTES_MAX = 40 << 20
+
+_HASH_COLUMNS = ("before_hash", "after_hash", "tree_hash")
+
+
+@dataclass(slots=True)
+class JsonlReport:
+    """What was written. `missing` are contents that events name and the file lacks, with the reasons."""
+
+    since: int
+    until: int
+    events: int = 0
+    contents: int = 0
+    bytes: int = 0
+    missing: list[tuple[str, str]] = field(default_factory=list)
+
+
+def export(
+    store: "Store", path: str, *, contents: bool = False, since: int = 0, force: bool = False
+) -> JsonlReport:
+    """Write the events from position `since` on to the file `path`.
+
+    Raises: Refused when `path` is taken and `force` is not set, EventLogError when the disk refuses.
+    """
+    files.check_free(path, force=force)
+    with files.staged(path, force=force) as file:
+        return write(store, file, contents=contents, since=since)
+
+
+def write(store: "Store", file: IO[bytes], *, contents: bool = False, since: int = 0) -> JsonlReport:
+    """The same into an open file."""
+    with store.view() as view:
+        report = JsonlReport(since, view.next_position)
+        digest = blake3()
+        lines = 0
+
+        def put(line: bytes) -> None:
+            nonlocal lines
+            digest.update(line)
+            file.write(line)
+            report.bytes += len(line)
+            lines += 1
+
+        report.events = sum(batch.num_rows for batch in view.batches(since, columns=("position",)))
+        put(_line(header(store, view, since, report.events, contents)))
+        source = _Contents(store, report, put) if contents else None
+        for event in view.iterate(since):
+            if source is not None:
+                source.bring(event)
+            put(event_line(event))
+        last = _line({"end": True, "events": report.events, "lines": lines, "blake3": digest.hexdigest()})
+        file.write(last)
+        report.bytes += len(last)
+    return report
+
+
+def header(store: "Store", view: "LogView", since: int, count: int, contents: bool) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "store_id": store.identity.store_id.hex(),
+        "repo_hash": store.repo_hash,
+        "project_name": store.project_name,
+        "since": since,
+        "next_position": view.next_position,
+        "count": count,
+        "contents": contents,
+    }
+
+
+def event_line(event: Event) -> bytes:
+    """One event: its columns in their order, nulls left out, the payload's bytes as they are, last."""
+    payload = event["payload"]
+    columns = {name: value for name, value in event.items() if value is not None and name != "payload"}
+    text = "{}" if payload is None else str(payload)
+    return jsontext.encode_without_floats(columns)[:-1] + PAYLOAD_MARK + text.encode("utf-8") + b"}\n"
+
+
+def decode_object(text: bytes) -> Any:
+    """The value of JSON text of any depth and any numbers, for checking it; ValueError when it is none.
+
+    Lone surrogates that are written as escapes are JSON; bytes that are no UTF-8 are not.
+    """
+    import orjson
+
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        try:
+            return json.loads(text.decode("utf-8"), parse_int=len, parse_float=len, parse_constant=_not_json)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+
+class _Contents:
+    """Puts each content in front of the first event that needs it, children before their tree."""
+
+    def __init__(self, store: "Store", report: JsonlReport, put: Callable[[bytes], None]) -> None:
+        self._blobs = store.blobs
+        self._report = report
+        self._put = put
+        self._done: set[bytes] = set()
+
+    def bring(self, event: Event) -> None:
+        named = dict.fromkeys(event["blobs"] or ())  # type: ignore[call-overload]
+        named |= dict.fromkeys(event[name] for name in _HASH_COLUMNS if event[name] is not None)
+        for text in named:
+            try:
+                id = from_text(text)
+            except InvalidEvent:
+                continue  # a hash of another kind names nothing in a store
+            self._bring(id)
+
+    def _bring(self, id: bytes) -> None:
+        """`id` and all below it, without recursion: trees may be nested deeply."""
+        waiting: list[tuple[bytes, bytes | None]] = [(id, None)]  # with the tree's bytes on the way back up
+        while waiting:
+            id, encoding = waiting.pop()
+            if encoding is not None:
+                self._put_parts("tree", id, encoding)
+                continue
+            if id in self._done:
+                continue
+            self._done.add(id)
+            text = to_text(id)
+            if not withheld.may_leave(text):
+                self._report.missing.append((text, withheld.WITHHELD))
+                continue
+            try:
+                is_tree = self._blobs.kind_of(id) == "tree"
+                data = self._blobs.get(id)
+                entries = decode_tree(data, text) if is_tree else ()
+            except (NotFound, Corruption) as error:
+                self._report.missing.append((text, str(error)))
+                continue
+            if not is_tree:
+                self._put_parts("blob", id, data)
+                continue
+            waiting.append((id, data))
+            waiting += [(entry.id, None) for entry in reversed(entries) if entry.id not in self._done]
+
+    def _put_parts(self, kind: str, id: bytes, data: bytes) -> None:
+        self._report.contents += 1
+        for at in range(0, len(data) or 1, PART_BYTES):
+            part = base64.b64encode(data[at : at + PART_BYTES]).decode("ascii")
+            self._put(_line({kind: to_text(id), "size": len(data), "at": at, "base64": part}))
+
+
+def _line(fields: dict[str, Any]) -> bytes:
+    return jsontext.encode_fast(fields) + b"\n"
+
+
+def _not_json(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

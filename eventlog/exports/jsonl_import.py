@@ -1,0 +1,389 @@
+"""The log back from lines of JSON: what `jsonl` wrote, into a store that is empty or not.
+
+Before anything is written the whole file is read once and held against its last line: a file that was
+cut off or changed is refused, and nothing of it is imported. `salvage` is for when there is no better
+copy: it takes every line that is sound by itself, and lists the others.
+
+Events keep their ids, so repeating an import changes nothing, and one that was killed is finished by
+repeating it: what the store has is passed over, and positions come out as if it had run through. The
+bytes in memory are those of one batch, of one content, and, where the store held other events before,
+the ids of its tail. Contents are durable before the events that name them (I24). One thread.
+"""
+
+import base64
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any
+
+from blake3 import blake3
+
+from eventlog import gate, jsontext
+from eventlog.errors import Corruption, InvalidEvent, NotFound, Unsupported
+from eventlog.exports.jsonl import FORMAT, LINE_BYTES_MAX, PAYLOAD_MARK, VERSION, decode_object
+from eventlog.log.line import encode_line
+from eventlog.projections.prefix import SegmentsPrefix
+from eventlog.recorder.ledger import CURSOR
+from eventlog.snapshots.ids import blob_id, from_text, tree_id
+from eventlog.types import Event
+
+if TYPE_CHECKING:
+    from eventlog.snapshots.writer import BlobWriter
+    from eventlog.store import Store
+
+# A frame of a quarter of what one may be keeps the append lock short, and memory low.
+_BATCH_BYTES = 4 << 20
+_BATCH_LINES = 16_384
+_PACK_BYTES = 64 << 20
+
+_CHUNK_BYTES = 1 << 20
+_LAST_LINE_MAX = 4096
+
+# Between the tokens of JSON text control bytes are spaces; inside of texts there are none.
+_AS_SPACES = bytes.maketrans(b"\t\r\n", b"   ")
+
+_NO_PAYLOAD = b"{}"
+_NOTHING = "Nothing of it was imported; get another copy, or take what is sound by itself with --salvage"
+_STOPPED = "What stands before it is imported; repeating the import is safe"
+
+
+class DamagedFile(Corruption):
+    """A file that is not what an export wrote; the message names the line."""
+
+    def __init__(self, path: str, line: int | None, what: str, then: str) -> None:
+        where = path if line is None else f"{path}, line {line}"
+        Exception.__init__(self, f"{where}: {what}. {then}")
+        self.path = path
+        self.offset = None
+        self.what = what
+        self.line = line
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What came of an import.
+
+    `known` events were in the store before; `contents` counts those in the file. `ledger_left_out` are
+    notes of how far a consumer had come which would be wrong here, because positions differ. `skipped`
+    are unsound lines and why.
+    """
+
+    repo_hash: str
+    project_name: str
+    foreign: bool
+    contents_included: bool
+    events: int = 0
+    known: int = 0
+    contents: int = 0
+    ledger_left_out: int = 0
+    skipped: list[tuple[int, str]] = field(default_factory=list)
+
+
+def load(store: "Store", path: str, *, salvage: bool = False) -> ImportReport:
+    """Import the file `path`.
+
+    Raises: NotFound, Unsupported (a newer format), DamagedFile, InvalidEvent (an event that no log may
+    hold), and as `Store.append`.
+    """
+    try:
+        file = open(path, "rb")  # noqa: SIM115 -- closed below, after a refusal of its own
+    except OSError as error:
+        raise NotFound(f"{path} cannot be read: {error.strerror}") from error
+    with file:
+        return read(store, file, path, salvage=salvage)
+
+
+def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -> ImportReport:
+    """The same from an open file that can be read twice; `path` names it in errors."""
+    head, unsound = _header(file, path, salvage)
+    if not salvage:
+        _check_whole(file, path)
+    foreign = head.get("repo_hash") != store.repo_hash
+    report = ImportReport(
+        str(head.get("repo_hash")), str(head.get("project_name")), foreign, bool(head.get("contents"))
+    )
+    report.skipped += unsound
+    file.seek(0)
+    with _Import(store, path, report) as into:
+        for number, line in _lines(file, path):
+            if number == 1:
+                continue
+            try:
+                into.take(number, line)
+            except (DamagedFile, InvalidEvent) as error:
+                if not salvage:
+                    raise
+                report.skipped.append((number, error.what if isinstance(error, DamagedFile) else str(error)))
+        into.commit()
+    return report
+
+
+class _Import:
+    """Takes lines, and writes them in batches."""
+
+    def __init__(self, store: "Store", path: str, report: ImportReport) -> None:
+        self._store = store
+        self._path = path
+        self._report = report
+        self._known = _Known(store)
+        self._batch: dict[str, bytes] = {}  # event id → journal line
+        self._bytes = 0
+        self._tells_position = False  # whether the batch holds a note that is true at its position only
+        self._writer: BlobWriter | None = None
+        self._parts = _Parts()
+
+    def __enter__(self) -> "_Import":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._close_writer()
+        self._known.close()
+
+    def take(self, number: int, line: bytes) -> None:
+        """A line behind the header. Raises: DamagedFile, InvalidEvent, and as `commit`."""
+        head, mark, rest = line.partition(PAYLOAD_MARK)
+        if mark:
+            self._take_event(number, head, rest)
+            return
+        fields = self._object(number, line, "it is no line that an export writes")
+        if fields.get("end") is True:
+            return
+        kind = "blob" if "blob" in fields else "tree"
+        if kind not in fields:
+            raise self._damaged(number, "it is neither an event nor a content")
+        self._take_content(number, kind, fields)
+
+    def _take_event(self, number: int, head: bytes, rest: bytes) -> None:
+        event = self._object(number, head + b"}", "its columns are not JSON")
+        if not rest.endswith(b"}}\n"):
+            raise self._damaged(number, "it ends in the middle")
+        payload = rest[:-2]
+        self._object(number, payload, "its payload is not a JSON object")
+        event_id = event.get("event_id")
+        if not isinstance(event_id, str):
+            raise self._damaged(number, "the event has no event_id")
+        position = event.pop("position", None)
+        if self._known.passes(event_id, position) or event_id in self._batch:
+            self._report.known += 1
+            return
+        line = self._line(number, event, payload)
+        in_place = self._known.comes_to(position)
+        if event["event_type"] == CURSOR:
+            if not in_place:
+                self._report.ledger_left_out += 1
+                return
+            self._tells_position = True
+        self._batch[event_id] = line
+        self._bytes += len(line)
+        if self._bytes >= _BATCH_BYTES or len(self._batch) >= _BATCH_LINES:
+            self.commit()
+
+    def _line(self, number: int, event: Event, payload: bytes) -> bytes:
+        """The journal line, through the gate; the payload's bytes stay unless a redaction changes it."""
+        redactions = self._store._redactions
+        try:
+            if redactions:
+                value = jsontext.decode(payload)
+                before = jsontext.encode_fast(value)
+                admitted = gate.admit(self._store.fs, {**event, "payload": value}, redactions)
+                after = jsontext.encode_fast(admitted.pop("payload"))
+                payload = payload if after == before else after
+            else:
+                admitted = gate.admit(self._store.fs, event)
+            line = encode_line(admitted, jsontext.encode_fast, jsontext.encode_without_floats)
+        except InvalidEvent as error:
+            raise InvalidEvent(f"{self._path}, line {number}: {error}. {_STOPPED}") from error
+        return line[: -len(_NO_PAYLOAD)] + payload.translate(_AS_SPACES)
+
+    def _take_content(self, number: int, kind: str, fields: "dict[str, Any]") -> None:
+        try:
+            id = from_text(fields[kind])
+            data = self._parts.add(id, fields["size"], fields["at"], fields["base64"])
+        except (InvalidEvent, KeyError, TypeError, ValueError) as error:
+            raise self._damaged(number, f"this part of a content cannot be used ({error})") from error
+        if data is None:
+            return
+        if (blob_id if kind == "blob" else tree_id)(data) != id:
+            raise self._damaged(number, f"the bytes of this {kind} do not match its hash {fields[kind]}")
+        if self._writer is None:
+            self._writer = self._store.blobs.writer()
+        if kind == "blob":
+            self._writer.put(data)
+        else:
+            self._writer.put_encoded_tree(data)
+        self._report.contents += 1
+        if self._writer.pending_bytes() >= _PACK_BYTES:
+            self._writer.flush()
+
+    def commit(self) -> None:
+        """Make what was taken durable: contents first, then the events. Raises: as `Store.append`."""
+        if self._writer is not None:
+            self._writer.flush()
+        known = self._known.among(list(self._batch))
+        lines = [line for event_id, line in self._batch.items() if event_id not in known]
+        if lines:
+            # A note of a position must not come to stand elsewhere because somebody else appended.
+            expected = self._known.next_position - len(lines) if self._tells_position else None
+            self._store.journal.append(lines, expect_position=expected)
+        self._report.known += len(known)
+        self._report.events += len(lines)
+        self._batch, self._bytes, self._tells_position = {}, 0, False
+        self._close_writer()
+
+    def _close_writer(self) -> None:
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            writer.close()
+
+    def _object(self, number: int, text: bytes, what: str) -> "dict[str, Any]":
+        try:
+            value = decode_object(text)
+        except ValueError as error:
+            raise self._damaged(number, f"{what} ({error})") from error
+        if not isinstance(value, dict):
+            raise self._damaged(number, what)
+        return value
+
+    def _damaged(self, number: int, what: str) -> DamagedFile:
+        return DamagedFile(self._path, number, what, _STOPPED)
+
+
+class _Known:
+    """Which events the store has already.
+
+    While its events are those of the file, in the same order, the two are walked side by side: that
+    covers the empty store and the import that was killed. From the first difference on, ids are looked
+    up batch by batch. Events that others append meanwhile are not seen; readers drop those that come twice.
+    """
+
+    def __init__(self, store: "Store") -> None:
+        self._view = store.view()
+        self._own = self._view.iterate(columns=("position", "event_id"))
+        self._ahead = next(self._own, None)
+        self._side_by_side = True
+        self._same_positions = True
+        self._prefix = SegmentsPrefix(store.layout, self._view.manifest)
+        self._tail: set[str] = set()
+        self.next_position = self._view.next_position
+
+    def close(self) -> None:
+        self._view.close()
+
+    def passes(self, event_id: str, position: object) -> bool:
+        """Whether the store's next event is this one, which it then passes."""
+        if not self._side_by_side or self._ahead is None:
+            return False
+        if self._ahead["event_id"] == event_id:
+            self._same_positions &= self._ahead["position"] == position
+            self._ahead = next(self._own, None)
+            return True
+        self._side_by_side = self._same_positions = False
+        sealed = self._view.manifest.next_position
+        self._tail = {str(event["event_id"]) for event in self._view.iterate(sealed, columns=("event_id",))}
+        return False
+
+    def comes_to(self, position: object) -> bool:
+        """Take note of a new event; whether it, and all before it, stand where they stood."""
+        self._same_positions &= position == self.next_position
+        self.next_position += 1
+        return self._same_positions
+
+    def among(self, event_ids: "list[str]") -> "set[str]":
+        """Those that the store has."""
+        if self._side_by_side:
+            return set()
+        return self._prefix.seen(event_ids) | self._tail.intersection(event_ids)
+
+
+class _Parts:
+    """Puts the parts of one content together."""
+
+    def __init__(self) -> None:
+        self._id = b""
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def add(self, id: bytes, size: int, at: int, text: str) -> bytes | None:
+        """The content when this was its last part. Raises: ValueError when it does not continue it."""
+        part = base64.b64decode(text, validate=True)
+        if at == 0:
+            self._id, self._parts, self._size = id, [], 0
+        if id != self._id or at != self._size:
+            raise ValueError("the part before it is missing")
+        self._parts.append(part)
+        self._size += len(part)
+        if self._size < size:
+            return None
+        if self._size > size:
+            raise ValueError(f"it has more than the {size} bytes it should have")
+        self._id = b""
+        return b"".join(self._parts)
+
+
+def _header(file: IO[bytes], path: str, salvage: bool) -> "tuple[dict[str, Any], list[tuple[int, str]]]":
+    """The first line, and with `salvage` what is wrong with it. Raises: DamagedFile, Unsupported."""
+    file.seek(0)
+    line = file.readline(_LAST_LINE_MAX)
+    what = "it does not begin like a file of `locus export jsonl`"
+    try:
+        head = decode_object(line)
+    except ValueError:
+        head = None
+    if not isinstance(head, dict) or head.get("format") != FORMAT or not isinstance(head.get("version"), int):
+        if salvage:
+            return {}, [(1, what)]
+        raise DamagedFile(path, 1, what, _NOTHING)
+    if head["version"] > VERSION:
+        raise Unsupported(
+            f"{path} has format version {head['version']}; this version of Locus reads {VERSION}. "
+            "Upgrade Locus to import it."
+        )
+    return head, []
+
+
+def _check_whole(file: IO[bytes], path: str) -> None:
+    """Hold the file against its last line. Raises: DamagedFile."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _LAST_LINE_MAX))
+    window = file.read()
+    last = window[window.rfind(b"\n", 0, len(window) - 1) + 1 :]
+    try:
+        end = decode_object(last)
+    except ValueError:
+        end = None
+    if not isinstance(end, dict) or end.get("end") is not True or not last.endswith(b"\n"):
+        count = sum(1 for _ in _lines(file, path, from_start=True))
+        raise DamagedFile(path, count, "the file ends here without its last line: it was cut off", _NOTHING)
+    digest = blake3()
+    left = size - len(last)
+    file.seek(0)
+    while left and (chunk := file.read(min(left, _CHUNK_BYTES))):
+        digest.update(chunk)
+        left -= len(chunk)
+    if digest.hexdigest() != end.get("blake3"):
+        raise _first_unsound(file, path)
+
+
+def _first_unsound(file: IO[bytes], path: str) -> DamagedFile:
+    """The first line that shows by itself that the file was changed, else the file as a whole."""
+    count = 0
+    for count, line in _lines(file, path, from_start=True):
+        try:
+            if not isinstance(decode_object(line), dict):
+                return DamagedFile(path, count, "it is not a JSON object", _NOTHING)
+        except ValueError as error:
+            return DamagedFile(path, count, f"it is not JSON ({error})", _NOTHING)
+    what = f"its {count:,} lines do not match the digest in the last one: some of them were changed or lost"
+    return DamagedFile(path, None, what, _NOTHING)
+
+
+def _lines(file: IO[bytes], path: str, *, from_start: bool = False) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers, from 1. Raises: DamagedFile for one that no export writes."""
+    if from_start:
+        file.seek(0)
+    number = 0
+    while line := file.readline(LINE_BYTES_MAX + 1):
+        number += 1
+        if len(line) > LINE_BYTES_MAX:
+            raise DamagedFile(path, number, "it is longer than any line of an export", _NOTHING)
+        yield number, line

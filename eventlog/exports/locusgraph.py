@@ -1,0 +1,228 @@
+"""The batch export to LocusGraph: wire records, one a line, resumed from the ledger.
+
+A batch covers the positions [since, until) of one pinned view: the final state of every context that
+changed there, parents first, then the timeline events of that range by position. Same log and same
+range, same bytes. The ledger (recorder/ledger.py) moves to `until` only after the file is durable under
+its name, so a crash makes the next batch begin where this one did: positions repeat, none is left out
+(I36). One thread a store; any number of processes, of which the slower one repeats.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from eventlog import jsontext
+from eventlog.errors import Refused
+from eventlog.exports import anchors, files, wire, withheld
+from eventlog.recorder.ledger import CURSOR, Consumer
+from eventlog.recorder.requests import LINK_NAMES
+from eventlog.replay.diffs import diff_of
+from eventlog.types import LIFECYCLE_TYPES, Event
+
+if TYPE_CHECKING:
+    from eventlog.log.reader import LogView
+    from eventlog.store import Store
+
+CONSUMER = "export:locusgraph"
+GRAPH_ID = "locus-agent"  # what the client of the service takes when nothing is configured
+
+# Columns that the log promotes out of payloads, as the keys that payloads have on the wire (S1-29…S1-37).
+_AS_KEYS = (
+    "seq",
+    "title",
+    "status",
+    "tool",
+    "path",
+    "operation",
+    "model",
+    "prompt_tokens",
+    "completion_tokens",
+    "reasoning_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_1h_tokens",
+    "duration_ms",
+    "success",
+    "error_type",
+    "resolved",
+    "before_hash",
+    "after_hash",
+    "tree_hash",
+    "lines_added",
+    "lines_removed",
+)
+_COLUMNS = (
+    "position",
+    "event_id",
+    "event_type",
+    "event_kind",
+    "source",
+    "context_id",
+    *LINK_NAMES,
+    "occurred_at",
+    "recorded_at",
+    *_AS_KEYS,
+    "payload",
+)
+_NOT_EVENTS = frozenset((*LIFECYCLE_TYPES, CURSOR))
+
+
+@dataclass(slots=True)
+class ExportReport:
+    """What a batch holds. `advanced`: the ledger moved to `until`. `path` is None when no file was made."""
+
+    since: int
+    until: int
+    path: str | None = None
+    records: Counter[str] = field(default_factory=Counter)  # knowledge, master, sessions, turns, events
+    bytes: int = 0
+    payloads_cut: int = 0
+    links_left_out: int = 0
+    advanced: bool = False
+
+
+def export(
+    store: "Store",
+    path: str,
+    *,
+    since: int | None = None,
+    graph_id: str = GRAPH_ID,
+    payload_bytes_max: int = wire.PAYLOAD_BYTES_MAX,
+    diffs: bool = True,
+    force: bool = False,
+    dry_run: bool = False,
+) -> ExportReport:
+    """Write the next batch to the file `path`; where nothing is new there is no file.
+
+    Args: since: where the batch begins; by default where the ledger stands. The ledger follows unless
+    that would leave positions out.
+    Raises: Refused when `path` is taken and `force` is not set, EventLogError when the disk refuses.
+    """
+    if payload_bytes_max < wire.PAYLOAD_BYTES_MIN:
+        raise Refused(f"a payload needs room for {wire.PAYLOAD_BYTES_MIN} bytes at least")
+    if not dry_run:
+        files.check_free(path, force=force)
+    ledger = Consumer(store, CONSUMER)
+    reached = ledger.position
+    with store.view() as view:
+        batch = Batch(store, view, reached if since is None else since, graph_id, payload_bytes_max, diffs)
+        lines = batch.lines()
+        first = next(lines, None)
+        if first is None:
+            return batch.report
+        if dry_run:
+            for _ in lines:
+                pass
+            return batch.report
+        with files.staged(path, force=force) as file:
+            file.write(first)
+            for line in lines:
+                file.write(line)
+    report = batch.report
+    report.path = path
+    if report.since <= reached < report.until:
+        facts = {"since": report.since, "records": report.records.total(), "bytes": report.bytes}
+        ledger.advance(report.until, **facts)
+        report.advanced = True
+    return report
+
+
+class Batch:
+    """The records of one range of positions; `report` is complete once they were all taken."""
+
+    def __init__(
+        self,
+        store: "Store",
+        view: "LogView",
+        since: int,
+        graph_id: str,
+        payload_bytes_max: int = wire.PAYLOAD_BYTES_MAX,
+        diffs: bool = True,
+    ) -> None:
+        self.report = ExportReport(since, view.next_position)
+        self._store = store
+        self._view = view
+        self._graph_id = graph_id
+        self._payload_bytes_max = payload_bytes_max
+        self._diffs = diffs
+
+    def lines(self) -> Iterator[bytes]:
+        """Each record as one line of JSON."""
+        for record in self.records():
+            line = jsontext.encode_fast(record) + b"\n"
+            self.report.bytes += len(line)
+            yield line
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        since, until = self.report.since, self.report.until
+        events = self._view.iterate(since, until, columns=_COLUMNS)
+        timeline = (event for event in events if event["event_type"] not in _NOT_EVENTS)
+        for anchor in anchors.changed(self._view, self._store, since):
+            yield self._of_anchor(anchor)
+        for event in timeline:
+            yield self._of_event(event)
+
+    def _of_anchor(self, anchor: anchors.Anchor) -> dict[str, Any]:
+        return self._record(
+            anchor.group,
+            anchor.event_kind,
+            wire.context(anchor.context_id),
+            anchor.source,
+            anchor.payload,
+            anchor.where,
+            {"extends": anchor.extends},
+            anchor.at,
+        )
+
+    def _of_event(self, event: Event) -> dict[str, Any]:
+        event_type, event_id = str(event["event_type"]), str(event["event_id"])
+        where = f"event {event_id}"
+        columns = {name: event[name] for name in _AS_KEYS if event[name] is not None}
+        text = str(event["payload"])
+        if event_type == "snapshot":
+            columns["snapshot_type"] = columns.pop("operation", None)
+            text = wire.envelope("codebase_snapshot", wire.with_columns(text, columns))
+        else:
+            if event_type == "file" and self._diffs:
+                columns["diff"] = self._diff(event)
+                where += "".join(f", {h}" for h in (event["before_hash"], event["after_hash"]) if h)
+            text = wire.with_columns(text, columns)
+        given = event["context_id"]
+        context_id = wire.context(str(given)) if given is not None else ""
+        return self._record(
+            "events",
+            wire.kind(str(event["event_kind"])),
+            context_id or wire.context(f"{event_type}:{event_id}"),
+            None if event["source"] is None else str(event["source"]),
+            text,
+            where,
+            {name: event[name] for name in LINK_NAMES},
+            event["recorded_at"] if event["occurred_at"] is None else event["occurred_at"],  # type: ignore[arg-type]
+        )
+
+    def _record(
+        self,
+        group: str,
+        kind: str,
+        context_id: str,
+        source: str | None,
+        payload: str,
+        where: str,
+        links: Mapping[str, Any],
+        at: int | None,
+    ) -> dict[str, Any]:
+        fitted = wire.fit(payload, self._payload_bytes_max, where)
+        linked = wire.links(links)
+        report = self.report
+        report.records[group] += 1
+        report.payloads_cut += fitted.cut
+        report.links_left_out += linked.left_out
+        return wire.record(self._graph_id, kind, context_id, source, fitted.text, linked, at)
+
+    def _diff(self, event: Event) -> str | None:
+        """The change of a file event as text, from contents that may leave (S1-31)."""
+        hashes = (event["before_hash"], event["after_hash"])
+        if not all(withheld.may_leave(str(one)) for one in hashes if one is not None):
+            return None
+        return diff_of({**event, "payload": wire.decode(str(event["payload"])) or {}}, self._store.blobs)

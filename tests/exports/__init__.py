@@ -1,0 +1,1 @@
+"""Tests of what leaves a store as a file, and of what comes back."""

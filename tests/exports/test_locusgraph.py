@@ -1,0 +1,503 @@
+"""Batches for LocusGraph: what the records say, and which positions a batch covers."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog.errors import EventLogError, Refused
+from eventlog.exports import jsonl, locusgraph, withheld
+from eventlog.exports.locusgraph import CONSUMER, ExportReport
+from eventlog.recorder import lifecycle
+from eventlog.recorder.ledger import Consumer
+from eventlog.recorder.recorder import Recorder
+from eventlog.store import Store
+from tests.exports.stores import AT, REPO, SID, new_store, small_log
+
+SESSION = f"session:fix-jwt-refresh_{SID}"
+TURN = f"turn:{SID}_001"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = new_store(tmp_path / "one")
+    made.append(small_log())
+    return made
+
+
+def export(store: Store, path: Path, **options: Any) -> tuple[ExportReport, list[dict[str, Any]]]:
+    """The report, and the records with their payloads parsed."""
+    report = locusgraph.export(store, str(path), **options)
+    if report.path is None:
+        return report, []
+    records = [json.loads(line) for line in path.read_bytes().splitlines()]
+    for record in records:
+        record["payload"] = json.loads(record["payload_json"])
+    return report, records
+
+
+def ids(records: Sequence[dict[str, Any]]) -> list[str]:
+    return [record["context_id"] for record in records]
+
+
+def test_the_fields_of_a_record(store: Store, tmp_path: Path) -> None:
+    """Each line has the fields of a store request, in their order, and no other."""
+    export(store, tmp_path / "out")
+    for line in (tmp_path / "out").read_bytes().splitlines():
+        record = json.loads(line)
+        assert list(record) == [
+            "graph_id",
+            "event_kind",
+            "context_id",
+            "source",
+            "payload_json",
+            "related_to",
+            "extends",
+            "reinforces",
+            "contradicts",
+            "timestamp",
+        ]
+        assert record["graph_id"] == "locus-agent"
+        assert record["timestamp"].isdigit() and len(record["timestamp"]) == 10
+
+
+def test_parents_come_first(store: Store, tmp_path: Path) -> None:
+    """S1-51: project, master, sessions, turns, events; what a record extends stands before it."""
+    _, records = export(store, tmp_path / "out")
+
+    assert ids(records) == [
+        f"knowledge:my_project_{REPO}",
+        f"{REPO}:sessions",
+        SESSION,
+        TURN,
+        f"turn:{SID}_002",
+        f"snapshot:{SID}_001_001",
+        f"intent:{SID}_001_002",
+        f"action:{SID}_001_003",
+        f"file:{SID}_001_004",
+        f"decision:{SID}_001_005",
+        f"error:{SID}_001_006",
+        f"llm:{SID}_001_007",
+        f"feedback:{SID}_001_008",
+    ]
+    seen: set[str] = set()
+    for record in records:
+        assert set(record["extends"]) <= seen
+        seen.add(record["context_id"])
+
+
+def test_a_master(store: Store, tmp_path: Path) -> None:
+    """S0-19, S0-20: the master is a fact from system, extends the project, kind and data in its payload."""
+    _, records = export(store, tmp_path / "out")
+    master = records[1]
+
+    assert (master["event_kind"], master["source"]) == ("fact", "system")
+    assert master["extends"] == [f"knowledge:my_project_{REPO}"]
+    assert master["payload"] == {
+        "kind": "sessions_master",
+        "data": {"active_session": None, "total_sessions": 1},
+    }
+
+
+def test_a_session_that_ended(store: Store, tmp_path: Path) -> None:
+    """S0-10, S0-11, S0-12, S0-20, S1-18, S1-49: the final state under the id of its start."""
+    _, records = export(store, tmp_path / "out")
+    session = records[2]
+
+    assert (session["event_kind"], session["source"]) == ("fact", "system")
+    assert session["extends"] == [f"{REPO}:sessions"]
+    assert session["timestamp"] == str(AT // 1_000_000 + 14)
+    assert session["payload"] == {
+        "kind": "session_end",
+        "data": {
+            "title": "Fix the JWT refresh bug",
+            "slug": "fix-jwt-refresh",
+            "session_id": SID,
+            "started_at": "2026-02-02T02:40:02Z",
+            "status": "closed",
+            "turn_count": 2,
+            "last_turn": "002",
+            "totals": {
+                "events": 8,
+                "tool_calls": 1,
+                "llm_calls": 1,
+                "prompt_tokens": 100,
+                "completion_tokens": 20,
+                "files_modified": ["auth.py"],
+                "errors": 1,
+                "errors_resolved": 1,
+            },
+            "ended_at": "2026-02-02T02:40:14Z",
+            "end_reason": "explicit",
+            "summary": "JWT refresh repaired",
+        },
+    }
+
+
+def test_a_session_that_goes_on(store: Store, tmp_path: Path) -> None:
+    """S0-10, S0-11, S0-20: an active session is a session_start with what it came to so far."""
+    fresh = new_store(tmp_path / "fresh")
+    fresh.append(small_log()[:2])
+    _, records = export(fresh, tmp_path / "out")
+    payload = records[2]["payload"]
+
+    assert payload["kind"] == "session_start"
+    assert payload["data"]["status"] == "active" and payload["data"]["turn_count"] == 0
+    assert payload["data"]["totals"] == {
+        "events": 0,
+        "tool_calls": 0,
+        "llm_calls": 0,
+        "prompt_tokens": 0,
+        "completion_tokens": 0,
+        "files_modified": [],
+        "errors": 0,
+        "errors_resolved": 0,
+    }
+    assert records[1]["payload"]["data"] == {"active_session": SESSION, "total_sessions": 1}
+
+
+def test_a_turn_that_ended(store: Store, tmp_path: Path) -> None:
+    """S0-8, S0-15, S0-20, S1-47: an observation from the agent with the summary, extending its session."""
+    _, records = export(store, tmp_path / "out")
+    turn = records[3]
+
+    assert (turn["event_kind"], turn["source"], turn["extends"]) == ("observation", "agent", [SESSION])
+    assert turn["payload"] == {
+        "kind": "turn_end",
+        "data": {
+            "turn_id": "001",
+            "sequence": 1,
+            "status": "completed",
+            "started_at": "2026-02-02T02:40:03Z",
+            "completed_at": "2026-02-02T02:40:12Z",
+            "title": "Refresh fixed",
+            "user_request": "Fix the JWT refresh bug",
+            "actions_taken": ["ran the tests"],
+            "outcome": "tests pass",
+            "decisions": ["Refresh early"],
+            "files_read": [],
+            "files_modified": ["auth.py"],
+            "event_count": 8,
+            "tokens_used": 120,
+        },
+    }
+
+
+def test_a_turn_that_goes_on(store: Store, tmp_path: Path) -> None:
+    """S0-14, S0-20, S1-23: an observation from system; the message is cut to 1000 bytes, here only."""
+    _, records = export(store, tmp_path / "out")
+    turn = records[4]
+
+    assert (turn["event_kind"], turn["source"], turn["extends"]) == ("observation", "system", [SESSION])
+    assert turn["payload"] == {
+        "kind": "turn_start",
+        "data": {
+            "turn_id": "002",
+            "sequence": 2,
+            "status": "active",
+            "started_at": "2026-02-02T02:40:13Z",
+            "user_message": "é" * 500,
+        },
+    }
+    assert store.query("select len(user_request) from turns where turn = 2").rows == [(900,)]
+
+
+def test_a_snapshot(store: Store, tmp_path: Path) -> None:
+    """S0-17, S0-18, S0-20, S1-36: a fact from system with what git said, extending its turn."""
+    _, records = export(store, tmp_path / "out")
+    snapshot = records[5]
+
+    assert (snapshot["event_kind"], snapshot["source"], snapshot["extends"]) == ("fact", "system", [TURN])
+    assert snapshot["payload"] == {
+        "kind": "codebase_snapshot",
+        "data": {
+            "git_head": "f" * 40,
+            "git_branch": "main",
+            "git_dirty": ["a.py"],
+            "git_staged": [],
+            "tracked_files": 7,
+            "snapshot_type": "turn_start",
+            "seq": 1,
+            "tree_hash": "blake3:" + "1" * 64,
+        },
+    }
+
+
+def test_events_of_a_turn(store: Store, tmp_path: Path) -> None:
+    """S0-13, S0-16, S1-12, S1-29…S1-35, S1-52: kind, source, keys and category of each type."""
+    _, records = export(store, tmp_path / "out")
+    found = {
+        record["context_id"].partition(":")[0]: (
+            record["event_kind"],
+            record["source"],
+            record["related_to"],
+            record["payload"],
+        )
+        for record in records[6:]
+    }
+
+    assert all(record["extends"] == [TURN] for record in records[5:])
+    assert found == {
+        "intent": ("observation", "user", [], {"message": "Fix the JWT refresh bug", "seq": 2}),
+        "action": (
+            "action",
+            "executor",
+            [],
+            {
+                "tool": "pytest",
+                "args": {"args": ["-q"]},
+                "result": {"exit": 1},
+                "seq": 3,
+                "duration_ms": 1200,
+                "success": False,
+            },
+        ),
+        "file": (
+            "action",
+            "executor",
+            ["action:editor"],
+            {
+                "description": "refresh earlier",
+                "after_size": 9,
+                "seq": 4,
+                "path": "auth.py",
+                "operation": "edit",
+                "before_hash": "blake3:" + "2" * 64,
+                "after_hash": "blake3:" + "3" * 64,
+                "lines_added": 2,
+                "lines_removed": 1,
+                "diff": None,
+            },
+        ),
+        "decision": (
+            "decision",
+            "agent",
+            ["decision:decisions"],
+            {
+                "decision": "Refresh early",
+                "reasoning": "clock skew",
+                "confidence": 0.8,
+                "alternatives_considered": ["retry"],
+                "seq": 5,
+            },
+        ),
+        "error": (
+            "observation",
+            "system",
+            ["observation:errors"],
+            {
+                "error_type": "TestFailure",
+                "message": "1 failed",
+                "resolved": True,
+                "command": "pytest",
+                "seq": 6,
+            },
+        ),
+        "llm": (
+            "action",
+            "system",
+            [],
+            {
+                "stop_reason": "end_turn",
+                "seq": 7,
+                "model": "m-1",
+                "prompt_tokens": 100,
+                "completion_tokens": 20,
+                "duration_ms": 900,
+            },
+        ),
+        "feedback": (
+            "feedback",
+            "user",
+            [],
+            {"type": "approval", "message": "good", "sentiment": "positive", "seq": 8},
+        ),
+    }
+
+
+def test_a_file_event_has_its_diff(tmp_path: Path) -> None:
+    """S1-31: the diff is made from the two contents, and can be left out."""
+    store = new_store(tmp_path / "one")
+    recorder = Recorder(store, agent="script")
+    recorder.start_turn("Do it").file("a.py", before=b"one\n", after=b"two\n")
+    _, records = export(store, tmp_path / "a")
+    _, without = export(store, tmp_path / "b", since=0, diffs=False)
+
+    assert records[-1]["payload"]["diff"].endswith("@@ -1 +1 @@\n-one\n+two\n")
+    assert "diff" not in without[-1]["payload"]
+
+
+def test_an_event_outside_of_sessions_has_a_context_too(tmp_path: Path) -> None:
+    """S0-23: any type of event goes out, always under a context id, so that a retry stores it once."""
+    store = new_store(tmp_path / "one")
+    store.append([{"event_type": "mcp_action", "event_id": "ab" * 16, "payload": {"n": 1}}])
+    _, records = export(store, tmp_path / "out")
+
+    assert ids(records) == ["mcp_action:" + "ab" * 16]
+
+
+def test_caps_hold_for_every_record(tmp_path: Path) -> None:
+    """P1: payloads of at most 64 KiB, ids of 256, links of 50 and 100; what was cut is counted and named."""
+    store = new_store(tmp_path / "one")
+    recorder = Recorder(store, agent="script")
+    turn = recorder.start_turn("x" * 200_000)
+    turn.action("shell", {"command": "é" * 100_000}, {"lines": list(range(100_000))})
+    turn.event("note", {"deep": json.loads("[" * 300 + "]" * 300), "t": "y" * 70_000})
+    turn.event(
+        "note", {}, extends=[f"turn:x_{n}" for n in range(70)], related_to=[f"a:{n}" for n in range(70)]
+    )
+    turn.event("n" * 400, {"keys": {f"k{n}": n for n in range(20_000)}})
+    turn.end(title="t", files_modified=[f"dir/{n}.py" for n in range(9_000)])
+    report, records = export(store, tmp_path / "out")
+
+    assert report.payloads_cut == 6 and report.links_left_out == 40
+    for record in records:
+        assert len(record["payload_json"].encode()) <= 65_536
+        assert len(record["context_id"]) <= 256 and ":" in record["context_id"]
+        assert (
+            sum(len(record[name]) for name in ("related_to", "extends", "reinforces", "contradicts")) <= 100
+        )
+    event_id = store.query("select event_id from events where event_type = 'action'").rows[0][0]
+    action = next(r for r in records if r["context_id"].startswith("action:"))
+    assert f"whole in event {event_id}" in action["payload"]["args"]["command"]
+    assert "items" in action["payload"]["result"]["lines"][-1]
+
+
+def test_the_same_log_gives_the_same_bytes(store: Store, tmp_path: Path) -> None:
+    """P2: a batch of the same range has the same bytes, from the tail, from segments, from an index."""
+    export(store, tmp_path / "a")
+    first = (tmp_path / "a").read_bytes()
+    store.seal()
+    export(store, tmp_path / "b", since=0)
+    store.rebuild()
+    export(store, tmp_path / "c", since=0)
+
+    assert (tmp_path / "b").read_bytes() == first
+    assert (tmp_path / "c").read_bytes() == first
+
+
+def test_the_next_batch_has_only_what_changed(store: Store, tmp_path: Path) -> None:
+    """I36: the next batch holds the new events, and the final state of the contexts they touch."""
+    export(store, tmp_path / "a")
+    late = {"repo": REPO, "occurred_at": AT + 60_000_000}
+    store.append([lifecycle.intent(SID, 2, "more", **late)])
+    report, records = export(store, tmp_path / "b")
+
+    assert (report.since, report.until) == (14, 16)
+    assert ids(records) == [f"{REPO}:sessions", SESSION, f"turn:{SID}_002", f"intent:{SID}_002_001"]
+    assert records[2]["timestamp"] == str(AT // 1_000_000 + 60)
+    assert Consumer(store, CONSUMER).position == 16
+
+
+def test_nothing_new_makes_no_file(store: Store, tmp_path: Path) -> None:
+    """I36: where nothing is new there is no file, and the log does not grow by the asking."""
+    export(store, tmp_path / "a")
+    before = store.journal.next_position()
+    report, _ = export(store, tmp_path / "b")
+
+    assert report.records.total() == 0 and report.path is None
+    assert not (tmp_path / "b").exists()
+    assert store.journal.next_position() == before
+
+
+def test_a_call_that_is_counted_elsewhere_now_changes_both_turns(store: Store, tmp_path: Path) -> None:
+    """P3: when a later line of one model call takes its place, the turn that lost it is written again."""
+    export(store, tmp_path / "a")
+    store.append(
+        [
+            lifecycle.timeline_event(
+                "llm",
+                "b2c3d4e5",
+                1,
+                {},
+                repo=REPO,
+                message_id="msg-1",
+                completion_tokens=500,
+                prompt_tokens=9,
+            )
+        ]
+    )
+    _, records = export(store, tmp_path / "b")
+    tokens = {
+        record["context_id"]: record["payload"]["data"]["tokens_used"]
+        for record in records
+        if record["payload"].get("kind") == "turn_end"
+    }
+
+    assert tokens == {TURN: 0}
+    assert SESSION in ids(records) and f"turn:{SID}_002" not in ids(records)
+
+
+def test_a_name_that_came_later_reaches_the_turns(tmp_path: Path) -> None:
+    """S1-7: turns that were exported before their session had a name are written again with it."""
+    store = new_store(tmp_path / "one")
+    store.append([lifecycle.turn_start(SID, 1, "hello", repo=REPO)])
+    _, first = export(store, tmp_path / "a")
+    store.append([lifecycle.session_start(SID, "greeting", "Greeting", REPO)])
+    _, second = export(store, tmp_path / "b")
+
+    assert first[-1]["extends"] == [f"session:session-{SID}_{SID}"]
+    assert second[-1]["context_id"] == TURN
+    assert second[-1]["extends"] == [f"session:greeting_{SID}"]
+
+
+def test_since_and_the_ledger(store: Store, tmp_path: Path) -> None:
+    """I36: an export that would leave positions out does not move the ledger; one that repeats does."""
+    skipped, _ = export(store, tmp_path / "a", since=5)
+    assert skipped.advanced is False and Consumer(store, CONSUMER).position == 0
+
+    whole, _ = export(store, tmp_path / "b", since=0)
+    assert whole.advanced is True and Consumer(store, CONSUMER).position == 14
+
+    again, records = export(store, tmp_path / "c", since=0)
+    assert again.records == whole.records and len(records) == 13
+    assert Consumer(store, CONSUMER).position == 15
+
+
+def test_a_dry_run_counts_and_changes_nothing(store: Store, tmp_path: Path) -> None:
+    """P8: a dry run says what the export would write, and writes neither file nor ledger."""
+    dry = locusgraph.export(store, str(tmp_path / "a"), dry_run=True)
+    before = store.journal.next_position()
+    wet, _ = export(store, tmp_path / "a")
+
+    assert (dry.records, dry.bytes, dry.until) == (wet.records, wet.bytes, before)
+    assert dry.path is None and not dry.advanced
+
+
+def test_an_existing_file_is_refused(store: Store, tmp_path: Path) -> None:
+    """P8: a file that exists stays and the ledger with it, unless force is given."""
+    (tmp_path / "a").write_text("precious")
+    with pytest.raises(Refused, match="--force"):
+        locusgraph.export(store, str(tmp_path / "a"))
+    assert (tmp_path / "a").read_text() == "precious"
+    assert Consumer(store, CONSUMER).position == 0
+
+    assert locusgraph.export(store, str(tmp_path / "a"), force=True).advanced
+
+
+def test_a_failed_export_leaves_no_file(store: Store, tmp_path: Path) -> None:
+    """I36: without the file the ledger does not move: a directory that cannot be written, or is not there."""
+    with pytest.raises(EventLogError, match="make it first"):
+        locusgraph.export(store, str(tmp_path / "none/a"))
+    with pytest.raises(EventLogError, match="File name too long"):
+        locusgraph.export(store, str(tmp_path / ("a" * 300)))
+
+    assert Consumer(store, CONSUMER).position == 0
+
+
+def test_withheld_contents_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P5: what is withheld leaves in no export: neither as a content nor in a diff."""
+    store = new_store(tmp_path / "one")
+    Recorder(store, agent="script").start_turn("Do it").file("a.py", before=None, after=b"secret")
+    after = str(store.query("select after_hash from events where event_type = 'file'").rows[0][0])
+    _, open_records = export(store, tmp_path / "a")
+    monkeypatch.setattr(withheld, "_withheld", frozenset([after]))
+    _, records = export(store, tmp_path / "b", since=0)
+    report = jsonl.export(store, str(tmp_path / "c"), contents=True)
+
+    assert "secret" in open_records[-1]["payload"]["diff"]
+    assert records[-1]["payload"]["diff"] is None
+    assert report.missing == [(after, withheld.WITHHELD)]
+    assert b"c2VjcmV0" not in (tmp_path / "c").read_bytes()  # base64 of it
