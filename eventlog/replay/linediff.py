@@ -9,12 +9,17 @@ All work is counted, and when the allowance is used up what is left stands as re
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import accumulate
+from itertools import accumulate, compress
+from operator import lt
+from typing import TypeVar
 
 CONTEXT_LINES = 3
+
+T = TypeVar("T", bound=Hashable)
 
 # Above this a stretch is shown as replaced without a look at its lines: each costs 100 bytes and more.
 LINES_MAX = 2_000_000
@@ -100,8 +105,7 @@ def line_diff(old: bytes, new: bytes) -> LineDiff:
         split = [BytesIO(middle).readlines() for middle in middles]
         pieces = [list(map(len, some)) for some in split]
         lines = [range(len(some) + 1) for some in split]
-        ids: dict[bytes, int] = {}
-        blocks = changes(*([ids.setdefault(line, len(ids)) for line in some] for some in split))
+        blocks = changes(*split)
     context = _Context.around(old, start, len(old) - tail)
     return LineDiff(
         added=sum(lines[1][b2] - lines[1][b1] for _, _, b1, b2 in blocks),
@@ -187,14 +191,14 @@ def _marked(sign: bytes, text: bytes) -> bytes:
     return marked[:-1] if text.endswith(b"\n") else marked + _NO_NEWLINE
 
 
-def changes(a: Sequence[int], b: Sequence[int]) -> list[Block]:
+def changes(a: Sequence[T], b: Sequence[T]) -> list[Block]:
     """The stretches of `a` that give place to stretches of `b`, in order; all else is equal."""
     kept_a, kept_b = bytearray(len(a)), bytearray(len(b))
     _match(a, b, kept_a, kept_b)
     return list(_blocks(kept_a, kept_b))
 
 
-def _match(a: Sequence[int], b: Sequence[int], kept_a: bytearray, kept_b: bytearray) -> None:
+def _match(a: Sequence[T], b: Sequence[T], kept_a: bytearray, kept_b: bytearray) -> None:
     """Mark what stays, equally many on both sides and in one order.
 
     A gap is (indices into `a`, indices into `b`): what may still be matched between two marked lines.
@@ -219,56 +223,57 @@ def _match(a: Sequence[int], b: Sequence[int], kept_a: bytearray, kept_b: bytear
         if not rows_a or not rows_b or steps > _STEPS_MAX:
             continue
         steps += len(rows_a) + len(rows_b)
-        # A line that the other side does not have can be matched with nothing.
-        there = {a[i] for i in rows_a}
-        rows_b = [j for j in rows_b if b[j] in there]
-        there = {b[j] for j in rows_b}
-        rows_a = [i for i in rows_a if a[i] in there]
         lines_a, lines_b = [a[i] for i in rows_a], [b[j] for j in rows_b]
+        # A line that the other side does not have can be matched with nothing.
+        there_a, there_b = set(lines_a), set(lines_b)
+        if there_a != there_b:
+            gaps.append((_those_in(there_b, rows_a, lines_a), _those_in(there_a, rows_b, lines_b)))
+            continue
         pairs = _anchors(lines_a, lines_b)
-        done_i = done_j = 0
         if not pairs:
             pairs, walked = _greedy(lines_a, lines_b, _STEPS_MAX - steps)
             steps += walked
-            done_i, done_j = len(rows_a), len(rows_b)  # what it did not match, it cannot
+            for i, j in pairs:
+                kept_a[rows_a[i]] = kept_b[rows_b[j]] = 1
+            continue
+        done_i = done_j = 0
         for i, j in pairs:
             kept_a[rows_a[i]] = kept_b[rows_b[j]] = 1
             if i > done_i and j > done_j:
                 gaps.append((rows_a[done_i:i], rows_b[done_j:j]))
-            done_i, done_j = max(done_i, i + 1), max(done_j, j + 1)
+            done_i, done_j = i + 1, j + 1
         gaps.append((rows_a[done_i:], rows_b[done_j:]))
 
 
-def _anchors(a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int]]:
+def _those_in(there: set[T], rows: Sequence[int], lines: Sequence[T]) -> list[int]:
+    return list(compress(rows, map(there.__contains__, lines)))
+
+
+def _anchors(a: Sequence[T], b: Sequence[T]) -> list[tuple[int, int]]:
     """Lines that occur once in `a` and once in `b`: the longest run of pairs that rises in both."""
-    once_a, once_b = _once(a), _once(b)
-    pairs = [(i, once_b[line]) for line, i in once_a.items() if line in once_b]
+    count_a, count_b, place_b = Counter(a), Counter(b), dict(zip(b, range(len(b)), strict=True))
+    pairs = [(i, place_b[line]) for i, line in enumerate(a) if count_a[line] == 1 == count_b[line]]
+    places = [j for _, j in pairs]
+    if all(map(lt, places, places[1:])):
+        return pairs
     # Of all runs of n + 1 pairs so far: the lowest that one ends in `b`, and that last pair.
     ends: list[int] = []
     last: list[int] = []
     before: list[int] = []
-    for at, (_, j) in enumerate(pairs):
+    for at, j in enumerate(places):
         place = bisect_left(ends, j)
         ends[place : place + 1] = [j]
         last[place : place + 1] = [at]
         before.append(last[place - 1] if place else -1)
     run = []
-    at = last[-1] if last else -1
+    at = last[-1]
     while at >= 0:
         run.append(pairs[at])
         at = before[at]
     return run[::-1]
 
 
-def _once(lines: Sequence[int]) -> dict[int, int]:
-    """Where the lines are that occur once, in their order."""
-    found: dict[int, int] = {}
-    for i, line in enumerate(lines):
-        found[line] = -1 if line in found else i
-    return {line: i for line, i in found.items() if i >= 0}
-
-
-def _greedy(a: Sequence[int], b: Sequence[int], allowance: int) -> tuple[list[tuple[int, int]], int]:
+def _greedy(a: Sequence[T], b: Sequence[T], allowance: int) -> tuple[list[tuple[int, int]], int]:
     """Equal pairs, rising in both, and the steps it took to find them."""
     pairs: list[tuple[int, int]] = []
     i = j = steps = 0
@@ -283,9 +288,7 @@ def _greedy(a: Sequence[int], b: Sequence[int], allowance: int) -> tuple[list[tu
 _Chain = tuple[int, int, int, "_Chain"] | None
 
 
-def _reach(
-    a: Sequence[int], b: Sequence[int], i0: int, j0: int
-) -> tuple[list[tuple[int, int]], int, int, int]:
+def _reach(a: Sequence[T], b: Sequence[T], i0: int, j0: int) -> tuple[list[tuple[int, int]], int, int, int]:
     """The pairs on the path that leads furthest from (i0, j0) with few edits, its end, and the steps.
 
     Myers' search: `front` says how far one gets on each diagonal k = i - j, one edit more each round.
