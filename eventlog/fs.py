@@ -11,12 +11,15 @@ Rules that callers rely on:
 - `flock` locks belong to the descriptor and are dropped by the kernel when the process dies.
 
 OSErrors pass through unchanged, with the path in `filename`; callers translate them where they know
-what the failure means.
+what the failure means, and the faces of the rooms by `Refusals` where nobody knew better.
 """
 
+import errno
 import fcntl
 import os
 import time
+
+from eventlog.errors import EventLogError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +38,13 @@ class FileSystem:
         return os.open(path, flags | os.O_CLOEXEC, mode)
 
     def close(self, fd: int) -> None:
-        os.close(fd)
+        """Give the descriptor back. Reports nothing: it is gone whatever the kernel says about it, and
+        what was to last has been synced before."""
+        try:
+            os.close(fd)
+        except OSError as error:
+            if error.errno == errno.EBADF:  # not a refusal but a mistake of ours
+                raise
 
     def pread(self, fd: int, size: int, offset: int) -> bytes:
         """Read up to `size` bytes at `offset`; shorter only at the end of the file."""
@@ -162,6 +171,52 @@ class FileSystem:
 
 REAL = FileSystem()
 
+_ADVICE = {
+    errno.EACCES: "restore the permission",
+    errno.EPERM: "restore the permission",
+    errno.EROFS: "the file system is read-only; make it writable",
+    errno.ENOSPC: "free space on the disk",
+    errno.EDQUOT: "free space, or raise the quota",
+    errno.EFBIG: "raise the limit of file sizes (`ulimit -f`)",
+    errno.EMFILE: "raise the limit of open files (`ulimit -n`)",
+    errno.ENFILE: "close other programs",
+    errno.EIO: "check the disk",
+    errno.ENAMETOOLONG: "choose a shorter path",
+}
+
+
+def refusal(
+    error: OSError, path: str, doing: str, kind: "type[EventLogError]" = EventLogError
+) -> EventLogError:
+    """An OSError as one of our errors: where, what could not be done and why, what to do next.
+
+    Args: path: what to name when the error does not know; doing: as in "cannot read the log".
+    """
+    where = error.filename or path
+    if isinstance(where, bytes):
+        where = os.fsdecode(where)
+    advice = _ADVICE.get(error.errno or 0)
+    then = f"{advice}, then try again" if advice else "try again"
+    return kind(f"{where}: cannot {doing}: {error.strerror or error}. Nothing acknowledged is lost; {then}.")
+
+
+class Refusals:
+    """A context manager: an OSError that leaves it becomes one of our errors (see `refusal`)."""
+
+    __slots__ = ("_doing", "_kind", "_path")
+
+    def __init__(self, path: str, doing: str, kind: "type[EventLogError]" = EventLogError) -> None:
+        self._path = path
+        self._doing = doing
+        self._kind = kind
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: "BaseException | None", trace: object) -> None:
+        if isinstance(error, OSError):
+            raise refusal(error, self._path, self._doing, self._kind) from error
+
 
 def read_file(fs: FileSystem, path: str, size_max: "int | None" = None) -> bytes:
     """The whole file; ValueError when it is larger than `size_max`."""
@@ -202,7 +257,10 @@ def publish(fs: FileSystem, tmp_path: str, target: str, data: bytes) -> None:
         fs.link(tmp_path, target)
         fs.fsync_dir(os.path.dirname(target))
     finally:
-        fs.unlink(tmp_path)
+        try:
+            fs.unlink(tmp_path)
+        except OSError:
+            pass  # what stays in `tmp/` harms nobody, and must not hide what came of the rest
 
 
 def walk_names(fs: FileSystem, root: str) -> "Iterator[str]":

@@ -9,7 +9,7 @@ from blake3 import blake3
 
 from eventlog import jsontext
 from eventlog.errors import Corruption, NoStore, Unsupported
-from eventlog.fs import FileSystem, read_file
+from eventlog.fs import FileSystem, read_file, refusal
 from eventlog.layout import Layout
 
 FORMAT = 1
@@ -89,6 +89,8 @@ def read(fs: FileSystem, layout: Layout) -> Identity:
         ) from None
     except ValueError as error:
         raise Corruption(layout.store_file, str(error)) from error
+    except OSError as error:
+        raise refusal(error, layout.store_file, "open the store") from error
     return decode(data, layout.store_file)
 
 

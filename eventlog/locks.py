@@ -12,7 +12,7 @@ from _thread import TIMEOUT_MAX, _local, allocate_lock
 from _weakref import ref
 
 from eventlog.errors import LockTimeout
-from eventlog.fs import FileSystem
+from eventlog.fs import FileSystem, Refusals
 from eventlog.layout import Layout
 
 RESTORE, GC, MAINTAIN, APPEND = "restore", "gc", "maintain", "append"
@@ -167,13 +167,14 @@ def acquire(
     """
     names = _names_before(name)
     path = layout.lock(name)
-    fd = fs.open(path, os.O_RDWR | os.O_CREAT)
-    try:
-        if not fs.flock(fd, exclusive):
-            _wait(fs, fd, path, exclusive, timeout_s)
-    except BaseException:
-        fs.close(fd)
-        raise
+    with Refusals(path, "take this lock"):
+        fd = fs.open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            if not fs.flock(fd, exclusive):
+                _wait(fs, fd, path, exclusive, timeout_s)
+        except BaseException:
+            fs.close(fd)
+            raise
     names.append(name)
     return Lock(fs, fd, name)
 

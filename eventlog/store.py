@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from eventlog import gate, identity, jsontext
 from eventlog import layout as names_on_disk
 from eventlog.errors import Ambiguous, EventLogError, InvalidEvent, NoStore, NotFound, Refused
-from eventlog.fs import REAL, FileSystem, publish
+from eventlog.fs import REAL, FileSystem, Refusals, publish, refusal
 from eventlog.layout import Layout
 from eventlog.log import upcast
 from eventlog.log.journal import Journal
@@ -136,7 +136,8 @@ class Store:
         parent = os.path.dirname(root)
         if not force:
             _refuse_unsafe_place(parent)
-        _make_directories(fs, layout)
+        with Refusals(root, "make a store"):
+            _make_directories(fs, layout)
         known = (repo_hash, "roots") if repo_hash else repo_hash_of(parent)
         who = identity.Identity(
             store_id=fs.random_bytes(16),
@@ -149,6 +150,8 @@ class Store:
             publish(fs, layout.tmp(f"STORE-{who.store_id.hex()}"), layout.store_file, identity.encode(who))
         except FileExistsError:
             return cls.open(root, fs=fs)  # another process made it between our look and our link
+        except OSError as error:
+            raise refusal(error, root, "make a store") from error
         return cls(fs, layout, who)
 
     @classmethod
@@ -169,6 +172,7 @@ class Store:
     def close(self) -> None:
         """Give back descriptors. The store on disk needs no closing."""
         self.journal.close()
+        self.blobs.close()
 
     def __enter__(self) -> "Store":
         return self
@@ -408,9 +412,7 @@ class Store:
                 place, wanted, self.blobs, turn=ref.name, at=at, tree=state.tree_hash, delete=delete
             )
 
-    def undo_plan(
-        self, event_id: str | None = None, *, into: str | os.PathLike[str] | None = None
-    ) -> "Plan":
+    def undo_plan(self, event_id: str | None = None, *, into: str | os.PathLike[str] | None = None) -> "Plan":
         """What it would take to undo a restore: that of a start event, or the last one that took place.
 
         Raises: NotFound, Ambiguous, Refused, Corruption.
@@ -579,10 +581,11 @@ class Store:
 
         bytes_level = "read" if level == "deep" else level
         damaged: set[bytes] = set()
-        findings = verify_log(self.fs, self.layout, self.identity.store_id, bytes_level)
-        findings += verify_snapshots(self.blobs, bytes_level, damaged)
-        if level == "deep":
-            findings += self._verify_meaning(damaged, progress)
+        with Refusals(self.layout.root, "verify the store"):
+            findings = verify_log(self.fs, self.layout, self.identity.store_id, bytes_level)
+            findings += verify_snapshots(self.blobs, bytes_level, damaged)
+            if level == "deep":
+                findings += self._verify_meaning(damaged, progress)
         return findings
 
     def _verify_meaning(
@@ -647,11 +650,12 @@ class Store:
         """How many files a directory holds and their bytes; one that goes meanwhile is not counted."""
         path = self.layout.directory(directory)
         sizes = []
-        for name in self.fs.listdir(path):
-            try:
-                sizes.append(self.fs.stat(f"{path}/{name}").st_size)
-            except FileNotFoundError:
-                continue
+        with Refusals(path, "count its files"):
+            for name in self.fs.listdir(path):
+                try:
+                    sizes.append(self.fs.stat(f"{path}/{name}").st_size)
+                except FileNotFoundError:
+                    continue
         return len(sizes), sum(sizes)
 
     def _ref(self, turn: "TurnRef | str") -> TurnRef:
@@ -681,12 +685,13 @@ def _batches(lines: Iterable[bytes]) -> list[list[bytes]]:
 
 def _make_directories(fs: FileSystem, layout: Layout) -> None:
     """The store's directories and its .gitignore, durable before STORE makes it a store."""
-    if not fs.exists(layout.root):
-        fs.mkdir(layout.root)
-        fs.fsync_dir(os.path.dirname(layout.root))
-    for name in names_on_disk.DIRECTORIES:
-        if not fs.exists(layout.directory(name)):
-            fs.mkdir(layout.directory(name))
+    for path in (layout.root, *map(layout.directory, names_on_disk.DIRECTORIES)):
+        if not fs.exists(path):
+            try:
+                fs.mkdir(path)
+            except FileExistsError:
+                pass  # another `init` at the same moment made it
+    fs.fsync_dir(os.path.dirname(layout.root))
     if not fs.exists(layout.gitignore):
         try:
             publish(fs, layout.tmp(f"gitignore-{fs.random_bytes(8).hex()}"), layout.gitignore, _GITIGNORE)

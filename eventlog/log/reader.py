@@ -21,7 +21,7 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 from eventlog.errors import Corruption, NotFound, Unsupported
-from eventlog.fs import FileSystem
+from eventlog.fs import FileSystem, Refusals
 from eventlog.jsontext import decode
 from eventlog.layout import JOURNAL_DIR, SEGMENT_DIR, Layout
 from eventlog.log import manifest as manifests
@@ -64,7 +64,8 @@ def open_view(fs: FileSystem, layout: Layout, store_id: bytes, prefix: "Prefix |
     missing: Corruption | None = None
     for _ in range(_TRIES_MAX):
         try:
-            view = _try_open(fs, layout, store_id)
+            with Refusals(layout.root, "read the log"):
+                view = _try_open(fs, layout, store_id)
         except _MissingError as error:
             missing = error.found
             view = None

@@ -316,6 +316,7 @@ def open_segment(source: "Any", path: str) -> "pq.ParquetFile":
         marks = schema.metadata or {}
         known = schema.remove_metadata().equals(FILE_SCHEMA)
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        _let_pass_refusal(error)
         raise Corruption(path, f"the segment's footer cannot be read ({error})") from error
     found = marks.get(b"locus.format")
     if found is not None and found.isdigit() and found != b"%d" % FORMAT:
@@ -352,9 +353,16 @@ def read_columns(
     try:
         table = file.read(names) if row_group is None else file.read_row_group(row_group, names)
     except (pa.ArrowException, OSError, ValueError) as error:
+        _let_pass_refusal(error)
         raise Corruption(path, f"the segment's pages cannot be read ({error})") from error
     table = table.replace_schema_metadata(None)
     return _with_anchors_joined(table) if ANCHOR_PAYLOAD in names else table
+
+
+def _let_pass_refusal(error: Exception) -> None:
+    """Raise an OSError of the machine again: a disk that refuses says nothing about the bytes on it."""
+    if isinstance(error, OSError) and error.errno is not None:
+        raise error
 
 
 def texts(column: "pa.ChunkedArray") -> "list[Any]":

@@ -12,13 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.errors import Corruption
-from eventlog.fs import FileSystem
+from eventlog.fs import FileSystem, Refusals, refusal
 from eventlog.layout import Layout
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.numbering import PrefixRow, default_context
 from eventlog.log.segment import meta_of, open_segment, read_columns
 
 _PLACES = ("position", "session_id", "turn", "agent_turn_id", "seq", "event_type", "context_id")
+
+_READ = "read this segment"
 
 
 class _SeamFile(io.RawIOBase):
@@ -28,7 +30,11 @@ class _SeamFile(io.RawIOBase):
         super().__init__()
         self._fs = fs
         self._fd = fs.open(path, os.O_RDONLY)
-        self._size = fs.fstat(self._fd).st_size
+        try:
+            self._size = fs.fstat(self._fd).st_size
+        except BaseException:
+            self.close()
+            raise
         self._at = 0
 
     def readable(self) -> bool:
@@ -68,8 +74,11 @@ class SegmentFile:
             self._source = _SeamFile(fs, self.path)
         except FileNotFoundError as error:
             raise Corruption(self.path, "the manifest lists this segment, but it is not there") from error
+        except OSError as error:
+            raise refusal(error, self.path, _READ) from error
         try:
-            self._file = open_segment(self._source, self.path)
+            with Refusals(self.path, _READ):
+                self._file = open_segment(self._source, self.path)
             meta = meta_of(self._file, self.path)
             found = (meta.store_id, meta.base, meta.end, meta.dropped, self._file.metadata.num_rows)
             if found != (store_id, entry.base, entry.end, entry.dropped, entry.rows):
@@ -90,7 +99,8 @@ class SegmentFile:
 
     def read(self, columns: "Sequence[str] | None" = None, row_group: "int | None" = None) -> "pa.Table":
         """Columns, in the order asked for, of one row group or all. Raises: Corruption."""
-        return read_columns(self._file, self.path, columns, row_group)
+        with Refusals(self.path, _READ):
+            return read_columns(self._file, self.path, columns, row_group)
 
 
 class SegmentPrefix:

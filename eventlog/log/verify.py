@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from eventlog.errors import Corruption
-from eventlog.fs import FileSystem, read_file
+from eventlog.errors import Corruption, EventLogError, LockTimeout, Unsupported
+from eventlog.fs import FileSystem, Refusals, read_file
 from eventlog.layout import JOURNAL_DIR, Layout
 from eventlog.locks import APPEND, acquire
 from eventlog.log import manifest as manifests
@@ -54,11 +54,20 @@ def verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str = QUICK) 
     """
     if level not in (QUICK, READ):
         raise ValueError(f"level is {QUICK!r} or {READ!r}, not {level!r}")
+    with Refusals(layout.root, "verify the log"):
+        return _verify(fs, layout, store_id, level)
+
+
+def _verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str) -> list[Finding]:
     pin = unopened = None
     try:
         pin = open_view(fs, layout, store_id)
     except Corruption as error:
         unopened = Finding(error.path, f"{error.what}.", error.offset)
+    except (Unsupported, LockTimeout):
+        raise
+    except EventLogError as error:
+        unopened = Finding(layout.root, str(error))
     try:
         findings, known, newest = _verify_manifests(fs, layout, store_id)
         for entry in known.segments:
@@ -93,6 +102,10 @@ def _verify_manifests(
             else:
                 next_step = "Readers do not need it; it may be deleted"
             findings.append(Finding(path, f"{error.what}. {next_step}.", error.offset))
+            continue
+        except OSError as error:
+            newest = number != numbers[-1]
+            findings.append(Finding(path, f"the disk cannot read it ({error.strerror}). {_LOST_FILE}."))
             continue
         if current.number == number - 1 > 0 and manifest.parent != manifests.digest_of(current):
             findings.append(
@@ -136,6 +149,10 @@ def _verify_segment(
         yield Finding(path, f"the disk cannot read it ({error.strerror}). {_LOST_FILE}: {events}.")
     except Corruption as error:
         yield Finding(path, f"{error.what}. {_LOST_FILE}: {events}.", error.offset)
+    except Unsupported:
+        raise
+    except EventLogError as error:
+        yield Finding(path, str(error))
 
 
 def _ascending(table: "pa.Table", entry: SegmentEntry) -> bool:

@@ -15,7 +15,7 @@ import orjson
 import pyarrow.compute as pc
 
 from eventlog import jsontext
-from eventlog.errors import Corruption, Unsupported
+from eventlog.errors import Corruption, EventLogError
 from eventlog.layout import JOURNAL_DIR
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering
@@ -42,7 +42,7 @@ def verify_events(view: LogView, progress: "Progress | None" = None) -> Iterator
                 _check_batch(batch, wrong)
                 if progress is not None and batch.num_rows:
                     progress(batch.column("position")[-1].as_py() + 1, view.next_position)
-        except (Corruption, Unsupported) as error:
+        except EventLogError as error:
             yield _unread(path, error)
         for what, positions in wrong.items():
             yield Finding(path, f"{_those(positions)} {what}.")
@@ -66,7 +66,7 @@ def verify_numbering(view: LogView) -> Iterator[Finding]:
             else:
                 for batch in _batches(view, entry, _NUMBERED):
                     _check_places(batch, numbering, wrong)
-        except (Corruption, Unsupported):
+        except EventLogError:
             return  # told by `verify_events`; the fold cannot go on without these events
         for what, positions in wrong.items():
             yield Finding(path, f"{_those(positions)} {what}.")
@@ -156,7 +156,7 @@ def _those(positions: "list[int]") -> str:
     return f"{len(positions)} events in positions [{first}, {last + 1}), the first at position {first},"
 
 
-def _unread(path: str, error: "Corruption | Unsupported") -> Finding:
+def _unread(path: str, error: EventLogError) -> Finding:
     if isinstance(error, Corruption):
         return Finding(error.path, f"its events cannot be read: {error.what}.", error.offset)
     return Finding(path, f"its events cannot be read: {error}")

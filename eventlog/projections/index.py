@@ -24,7 +24,7 @@ from typing import Protocol
 import duckdb
 from blake3 import blake3
 
-from eventlog.fs import FileSystem, write_all
+from eventlog.fs import FileSystem, Refusals, write_all
 from eventlog.layout import INDEX_DIR, Layout, index_name, parse_index
 from eventlog.log.manifest import Manifest
 from eventlog.projections import definitions as d
@@ -149,7 +149,11 @@ def build(fs: FileSystem, layout: Layout, view: SealedView, *, fresh: bool = Fal
 
 def make(fs: FileSystem, layout: Layout, view: SealedView, *, fresh: bool = False) -> "BuildReport | None":
     """`build`, with everything there is to say about it."""
-    manifest = view.manifest
+    with Refusals(layout.directory(INDEX_DIR), "build the index"):
+        return _make(fs, layout, view.manifest, fresh)
+
+
+def _make(fs: FileSystem, layout: Layout, manifest: Manifest, fresh: bool) -> "BuildReport | None":
     if manifest.number == 0 or "?" in layout.root:
         return None  # DuckDB takes what follows a question mark for options and writes beside the store
     name = index_name(manifest.number, code8())
@@ -178,7 +182,7 @@ def _candidates(fs: FileSystem, layout: Layout, manifest: Manifest) -> list[str]
     found = []
     try:
         names = fs.listdir(layout.directory(INDEX_DIR))
-    except FileNotFoundError:  # somebody removed the directory, which is always allowed
+    except OSError:  # removed, which is always allowed, or not readable: the log answers
         return []
     for name in names:
         parsed = parse_index(name)
@@ -315,14 +319,17 @@ def _finish(con: duckdb.DuckDBPyConnection, manifest: Manifest, age: int) -> Non
 
 def _discard(fs: FileSystem, path: str) -> None:
     """Remove an unpublished file and what DuckDB may have put beside it."""
-    for leftover in (path, f"{path}.wal"):
-        if fs.exists(leftover):
-            fs.unlink(leftover)
-    spill = f"{path}.spill"
-    if fs.exists(spill):
-        for name in fs.listdir(spill):
-            fs.unlink(f"{spill}/{name}")
-        fs.rmdir(spill)
+    try:
+        for leftover in (path, f"{path}.wal"):
+            if fs.exists(leftover):
+                fs.unlink(leftover)
+        spill = f"{path}.spill"
+        if fs.exists(spill):
+            for name in fs.listdir(spill):
+                fs.unlink(f"{spill}/{name}")
+            fs.rmdir(spill)
+    except OSError:
+        pass  # swept later, and no reason to hide what came of the build
 
 
 def _publish(fs: FileSystem, tmp: str, target: str) -> None:

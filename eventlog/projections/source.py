@@ -13,7 +13,7 @@ import duckdb
 from blake3 import blake3
 
 from eventlog.errors import Corruption, EventLogError, QueryError
-from eventlog.fs import FileSystem
+from eventlog.fs import FileSystem, Refusals
 from eventlog.layout import Layout
 from eventlog.log.manifest import SegmentEntry
 from eventlog.types import ANCHOR_TYPES, BOOL, COLUMN_NAMES, COLUMNS, INT, JSON, LIST, TEXT, TIME
@@ -119,7 +119,9 @@ def translated(
     """
     if not isinstance(error, _ABOUT_THE_QUESTION):
         for entry in entries:
-            if not _is_intact(fs, layout.segment(entry.name), entry):
+            with Refusals(layout.segment(entry.name), "read this segment"):
+                intact = _is_intact(fs, layout.segment(entry.name), entry)
+            if not intact:
                 what = "its bytes are not those the manifest lists"
                 return Corruption(layout.segment(entry.name), what)
     return QueryError(str(error).strip() or type(error).__name__)

@@ -172,7 +172,7 @@ class Catalog:
         if self._idx is not None:
             try:
                 yield from self._idx.ids_from(low, high)
-            except Corruption:
+            except (Corruption, OSError):
                 self._drop_idx()
                 yield from self.ids_between(low, high)
 
@@ -194,7 +194,7 @@ class Catalog:
         assert self._idx is not None
         try:
             found = self._idx.find(id)
-        except Corruption:
+        except (Corruption, OSError):  # derived: whatever is wrong with it, the packs answer
             self._drop_idx()
             return self.find(id) if id in self._young else None
         return None if found is None else (self._layout.pack(found[0]), *found[1:])

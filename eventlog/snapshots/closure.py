@@ -11,7 +11,7 @@ way down.
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from eventlog.errors import Corruption, InvalidEvent, NotFound, Unsupported
+from eventlog.errors import Corruption, EventLogError, InvalidEvent, NotFound
 from eventlog.layout import PACK_DIR
 from eventlog.log.reader import LogView
 from eventlog.log.verify import Finding
@@ -45,7 +45,7 @@ def verify_references(
         try:
             for batch in view.batches(since, until, columns=("position", *_COLUMNS)):
                 yield from _check_batch(closure, batch)
-        except (Corruption, Unsupported):
+        except EventLogError:
             continue  # events that cannot be read are told by whoever checks events
 
 
@@ -105,6 +105,8 @@ class _Closure:
                         waiting.append((prefix + entry.name, entry.id, below))
             except (NotFound, Corruption) as error:
                 yield path, f"{error}. {_LOST}." if isinstance(error, NotFound) else str(error)
+            except EventLogError as error:  # the disk refuses
+                yield path, str(error)
 
     def _is_tree(self, id: bytes) -> bool:
         """Whether `id` is a tree; its bytes are read unless they are known to be right."""

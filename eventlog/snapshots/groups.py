@@ -89,6 +89,10 @@ class GroupReader:
                 oldest = next(iter(self._files))
                 self._fs.close(self._files.pop(oldest)[0])
             fd = self._fs.open(path, os.O_RDONLY)
-            known = fd, self._fs.fstat(fd).st_size
+            try:
+                known = fd, self._fs.fstat(fd).st_size
+            except BaseException:
+                self._fs.close(fd)
+                raise
         self._files[path] = known
         return known

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eventlog.errors import Corruption, EventLogError, NotFound, Refused
+from eventlog.errors import EventLogError, NotFound, Refused
 from eventlog.paths import path_text
 from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.parallel import FileJob, Listed, write_files
@@ -180,7 +180,7 @@ def _plan(
         for id in blobs.read_order(id for _, id, _ in level):
             try:
                 read[id] = get(id)
-            except (NotFound, Corruption) as error:
+            except EventLogError as error:
                 read[id] = f"its list of names cannot be read: {error}"
         below: list[tuple[int, bytes, _Wish | None]] = []
         for index, id, part in level:
@@ -287,7 +287,7 @@ def _write_symlinks(blobs: BlobStore, place: Target, plan: _Plan) -> Listed:
     for path, index, name, id in plan.symlinks:
         try:
             place.write_symlink(index, name, blobs.get(id))
-        except (NotFound, Corruption) as error:
+        except EventLogError as error:
             failed.append((path, f"its target cannot be read: {error}"))
         except OSError as error:
             failed.append((path, f"it cannot be written: {reason_of(error)}"))
@@ -298,8 +298,8 @@ def _sentence(blobs: BlobStore, id: bytes) -> str:
     """The text kept for a skipped file (why) or a submodule (its commit)."""
     try:
         return blobs.get(id).decode("utf-8", "replace")
-    except (NotFound, Corruption):
-        return "the reason is not in this store"
+    except EventLogError:
+        return "the reason cannot be read"
 
 
 def _too_deep(path: bytes) -> Refused:

@@ -22,7 +22,7 @@ import warnings
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from eventlog.errors import Corruption, NotFound
+from eventlog.errors import Corruption, EventLogError, NotFound
 from eventlog.snapshots.catalog import Place
 from eventlog.snapshots.groups import GroupReader
 from eventlog.snapshots.ids import blob_id, to_text
@@ -148,7 +148,7 @@ def _write_unread(blobs: BlobStore, target: Target, job: FileJob, done: Done) ->
         data = blobs.get(id)
         if blob_id(data) != id:
             raise NotFound(f"{to_text(id)} is a tree, not a file's content")
-    except (NotFound, Corruption) as error:
+    except EventLogError as error:
         done.missing.append((target.path(index, name), f"its content cannot be read: {error}"))
     else:
         _write(target, job, data, done)

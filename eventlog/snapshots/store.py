@@ -9,7 +9,7 @@ tried. An idx only makes look-ups fast; without it the answers are the same (I22
 """
 
 from eventlog.errors import Ambiguous, Corruption, NotFound
-from eventlog.fs import FileSystem, publish
+from eventlog.fs import FileSystem, Refusals, publish
 from eventlog.layout import IDX_DIR, PACK_DIR, Layout, parse_idx
 from eventlog.snapshots.catalog import Catalog, Place
 from eventlog.snapshots.groups import CACHE_BYTES, GroupReader
@@ -38,6 +38,7 @@ class BlobStore:
         self.store_id = store_id
         self._catalog = Catalog(fs, layout, store_id)
         self._groups = GroupReader(fs, cache_bytes)
+        self._reading = Refusals(layout.directory(PACK_DIR), "read the packs")
 
     def __enter__(self) -> "BlobStore":
         return self
@@ -79,25 +80,28 @@ class BlobStore:
     def contains(self, id: bytes) -> bool:
         """Whether `id` can be read; does not read it."""
         catalog = self._catalog
-        catalog.ensure()
-        if catalog.has(id):
-            return True
-        catalog.refresh()
-        return catalog.has(id) or catalog.find_condemned(id) is not None
+        with self._reading:
+            catalog.ensure()
+            if catalog.has(id):
+                return True
+            catalog.refresh()
+            return catalog.has(id) or catalog.find_condemned(id) is not None
 
     def get(self, id: bytes) -> bytes:
         """The bytes of a blob, or the encoding of a tree.
 
         Raises: NotFound; Corruption when the only copies are damaged.
         """
-        return self._get(id)[1]
+        with self._reading:
+            return self._get(id)[1]
 
     def get_tree(self, id: bytes) -> "tuple[TreeEntry, ...]":
         """The entries of a tree, sorted by name.
 
         Raises: NotFound; Corruption.
         """
-        kind, encoding = self._get(id)
+        with self._reading:
+            kind, encoding = self._get(id)
         if kind != TREE:
             raise NotFound(f"{to_text(id)} is a file's content, not a tree")
         return decode_tree(encoding, f"tree {to_text(id)}")
@@ -112,7 +116,8 @@ class BlobStore:
 
     def read_order(self, ids: "Iterable[bytes]") -> "list[bytes]":
         """The different ids in the order in which they are stored, so that each group is read once."""
-        return [id for _, id in sorted((self._place_key(id), id) for id in set(ids))]
+        with self._reading:
+            return [id for _, id in sorted((self._place_key(id), id) for id in set(ids))]
 
     def places(self, ids: "Iterable[bytes]") -> "dict[bytes, Place]":
         """Where each of the ids is; ids that no live pack holds are left out.
@@ -121,17 +126,18 @@ class BlobStore:
         they read, and come back with `get` for what fails.
         """
         catalog = self._catalog
-        catalog.ensure()
         found = {}
         refreshed = False
-        for id in ids:
-            place = self._find(id)
-            if place is None and not refreshed:
-                catalog.refresh()
-                refreshed = True
+        with self._reading:
+            catalog.ensure()
+            for id in ids:
                 place = self._find(id)
-            if place is not None:
-                found[id] = place
+                if place is None and not refreshed:
+                    catalog.refresh()
+                    refreshed = True
+                    place = self._find(id)
+                if place is not None:
+                    found[id] = place
         return found
 
     def kind_of(self, id: bytes) -> str:
@@ -139,7 +145,8 @@ class BlobStore:
 
         Raises: NotFound; Corruption.
         """
-        return "tree" if self._get(id)[0] == TREE else "blob"
+        with self._reading:
+            return "tree" if self._get(id)[0] == TREE else "blob"
 
     def resolve(self, prefix: str) -> bytes:
         """The one id that begins with these hex digits, with or without `blake3:`.
@@ -152,14 +159,14 @@ class BlobStore:
                 f"{prefix!r} names no content: give at least {PREFIX_DIGITS_MIN} hex digits of a hash, "
                 "with or without `blake3:`"
             )
-        self._catalog.ensure()
-        self._catalog.refresh()
+        self.refresh()
         low, high = bytes.fromhex(digits.ljust(64, "0")), bytes.fromhex(digits.ljust(64, "f"))
         if low == high:
             if self.contains(low):
                 return low
             raise self._not_found(low)
-        found = sorted(set(self._catalog.ids_between(low, high)))
+        with self._reading:
+            found = sorted(set(self._catalog.ids_between(low, high)))
         if not found:
             raise NotFound(f"no content in this store has a hash that begins with {digits}")
         if len(found) > 1:
@@ -170,8 +177,9 @@ class BlobStore:
 
     def refresh(self) -> None:
         """Take note of packs that other processes added or removed."""
-        self._catalog.ensure()
-        self._catalog.refresh()
+        with self._reading:
+            self._catalog.ensure()
+            self._catalog.refresh()
 
     def young_count(self) -> int:
         """How many packs no idx covers: each costs a reader an open and a read."""
@@ -183,6 +191,10 @@ class BlobStore:
 
         May run beside writers and readers: it is derived, and of two builders one gives way.
         """
+        with Refusals(self.layout.directory(IDX_DIR), "write an idx of the packs"):
+            return self._build_idx()
+
+    def _build_idx(self) -> "int | None":
         catalog = self._catalog
         self.refresh()
         if catalog.young_count() == 0:

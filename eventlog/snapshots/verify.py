@@ -9,7 +9,7 @@ import os
 
 from blake3 import blake3
 
-from eventlog.errors import Corruption, NotFound
+from eventlog.errors import Corruption, EventLogError
 from eventlog.fs import read_file
 from eventlog.layout import IDX_DIR, PACK_DIR, parse_idx, parse_pack
 from eventlog.log.verify import QUICK, READ, Finding
@@ -66,9 +66,9 @@ def verify_tree(blobs: BlobStore, root: bytes) -> list[Finding]:
             if entry.kind != DIRECTORY:
                 try:
                     blobs.get(entry.id)
-                except (NotFound, Corruption) as error:
+                except EventLogError as error:
                     findings.append(Finding(os.fsdecode(path), str(error)))
-    except (NotFound, Corruption) as error:
+    except EventLogError as error:
         findings.append(Finding(to_text(root), str(error)))
     return findings
 

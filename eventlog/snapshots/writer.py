@@ -17,8 +17,8 @@ import os
 
 from blake3 import blake3
 
-from eventlog.errors import NotDurable, Refused
-from eventlog.fs import FileSystem, write_all
+from eventlog.errors import EventLogError, NotDurable, Refused
+from eventlog.fs import FileSystem, Refusals, refusal, write_all
 from eventlog.layout import PACK_DIR, Layout
 from eventlog.locks import GC, acquire
 from eventlog.snapshots.catalog import Catalog
@@ -96,13 +96,15 @@ class BlobWriter:
         self._codec = CODEC_NAMES[codec]
         self._level = _LEVELS[self._codec] if level is None else level
         self._group_bytes = min(group_bytes or _GROUP_BYTES[self._codec], GROUP_RAW_MAX)
+        self._reading = Refusals(layout.directory(PACK_DIR), "read the packs")
         self._pool: "ThreadPoolExecutor | None" = None
         self._broken = False
         self._start_pack()
         self._lock = acquire(fs, layout, GC, exclusive=False, timeout_s=lock_timeout_s)
         try:
             # Listed under the lock: what is there now stays until the lock goes.
-            catalog.refresh()
+            with self._reading:
+                catalog.refresh()
             self._unsettled = bool(catalog.names - catalog.settled)
         except BaseException:
             self._lock.release()
@@ -175,7 +177,10 @@ class BlobWriter:
         """
         if self._broken:
             self._broken = False
-            raise NotDurable("an earlier write of this pack failed; nothing of it is stored. Put again.")
+            raise NotDurable(
+                f"{self._layout.directory(PACK_DIR)}: an earlier write of this pack failed; nothing of it is "
+                "stored. Put the contents again."
+            )
         if not self._pending:
             self._settle_found()
             return None
@@ -189,7 +194,7 @@ class BlobWriter:
             raise
         except OSError as error:
             self._drop_pack()
-            raise _not_written(error) from error
+            raise self._not_written(error) from error
         except BaseException:
             self._drop_pack()
             raise
@@ -199,7 +204,9 @@ class BlobWriter:
         return tables.name
 
     def _known(self, id: bytes) -> bool:
-        if not self._catalog.has(id):
+        with self._reading:
+            known = self._catalog.has(id)
+        if not known:
             return False
         if self._unsettled and self._catalog.is_young(id):
             self._relied = True
@@ -212,8 +219,12 @@ class BlobWriter:
         try:
             self._fs.fsync_dir(self._layout.directory(PACK_DIR))
         except OSError as error:
-            raise NotDurable(f"the directory of packs could not be synced ({error}); try again") from error
+            raise self._not_written(error) from error
         self._mark_settled()
+
+    def _not_written(self, error: OSError) -> EventLogError:
+        doing = "make a pack durable, so nothing of it counts as stored"
+        return refusal(error, self._layout.directory(PACK_DIR), doing, NotDurable)
 
     def _mark_settled(self) -> None:
         """The directory of packs was synced after the listing."""
@@ -277,7 +288,7 @@ class BlobWriter:
                 # Ids that were handed out are void, so the next flush must not succeed either.
                 self._drop_pack()
                 self._broken = True
-                raise _not_written(error) from error
+                raise self._not_written(error) from error
 
     def _spill(self) -> None:
         """Bring the buffered bytes of the pack to its file."""
@@ -353,13 +364,6 @@ class BlobWriter:
                 self._fs.unlink(tmp)
             except OSError:
                 pass  # a leftover in tmp/ harms nobody and is swept later
-
-
-def _not_written(error: OSError) -> NotDurable:
-    return NotDurable(
-        f"the pack could not be written ({error}); nothing of it is stored. "
-        "Make room on the disk, or see to it, and try again."
-    )
 
 
 def _too_large(size: int) -> Refused:
