@@ -30,8 +30,10 @@ WORDS_MAX = 12  # the longest words of a long message; each costs a look at ever
 TEXT_SIZE_MAX = 300  # of what a memory says; the event has all of it
 _EVENTS_PER_MEMORY = 20  # how many events of one context may stand before another is missed
 
-# Raw input that adapters turn into events of other types.
-_UNREAD_TYPES = ("hook",)
+# Raw input that adapters turn into events of other types; and what says little in words, so that it is
+# found only by whoever asks for its type, its context or what it extends.
+_RAW_TYPES = ("hook",)
+_QUIET_TYPES = (*_RAW_TYPES, "snapshot", "llm", "sessions")
 
 _HAYSTACK = "lower(concat_ws(' ', title, path, tool, error_type, operation, model, context_id, payload))"
 _AT = "epoch_us(coalesce(occurred_at, recorded_at))"
@@ -47,7 +49,8 @@ def find(store: Store, query: str, options: RetrieveOptions | None = None) -> li
     if limit <= 0:
         return []
     where = _Where()
-    where.add(f"event_type not in {_tuple(_UNREAD_TYPES)}")
+    narrowed = options.context_ids or options.context_types or options.extends is not None
+    where.add("not list_contains({}, event_type)", list(_RAW_TYPES if narrowed else _QUIET_TYPES))
     if options.context_ids:
         where.add(
             "list_contains({}, context_id)", [names.sanitize_context_id(i) for i in options.context_ids]
@@ -58,19 +61,22 @@ def find(store: Store, query: str, options: RetrieveOptions | None = None) -> li
     words = [] if options.extends is not None else words_of(query)
     score = " + ".join(f"contains({_HAYSTACK}, {where.parameter(word)})::int" for word in words) or "0"
     order = "position" if options.extends is not None else "score desc, position desc"
-    columns = f"context_id, event_id, event_type, position, {_AT} as happened, title, payload"
+    said = "title, operation, path, tool, error_type, payload"
+    columns = f"context_id, event_id, event_type, position, {_AT} as happened, {said}"
     rows = store.query(
-        "select context_id, event_id, event_type, position, happened, title, payload from "
+        f"select context_id, event_id, event_type, position, happened, {said} from "
         f"(select {columns}, {score} as score from events {where}) where score > 0 or {not words} "
         f"order by {order} limit {limit * _EVENTS_PER_MEMORY}",
         where.parameters,
     ).rows
     newest: dict[str, Memory] = {}
-    for context_id, event_id, event_type, position, at, title, payload in rows:
-        if len(newest) == limit:
-            break
-        memory = Memory(context_id, event_id, event_type, position, at, _text(title, payload))
-        newest.setdefault(context_id or event_id, memory)
+    for context_id, event_id, event_type, position, at, *texts in rows:
+        key = context_id or event_id
+        if key not in newest and len(newest) == limit:
+            continue
+        if key not in newest or position > newest[key].position:
+            memory = Memory(context_id, event_id, event_type, position, at, _text(*texts))
+            newest[key] = memory
     return _with_anchors(store, list(newest.values()))
 
 
@@ -269,13 +275,21 @@ def _unresolved(store: Store, errors: Iterable[Memory]) -> list[Memory]:
     return [error for error in errors if error.event_id not in resolved]
 
 
-def _text(title: str | None, payload: str | None) -> str:
-    """What an event says, in one line: its title, and the texts of its payload."""
+def _text(
+    title: str | None,
+    operation: str | None,
+    path: str | None,
+    tool: str | None,
+    error_type: str | None,
+    payload: str | None,
+) -> str:
+    """What an event says, in one line: its title or what it was done to, and the texts of its payload."""
     from eventlog import jsontext
 
+    head = title or " ".join(part for part in (operation if path else None, path or tool, error_type) if part)
     said = jsontext.decode(payload) if payload else {}
-    texts = [title or "", *_texts_in(said)]
-    return _short(" — ".join(dict.fromkeys(line for line in map(_line, texts) if line)))
+    lines = dict.fromkeys(line for line in map(_line, (head, *_texts_in(said))) if line)
+    return _short(" — ".join(lines))
 
 
 def _texts_in(value: object) -> Iterable[str]:
@@ -300,7 +314,3 @@ def _short(text: str) -> str:
 def _page(page: int, page_size: int) -> str:
     size = max(1, page_size)
     return f"limit {size} offset {max(0, page) * size}"
-
-
-def _tuple(texts: Sequence[str]) -> str:
-    return f"({', '.join(repr(text) for text in texts)})"
