@@ -86,7 +86,7 @@ def _tell(report: "ExportReport", dry_run: bool) -> None:
     groups = ", ".join(f"{number:,} {group}" for group, number in report.records.items())
     verb = "Would write" if dry_run else "Wrote"
     say(
-        f"{verb} {count(report.records.total(), 'record')} ({groups}; {size(report.bytes)}) for positions "
+        f"{verb} {count(report.total, 'record')} ({groups}; {size(report.bytes)}) for positions "
         f"{report.since:,} to {report.until - 1:,}."
     )
     if report.payloads_cut:

@@ -6,7 +6,6 @@ Same log, same bytes. One thread; the export pins one view and is not disturbed 
 """
 
 import base64
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
@@ -113,22 +112,6 @@ def event_line(event: Event) -> bytes:
     return jsontext.encode_without_floats(columns)[:-1] + PAYLOAD_MARK + text.encode("utf-8") + b"}\n"
 
 
-def decode_object(text: bytes) -> Any:
-    """The value of JSON text of any depth and any numbers, for checking it; ValueError when it is none.
-
-    Lone surrogates that are written as escapes are JSON; bytes that are no UTF-8 are not.
-    """
-    import orjson
-
-    try:
-        return orjson.loads(text)
-    except ValueError:
-        try:
-            return json.loads(text.decode("utf-8"), parse_int=len, parse_float=len, parse_constant=_not_json)
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
-
-
 class _Contents:
     """Puts each content in front of the first event that needs it, children before their tree."""
 
@@ -185,7 +168,3 @@ class _Contents:
 
 def _line(fields: dict[str, Any]) -> bytes:
     return jsontext.encode_fast(fields) + b"\n"
-
-
-def _not_json(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")

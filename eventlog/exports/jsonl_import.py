@@ -11,16 +11,18 @@ the ids of its tail. Contents are durable before the events that name them (I24)
 """
 
 import base64
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
+import orjson
 from blake3 import blake3
 
 from eventlog import gate, jsontext
 from eventlog.errors import Corruption, InvalidEvent, NotFound, Unsupported
-from eventlog.exports.jsonl import FORMAT, LINE_BYTES_MAX, PAYLOAD_MARK, VERSION, decode_object
+from eventlog.exports.jsonl import FORMAT, LINE_BYTES_MAX, PAYLOAD_MARK, VERSION
 from eventlog.log.line import encode_line
 from eventlog.projections.prefix import SegmentsPrefix
 from eventlog.recorder.ledger import CURSOR
@@ -155,7 +157,7 @@ class _Import:
 
     def _take_event(self, number: int, head: bytes, rest: bytes) -> None:
         event = self._object(number, head + b"}", "its columns are not JSON")
-        if not rest.endswith(b"}}\n"):
+        if rest[-3:] != b"}}\n":
             raise self._damaged(number, "it ends in the middle")
         payload = rest[:-2]
         self._object(number, payload, "its payload is not a JSON object")
@@ -190,7 +192,7 @@ class _Import:
                 payload = payload if after == before else after
             else:
                 admitted = gate.admit(self._store.fs, event)
-            line = encode_line(admitted, jsontext.encode_fast, jsontext.encode_without_floats)
+            line = encode_line(admitted, _no_payload, jsontext.encode_without_floats)
         except InvalidEvent as error:
             raise InvalidEvent(f"{self._path}, line {number}: {error}. {_STOPPED}") from error
         return line[: -len(_NO_PAYLOAD)] + payload.translate(_AS_SPACES)
@@ -237,9 +239,12 @@ class _Import:
 
     def _object(self, number: int, text: bytes, what: str) -> "dict[str, Any]":
         try:
-            value = decode_object(text)
-        except ValueError as error:
-            raise self._damaged(number, f"{what} ({error})") from error
+            value = orjson.loads(text)  # nearly always: what it refuses may be JSON all the same
+        except ValueError:
+            try:
+                value = decode_object(text)
+            except ValueError as error:
+                raise self._damaged(number, f"{what} ({error})") from error
         if not isinstance(value, dict):
             raise self._damaged(number, what)
         return value
@@ -318,6 +323,28 @@ class _Parts:
             raise ValueError(f"it has more than the {size} bytes it should have")
         self._id = b""
         return b"".join(self._parts)
+
+
+def decode_object(text: bytes) -> Any:
+    """The value of JSON text of any depth and any numbers, for checking it; ValueError when it is none.
+
+    Lone surrogates that are written as escapes are JSON; bytes that are no UTF-8 are not.
+    """
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        try:
+            return json.loads(text.decode("utf-8"), parse_int=len, parse_float=len, parse_constant=_not_json)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+
+def _not_json(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _no_payload(_: object) -> bytes:
+    return _NO_PAYLOAD
 
 
 def _header(file: IO[bytes], path: str, salvage: bool) -> "tuple[dict[str, Any], list[tuple[int, str]]]":

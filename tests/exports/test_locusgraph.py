@@ -397,7 +397,7 @@ def test_nothing_new_makes_no_file(store: Store, tmp_path: Path) -> None:
     before = store.journal.next_position()
     report, _ = export(store, tmp_path / "b")
 
-    assert report.records.total() == 0 and report.path is None
+    assert report.total == 0 and report.path is None
     assert not (tmp_path / "b").exists()
     assert store.journal.next_position() == before
 
