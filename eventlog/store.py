@@ -469,7 +469,7 @@ class Store:
         """
         from eventlog.replay.history import history
 
-        return history(self.query, path, limit)
+        return history(self.query, self.blobs, path, limit)
 
     def blob(self, content_hash: str) -> bytes:
         """The bytes of a blob by its hash or a unique beginning of it.

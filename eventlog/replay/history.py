@@ -2,19 +2,24 @@
 
 A version is a file event that concerns the path: it was added, edited, deleted or renamed, hither or
 away. Where a rename brought a content to the path, the versions of the old path up to then belong to
-it as well. Snapshots are not searched: finding out what each of them holds at a path would mean to read
-every tree of the log. Pure but for the query that it is given.
+it as well. Snapshots are not searched: to know what each of them holds at a path would mean to read
+trees of every turn of the log. Reads the log by the query that it is given, and contents only where an
+event does not say its line counts.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from eventlog import jsontext
+from eventlog.errors import EventLogError
 from eventlog.names import turn_id_of
+from eventlog.replay.linediff import line_diff
+from eventlog.snapshots.ids import from_text
 
 if TYPE_CHECKING:
     from eventlog.query.engine import Result
+    from eventlog.snapshots.store import BlobStore
 
 Query = Callable[[str, Sequence[Any]], "Result"]
 
@@ -63,7 +68,7 @@ class Version:
         return None if self.turn is None else f"{self.session_id}_{turn_id_of(self.turn)}"
 
 
-def history(query: Query, path: str, limit: int | None = None) -> list[Version]:
+def history(query: Query, blobs: "BlobStore", path: str, limit: int | None = None) -> list[Version]:
     """The versions of the file at `path`, newest first, at most `limit` of them."""
     renames = _renames(query)
     conditions, parameters = [], []
@@ -79,7 +84,7 @@ def history(query: Query, path: str, limit: int | None = None) -> list[Version]:
         parameters,
     ).rows
     prompts = _prompts(query, {(row[2], row[3]) for row in found})
-    return [_version(row, prompts) for row in found]
+    return [_counted(_version(row, prompts), blobs) for row in found]
 
 
 def lineage(path: str, renames: Iterable[Rename]) -> dict[str, int]:
@@ -131,6 +136,23 @@ def _version(
     fields = dict(zip(_FIELDS, row, strict=True))
     title, request = prompts.get((fields["session_id"], fields["turn"]), (None, None))
     return Version(old_path=_old_path(fields.pop("payload")), title=title, user_request=request, **fields)
+
+
+def _counted(version: Version, blobs: "BlobStore") -> Version:
+    """The version with its line counts, where the contents can say what the event does not."""
+    if version.lines_added is not None:
+        return version
+    old, new = version.before_hash, version.after_hash
+    if (old is None and version.operation != "add") or (new is None and version.operation != "delete"):
+        return version  # what is not there may be unknown rather than absent (P7)
+    try:
+        before, after = (b"" if text is None else blobs.get(from_text(text)) for text in (old, new))
+    except EventLogError:
+        return version
+    if b"\0" in before or b"\0" in after:
+        return version
+    lines = line_diff(before, after)
+    return replace(version, lines_added=lines.added, lines_removed=lines.removed)
 
 
 def _old_path(payload: Any) -> str | None:
