@@ -20,7 +20,17 @@ if TYPE_CHECKING:
         Refused,
         Unsupported,
     )
+    from eventlog.recorder.hooks import Hooks
+    from eventlog.recorder.ledger import Consumer
     from eventlog.recorder.recorder import Recorder
+    from eventlog.recorder.requests import (
+        ContextTypeFilter,
+        CreateEventRequest,
+        EventKind,
+        EventLinks,
+        RetrieveOptions,
+        TurnSummary,
+    )
     from eventlog.store import Store
 
 __version__ = "0.1.0"
@@ -28,8 +38,14 @@ __version__ = "0.1.0"
 _HOME_OF = {
     "Ambiguous": "eventlog.errors",
     "Conflict": "eventlog.errors",
+    "Consumer": "eventlog.recorder.ledger",
+    "ContextTypeFilter": "eventlog.recorder.requests",
     "Corruption": "eventlog.errors",
+    "CreateEventRequest": "eventlog.recorder.requests",
+    "EventKind": "eventlog.recorder.requests",
+    "EventLinks": "eventlog.recorder.requests",
     "EventLogError": "eventlog.errors",
+    "Hooks": "eventlog.recorder.hooks",
     "InvalidEvent": "eventlog.errors",
     "LockTimeout": "eventlog.errors",
     "NoStore": "eventlog.errors",
@@ -38,15 +54,23 @@ _HOME_OF = {
     "QueryError": "eventlog.errors",
     "Recorder": "eventlog.recorder.recorder",
     "Refused": "eventlog.errors",
+    "RetrieveOptions": "eventlog.recorder.requests",
     "Store": "eventlog.store",
+    "TurnSummary": "eventlog.recorder.requests",
     "Unsupported": "eventlog.errors",
 }
 
 __all__ = [
     "Ambiguous",
     "Conflict",
+    "Consumer",
+    "ContextTypeFilter",
     "Corruption",
+    "CreateEventRequest",
+    "EventKind",
+    "EventLinks",
     "EventLogError",
+    "Hooks",
     "InvalidEvent",
     "LockTimeout",
     "NoStore",
@@ -55,7 +79,9 @@ __all__ = [
     "QueryError",
     "Recorder",
     "Refused",
+    "RetrieveOptions",
     "Store",
+    "TurnSummary",
     "Unsupported",
 ]
 
