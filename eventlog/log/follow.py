@@ -132,13 +132,15 @@ class Follower:
             return self._attach()
         try:
             return self._read_journal()
-        except (Corruption, FileNotFoundError):
-            # Others replaced what this rested on; if they did not, it is damaged.
-            if self._newest_manifest() == self._manifest.number:
-                raise
+        except BaseException as error:
+            # Nothing of this read was given: whoever reads again begins where this one did.
+            rested_on = -1 if self._manifest is None else self._manifest.number
             self._numbering = None
             self.close()
-            return ()
+            # Files may be gone because others replaced them; if they did not, the log is damaged.
+            if isinstance(error, (Corruption, FileNotFoundError)) and self._newest_manifest() != rested_on:
+                return ()
+            raise
 
     # -- beginning, and beginning again ------------------------------------------------------------
 
@@ -210,24 +212,22 @@ class Follower:
                 if frames:
                     return self._events(journal, frames)
         if is_last:
-            # A seal may have taken the first journal before this saw it.
-            return None if journal is not None or not self._newest_manifest() else self._begin_again()
+            if journal is None and self._newest_manifest():  # the first journal came and was sealed
+                self.close()
+                return ()
+            return None
         self._open(journal.number + 1 if journal else 1)
         self._rebase()
-        return ()
-
-    def _begin_again(self) -> Iterable[Event]:
-        self.close()
         return ()
 
     def _frames(self, journal: "_OpenJournal", size: int, is_last: bool) -> list[Frame]:
         """The frames behind the offset, some of them where there are many."""
         frames: list[Frame] = []
-        while not frames and self._advance(journal, _READ_BYTES, frames):
+        while not frames and self._advance(journal, min(size - journal.offset, _READ_BYTES), frames):
             pass
         if frames or size == journal.scanned or journal.offset >= size:
             return frames
-        while not frames and self._advance(journal, FRAME_SIZE_MAX, frames):
+        while not frames and self._advance(journal, min(size - journal.offset, FRAME_SIZE_MAX), frames):
             pass
         if frames or journal.offset >= size:
             return frames

@@ -1,13 +1,9 @@
 """Following: every visible event once, in position order, whatever happens to the files meanwhile."""
 
 import errno
-import json
-import random
-import subprocess
-import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +15,7 @@ from eventlog.layout import Layout
 from eventlog.log.follow import Follower, follow
 from eventlog.types import Event
 from tests.log.logs import Log, event
-from tests.simfs import fail_nth, sim_store
+from tests.simfs import Call, PowerCut, SimFS, fail_nth, sim_store
 
 
 @pytest.fixture
@@ -62,7 +58,7 @@ def numbered(number: int) -> Event:
 
 
 @given(st.lists(STEPS, max_size=25))
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_any_slices_of_following_are_the_log(steps: "list[tuple[str, Any]]") -> None:
     """I6, I8, I14, I22: what a follower gives in any slices, beside any upkeep, is what a view gives."""
     fs, layout = sim_store()
@@ -95,92 +91,331 @@ def test_any_slices_of_following_are_the_log(steps: "list[tuple[str, Any]]") -> 
     assert follower.read() is None
 
 
-# -- real processes ----------------------------------------------------------------------------------
-
-# argv: root, name. Appends batches of a session of its own, every fourth time an event of an earlier
-# batch once more, and closes the journal now and then.
-WRITER = """
-import sys
-from eventlog.fs import REAL
-from eventlog.layout import Layout
-from eventlog.log.journal import Journal
-from eventlog.log.line import encode_line
-
-root, name = sys.argv[1:]
-journal = Journal(REAL, Layout(root), bytes(range(16)))
-def event(n):
-    return {"event_id": f"{int(name):016x}{n:016x}", "event_type": "action", "event_kind": "action",
-            "source": "executor", "agent": "pi", "agent_session_id": name, "agent_turn_id": str(n // 50),
-            "payload": {"text": "x" * (n % 700)}}
-print("ready", flush=True)
-n = 0
-while True:
-    journal.append([encode_line(event(n + i)) for i in range(n % 3 + 1)])
-    n += 1 if n % 4 else n % 3 + 1
-    if n % 40 == 0:
-        journal.rotate()
-"""
-
-# argv: root, where to begin. Prints every event it gets.
-FOLLOWER = """
-import json, sys
-from eventlog.fs import REAL
-from eventlog.layout import Layout
-from eventlog.log.follow import Follower, follow
-
-follower = Follower(REAL, Layout(sys.argv[1]), bytes(range(16)), int(sys.argv[2]))
-for event in follow(follower, poll_s=0.01):
-    print(json.dumps(event), flush=True)
-"""
+# -- between any two calls ---------------------------------------------------------------------------
 
 
-def started(program: str, *arguments: object, out: "Path | None" = None) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    if out is None:
-        return subprocess.Popen(command, stdout=subprocess.PIPE)
-    with out.open("wb") as file:
-        return subprocess.Popen(command, stdout=file)
+def busy_log() -> tuple[SimFS, Log]:
+    """A segment, a closed journal and an active one, with duplicates in each part."""
+    fs, layout = sim_store()
+    log = Log(fs, layout)
+    log.append([numbered(n) for n in (1, 2, 2, 3, 4)])
+    log.seal()
+    log.append([numbered(n) for n in (1, 5)])
+    log.journal.rotate()
+    log.append([numbered(n) for n in (6, 5, 7)])
+    return fs, log
 
 
-def test_followers_beside_killed_writers_and_a_sealer_get_the_log(tmp_path: Path, log: Log) -> None:
-    """I6, I8, I14, I17: each event once, in order, numbered, under rotation, sealing and kills."""
-    choice = random.Random(3)
-    outs = {since: tmp_path / f"from-{since}" for since in (0, 100)}
-    followers = [started(FOLLOWER, log.layout.root, since, out=out) for since, out in outs.items()]
-    writers = [started(WRITER, log.layout.root, name) for name in range(3)]
-    try:
-        for name in range(3, 9):
-            time.sleep(choice.uniform(0.1, 0.3))
-            victim = writers.pop(choice.randrange(len(writers)))
-            victim.kill()
-            victim.communicate()
-            writers.append(started(WRITER, log.layout.root, name))
-            log.seal(rotate_active=name % 2 == 0)
-    finally:
-        for writer in writers:
-            assert writer.stdout is not None
-            writer.stdout.readline()
-            writer.kill()
-            writer.communicate()
-    log.append([event(1)])  # a torn tail is cut by the next writer
-    rows = log.rows()
-    last = json.dumps(rows[-1]).encode() + b"\n"
+def fail_a_sync_and_seal(log: Log) -> None:
+    """Make the next journal a copy of the active one, and seal the journals in front of that."""
+    assert isinstance(log.fs, SimFS)
+    watch, log.fs.fault = log.fs.fault, fail_nth(0, errno.EIO, name="fdatasync")
+    with pytest.raises(NotDurable):
+        log.append([numbered(21)])
+    log.fs.fault = watch
+    log.seal(rotate_active=False)
 
-    try:
-        until = time.monotonic() + 60
-        for follower, out in zip(followers, outs.values(), strict=True):
-            while not out.read_bytes().endswith(last) and time.monotonic() < until:
-                assert follower.poll() is None
-                time.sleep(0.02)
-    finally:
-        for follower in followers:
-            follower.kill()
-            follower.communicate()
 
-    assert len(rows) > 100
-    assert len(log.segments()) > 1
-    for since, out in outs.items():
-        got = [json.loads(text) for text in out.read_text().splitlines()]
-        assert got == [row for row in rows if cast(int, row["position"]) >= since]
-    for since in (0, 1, choice.randrange(len(rows)), len(rows), len(rows) + 5):
-        assert list(follow(follower_of(log, since), timeout_s=0)) == log.rows(since=since)
+OTHERS: "dict[str, Callable[[Log], object]]" = {
+    "rotate and append": lambda log: (log.journal.rotate(), log.append([numbered(20)])),
+    "seal and append": lambda log: (log.seal(), log.append([numbered(20), numbered(1)])),
+    "copy forward and seal": fail_a_sync_and_seal,
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_what_others_do_between_two_calls_of_a_follower(other: str) -> None:
+    """I6, I8, I17, I22: whatever happens between two calls of a read, no event is lost or doubled."""
+    machine, busy = busy_log()
+    for began in (0, 4):  # at the beginning, or in the middle of the tail
+        n = 0
+        acted = True
+        while acted:
+            fs = machine.kill()
+            log = Log(fs, busy.layout)
+            follower = follower_of(log, began)
+            seen = caught_up(follower) if began else []
+            if began:
+                log.append([numbered(n) for n in (8, 9)])
+            acted = False
+            last = fs.call_count + n
+
+            def act(call: Call, fs: SimFS = fs, log: Log = log, last: int = last) -> None:
+                nonlocal acted
+                if call.index == last:
+                    acted = True
+                    fs.before = None
+                    OTHERS[other](log)
+
+            fs.before = act
+            seen += caught_up(follower)
+            fs.before = None
+            assert seen + caught_up(follower) == log.rows(since=began), f"before call {n}"
+            follower.close()
+            log.journal.close()
+            assert fs._open == {}, "a descriptor is left open"
+            n += 1
+        assert n > 4
+
+
+def test_a_follower_that_slept_through_many_seals() -> None:
+    """I6, I17: more manifests have come and gone than are kept, and the follower misses nothing."""
+    _, log = busy_log()
+    awake, asleep = follower_of(log), follower_of(log)
+    seen, slept = caught_up(awake), caught_up(asleep)
+    for number in range(30, 50):
+        log.append([numbered(number), numbered(1)])
+        log.seal()
+        seen += caught_up(awake)
+    log.append([numbered(number) for number in (40, 50)])
+
+    assert seen + caught_up(awake) == log.rows()
+    assert slept + caught_up(asleep) == log.rows()
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_follower_between_any_two_calls_of_others(other: str) -> None:
+    """I5, I6: what a follower saw in the middle of an append, a seal or a copy is in the final log."""
+    fs, log = busy_log()
+    follower = follower_of(log)
+    seen: list[Event] = []
+
+    def look(_call: Call) -> None:
+        found = follower.read()
+        seen.extend(found or ())
+
+    fs.before = look
+    OTHERS[other](log)
+    fs.before = None
+
+    assert seen + caught_up(follower) == log.rows()
+
+
+def test_what_a_durable_follower_gave_survives_a_power_cut() -> None:
+    """I5: events handed out at any instant are there after the power cut; without `durable` some are not."""
+    vanished = 0
+    machine, busy = busy_log()
+    machine.settle()
+    for durable in (True, False):
+        for stop in range(30):
+            fs = machine.kill()
+            log = Log(fs, busy.layout)
+            follower = follower_of(log, durable=durable)
+            seen = caught_up(follower)
+            fs.stop_at = fs.call_count + stop
+            try:
+                log.append([numbered(20)])
+                log.journal.rotate()
+                log.append([numbered(21), numbered(22)])
+            except PowerCut:
+                pass
+            killed = fs.kill()
+            reader = follower_of(Log(killed, log.layout), follower.position, durable=durable)
+            seen += caught_up(reader)
+            left = Log(killed.crash(), log.layout).rows()
+            if durable:
+                assert seen == left[: len(seen)]
+            vanished += seen != left[: len(seen)]
+    assert vanished > 0
+
+
+def test_events_whose_sync_fails_are_not_handed_out() -> None:
+    """I5: a durable follower raises NotDurable instead, and begins there again when it is read again."""
+    fs, log = busy_log()
+    follower = follower_of(log, durable=True)
+    seen = caught_up(follower)
+    log.append([numbered(20)])
+    fs.fault = fail_nth(0, errno.EIO, name="fdatasync")
+
+    with pytest.raises(NotDurable, match="were not handed on"):
+        caught_up(follower)
+
+    fs.fault = None
+    assert seen + caught_up(follower) == log.rows()
+
+
+# -- what it costs -----------------------------------------------------------------------------------
+
+
+def calls_of(fs: SimFS, work: "Callable[[], object]") -> list[Call]:
+    calls: list[Call] = []
+    fs.before = calls.append
+    work()
+    fs.before = None
+    return calls
+
+
+def test_a_look_and_an_event_cost_the_same_in_a_log_of_any_size() -> None:
+    """An idle look is two calls, a new event a read of its own bytes, whatever lies in front of it."""
+    idle, busy, read = [], [], []
+    for size in (1, 200):
+        fs, layout = sim_store()
+        log = Log(fs, layout)
+        log.append_each(numbered(n) for n in range(size))
+        log.seal()
+        log.append_each(numbered(n) for n in range(size, 2 * size))
+        follower = follower_of(log)
+        caught_up(follower)
+        idle.append([call.name for call in calls_of(fs, follower.read)])
+        log.append([numbered(500)])
+        calls = calls_of(fs, follower.read)
+        busy.append([call.name for call in calls])
+        read.append(max(int(str(call.args[1])) for call in calls if call.name == "pread"))
+
+    assert idle == [["exists", "stat"]] * 2
+    assert busy == [["exists", "stat", "pread"]] * 2
+    assert read[0] == read[1] < 600
+
+
+def test_ids_are_looked_up_without_reading_segments_again() -> None:
+    """I8: an id that shares its lower half with a sealed one is new; one that is sealed is not."""
+    fs, layout = sim_store()
+    log = Log(fs, layout)
+    log.append([numbered(1)])
+    log.seal()
+    follower = follower_of(log)
+    caught_up(follower)
+    log.append([event(2), event(1), event(0, event_id=f"{(7 << 64) + 1:032x}"), event(2)])
+
+    found = caught_up(follower)
+
+    assert [row["position"] for row in found] == [1, 3]
+    assert found == log.rows(since=1)
+    log.append([event(3)])
+    assert {str(call.args[0]) for call in calls_of(fs, follower.read) if call.name == "open"} == set()
+
+
+def test_a_follower_keeps_nothing_from_being_removed() -> None:
+    """I17, I33: neither an idle follower nor one in the middle of a piece pins a journal or a manifest."""
+    _, log = busy_log()
+    idle, slow = follower_of(log), follower_of(log)
+    caught_up(idle)
+    piece = iter(slow.read() or ())
+    seen = [next(piece)]
+    log.append([numbered(20)])
+
+    log.seal()
+
+    assert len(log.journals()) == 1
+    seen += [*piece, *caught_up(slow)]
+    assert seen == log.rows()
+
+
+def test_following_writes_nothing() -> None:
+    """P2: the store is the same after it, byte for byte."""
+    fs, log = busy_log()
+    before = fs.tree()
+
+    assert len(caught_up(follower_of(log))) == 7
+
+    assert fs.tree() == before
+
+
+# -- waiting -----------------------------------------------------------------------------------------
+
+
+def test_it_waits_until_nothing_comes_for_the_time_given() -> None:
+    """I31: every wait ends: at the silence given, at once for 0, or when `stop` says so."""
+    fs, log = busy_log()
+    sleeps: list[float] = []
+    real_sleep = fs.sleep
+
+    def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        real_sleep(seconds)
+        if len(sleeps) == 3:
+            log.append([numbered(20)])
+
+    fs.sleep = sleep  # type: ignore[method-assign]
+    assert len(list(follow(follower_of(log), timeout_s=0))) == 7
+    assert sleeps == []
+
+    assert len(list(follow(follower_of(log), poll_s=0.2, timeout_s=1.0))) == 8
+    assert 7 <= len(sleeps) <= 10, "three looks before the event, five to seven behind it"
+    assert max(sleeps) <= 0.2
+
+    stops = iter([False, False, True])
+    assert len(list(follow(follower_of(log), stop=lambda: next(stops)))) == 2
+
+
+def test_only_what_is_wanted_is_given() -> None:
+    """A session and types choose events in segments and in the tail as `events` does, numbers unchanged."""
+    _, log = busy_log()
+    log.append([numbered(n) for n in (7, 14, 15)])
+    session = log.rows()[0]["session_id"]
+    choices: list[dict[str, Any]] = [
+        {"session_id": session},
+        {"event_types": ["turn"]},
+        {"session_id": session, "event_types": ["action"]},
+        {"event_types": []},
+    ]
+    for filters in choices:
+        assert caught_up(follower_of(log, 1, **filters)) == log.rows(since=1, **filters)
+
+
+# -- damage ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_bad_stretch_is_passed_as_a_view_passes_it(log: Log, closed: bool) -> None:
+    """I11, I13: events behind a rotten frame are given, those in it are lost, no more and no less."""
+    follower = follower_of(log)
+    log.append([numbered(1)])
+    seen = caught_up(follower)
+    bases = [log.append([numbered(n)]) for n in (2, 3, 4)]
+    path = Path(log.layout.journal(1))
+    data = bytearray(path.read_bytes())
+    data[data.index(f"{2:032x}".encode())] ^= 1
+    path.write_bytes(data)
+    if closed:
+        log.journal.rotate()
+        log.append([numbered(5)])
+
+    for _ in range(4):
+        seen += caught_up(follower)
+
+    assert bases == [1, 2, 3]
+    assert [row["position"] for row in seen] == [0, 2, 3, 4][: 4 if closed else 3]
+    assert seen == log.rows()
+
+
+def test_a_torn_tail_is_waited_for(log: Log) -> None:
+    """I10, I12: half a frame is no event; what the next writer puts in its place is."""
+    follower = follower_of(log)
+    log.append([numbered(1)])
+    seen = caught_up(follower)
+    path = Path(log.layout.journal(1))
+    whole = path.read_bytes()
+    log.append([numbered(2)])
+    path.write_bytes(path.read_bytes()[:-20])
+    for _ in range(3):
+        assert caught_up(follower) == []
+
+    log.append([numbered(3)])
+
+    assert path.read_bytes().startswith(whole)
+    seen += caught_up(follower)
+    assert [row["event_id"] for row in seen] == [f"{n:032x}" for n in (1, 3)]
+    assert seen == log.rows()
+
+
+def test_frames_larger_than_one_read(log: Log) -> None:
+    """I3: a batch of several MiB is given whole, and what follows it too."""
+    large = event(1, payload={"text": "x" * 3_000_000})
+    log.append([numbered(0)])
+    log.append([large, numbered(2)])
+    log.append([numbered(3)])
+
+    assert caught_up(follower_of(log)) == log.rows()
+
+
+def test_a_log_that_begins_later(log: Log) -> None:
+    """A follower of an empty store meets its first event, be it still in a journal or sealed at once."""
+    early, late = follower_of(log), follower_of(log)
+    assert caught_up(early) == caught_up(late) == []
+    log.append([numbered(1)])
+    seen = caught_up(early)
+    log.seal()
+    log.append([numbered(2)])
+
+    assert seen + caught_up(early) == caught_up(late) == log.rows()
