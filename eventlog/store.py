@@ -401,12 +401,11 @@ class Store:
         events = list(self._events_of(ref, ("position", *COLUMNS_OF_CHANGES)))
         base, files = moment(events, ref.name, at)
         state = tree_at(events, self.blobs, ref.name, at)
-        later = self.events(
-            int((files[-1] if files else base)["position"]) + 1,
-            event_types=("file", "snapshot"),
-            columns=restore_wanted.COLUMNS_OF_LATER,
-        )
-        wanted = restore_wanted.wanted_of_turn(state, later, paths, delete=delete)
+        since = int((files[-1] if files else base)["position"]) + 1
+        later = self.events(since, event_types=("file", "snapshot"), columns=restore_wanted.COLUMNS_OF_LATER)
+        restores = restore.plans_done(self.events(since, event_types=("restore",)))
+        restored = (restore.read_plan(self.blobs, plan) for plan in restores.values())
+        wanted = restore_wanted.wanted_of_turn(state, later, restored, paths, delete=delete)
         with restore.place_of(self.layout.root, into) as place:
             return restore.make_plan(
                 place, wanted, self.blobs, turn=ref.name, at=at, tree=state.tree_hash, delete=delete
@@ -417,12 +416,11 @@ class Store:
 
         Raises: NotFound, Ambiguous, Refused, Corruption.
         """
-        from eventlog.replay import restore, restore_journal, restore_wanted
-        from eventlog.snapshots.ids import from_text
+        from eventlog.replay import restore, restore_wanted
 
         start = None if event_id is None else str(self.event(event_id)["event_id"])
-        plan = restore.restore_to_undo(self.events(event_types=("restore",)), start)
-        document = restore_journal.decode(self.blobs.get(from_text(plan)), f"the plan {plan}")
+        plan = restore.plan_to_undo(self.events(event_types=("restore",)), start)
+        document = restore.read_plan(self.blobs, plan)
         wanted = restore_wanted.wanted_of_undo(document)
         with restore.place_of(self.layout.root, into or os.fsdecode(document.target)) as place:
             return restore.make_plan(

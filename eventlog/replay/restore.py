@@ -16,11 +16,11 @@ from eventlog import jsontext
 from eventlog.errors import Corruption, NotFound, Refused
 from eventlog.identity import STORE_DIRECTORY
 from eventlog.paths import path_text
-from eventlog.replay.restore_journal import ACTIONS, Document, Step
+from eventlog.replay.restore_journal import ACTIONS, Document, Step, decode
 from eventlog.replay.restore_place import FILES, NO_ID, OTHER, Place, State, same
 from eventlog.replay.restore_wanted import Wanted, is_below, ways
 from eventlog.repository import git_environment
-from eventlog.snapshots.ids import blob_id
+from eventlog.snapshots.ids import blob_id, from_text
 from eventlog.snapshots.parallel import Listed
 from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, SYMLINK, legal_name
 
@@ -89,28 +89,45 @@ def place_of(store_root: str, into: str | os.PathLike[str] | None) -> Place:
     return Place(os.path.dirname(store_root) if into is None else os.fspath(into))
 
 
-def restore_to_undo(events: Iterable[Mapping[str, Any]], id: str | None) -> str:
-    """The id of the plan of a restore, in the text form of hashes: the one of start event `id`, or the last.
+def plans_done(events: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Start event → hash of the plan, for each restore that took place, in the order in which they ended.
 
-    Args: events: all restore events in position order. Raises: NotFound when it did not take place.
+    Args: events: restore events in position order.
     """
     plans: dict[str, str] = {}
-    done: dict[str, bool] = {}  # in the order in which they ended
+    done: dict[str, str] = {}
     for event in events:
         if event["operation"] == "start":
             plans[str(event["event_id"])] = str((event.get("payload") or {}).get("plan"))
-        elif event["operation"] == "end":
-            done.pop(str(event["cause"]), None)
-            done[str(event["cause"])] = event["success"] is True
-    found = [start for start in done if done[start] and start in plans and id in (None, start)]
-    if not found:
+        elif event["operation"] == "end" and event["cause"] in plans:
+            start = str(event["cause"])
+            done.pop(start, None)
+            if event["success"] is True:
+                done[start] = plans[start]
+    return done
+
+
+def plan_to_undo(events: Iterable[Mapping[str, Any]], start: str | None) -> str:
+    """The hash of the plan of the restore that began with the event `start`, or of the last one.
+
+    Args: events: all restore events in position order. Raises: NotFound when it did not take place.
+    """
+    done = plans_done(events)
+    if start is not None and start in done:
+        return done[start]
+    if start is not None or not done:
         what = (
             "no restore of this store took place"
-            if id is None
-            else f"event {id} is no restore that took place"
+            if start is None
+            else f"{start} is no restore that took place"
         )
         raise NotFound(f"{what}, so there is nothing to undo")
-    return plans[found[-1]]
+    return list(done.values())[-1]
+
+
+def read_plan(blobs: "BlobStore", plan: str) -> Document:
+    """The document that `plans_done` names. Raises: NotFound, Corruption, Unsupported, InvalidEvent."""
+    return decode(blobs.get(from_text(plan)), f"the plan {plan}")
 
 
 def make_plan(
@@ -210,14 +227,16 @@ class _Comparison:
 
     def _find_emptied(self) -> None:
         entries = self.wanted.entries
-        candidates = {above for path in self._doomed for above in ways(path)[1:]}
-        candidates |= {path for path in self.wanted.gone_dirs if self._is_dir(path)}
+        candidates = set(self.wanted.gone_dirs)
+        if self.wanted.whole:  # an undo says of each directory whether it goes
+            candidates |= {above for path in self._doomed for above in ways(path)[1:]}
         candidates |= {p for p, state in entries.items() if state.kind != DIRECTORY and self._is_dir(p)}
         for path in sorted(candidates, key=lambda path: (-path.count(b"/"), path)):
             wanted = entries.get(path)
             if (wanted is not None and wanted.kind == DIRECTORY) or self.wanted.left_alone(path):
                 continue
-            if any(path + b"/" + name not in self._doomed for name in self._names(path) or ()):
+            names = self._names(path)
+            if names is None or any(path + b"/" + name not in self._doomed for name in names):
                 continue
             self._doomed.add(path)
             if wanted is None:
@@ -243,7 +262,9 @@ class _Comparison:
                 self.steps.append(Step(path, None, State(DIRECTORY, None, NO_ID, 0)))
 
     def _compare_directory(self, path: bytes, want: State) -> None:
-        if want.kind == DIRECTORY:
+        if want.kind == DIRECTORY and self._names(path) is None:
+            self._block(path, "the directory cannot be read")
+        elif want.kind == DIRECTORY:
             self.unchanged += 1
         elif path in self._doomed:
             self.steps.append(Step(path, _directory(self.place.lstat(path)), want))
@@ -294,8 +315,12 @@ class _Comparison:
         return None if names is None else names.get(name)
 
     def _names(self, directory: bytes) -> dict[bytes, bool] | None:
+        """What is in a directory; None when there is none, or when it cannot be read."""
         if directory not in self._listings:
-            self._listings[directory] = self.place.names(directory)
+            try:
+                self._listings[directory] = self.place.names(directory)
+            except PermissionError:
+                self._listings[directory] = None
         return self._listings[directory]
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventlog import names
-from eventlog.errors import EventLogError, NotDurable, NotFound, Refused
+from eventlog.errors import EventLogError, LockTimeout, NotDurable, NotFound, Refused
 from eventlog.fs import FileSystem
 from eventlog.layout import Layout
 from eventlog.locks import GC, RESTORE, acquire
@@ -224,9 +224,11 @@ class _Locked:
     def __init__(self, fs: FileSystem, layout: Layout) -> None:
         try:
             self._lock = acquire(fs, layout, RESTORE)
-        except OSError as error:
+        except LockTimeout:
+            raise
+        except (EventLogError, OSError) as error:
             raise NotDurable(
-                f"{layout.root} cannot be written ({error.strerror}), and a restore first saves there what "
+                f"{layout.root} cannot be written ({error}), and a restore first saves there what "
                 "it replaces. Nothing was touched. `locus replay TURN --to DIR` only reads the store."
             ) from error
 

@@ -67,10 +67,18 @@ def ways(path: bytes) -> list[bytes]:
 
 
 def wanted_of_turn(
-    state: TreeState, later: Iterable[Mapping[str, Any]], paths: Sequence[str], *, delete: bool
+    state: TreeState,
+    later: Iterable[Mapping[str, Any]],
+    restored: Iterable[Document],
+    paths: Sequence[str],
+    *,
+    delete: bool,
 ) -> Wanted:
-    """What `state` holds. `later` are the file and snapshot events behind it, read when `delete` is set.
+    """What `state` holds.
 
+    Args:
+        later: the file and snapshot events behind it; read when `delete` is set, as is
+        restored: the plans of the restores behind it.
     Raises: NotFound when a path is neither in the tree nor was seen later.
     """
     wanted = Wanted(paths=_selection(paths))
@@ -82,6 +90,11 @@ def wanted_of_turn(
             wanted.alone.add(path)
     if delete:
         _take_later(wanted, state, directories, later)
+        for document in restored:
+            _take_restored(wanted, document)
+        for path in [path for path in (*wanted.gone, *wanted.gone_dirs) if wanted.left_alone(path)]:
+            wanted.gone.discard(path)
+            wanted.gone_dirs.discard(path)
     known = [*wanted.entries, *wanted.gone, *wanted.gone_dirs, *wanted.alone]
     for wish in wanted.paths:
         if not any(is_below(path, wish) for path in known):
@@ -170,9 +183,19 @@ def _take_later(
                 _see_tree(wanted, state, directories, visited, from_text(str(event["tree_hash"])))
             except InvalidEvent:
                 continue  # a hash of somebody else's; nothing is known to be seen there
-    for path in [path for path in (*wanted.gone, *wanted.gone_dirs) if wanted.left_alone(path)]:
-        wanted.gone.discard(path)
-        wanted.gone_dirs.discard(path)
+
+
+def _take_restored(wanted: Wanted, document: Document) -> None:
+    """What a restore made was seen too."""
+    for step in document.steps:
+        if step.after is None:
+            continue
+        if step.after.kind == SYMLINK:
+            wanted.links.add(step.path)
+        if step.after.kind != DIRECTORY:
+            _see(wanted, step.path)
+        elif step.path not in wanted.entries and wanted.selects(step.path):
+            wanted.gone_dirs.add(step.path)
 
 
 def _see_tree(

@@ -50,7 +50,9 @@ def write_node(directory: bytes, node: Node) -> None:
 class World:
     """A store, and a directory beside it that the store recorded."""
 
-    def __init__(self, root: Path, *, wanted: Node, disk: Node, later: tuple[Node, ...] | None = None) -> None:
+    def __init__(
+        self, root: Path, *, wanted: Node, disk: Node, later: tuple[Node, ...] | None = None
+    ) -> None:
         self.root = root
         self.work = root / "work"
         self.work.mkdir()
