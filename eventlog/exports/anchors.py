@@ -34,6 +34,9 @@ _TOTALS = (
 )
 
 
+_Row = Mapping[str, Any]
+
+
 class Anchor(NamedTuple):
     """One context's final state. `where` says where its whole text is; `at` is in microseconds."""
 
@@ -49,63 +52,55 @@ class Anchor(NamedTuple):
 
 def changed(view: "LogView", store: "Store", since: int) -> Iterator[Anchor]:
     """The contexts whose state may have changed at or behind `since`, parents first."""
-    yield from _masters(view, store, since)
-    yield from _sessions(view, store, since)
-    yield from _turns(view, store, since)
+    masters, sessions, turns = run(view, store.layout, store.fs, _CHANGED, [since], _LIMITS).rows[0]
+    yield from _masters(masters or [], store)
+    yield from map(_session, sessions or [])
+    yield from map(_turn, turns or [])
 
 
-# Model calls that an event behind $1 speaks of again: where they were counted may have lost them.
-_LOST = """
-    lost AS (
-        SELECT DISTINCT old.session_id, old.turn FROM events old JOIN (
-            SELECT DISTINCT
-                coalesce(agent, '') AS a, coalesce(message_id, '') AS m, coalesce(request_id, '') AS r
-            FROM events WHERE event_type = 'llm' AND position >= $1
-                AND (message_id IS NOT NULL OR request_id IS NOT NULL)
-        ) fresh ON coalesce(old.agent, '') = fresh.a AND coalesce(old.message_id, '') = fresh.m
-            AND coalesce(old.request_id, '') = fresh.r
-        WHERE old.event_type = 'llm' AND old.position < $1)"""
-
-_SESSIONS = f"""
-    WITH {_LOST}
-    SELECT s.*, coalesce(e.occurred_at, e.recorded_at) AS "at"
-    FROM sessions s LEFT JOIN events e ON e.position = s.last_position
-    WHERE s.last_position >= $1 OR s.session_id IN (SELECT session_id FROM lost)
-    ORDER BY s.first_position"""
-
-_TURNS = f"""
-    WITH {_LOST},
-    named AS (
+# One statement, so that the projections are folded once. `lost`: turns of model calls that an event behind
+# $1 speaks of again, and so may count no longer. `named`: whether a session got its name there.
+_CHANGED = """
+    WITH fresh AS (
+        SELECT DISTINCT coalesce(agent, '') AS a, coalesce(message_id, '') AS m, coalesce(request_id, '') AS r
+        FROM events WHERE event_type = 'llm' AND position >= $1
+            AND (message_id IS NOT NULL OR request_id IS NOT NULL)
+    ), lost AS (
+        SELECT DISTINCT e.session_id, e.turn FROM events e
+        JOIN fresh f ON coalesce(e.agent, '') = f.a AND coalesce(e.message_id, '') = f.m
+            AND coalesce(e.request_id, '') = f.r
+        WHERE e.event_type = 'llm' AND e.position < $1
+    ), named AS (
         SELECT s.session_id, s.context_id, min(e.position) >= $1 AS lately
         FROM sessions s LEFT JOIN events e ON e.session_id = s.session_id AND e.event_type = 'session'
             AND e.context_id = s.context_id
-        GROUP BY ALL)
-    SELECT t.*, coalesce(e.occurred_at, e.recorded_at) AS "at", n.context_id AS session_context
-    FROM turns t JOIN named n ON n.session_id = t.session_id
-        LEFT JOIN events e ON e.position = t.last_position
-    WHERE t.last_position >= $1 OR n.lately
-        OR EXISTS (SELECT 1 FROM lost WHERE lost.session_id = t.session_id AND lost.turn = t.turn)
-    ORDER BY t.first_position"""
-
-_MASTERS = """
-    WITH repos AS (
-        SELECT repo, min(position) AS first_position,
+        GROUP BY ALL
+    ), repos AS (
+        SELECT repo, min(position) AS repo_position,
             max(position) FILTER (event_type = 'sessions') AS said_position
-        FROM events WHERE repo IS NOT NULL AND event_type <> 'cursor' GROUP BY repo)
-    SELECT m.*, r.first_position >= $1 OR r.said_position >= $1 AS project_changed,
-        coalesce(e.occurred_at, e.recorded_at) AS "at"
-    FROM sessions_master m JOIN repos r USING (repo) LEFT JOIN events e ON e.position = m.last_position
-    WHERE m.last_position >= $1 ORDER BY r.first_position"""
+        FROM events WHERE repo IS NOT NULL GROUP BY repo
+    ), masters_changed AS (
+        SELECT m.*, r.repo_position, r.repo_position >= $1 OR r.said_position >= $1 AS project_changed,
+            coalesce(e.occurred_at, e.recorded_at) AS "at"
+        FROM sessions_master m JOIN repos r USING (repo) LEFT JOIN events e ON e.position = m.last_position
+        WHERE m.last_position >= $1
+    ), sessions_changed AS (
+        SELECT s.*, coalesce(e.occurred_at, e.recorded_at) AS "at"
+        FROM sessions s LEFT JOIN events e ON e.position = s.last_position
+        WHERE s.last_position >= $1 OR s.session_id IN (SELECT session_id FROM lost)
+    ), turns_changed AS (
+        SELECT t.*, coalesce(e.occurred_at, e.recorded_at) AS "at", n.context_id AS session_context
+        FROM turns t JOIN named n ON n.session_id = t.session_id
+        LEFT JOIN events e ON e.position = t.last_position
+        WHERE t.last_position >= $1 OR n.lately
+            OR EXISTS (SELECT 1 FROM lost WHERE lost.session_id = t.session_id AND lost.turn = t.turn)
+    )
+    SELECT (SELECT list(x ORDER BY x.repo_position) FROM masters_changed x),
+        (SELECT list(x ORDER BY x.first_position) FROM sessions_changed x),
+        (SELECT list(x ORDER BY x.first_position) FROM turns_changed x)"""
 
 
-def _rows(view: "LogView", store: "Store", sql: str, since: int) -> Iterator[Mapping[str, Any]]:
-    found = run(view, store.layout, store.fs, sql, [since], _LIMITS)
-    for row in found.rows:
-        yield dict(zip(found.columns, row, strict=True))
-
-
-def _masters(view: "LogView", store: "Store", since: int) -> Iterator[Anchor]:
-    rows = list(_rows(view, store, _MASTERS, since))
+def _masters(rows: list[_Row], store: "Store") -> Iterator[Anchor]:
     for row in rows:
         name = _project_name(row, store)
         if row["project_changed"] and name is not None:
@@ -135,79 +130,77 @@ def _masters(view: "LogView", store: "Store", since: int) -> Iterator[Anchor]:
         )
 
 
-def _project_name(row: Mapping[str, Any], store: "Store") -> str | None:
+def _project_name(row: _Row, store: "Store") -> str | None:
     """What the master's own events say, else what the store says of its own repository."""
     if row["project_name"] is not None:
         return str(row["project_name"])
     return store.project_name if row["repo"] == store.repo_hash else None
 
 
-def _sessions(view: "LogView", store: "Store", since: int) -> Iterator[Anchor]:
-    for row in _rows(view, store, _SESSIONS, since):
-        closed = row["status"] is not None and row["status"] != "active"
-        data: dict[str, Any] = {
+def _session(row: _Row) -> Anchor:
+    closed = row["status"] is not None and row["status"] != "active"
+    data: dict[str, Any] = {
+        "title": row["title"],
+        "slug": row["slug"],
+        "session_id": row["session_id"],
+        "started_at": _iso(row["started_at"]),
+        "status": row["status"],
+        "turn_count": row["turn_count"],
+        "last_turn": row["last_turn"],
+        "totals": {name: row[name] for name in _TOTALS},
+    }
+    if closed:
+        data |= {
+            "ended_at": _iso(row["ended_at"]),
+            "end_reason": row["end_reason"],
+            "summary": row["summary"],
+        }
+    return Anchor(
+        "sessions",
+        "fact",
+        "system",
+        row["context_id"],
+        wire.envelope("session_end" if closed else "session_start", wire.encode(data)),
+        row["extends"],
+        _microseconds(row["at"]),
+        f"the session {row['context_id']}",
+    )
+
+
+def _turn(row: _Row) -> Anchor:
+    done = row["status"] is not None and row["status"] != "active"
+    data: dict[str, Any] = {
+        "turn_id": row["turn_id"],
+        "sequence": row["turn"],
+        "status": row["status"],
+        "started_at": _iso(row["started_at"]),
+    }
+    if done:
+        data |= {
+            "completed_at": _iso(row["completed_at"]),
             "title": row["title"],
-            "slug": row["slug"],
-            "session_id": row["session_id"],
-            "started_at": _iso(row["started_at"]),
-            "status": row["status"],
-            "turn_count": row["turn_count"],
-            "last_turn": row["last_turn"],
-            "totals": {name: row[name] for name in _TOTALS},
+            "user_request": row["user_request"],
+            "actions_taken": row["actions_taken"],
+            "outcome": row["outcome"],
+            "decisions": row["decisions"],
+            "files_read": row["files_read"],
+            "files_modified": row["files_modified"],
+            "event_count": row["event_count"],
+            "tokens_used": row["tokens_used"],
         }
-        if closed:
-            data |= {
-                "ended_at": _iso(row["ended_at"]),
-                "end_reason": row["end_reason"],
-                "summary": row["summary"],
-            }
-        yield Anchor(
-            "sessions",
-            "fact",
-            "system",
-            row["context_id"],
-            wire.envelope("session_end" if closed else "session_start", wire.encode(data)),
-            row["extends"],
-            _microseconds(row["at"]),
-            f"the session {row['context_id']}",
-        )
-
-
-def _turns(view: "LogView", store: "Store", since: int) -> Iterator[Anchor]:
-    for row in _rows(view, store, _TURNS, since):
-        done = row["status"] is not None and row["status"] != "active"
-        data: dict[str, Any] = {
-            "turn_id": row["turn_id"],
-            "sequence": row["turn"],
-            "status": row["status"],
-            "started_at": _iso(row["started_at"]),
-        }
-        if done:
-            data |= {
-                "completed_at": _iso(row["completed_at"]),
-                "title": row["title"],
-                "user_request": row["user_request"],
-                "actions_taken": row["actions_taken"],
-                "outcome": row["outcome"],
-                "decisions": row["decisions"],
-                "files_read": row["files_read"],
-                "files_modified": row["files_modified"],
-                "event_count": row["event_count"],
-                "tokens_used": row["tokens_used"],
-            }
-        else:
-            said = row["user_request"]
-            data["user_message"] = None if said is None else wire.cut_text(said, USER_MESSAGE_BYTES_MAX)
-        yield Anchor(
-            "turns",
-            "observation",
-            "agent" if done else "system",
-            row["context_id"],
-            wire.envelope("turn_end" if done else "turn_start", wire.encode(data)),
-            [row["session_context"]],
-            _microseconds(row["at"]),
-            f"the turn {row['context_id']}",
-        )
+    else:
+        said = row["user_request"]
+        data["user_message"] = None if said is None else wire.cut_text(said, USER_MESSAGE_BYTES_MAX)
+    return Anchor(
+        "turns",
+        "observation",
+        "agent" if done else "system",
+        row["context_id"],
+        wire.envelope("turn_end" if done else "turn_start", wire.encode(data)),
+        [row["session_context"]],
+        _microseconds(row["at"]),
+        f"the turn {row['context_id']}",
+    )
 
 
 def _iso(moment: datetime.datetime | None) -> str | None:

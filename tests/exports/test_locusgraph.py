@@ -1,21 +1,26 @@
 """Batches for LocusGraph: what the records say, and which positions a batch covers."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from eventlog.errors import EventLogError, Refused
 from eventlog.exports import jsonl, locusgraph, withheld
 from eventlog.exports.locusgraph import CONSUMER, ExportReport
+from eventlog.fs import FileSystem
 from eventlog.recorder import lifecycle
 from eventlog.recorder.ledger import Consumer
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
-from tests.exports.stores import AT, REPO, SID, new_store, small_log
+from tests.exports.stores import AT, REPO, SID, any_event, new_store, small_log
 
+HUNT = float(os.environ.get("LOCUS_HUNT", "0"))
 SESSION = f"session:fix-jwt-refresh_{SID}"
 TURN = f"turn:{SID}_001"
 
@@ -456,6 +461,32 @@ def test_since_and_the_ledger(store: Store, tmp_path: Path) -> None:
     assert Consumer(store, CONSUMER).position == 15
 
 
+class _Racing(FileSystem):
+    """Another process exports once, at the moment when this one reads its first segment."""
+
+    def __init__(self, place: Path) -> None:
+        self._place: Path | None = place
+
+    def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+        if path.endswith(".parquet") and self._place is not None:
+            place, self._place = self._place, None
+            with Store.open(place / "one/.locus") as other:
+                other.append([{"event_type": "note"}])
+                assert locusgraph.export(other, str(place / "other")).advanced
+        return super().open(path, flags, mode)
+
+
+def test_the_slower_of_two_exports_repeats(store: Store, tmp_path: Path) -> None:
+    """I36: when another export went further meanwhile, the ledger stays there and both files are whole."""
+    store.seal()
+    with Store.open(tmp_path / "one/.locus", fs=_Racing(tmp_path)) as slow:
+        report, records = export(slow, tmp_path / "slow")
+
+    assert (report.until, report.advanced, len(records)) == (14, False, 13)
+    assert len((tmp_path / "other").read_bytes().splitlines()) == 14
+    assert Consumer(store, CONSUMER).position == 15
+
+
 def test_a_dry_run_counts_and_changes_nothing(store: Store, tmp_path: Path) -> None:
     """P8: a dry run says what the export would write, and writes neither file nor ledger."""
     dry = locusgraph.export(store, str(tmp_path / "a"), dry_run=True)
@@ -501,3 +532,37 @@ def test_withheld_contents_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert records[-1]["payload"]["diff"] is None
     assert report.missing == [(after, withheld.WITHHELD)]
     assert b"c2VjcmV0" not in (tmp_path / "c").read_bytes()  # base64 of it
+
+
+_unnamed = any_event.map(lambda e: {k: v for k, v in e.items() if k not in ("context_id", "extends")})
+
+
+@settings(max_examples=5 if HUNT == 0 else int(HUNT * 50))
+@given(
+    batches=st.lists(st.lists(_unnamed, min_size=1, max_size=6), min_size=1, max_size=4),
+    seals=st.sets(st.integers(0, 3)),
+)
+def test_batches_together_say_what_one_export_says(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[dict[str, Any]]], seals: set[int]
+) -> None:
+    """P2, I36: batch by batch, the last record of each context is the one that a whole export gives."""
+    place = tmp_path_factory.mktemp("batches")
+    store = new_store(place)
+    told: dict[str, dict[str, Any]] = {}
+    events: list[str] = []
+    for number, batch in enumerate(batches):
+        store.append(batch)
+        if number in seals:
+            store.seal()
+        report, records = export(store, place / f"{number}.out")
+        told |= {record["context_id"]: record for record in records}
+        events += ids(records[len(records) - report.records.get("events", 0) :])
+    report, whole = export(store, place / "whole.out", since=0)
+
+    expected = {record["context_id"]: record for record in whole}
+    assert told.keys() == expected.keys()
+    for context_id, record in told.items():
+        del record["timestamp"], expected[context_id]["timestamp"]
+        assert record == expected[context_id]
+    assert events == ids(whole[len(whole) - report.records.get("events", 0) :])
+    store.close()
