@@ -98,7 +98,8 @@ def command(
             _show(plan)
         outcome = None
         if not dry_run:
-            if not (yes or token) and plan.steps:
+            # With a conflict there is nothing to ask: it refuses.
+            if not (yes or token) and plan.steps and (force or not plan.conflicts):
                 _ask(plan)
             with Progress("restoring"):
                 outcome = store.restore(plan, force=force)
@@ -186,7 +187,7 @@ def _summary(plan: "Plan", outcome: "Outcome") -> str:
     if outcome.event is None:
         return f"{plan.target} is as {plan.turn} has it; nothing was changed."
     done = ", ".join(f"{number:,} {_DONE[action]}" for action, number in plan.counts.items() if number)
-    return f"{plan.target}: {done}. `locus restore --undo` takes it back."
+    return f"Restored: {done}. `locus restore --undo` takes it back."
 
 
 def _as_json(plan: "Plan", outcome: "Outcome | None") -> dict[str, Any]:

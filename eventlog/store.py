@@ -392,9 +392,10 @@ class Store:
             delete: also what the log saw made behind that moment.
         Raises: NotFound, Refused (no directory to work in).
         """
-        from eventlog.replay import restore, restore_wanted
+        from eventlog.replay import restore, restore_journal, restore_wanted
         from eventlog.replay.trees import COLUMNS_OF_CHANGES, moment, tree_at
 
+        restore_journal.refuse_unfinished(self.fs, self.layout)
         ref = self._ref(turn)
         if at not in ("start", "end"):
             at = str(self.event(at)["event_id"])
@@ -403,10 +404,10 @@ class Store:
         state = tree_at(events, self.blobs, ref.name, at)
         since = int((files[-1] if files else base)["position"]) + 1
         later = self.events(since, event_types=("file", "snapshot"), columns=restore_wanted.COLUMNS_OF_LATER)
-        restores = restore.plans_done(self.events(since, event_types=("restore",)))
-        restored = (restore.read_plan(self.blobs, plan) for plan in restores.values())
-        wanted = restore_wanted.wanted_of_turn(state, later, restored, paths, delete=delete)
+        restores = self.events(since, event_types=("restore",))
         with restore.place_of(self.layout.root, into) as place:
+            restored = restore.restored_there(self.blobs, restores, place)
+            wanted = restore_wanted.wanted_of_turn(state, later, restored, paths, delete=delete)
             return restore.make_plan(
                 place, wanted, self.blobs, turn=ref.name, at=at, tree=state.tree_hash, delete=delete
             )
@@ -416,8 +417,9 @@ class Store:
 
         Raises: NotFound, Ambiguous, Refused, Corruption.
         """
-        from eventlog.replay import restore, restore_wanted
+        from eventlog.replay import restore, restore_journal, restore_wanted
 
+        restore_journal.refuse_unfinished(self.fs, self.layout)
         start = None if event_id is None else str(self.event(event_id)["event_id"])
         plan = restore.plan_to_undo(self.events(event_types=("restore",)), start)
         document = restore.read_plan(self.blobs, plan)

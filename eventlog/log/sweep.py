@@ -2,9 +2,10 @@
 
 Whoever makes a file in `tmp/` links it elsewhere and removes its name within moments; an import fills a
 pack for longer. A file goes only when it has not been written for a day, its name is one that Locus
-makes, and nobody can be using it: makers of packs hold `gc`, the sealer holds `maintain`, whoever rotates
-holds `append`, and each of these is held exclusively here (I18). The rest (index, idx, `init`) is made
-without a lock; a maker that slept through a day fails at its link, since the name it links is gone.
+makes, and nobody can be using it: makers of packs and of restore journals hold `gc`, the sealer holds
+`maintain`, whoever rotates holds `append`, and each of these is held exclusively here (I18). The rest (index,
+idx, `init`) is made without a lock; a maker that slept through a day fails at its link, since the name it
+links is gone.
 
 Never waits: when one of the locks is taken, the next maintenance sweeps.
 """
@@ -17,7 +18,7 @@ AGE_S_MIN = 24 * 3600
 
 # What Locus calls its temporary files. Other names belong to somebody else (S1-61) or, like the hook's
 # record of its errors, are meant to stay.
-PREFIXES = ("pack-", "journal-", "seal-", "idx-", "index-", "STORE-", "gitignore-")
+PREFIXES = ("pack-", "journal-", "seal-", "idx-", "index-", "STORE-", "gitignore-", "restore-")
 
 _DIRECTORY, _KIND = 0o040000, 0o170000
 

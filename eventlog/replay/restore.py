@@ -6,14 +6,14 @@ and its token binds it to what was found: the same token later means that nothin
 
 import os
 import subprocess
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
 
 from eventlog import jsontext
-from eventlog.errors import Corruption, NotFound, Refused
+from eventlog.errors import Corruption, InvalidEvent, NotFound, Refused, Unsupported
 from eventlog.identity import STORE_DIRECTORY
 from eventlog.paths import path_text
 from eventlog.replay.restore_journal import ACTIONS, Document, Step, decode
@@ -128,6 +128,19 @@ def plan_to_undo(events: Iterable[Mapping[str, Any]], start: str | None) -> str:
 def read_plan(blobs: "BlobStore", plan: str) -> Document:
     """The document that `plans_done` names. Raises: NotFound, Corruption, Unsupported, InvalidEvent."""
     return decode(blobs.get(from_text(plan)), f"the plan {plan}")
+
+
+def restored_there(
+    blobs: "BlobStore", events: Iterable[Mapping[str, Any]], place: Place
+) -> Iterator[Document]:
+    """The plans of the restores that changed this very directory, as far as they can be read."""
+    for plan in plans_done(events).values():
+        try:
+            document = read_plan(blobs, plan)
+        except (NotFound, Corruption, Unsupported, InvalidEvent):
+            continue  # what it made was not seen then, and stays
+        if document.target == os.fsencode(place.path):
+            yield document
 
 
 def make_plan(

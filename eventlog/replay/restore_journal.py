@@ -12,7 +12,7 @@ from typing import Any
 from blake3 import blake3
 
 from eventlog import jsontext
-from eventlog.errors import Corruption, Unsupported
+from eventlog.errors import Corruption, Refused, Unsupported
 from eventlog.fs import FileSystem, publish, read_file
 from eventlog.layout import RESTORE_DIR, Layout, parse_restore
 from eventlog.paths import path_bytes, path_text
@@ -142,6 +142,16 @@ def unfinished(fs: FileSystem, layout: Layout) -> list[str]:
     if not fs.exists(directory):  # a store that was made before there were restores
         return []
     return [f"{directory}/{name}" for name in fs.listdir(directory) if parse_restore(name) is not None]
+
+
+def refuse_unfinished(fs: FileSystem, layout: Layout) -> None:
+    """Raises: Refused while a restore waits for its recovery."""
+    found = unfinished(fs, layout)
+    if found:
+        raise Refused(
+            f"an earlier restore did not finish ({found[0]}). `locus restore --recover` finishes it, "
+            "`locus restore --recover --undo` takes it back."
+        )
 
 
 def write(fs: FileSystem, layout: Layout, position: int, document: bytes) -> str:

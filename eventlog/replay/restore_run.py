@@ -75,7 +75,7 @@ def run(
         )
     fs, layout = blobs.fs, blobs.layout
     with _Locked(fs, layout):
-        refuse_unfinished(fs, layout)
+        restore_journal.refuse_unfinished(fs, layout)
         if not plan.steps:
             return Outcome(None, plan.target, 0, [])
         with Place(plan.target, calls) as place:
@@ -206,16 +206,6 @@ def _place_of(document: Document, journal: str, calls: UserFiles | None) -> Plac
             f"remove {journal} to give the restore up."
         )
     return place
-
-
-def refuse_unfinished(fs: FileSystem, layout: Layout) -> None:
-    """Raises: Refused while a restore waits for its recovery."""
-    found = restore_journal.unfinished(fs, layout)
-    if found:
-        raise Refused(
-            f"an earlier restore did not finish ({found[0]}). `locus restore --recover` finishes it, "
-            "`locus restore --recover --undo` takes it back."
-        )
 
 
 class _Locked:
@@ -438,6 +428,9 @@ class _Switch:
                 if left and not left.isdisjoint(ways(change.path)):
                     continue
                 self._take_name(change)
+        for change in reversed(self._changes):  # last, and from below: one may forbid to write in it
+            if change.goal is not None and change.goal.kind == DIRECTORY and change.goal.mode is not None:
+                self.calls.fchmod(self.place.dir(change.path), change.goal.mode)
         if left:
             self.sweep()
 
@@ -459,8 +452,6 @@ class _Switch:
         assert change.goal is not None
         dir_fd, name = self._parent(change.path)
         self.calls.mkdir(dir_fd, name, 0o777)
-        if change.goal.mode is not None:
-            self.calls.fchmod(self.place.dir(change.path), change.goal.mode)
 
     def _take_name(self, change: _Change) -> None:
         if change.replaces:

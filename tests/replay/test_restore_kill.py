@@ -176,7 +176,7 @@ def test_a_recovery_that_is_killed_anywhere_can_be_repeated(
                 break
             assert not in_child(lambda c=copy: c.recover(undo), NEVER)  # type: ignore[misc]
             assert copy.files() in (OLD | FOREIGN, NEW | FOREIGN), (killed_at, number)
-            number += 2
+            number += 3
         assert os.listdir(copy.root / ".locus" / RESTORE_DIR) == []
 
 
