@@ -1,11 +1,12 @@
 """Which lines differ between two texts, as numbers and as unified hunks; bytes in, bytes out.
 
 A line ends at a newline byte and nowhere else, so every byte survives. Pure functions. Any two byte
-strings give a diff that turns one exactly into the other. How well it is chosen: lines that occur once
-on both sides hold the texts together (the longest run of them in both orders), what is between them is
-compared the same way, and where no such line is left the shortest edit is searched (Myers' greedy
-O(ND), up to a distance; beyond it the furthest point reached is taken and the search starts there).
-All work is counted, and when the allowance is used up what is left stands as replaced.
+strings give a diff that turns one exactly into the other. How well it is chosen: lines that the other
+side lacks cannot be matched, and without them most texts are few edits apart, which Myers' greedy
+search finds. Where they are not, lines that occur once on both sides hold the texts together (the
+longest run of them in both orders), and what is between two of them is compared the same way. Where no
+such line is left either, the search goes to the furthest point it reaches, and starts again there. All
+work is counted, and when the allowance is used up what is left stands as replaced.
 """
 
 from bisect import bisect_left
@@ -27,6 +28,9 @@ LINES_MAX = 2_000_000
 _STEPS_MAX = 4_000_000
 # The greedy search keeps its fronts to walk back: some 8,000 numbers at this distance.
 _DISTANCE_MAX = 128
+
+# A search this far costs less than the tables for unique lines, and most gaps end in it.
+_NEAR = 24
 
 _CHUNK = 1 << 16
 _NO_NEWLINE = b"\n\\ No newline at end of file\n"
@@ -229,20 +233,29 @@ def _match(a: Sequence[T], b: Sequence[T], kept_a: bytearray, kept_b: bytearray)
         if there_a != there_b:
             gaps.append((_those_in(there_b, rows_a, lines_a), _those_in(there_a, rows_b, lines_b)))
             continue
-        pairs = _anchors(lines_a, lines_b)
+        pairs, i, j, walked = _reach(lines_a, lines_b, 0, 0, _NEAR)
+        steps += walked
+        if i < len(lines_a) or j < len(lines_b):
+            anchors = _anchors(lines_a, lines_b)
+            gaps += _between(anchors, rows_a, rows_b) if anchors else ()
+            pairs = anchors
         if not pairs:
             pairs, walked = _greedy(lines_a, lines_b, _STEPS_MAX - steps)
             steps += walked
-            for i, j in pairs:
-                kept_a[rows_a[i]] = kept_b[rows_b[j]] = 1
-            continue
-        done_i = done_j = 0
         for i, j in pairs:
             kept_a[rows_a[i]] = kept_b[rows_b[j]] = 1
-            if i > done_i and j > done_j:
-                gaps.append((rows_a[done_i:i], rows_b[done_j:j]))
-            done_i, done_j = i + 1, j + 1
-        gaps.append((rows_a[done_i:], rows_b[done_j:]))
+
+
+def _between(
+    pairs: Sequence[tuple[int, int]], rows_a: Sequence[int], rows_b: Sequence[int]
+) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+    """The gaps before, between and behind pairs."""
+    at_a = at_b = 0
+    for i, j in pairs:
+        if i > at_a and j > at_b:
+            yield rows_a[at_a:i], rows_b[at_b:j]
+        at_a, at_b = i + 1, j + 1
+    yield rows_a[at_a:], rows_b[at_b:]
 
 
 def _those_in(there: set[T], rows: Sequence[int], lines: Sequence[T]) -> list[int]:
@@ -278,7 +291,7 @@ def _greedy(a: Sequence[T], b: Sequence[T], allowance: int) -> tuple[list[tuple[
     pairs: list[tuple[int, int]] = []
     i = j = steps = 0
     while i < len(a) and j < len(b) and steps <= allowance:
-        some, i, j, walked = _reach(a, b, i, j)
+        some, i, j, walked = _reach(a, b, i, j, _DISTANCE_MAX)
         pairs += some
         steps += walked
     return pairs, steps
@@ -288,7 +301,9 @@ def _greedy(a: Sequence[T], b: Sequence[T], allowance: int) -> tuple[list[tuple[
 _Chain = tuple[int, int, int, "_Chain"] | None
 
 
-def _reach(a: Sequence[T], b: Sequence[T], i0: int, j0: int) -> tuple[list[tuple[int, int]], int, int, int]:
+def _reach(
+    a: Sequence[T], b: Sequence[T], i0: int, j0: int, limit: int
+) -> tuple[list[tuple[int, int]], int, int, int]:
     """The pairs on the path that leads furthest from (i0, j0) with few edits, its end, and the steps.
 
     Myers' search: `front` says how far one gets on each diagonal k = i - j, one edit more each round.
@@ -298,7 +313,7 @@ def _reach(a: Sequence[T], b: Sequence[T], i0: int, j0: int) -> tuple[list[tuple
     chains: dict[int, _Chain] = {middle - 1: None}
     furthest = (i0 + j0, i0, middle)
     steps = 0
-    for distance in range(_DISTANCE_MAX):
+    for distance in range(limit):
         for k in range(middle - distance, middle + distance + 1, 2):
             down, right = front.get(k + 1, -1), front.get(k - 1, -2) + 1
             if down - k > m:
