@@ -29,7 +29,7 @@ def command(ctx: click.Context, path: str, contents: bool, since: int, force: bo
     """Write the log as lines of JSON, losslessly.
 
     A header, one event a line, and a last line with a digest of the others. With --contents the file
-    holds all that `locus import jsonl` needs to make an equal store; contents that cannot be read are
+    holds all that `locus import jsonl` needs to make an equal store. What is lost or cannot be read is
     listed, and the exit code is 4.
     """
     from eventlog.exports.jsonl import export, write
@@ -46,12 +46,14 @@ def command(ctx: click.Context, path: str, contents: bool, since: int, force: bo
         put(document({"export": dataclasses.asdict(report)}))
     else:
         _tell(report, contents)
-    if report.missing:
+    if report.missing or report.lost:
         ctx.exit(exits.PARTIAL)
 
 
 def _tell(report: "JsonlReport", contents: bool) -> None:
     for content, reason in report.missing:
         say(f"not exported: {content}: {one_line(reason)}")
+    for base, end in report.lost:
+        say(f"not exported: the events at positions {base:,} to {end - 1:,}, which damage took from the log")
     held = f" and {count(report.contents, 'content')}" if contents else ""
     say(f"Wrote {count(report.events, 'event')}{held} ({size(report.bytes)}).")

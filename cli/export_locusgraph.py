@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from . import exits
 from .access import json_option, open_store, put, say
 from .jsonout import document
 from .progress import Progress
@@ -77,6 +78,8 @@ def command(
         put(document({"export": dataclasses.asdict(report)}))
     else:
         _tell(report, dry_run)
+    if report.lost:
+        ctx.exit(exits.PARTIAL)
 
 
 def _tell(report: "ExportReport", dry_run: bool) -> None:
@@ -89,6 +92,8 @@ def _tell(report: "ExportReport", dry_run: bool) -> None:
         f"{verb} {count(report.total, 'record')} ({groups}; {size(report.bytes)}) for positions "
         f"{report.since:,} to {report.until - 1:,}."
     )
+    for base, end in report.lost:
+        say(f"Not exported: the events at positions {base:,} to {end - 1:,}, which damage took from the log.")
     if report.payloads_cut:
         say(f"{count(report.payloads_cut, 'payload')} shortened; each says where the whole of it is.")
     if report.links_left_out:

@@ -20,7 +20,6 @@ from eventlog.snapshots.tree import decode_tree
 from eventlog.types import Event
 
 if TYPE_CHECKING:
-    from eventlog.log.reader import LogView
     from eventlog.store import Store
 
 FORMAT = "locus jsonl"
@@ -41,7 +40,11 @@ _HASH_COLUMNS = ("before_hash", "after_hash", "tree_hash")
 
 @dataclass(slots=True)
 class JsonlReport:
-    """What was written. `missing` are contents that events name and the file lacks, with the reasons."""
+    """What was written, and what is not in it.
+
+    `missing` are contents that events name and the file lacks, with the reasons; `lost` are ranges of
+    positions whose events the log itself has no more.
+    """
 
     since: int
     until: int
@@ -49,6 +52,7 @@ class JsonlReport:
     contents: int = 0
     bytes: int = 0
     missing: list[tuple[str, str]] = field(default_factory=list)
+    lost: list[tuple[int, int]] = field(default_factory=list)
 
 
 def export(
@@ -67,6 +71,7 @@ def write(store: "Store", file: IO[bytes], *, contents: bool = False, since: int
     """The same into an open file."""
     with store.view() as view:
         report = JsonlReport(since, view.next_position)
+        report.lost = [(gap.base, gap.end) for gap in view.damaged if gap.end > since]
         digest = blake3()
         lines = 0
 
@@ -78,7 +83,7 @@ def write(store: "Store", file: IO[bytes], *, contents: bool = False, since: int
             lines += 1
 
         report.events = sum(batch.num_rows for batch in view.batches(since, columns=("position",)))
-        put(_line(header(store, view, since, report.events, contents)))
+        put(_line(header(store, report, contents)))
         source = _Contents(store, report, put) if contents else None
         for event in view.iterate(since):
             if source is not None:
@@ -90,16 +95,17 @@ def write(store: "Store", file: IO[bytes], *, contents: bool = False, since: int
     return report
 
 
-def header(store: "Store", view: "LogView", since: int, count: int, contents: bool) -> dict[str, Any]:
+def header(store: "Store", report: JsonlReport, contents: bool) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": VERSION,
         "store_id": store.identity.store_id.hex(),
         "repo_hash": store.repo_hash,
         "project_name": store.project_name,
-        "since": since,
-        "next_position": view.next_position,
-        "count": count,
+        "since": report.since,
+        "next_position": report.until,
+        "count": report.events,
+        "lost": report.lost,
         "contents": contents,
     }
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from eventlog import jsontext
 from eventlog.errors import Conflict, Refused
 from eventlog.exports import anchors, files, wire, withheld
+from eventlog.log import upcast
 from eventlog.recorder.ledger import CURSOR, Consumer
 from eventlog.recorder.requests import LINK_NAMES
 from eventlog.replay.diffs import diff_of
@@ -57,6 +58,7 @@ _COLUMNS = (
     "event_type",
     "event_kind",
     "source",
+    "schema_version",
     "context_id",
     *LINK_NAMES,
     "occurred_at",
@@ -69,7 +71,10 @@ _NOT_EVENTS = frozenset((*LIFECYCLE_TYPES, CURSOR))
 
 @dataclass(slots=True)
 class ExportReport:
-    """What a batch holds. `advanced`: the ledger moved to `until`. `path` is None when no file was made."""
+    """What a batch holds. `advanced`: the ledger moved to `until`. `path` is None when no file was made.
+
+    `lost` are ranges of positions whose events damage took from the log.
+    """
 
     since: int
     until: int
@@ -79,6 +84,7 @@ class ExportReport:
     payloads_cut: int = 0
     links_left_out: int = 0
     advanced: bool = False
+    lost: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def total(self) -> int:
@@ -146,7 +152,8 @@ class Batch:
         payload_bytes_max: int = wire.PAYLOAD_BYTES_MAX,
         diffs: bool = True,
     ) -> None:
-        self.report = ExportReport(since, view.next_position)
+        lost = [(gap.base, gap.end) for gap in view.damaged if gap.end > since]
+        self.report = ExportReport(since, view.next_position, lost=lost)
         self._store = store
         self._view = view
         self._graph_id = graph_id
@@ -182,6 +189,7 @@ class Batch:
         )
 
     def _of_event(self, event: Event) -> dict[str, Any]:
+        event = _in_present_version(event)
         event_type, event_id = str(event["event_type"]), str(event["event_id"])
         where = f"event {event_id}"
         columns = {name: event[name] for name in _AS_KEYS if event[name] is not None}
@@ -232,3 +240,11 @@ class Batch:
         if not all(withheld.may_leave(str(one)) for one in hashes if one is not None):
             return None
         return diff_of({**event, "payload": wire.decode(str(event["payload"])) or {}}, self._store.blobs)
+
+
+def _in_present_version(event: Event) -> Event:
+    """The event upcast (I23); its payload is text again, the stored one unless a step had to be taken."""
+    if upcast.version_of(event) > len(upcast.STEPS):
+        return event
+    upcasted = upcast.upcast({**event, "payload": wire.decode(str(event["payload"]))})
+    return {**upcasted, "payload": wire.encode(upcasted["payload"])}

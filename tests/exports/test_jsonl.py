@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import Corruption, InvalidEvent, Refused, Unsupported
-from eventlog.exports import jsonl, jsonl_import
+from eventlog.exports import jsonl, jsonl_import, locusgraph
 from eventlog.exports.jsonl_import import DamagedFile
 from eventlog.recorder.ledger import Consumer
 from eventlog.recorder.recorder import Recorder
@@ -51,7 +51,7 @@ def empty(tmp_path: Path) -> Store:
     return new_store(tmp_path / "empty")
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     batches=st.lists(st.lists(any_event, min_size=1, max_size=5), min_size=1, max_size=4),
     seals=st.sets(st.integers(0, 3)),
@@ -125,6 +125,7 @@ def test_the_form_of_the_file(store: Store) -> None:
         "since": 0,
         "next_position": 14,
         "count": 14,
+        "lost": [],
         "contents": False,
     }
     assert end == {
@@ -338,13 +339,16 @@ def test_a_store_with_other_events_takes_each_once(store: Store, tmp_path: Path)
 
 def test_a_ledger_is_taken_at_its_own_position_only(store: Store, empty: Store, tmp_path: Path) -> None:
     """I36: how far an export had come is imported where it is true, and nowhere else."""
+    half = new_store(tmp_path / "half")
+    half.append(small_log()[:5])
     Consumer(store, "someone").advance(14)
     other = new_store(tmp_path / "other")
     other.append([{"event_type": "note"}])
 
     assert load(empty, exported(store)).ledger_left_out == 0
     assert load(other, exported(store)).ledger_left_out == 1
-    assert Consumer(empty, "someone").position == 14
+    assert load(half, exported(store)).ledger_left_out == 0
+    assert Consumer(empty, "someone").position == Consumer(half, "someone").position == 14
     assert Consumer(other, "someone").position == 0
 
 
@@ -381,3 +385,21 @@ def test_an_existing_file_is_not_replaced(store: Store, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="not a plain file"):
         jsonl.export(store, str(tmp_path / "link"), force=True)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.jsonl", "link", "one"]
+
+
+def test_what_the_log_lost_is_told(tmp_path: Path, empty: Store) -> None:
+    """P7: positions that damage took from the log are named in the file and in the reports."""
+    store = new_store(tmp_path / "one")
+    for at in range(0, 14, 2):
+        store.append(small_log()[at : at + 2])
+    path = store.layout.journal(1)
+    data = bytearray(Path(path).read_bytes())
+    data[data.index(b"fix-jwt-refresh") + 1] ^= 1
+    Path(path).write_bytes(data)
+    store.close()
+    report = load(empty, exported(store))
+    batch = locusgraph.export(store, str(tmp_path / "out"))
+
+    assert json.loads(exported(store).splitlines()[0])["lost"] == [[0, 2]]
+    assert jsonl.export(store, str(tmp_path / "log")).lost == batch.lost == [(0, 2)]
+    assert report.events == 12

@@ -95,7 +95,7 @@ def calls_of_export(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> i
 
 
 @pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("fraction", fractions(2))
+@pytest.mark.parametrize("fraction", fractions(1))
 def test_a_killed_export_repeats_and_never_skips(
     fraction: float, before: bool, filled: Path, calls_of_export: int, tmp_path: Path
 ) -> None:
@@ -140,7 +140,7 @@ def parsed(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in data.splitlines()]
 
 
-@pytest.mark.parametrize("fraction", fractions(5))
+@pytest.mark.parametrize("fraction", fractions(3))
 def test_a_killed_import_is_finished_by_repeating_it(fraction: float, filled: Path, tmp_path: Path) -> None:
     """I1, I32: an import that was killed anywhere and is repeated leaves the log of one that was not."""
     with new_store(tmp_path / "two"):

@@ -14,10 +14,12 @@ from eventlog.errors import EventLogError, Refused
 from eventlog.exports import jsonl, locusgraph, withheld
 from eventlog.exports.locusgraph import CONSUMER, ExportReport
 from eventlog.fs import FileSystem
+from eventlog.log import upcast
 from eventlog.recorder import lifecycle
 from eventlog.recorder.ledger import Consumer
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
+from eventlog.types import Event
 from tests.exports.stores import AT, REPO, SID, any_event, new_store, small_log
 
 HUNT = float(os.environ.get("LOCUS_HUNT", "0"))
@@ -516,6 +518,24 @@ def test_a_failed_export_leaves_no_file(store: Store, tmp_path: Path) -> None:
         locusgraph.export(store, str(tmp_path / ("a" * 300)))
 
     assert Consumer(store, CONSUMER).position == 0
+
+
+def test_older_events_go_out_in_the_present_version(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I23: records show events as the present version would have written them; lines of JSON keep them."""
+
+    def step(event: Event) -> Event:
+        payload = event["payload"]
+        assert isinstance(payload, dict)
+        return {**event, "payload": {**payload, "renamed": True}}
+
+    monkeypatch.setitem(upcast.STEPS, 1, step)
+    _, records = export(store, tmp_path / "a")
+    jsonl.export(store, str(tmp_path / "b"))
+
+    assert records[6]["payload"]["renamed"] is True
+    assert b"renamed" not in (tmp_path / "b").read_bytes()
 
 
 def test_withheld_contents_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

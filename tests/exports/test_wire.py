@@ -78,7 +78,7 @@ _values = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=20), _values, max_size=8))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_a_payload_fits_and_says_what_is_missing(payload: dict[str, object]) -> None:
     """P1: a payload within the limit keeps its bytes; a larger one fits and says where the rest is."""
     text = wire.encode(payload)
