@@ -8,36 +8,47 @@ import os
 from blake3 import blake3
 
 from eventlog import jsontext
-from eventlog.errors import Corruption, NoStore, Unsupported
+from eventlog.errors import Corruption, NoStore, Refused, Unsupported
 from eventlog.fs import FileSystem, read_file, refusal
 from eventlog.layout import Layout
 
 FORMAT = 1
 KNOWN_FEATURES: "frozenset[str]" = frozenset()  # of `required`: none exist in format 1
 STORE_DIRECTORY = ".locus"
+ON_SHARED = "shared-file-system"  # of `optional`: made on one, on purpose (`init --force`)
 _STORE_SIZE_MAX = 65_536
 
 
 class Identity:
-    """What STORE says. `store_id` is 16 bytes; `repo_hash_origin` is `roots` or `random`."""
+    """What STORE says. `store_id` is 16 bytes; `repo_hash_origin` is `roots` or `random`.
 
-    __slots__ = ("created_at", "project_name", "repo_hash", "repo_hash_origin", "store_id")
+    `optional` are words that a reader may pass over, such as ON_SHARED.
+    """
+
+    __slots__ = ("created_at", "optional", "project_name", "repo_hash", "repo_hash_origin", "store_id")
 
     def __init__(
-        self, store_id: bytes, repo_hash: str, repo_hash_origin: str, project_name: str, created_at: int
+        self,
+        store_id: bytes,
+        repo_hash: str,
+        repo_hash_origin: str,
+        project_name: str,
+        created_at: int,
+        optional: "tuple[str, ...]" = (),
     ) -> None:
         self.store_id = store_id
         self.repo_hash = repo_hash
         self.repo_hash_origin = repo_hash_origin
         self.project_name = project_name
         self.created_at = created_at
+        self.optional = optional
 
 
 def encode(identity: Identity) -> bytes:
     fields: "dict[str, object]" = {
         "format": FORMAT,
         "required": [],
-        "optional": [],
+        "optional": list(identity.optional),
         "store_id": identity.store_id.hex(),
         "repo_hash": identity.repo_hash,
         "repo_hash_origin": identity.repo_hash_origin,
@@ -74,6 +85,7 @@ def decode(data: bytes, path: str) -> Identity:
             fields["repo_hash_origin"],
             fields["project_name"],
             fields["created_at"],
+            tuple(map(str, fields["optional"])),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Corruption(path, f"it is not the STORE file of a Locus store ({error})") from error
@@ -98,6 +110,8 @@ def find(start: str, environ: "dict[str, str] | os._Environ[str]") -> "str | Non
     """The `.locus` directory that serves `start`: LOCUS_DIR, else the nearest one upwards.
 
     A linked git worktree without a store of its own uses the main worktree's.
+    Raises: Refused when the nearest one belongs to another user: nobody is to record into, or read from,
+    a store that somebody else put in the way, and files we made in it would be closed to its owner.
     """
     given = environ.get("LOCUS_DIR")
     if given:
@@ -105,15 +119,29 @@ def find(start: str, environ: "dict[str, str] | os._Environ[str]") -> "str | Non
     directory = os.path.abspath(start)
     while True:
         candidate = f"{directory}/{STORE_DIRECTORY}"
-        if os.path.isfile(f"{candidate}/STORE"):
+        if _is_own_store(candidate):
             return candidate
         main = _main_worktree(f"{directory}/.git")
-        if main is not None and os.path.isfile(f"{main}/{STORE_DIRECTORY}/STORE"):
+        if main is not None and _is_own_store(f"{main}/{STORE_DIRECTORY}"):
             return f"{main}/{STORE_DIRECTORY}"
         parent = os.path.dirname(directory)
         if parent == directory:
             return None
         directory = parent
+
+
+def _is_own_store(root: str) -> bool:
+    """Whether a store is there. Raises: Refused when it is somebody else's."""
+    try:
+        found = os.stat(f"{root}/STORE")
+    except OSError:
+        return False
+    if found.st_uid != os.geteuid():
+        raise Refused(
+            f"{root} belongs to another user (number {found.st_uid}). Run as that user, or name the store "
+            "with --store or LOCUS_DIR if you mean it."
+        )
+    return True
 
 
 def _main_worktree(git_file: str) -> "str | None":

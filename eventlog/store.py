@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eventlog import gate, identity, jsontext
+from eventlog import gate, identity, jsontext, place
 from eventlog import layout as names_on_disk
 from eventlog.errors import Ambiguous, EventLogError, InvalidEvent, NoStore, NotFound, Refused
 from eventlog.fs import REAL, FileSystem, Refusals, publish, refusal
@@ -46,10 +46,6 @@ _LOOK_UP_ROWS_MIN = 100_000
 # Each pack that no idx covers costs a reader an open and a read.
 _YOUNG_PACKS_DUE = 64
 
-# `flock` and the boot rule hold within one kernel only (docs/design.md §4.4).
-_SHARED_FILE_SYSTEMS = frozenset(
-    ["nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "fuse.sshfs", "vboxsf", "prl_fs"]
-)
 _GITIGNORE = b"# A log is never committed by accident.\n*\n"
 
 
@@ -107,6 +103,7 @@ class Store:
         self.journal = Journal(fs, layout, who.store_id)
         self.blobs = BlobStore(fs, layout, who.store_id)
         self._redactions: tuple[Any, ...] = ()
+        self._place_is_known = False
 
     # -- opening -------------------------------------------------------------------------------
 
@@ -135,7 +132,12 @@ class Store:
 
         parent = os.path.dirname(root)
         if not force:
-            _refuse_unsafe_place(parent)
+            place.refuse_unsafe(parent)
+        if os.path.lexists(root) and not os.path.isdir(root):
+            raise Refused(
+                f"{root} is not a directory but a file, or a link to nothing. "
+                "Move it away, then make the store."
+            )
         with Refusals(root, "make a store"):
             _make_directories(fs, layout)
         known = (repo_hash, "roots") if repo_hash else repo_hash_of(parent)
@@ -145,6 +147,7 @@ class Store:
             repo_hash_origin=known[1] if known else "random",
             project_name=project_name or os.path.basename(parent) or "root",
             created_at=fs.time_ns() // 1000,
+            optional=(identity.ON_SHARED,) if place.is_shared(parent) else (),
         )
         try:
             publish(fs, layout.tmp(f"STORE-{who.store_id.hex()}"), layout.store_file, identity.encode(who))
@@ -197,6 +200,7 @@ class Store:
         atomic. With `expect_position` everything must fit one batch.
         Raises: InvalidEvent (nothing written), Conflict, NotDurable, LockTimeout.
         """
+        self._refuse_strange_place()
         batches = _batches(map(self._line, events))
         if expect_position is not None and len(batches) > 1:
             raise InvalidEvent(
@@ -211,6 +215,12 @@ class Store:
             first = base if first < 0 else first
             end = base + len(lines)
         return range(first, end)
+
+    def _refuse_strange_place(self) -> None:
+        if not self._place_is_known:
+            if identity.ON_SHARED not in self.identity.optional:
+                place.refuse_moved(self.layout.root)
+            self._place_is_known = True
 
     def _line(self, event: Event) -> bytes:
         admitted = gate.admit(self.fs, event, self._redactions)
@@ -516,6 +526,7 @@ class Store:
         """
         from eventlog.log.seal import seal
 
+        self._refuse_strange_place()
         return seal(
             self.fs,
             self.layout,
@@ -699,37 +710,3 @@ def _make_directories(fs: FileSystem, layout: Layout) -> None:
             pass  # another `init` at the same moment wrote the same bytes
     for name in ("", "log", "snapshots"):
         fs.fsync_dir(layout.directory(name) if name else layout.root)
-
-
-def _refuse_unsafe_place(parent: str) -> None:
-    home = os.path.realpath(os.path.expanduser("~"))
-    if os.path.realpath(parent) in ("/", home):
-        raise Refused(
-            f"{parent} is {'the home directory' if parent != '/' else 'the root of the file system'}: "
-            "a store there would record everything below it. Choose a project directory, or use --force."
-        )
-    if not os.path.isdir(parent):
-        raise NotFound(f"{parent} is not a directory; make it first")
-    kind = _file_system_of(parent)
-    if kind in _SHARED_FILE_SYSTEMS:
-        raise Refused(
-            f"{parent} is on a {kind} file system, which another machine may write at the same time; "
-            "locks and crash recovery hold within one machine only. Use LOCUS_DIR or --store to put "
-            "the store on a local disk, or --force if no other machine ever writes here."
-        )
-
-
-def _file_system_of(path: str) -> str | None:
-    """The type of the file system that holds `path`, None where the system does not say (proc(5))."""
-    try:
-        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
-            mounts = [line.split(" ")[1:3] for line in file]
-    except OSError:
-        return None
-    real = os.path.realpath(path)
-    best: tuple[str, str | None] = ("", None)
-    for point, kind in mounts:
-        point = point.replace("\\040", " ").replace("\\134", "\\")
-        if (real == point or real.startswith(point.rstrip("/") + "/")) and len(point) >= len(best[0]):
-            best = (point, kind)
-    return best[1]

@@ -38,7 +38,7 @@ ROOM_RANKS = {
 }
 GROUND_FLOOR = {
     "errors", "types", "names", "paths", "jsontext", "fs", "layout", "locks",
-    "gate", "identity", "repository",
+    "gate", "identity", "repository", "place",
 }  # fmt: skip
 
 # Invariants of docs/design.md that no test can show yet, and what they wait for.

@@ -29,6 +29,7 @@ from eventlog.agents.git_objects import (
 )
 from eventlog.agents.git_turns import FileChange, Known, Place, TreeFacts
 from eventlog.errors import NotFound
+from eventlog.fs import Refusals
 from eventlog.paths import path_text
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.snapshots.ids import blob_id, from_text, to_text
@@ -98,7 +99,10 @@ def import_git(
         window_bytes: contents held in memory before they are written.
     Raises: NotFound (no repository, no such commit), Refused (a revision that looks like an option).
     """
-    with open_repository(os.fspath(repo_path)) as repository:
+    with (
+        Refusals(os.fspath(repo_path), "import this repository"),
+        open_repository(os.fspath(repo_path)) as repository,
+    ):
         head = repository.resolve(rev)
         line = repository.first_parent_line(head)
         repo = _repo_hash(store, repository, head)

@@ -63,6 +63,10 @@ BATCH_BYTES = 64 << 20
 
 MANIFESTS_KEPT = 16
 
+# Journals that are locked at once to be unlinked: a process may have 1,024 descriptors, and a store that
+# nobody sealed for long more journals than that.
+_LOCKED_MAX = 32
+
 
 @dataclass(slots=True)
 class SealReport:
@@ -332,17 +336,7 @@ def _remove_old(
                     free.append(number)
                 else:
                     floor = min(floor, _next_journal(fs, layout, store_id, number))
-        numbers = []
-        for number in journal_numbers(fs, layout)[:-1]:
-            # A reader that found no manifest pins its first journal instead: nothing behind it goes.
-            if number >= floor or not _lock(fs, layout.journal(number), held):
-                break
-            numbers.append(number)
-        for number in numbers:
-            if number not in sealed:
-                _quarantine_replaced(fs, layout, store_id, number)
-        if numbers:
-            unlink_journals(fs, layout, numbers)
+        _remove_journals(fs, layout, store_id, floor, sealed)
         expired = [number for number in free if number <= current.number - MANIFESTS_KEPT]
         for number in expired:
             fs.unlink(layout.manifest(number))
@@ -351,6 +345,30 @@ def _remove_old(
     finally:
         for fd in held:
             fs.close(fd)
+
+
+def _remove_journals(fs: FileSystem, layout: Layout, store_id: bytes, floor: int, sealed: list[int]) -> None:
+    """Unlink journals below `floor`, lowest first, as far as nobody reads them."""
+    numbers = [number for number in journal_numbers(fs, layout)[:-1] if number < floor]
+    for at in range(0, len(numbers), _LOCKED_MAX):
+        held: list[int] = []
+        free = []
+        try:
+            for number in numbers[at : at + _LOCKED_MAX]:
+                # A reader that found no manifest pins its first journal instead: nothing behind it goes.
+                if not _lock(fs, layout.journal(number), held):
+                    break
+                free.append(number)
+            for number in free:
+                if number not in sealed:
+                    _quarantine_replaced(fs, layout, store_id, number)
+            if free:
+                unlink_journals(fs, layout, free)
+            if len(free) < len(held):
+                return
+        finally:
+            for fd in held:
+                fs.close(fd)
 
 
 def _lock(fs: FileSystem, path: str, held: list[int]) -> bool:

@@ -24,6 +24,7 @@ from typing import Protocol
 import duckdb
 from blake3 import blake3
 
+from eventlog.errors import EventLogError, QueryError
 from eventlog.fs import FileSystem, Refusals, write_all
 from eventlog.layout import INDEX_DIR, Layout, index_name, parse_index
 from eventlog.log.manifest import Manifest
@@ -150,7 +151,16 @@ def build(fs: FileSystem, layout: Layout, view: SealedView, *, fresh: bool = Fal
 def make(fs: FileSystem, layout: Layout, view: SealedView, *, fresh: bool = False) -> "BuildReport | None":
     """`build`, with everything there is to say about it."""
     with Refusals(layout.directory(INDEX_DIR), "build the index"):
-        return _make(fs, layout, view.manifest, fresh)
+        try:
+            return _make(fs, layout, view.manifest, fresh)
+        except QueryError as error:
+            if not isinstance(error.__cause__, duckdb.IOException):
+                raise
+            raise EventLogError(
+                f"{layout.directory(INDEX_DIR)}: cannot build the index: {first_line(error)}. Nothing is lost: "
+                "answers come from the log. Free space, or restore the permission, then run "
+                "`locus store rebuild`."
+            ) from error
 
 
 def _make(fs: FileSystem, layout: Layout, manifest: Manifest, fresh: bool) -> "BuildReport | None":
