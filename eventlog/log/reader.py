@@ -437,7 +437,10 @@ def _open_sealed(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -
     if pin is None:
         return None
     try:
-        data = fs.pread(pin, fs.fstat(pin).st_size, 0)
+        size = fs.fstat(pin).st_size
+        if size > manifests.SIZE_BYTES_MAX:
+            raise Corruption(path, f"no manifest has {size:,} bytes")
+        data = fs.pread(pin, size, 0)
         manifest = manifests.check_identity(manifests.decode(data, path), path, store_id, number)
         there = set(fs.listdir(layout.directory(SEGMENT_DIR)))
         for entry in manifest.segments:

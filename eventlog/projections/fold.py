@@ -210,13 +210,13 @@ def _beside(con: duckdb.DuckDBPyConnection, statements: "Sequence[str]") -> Iter
     if not statements:
         yield
         return
-    failures: list[duckdb.Error] = []
+    failures: list[Exception] = []
 
     def execute() -> None:
         try:
             for statement in statements:
                 second.execute(statement)
-        except duckdb.Error as error:
+        except Exception as error:  # raised in the thread that waits, whatever it is
             failures.append(error)
 
     with con.cursor() as second:

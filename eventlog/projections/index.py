@@ -240,14 +240,14 @@ def _write(
             _copy(fs, layout.index(predecessor.name), path)
             _update(con, path, manifest, layout, predecessor)
             return True
-        except (OSError, duckdb.Error):
+        except (OSError, *source.ERRORS):
             # Removed meanwhile, or damaged inside: the log has it all.
             _discard(fs, path)
             with source.connect() as another:
                 return _write(another, path, fs, layout, manifest, None)
     try:
         _fill(con, path, manifest, layout)
-    except duckdb.Error as error:
+    except source.ERRORS as error:
         raise source.translated(error, fs, layout, manifest.segments) from error
     return False
 

@@ -116,7 +116,7 @@ class IndexedPrefix:
                 prefix.lend(con, known)
                 try:
                     return question(prefix)
-                except duckdb.Error as error:
+                except source.ERRORS as error:
                     if known is None:
                         raise source.translated(
                             error, self._fs, self._layout, self._manifest.segments

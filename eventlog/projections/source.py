@@ -111,13 +111,19 @@ def _events(segment_paths: "Sequence[str]", tail: "str | None", of_segments: str
 
 
 def translated(
-    error: duckdb.Error, fs: FileSystem, layout: Layout, entries: "Sequence[SegmentEntry]"
+    error: Exception,
+    fs: FileSystem,
+    layout: Layout,
+    entries: "Sequence[SegmentEntry]",
+    *,
+    of_ours: bool = True,
 ) -> EventLogError:
-    """What a DuckDB error means: Corruption when a segment is not what the manifest says, else QueryError.
+    """What one of ERRORS means: Corruption when a segment is not what the manifest says, else QueryError.
 
+    `of_ours` says that a statement of our own failed, which is right wherever the files are.
     DuckDB's messages do not always name the file, so where a file may be to blame all are read.
     """
-    if not isinstance(error, _ABOUT_THE_QUESTION):
+    if may_be_damage(error, of_ours=of_ours):
         for entry in entries:
             with Refusals(layout.segment(entry.name), "read this segment"):
                 intact = _is_intact(fs, layout.segment(entry.name), entry)
@@ -127,6 +133,11 @@ def translated(
     return QueryError(str(error).strip() or type(error).__name__)
 
 
+def may_be_damage(error: Exception, *, of_ours: bool) -> bool:
+    """Whether a damaged file can be the cause. DuckDB has no class of its own for a wrong checksum."""
+    return not isinstance(error, _ABOUT_THE_LIMITS if of_ours else (*_ABOUT_THE_LIMITS, *_ABOUT_THE_QUESTION))
+
+
 def _is_intact(fs: FileSystem, path: str, entry: SegmentEntry) -> bool:
     digest = blake3()
     try:
@@ -134,7 +145,9 @@ def _is_intact(fs: FileSystem, path: str, entry: SegmentEntry) -> bool:
     except FileNotFoundError:
         return False
     try:
-        for offset in range(0, fs.fstat(fd).st_size, _READ_BYTES):
+        if fs.fstat(fd).st_size != entry.bytes:
+            return False
+        for offset in range(0, entry.bytes, _READ_BYTES):
             digest.update(fs.pread(fd, _READ_BYTES, offset))
     finally:
         fs.close(fd)
@@ -143,12 +156,14 @@ def _is_intact(fs: FileSystem, path: str, entry: SegmentEntry) -> bool:
 
 _READ_BYTES = 16 << 20
 
-# Errors that no damaged file can cause.
+# What DuckDB raises. Its messages may quote a damaged file, and Python cannot decode every byte.
+ERRORS = (duckdb.Error, UnicodeDecodeError)
+
+# Errors that no damaged file can cause; those of the second kind, where the statement is the user's.
+_ABOUT_THE_LIMITS = (duckdb.InterruptException, duckdb.OutOfMemoryException)
 _ABOUT_THE_QUESTION = (
     duckdb.BinderException,
     duckdb.CatalogException,
-    duckdb.InterruptException,
-    duckdb.OutOfMemoryException,
     duckdb.ParserException,
     duckdb.PermissionException,
 )

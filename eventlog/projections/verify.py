@@ -44,14 +44,14 @@ def verify_index(fs: FileSystem, layout: Layout, view: LogView) -> Iterator[Find
         try:
             con.execute("ATTACH ':memory:' AS made")
             index.fold_all(con, [layout.segment(entry.name) for entry in entries])
-        except duckdb.Error as error:
+        except source.ERRORS as error:
             failure = source.translated(error, fs, layout, view.manifest.segments)
             yield Finding(path, f"it cannot be compared with the log: {failure}")
             return
         for table, key in KEY_OF.items():
             try:
                 rows = _differing(con, generation.catalog, table, key)
-            except duckdb.Error as error:
+            except source.ERRORS as error:
                 yield Finding(
                     path, f"its table {table} cannot be read ({index.first_line(error)}). {_DERIVED}."
                 )
@@ -76,7 +76,7 @@ def verify_ids(fs: FileSystem, layout: Layout, view: LogView) -> Iterator[Findin
                 "SELECT event_id, min(position), max(position) "
                 f"FROM ({source.events(paths)}) GROUP BY event_id HAVING count(*) > 1 ORDER BY 2 LIMIT 10"
             ).fetchall()
-        except duckdb.Error as error:
+        except source.ERRORS as error:
             failure = source.translated(error, fs, layout, view.manifest.segments)
             yield Finding(layout.root, f"the ids of sealed events cannot be compared: {failure}")
             return

@@ -146,8 +146,10 @@ def _answer(
         with source.connect() as con, _deadline(con, limits.timeout_s):
             statement = safe.check(con, sql)
             binding = _Binding(con, view, layout, fs, use_index=use_index)
+            bound = False
             try:
                 binding.bind(statement)
+                bound = True
                 safe.lock(con, binding.files, memory_bytes=limits.memory_bytes, threads=limits.threads)
                 relation = con.sql(statement.sql, params=parameters)
                 return read(relation)
@@ -155,13 +157,16 @@ def _answer(
                 raise QueryError(
                     f"the query was stopped after {limits.timeout_s:g} s. Ask for less, or raise the limit."
                 ) from error
-            except duckdb.Error as error:
-                found = source.translated(error, fs, layout, view.manifest.segments)
+            except source.ERRORS as error:
+                segments = view.manifest.segments
+                found = source.translated(error, fs, layout, segments, of_ours=not bound)
                 if isinstance(found, Corruption):
                     raise found from error
-                if binding.generation is not None and _may_be_damage(error):
+                if binding.generation is not None and source.may_be_damage(error, of_ours=not bound):
                     continue  # the log has everything the index has
-                raise safe.explain_error(error, views.NAMES) from error
+                if isinstance(error, duckdb.Error):
+                    raise safe.explain_error(error, views.NAMES) from error
+                raise found from error
             finally:
                 if isinstance(view.prefix, SegmentsPrefix):
                     view.prefix.give_back()
@@ -282,14 +287,6 @@ def _check_truncation(limits: Limits) -> None:
             f"the answer has more than {limits.rows_max:,} rows. Add a LIMIT or an aggregate, "
             "or raise the limit."
         )
-
-
-def _may_be_damage(error: duckdb.Error) -> bool:
-    """Whether an error may come from a damaged index file rather than from the statement."""
-    return isinstance(
-        error,
-        (duckdb.IOException, duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException),
-    )
 
 
 _ZONED, _PLAIN = "TIMESTAMP WITH TIME ZONE", "TIMESTAMP"
