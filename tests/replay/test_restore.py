@@ -19,7 +19,7 @@ from eventlog.replay.restore_place import State
 from eventlog.snapshots.ids import blob_id, from_text, to_text
 from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLINK, TreeEntry
 from eventlog.store import Store, TurnRef
-from tests.replay.restoring import WANTED, Make, World, actions, write_node
+from tests.replay.restoring import WANTED, Make, World, actions, put_tree, write_node
 from tests.snapshots.support import Node, overwrite, read_node
 from tests.snapshots.test_materialize import NODES
 from tests.snapshots.test_tree import raw_entry
@@ -238,14 +238,15 @@ def test_what_git_ignores_stays(make: Make) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["../outside", "/etc/passwd", ".git/config", ".GIT/config", ".locus/STORE", "a/../../outside", "."],
+    ["../outside", "/etc/passwd", ".GIT/config", ".locus/STORE", "a/../../outside", "."],
 )
 def test_no_event_makes_a_restore_leave_its_directory(make: Make, path: str) -> None:
     """A path of a hostile event outside the directory, or in `.git`, is never deleted (I28)."""
     world = make({}, {}, later=())
     (world.root / "outside").write_text("precious")
-    (world.work / ".git").mkdir()
-    (world.work / ".git/config").write_text("precious")
+    for precious in (".GIT/config", ".locus/STORE"):
+        (world.work / precious).parent.mkdir()
+        (world.work / precious).write_text("precious")
     world.store.append([lifecycle.file("s1", 2, path, "add", payload={})])
     assert world.plan().steps == ()
 
@@ -398,6 +399,23 @@ def test_what_was_not_captured_is_listed_and_left(make: Make) -> None:
         b"big": (FILE, b"big"), b"lost": (FILE, b"mine"), b"dep": {b"own": (FILE, b"own")},
         b"sub": {}, b"ok": (FILE, b"ok"),
     }  # fmt: skip
+
+
+def test_below_what_is_left_alone_nothing_is_deleted(make: Make) -> None:
+    """In a submodule, and where a file was not captured, later files are nobody's to delete (P1)."""
+    disk: Node = {b"dep": {b"own": (FILE, b"own")}, b"big": {b"x": (FILE, b"x")}, b"new": (FILE, b"")}
+    world = make({}, disk, later=())
+    with_entries(
+        world,
+        lambda put: [
+            TreeEntry(b"big", SKIPPED, put(b"unreadable"), 0),
+            TreeEntry(b"dep", SUBMODULE, put(b"c" * 40), 40),
+        ],
+    )
+    tree = put_tree(world.store, disk)
+    world.store.append([lifecycle.snapshot("s1", 4, lifecycle.TURN_END, tree)])  # type: ignore[arg-type]
+    plan = world.store.restore_plan(TurnRef("s1", 3), into=world.work)
+    assert actions(plan) == {b"new": "delete"}
 
 
 @pytest.mark.parametrize("name", [b"..", b".git", b"a/b", b".LOCUS"])

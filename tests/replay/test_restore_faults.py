@@ -322,3 +322,68 @@ def test_links_with_odd_targets_are_restored_as_they_were(tmp_path: Path) -> Non
     world.store.restore(world.store.undo_plan())
     assert files(world) == dict.fromkeys(links, (FILE, b"file"))
     assert (tmp_path / "precious").read_text() == "precious"
+
+
+class Traced(UserFiles):
+    """Writes down what is done, files by their inode."""
+
+    def __init__(self) -> None:
+        self.trace: list[tuple[str, int]] = []
+
+    def create(self, dir_fd: int, name: bytes, mode: int) -> int:
+        fd = super().create(dir_fd, name, mode)
+        self.trace.append(("create", os.fstat(fd).st_ino))
+        return fd
+
+    def fsync(self, fd: int) -> None:
+        self.trace.append(("fsync", os.fstat(fd).st_ino))
+        super().fsync(fd)
+
+    def _names(self, dir_fd: int) -> None:
+        self.trace.append(("names", os.fstat(dir_fd).st_ino))
+
+    def unlink(self, dir_fd: int, name: bytes) -> None:
+        self._names(dir_fd)
+        super().unlink(dir_fd, name)
+
+    def rmdir(self, dir_fd: int, name: bytes) -> None:
+        self._names(dir_fd)
+        super().rmdir(dir_fd, name)
+
+    def mkdir(self, dir_fd: int, name: bytes, mode: int) -> None:
+        self._names(dir_fd)
+        super().mkdir(dir_fd, name, mode)
+
+    def rename(self, dir_fd: int, source: bytes, name: bytes) -> None:
+        self._names(dir_fd)
+        super().rename(dir_fd, source, name)
+
+    def move(self, dir_fd: int, source: bytes, to_dir_fd: int, name: bytes) -> None:
+        self._names(dir_fd)
+        self._names(to_dir_fd)
+        super().move(dir_fd, source, to_dir_fd, name)
+
+
+def test_everything_is_synced_in_its_order(tmp_path: Path) -> None:
+    """Each new file before the first name changes, each changed directory before the end is noted (I32)."""
+    world = new_world(tmp_path / "world")
+    calls = Traced()
+    ends: list[int] = []
+
+    def append(event: Event) -> int:
+        if event["operation"] == "end":
+            ends.append(len(calls.trace))
+            assert len(journals(world)) == 1
+        return world.store.append([event])[0]
+
+    run(world.plan(), world.store.blobs, append, calls=calls)
+    trace = calls.trace
+    assert ends == [len(trace)]
+    switch = min(at for at, (what, _) in enumerate(trace) if what == "names")
+    created = {inode for what, inode in trace if what == "create"}
+    assert len(created) == 5
+    assert created <= {inode for what, inode in trace[:switch] if what == "fsync"}
+    for inode in {inode for what, inode in trace if what == "names"}:
+        last = max(at for at, entry in enumerate(trace) if entry == ("names", inode))
+        gone = all(os.stat(path).st_ino != inode for path, _, _ in os.walk(world.work))
+        assert gone or ("fsync", inode) in trace[last:]
