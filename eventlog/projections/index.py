@@ -157,8 +157,8 @@ def make(fs: FileSystem, layout: Layout, view: SealedView, *, fresh: bool = Fals
             if not isinstance(error.__cause__, duckdb.IOException):
                 raise
             raise EventLogError(
-                f"{layout.directory(INDEX_DIR)}: cannot build the index: {first_line(error)}. Nothing is lost: "
-                "answers come from the log. Free space, or restore the permission, then run "
+                f"{layout.directory(INDEX_DIR)}: cannot build the index: {first_line(error)}. Nothing is "
+                "lost: answers come from the log. Free space, or restore the permission, then run "
                 "`locus store rebuild`."
             ) from error
 
