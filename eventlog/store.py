@@ -364,6 +364,12 @@ class Store:
         from eventlog.replay.trees import COLUMNS, COLUMNS_OF_CHANGES, moment, tree_at
 
         ref = self._ref(turn)
+        return self._trees(ref, at)[0]
+
+    def _trees(self, ref: TurnRef, *moments: str) -> "list[TreeState]":
+        """The trees at some moments of one turn, its events read once."""
+        from eventlog.replay.trees import COLUMNS, COLUMNS_OF_CHANGES, moment, tree_at
+
         if at not in ("start", "end"):
             at = str(self.event(at)["event_id"])
         events = list(self._events_of(ref, COLUMNS))
@@ -469,8 +475,8 @@ class Store:
         from eventlog.replay.diffs import diff
 
         first = self._ref(a)
-        before = self.tree(first, "start" if b is None else "end")
-        return diff(before, self.tree(first if b is None else b)).within(paths)
+        before, after = self._trees(first, "start", "end") if b is None else (self.tree(first), self.tree(b))
+        return diff(before, after).within(paths)
 
     def history(self, path: str, *, limit: int | None = None) -> "list[Version]":
         """The recorded versions of the file at `path`, newest first, also from before it was renamed.

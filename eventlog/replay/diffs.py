@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from eventlog.replay.trees import TreeState
     from eventlog.snapshots.store import BlobStore
 
+# A larger content counts as binary and is not read: git draws its line here too.
+TEXT_MAX = 512 << 20
+
 Reader = Callable[[bytes], bytes]
 
 
@@ -50,7 +53,7 @@ class FileDiff:
 
     @property
     def binary(self) -> bool:
-        """Whether a content is binary: it holds a NUL byte."""
+        """Whether a content is binary: it holds a NUL byte, or is larger than `TEXT_MAX`."""
         return any(lines is None for _, lines in self._parts)
 
     @property
@@ -79,6 +82,8 @@ class FileDiff:
     def _lines(self, part: Change) -> LineDiff | None:
         if part.before is not None and part.after is not None and part.before.id == part.after.id:
             return line_diff(b"", b"")  # a rename or a mode: the content stays, binary or not
+        if any(entry is not None and entry.size > TEXT_MAX for entry in (part.before, part.after)):
+            return None
         before, after = self._content(part.before), self._content(part.after)
         return None if b"\0" in before or b"\0" in after else line_diff(before, after)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from eventlog.errors import Corruption, NotFound
 from eventlog.recorder import lifecycle
+from eventlog.replay import diffs
 from eventlog.replay.compare import Change, compare
 from eventlog.replay.diffs import diff
 from eventlog.replay.trees import TreeState, tree_at
@@ -231,6 +232,16 @@ def test_contents_are_read_when_they_are_asked_for(store: Store) -> None:
     assert files["q"].text.endswith(b"similarity index 100%\nrename from r\nrename to q\n")
     assert b"-2\n+zwei\n+drei\n\\ No newline at end of file\n" in files["t"].text
     assert files["q"].old_path == "r"
+
+
+def test_a_content_too_large_to_show_is_not_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P4: above a size a content counts as binary, and nobody reads it."""
+    monkeypatch.setattr(diffs, "TEXT_MAX", 3)
+    (one,) = diff(state(store, {b"f": file(b"1\n")}), state(store, {b"f": file(b"1\n2\n")}))
+    unread = diffs.FileDiff(one.change, lambda id: pytest.fail(f"{id.hex()} was read"))
+
+    assert unread.binary and unread.lines_added is None
+    assert unread.text.endswith(b"Binary files a/f and b/f differ\n")
 
 
 def test_a_submodule_is_shown_by_its_commit(store: Store) -> None:
