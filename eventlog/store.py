@@ -361,21 +361,19 @@ class Store:
 
     def tree(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
         """The tree at a turn's end, its start, or just after one of its events (an event id)."""
-        from eventlog.replay.trees import COLUMNS, COLUMNS_OF_CHANGES, moment, tree_at
-
         ref = self._ref(turn)
+        if at not in ("start", "end"):
+            at = str(self.event(at)["event_id"])
         return self._trees(ref, at)[0]
 
     def _trees(self, ref: TurnRef, *moments: str) -> "list[TreeState]":
         """The trees at some moments of one turn, its events read once."""
         from eventlog.replay.trees import COLUMNS, COLUMNS_OF_CHANGES, moment, tree_at
 
-        if at not in ("start", "end"):
-            at = str(self.event(at)["event_id"])
         events = list(self._events_of(ref, COLUMNS))
-        if moment(events, ref.name, at)[1]:
+        if any(moment(events, ref.name, at)[1] for at in moments):
             events = list(self._events_of(ref, COLUMNS_OF_CHANGES))
-        return tree_at(events, self.blobs, ref.name, at)
+        return [tree_at(events, self.blobs, ref.name, at) for at in moments]
 
     def replay(
         self,
