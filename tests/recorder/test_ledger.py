@@ -1,7 +1,12 @@
 """Consumers: how far each has come, as a fold of the log."""
 
+import random
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -101,3 +106,68 @@ def test_bookkeeping_is_in_no_session_and_no_total(store: Store) -> None:
     store.rebuild()
     assert store.query("select events from sessions").rows == [(3,)]
     assert list(store.events()) == rows
+
+
+# Handles one event at a time: notes it in a file, and then advances. argv: store, file.
+CONSUMER = """
+import os, sys
+from eventlog import Consumer, Store
+
+out = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
+with Store.open(sys.argv[1]) as store:
+    consumer = Consumer(store, "exporter")
+    os.write(out, b"from %d\\n" % consumer.position)
+    for event in consumer.follow(poll_s=0.01):
+        os.write(out, b"%d\\n" % event["position"])
+        consumer.advance(event["position"] + 1)
+"""
+
+
+def test_a_killed_consumer_repeats_and_never_skips(store: Store, tmp_path: Path) -> None:
+    """P2, I32: killed at any moment, a consumer goes on where it had advanced to: at most one event twice."""
+    choice = random.Random(5)
+    out = tmp_path / "handled"
+    out.touch()
+    for number in range(5):
+        store.append([event(12 * number + n) for n in range(12)])
+        size = out.stat().st_size
+        process = subprocess.Popen([sys.executable, "-c", CONSUMER, store.layout.root, str(out)])
+        try:
+            if number % 2:
+                store.seal()
+            wanted = choice.randrange(10, 25)  # bytes of its notes: some events in
+            until = time.monotonic() + 60
+            while out.stat().st_size < size + wanted and time.monotonic() < until:
+                assert process.poll() is None
+                time.sleep(0.001)
+            time.sleep(choice.uniform(0, 0.01))
+        finally:
+            process.kill()
+            process.wait()
+
+    handled: list[int] = []
+    for run in out.read_text().split("from ")[1:]:
+        begun, *positions = map(int, run.split())
+        again = [position for position in handled if position >= begun]
+        assert len(again) <= 1
+        handled = handled[: len(handled) - len(again)] + positions
+    consumer = Consumer(store, "exporter")
+    advanced = [position for position in handled if position < consumer.position]
+    rest = [row["position"] for row in consumer.follow(timeout_s=0)]
+    assert len(advanced) >= len(handled) - 1 > 4
+    assert advanced + rest == [row["position"] for row in store.events(event_types=["action"])]
+
+
+def test_a_consumer_is_given_all_but_bookkeeping(store: Store) -> None:
+    """P2: what the log holds from its position on, but for cursors, its own and others'."""
+    store.append([event(n) for n in range(4)])
+    consumer = Consumer(store, "exporter")
+    Consumer(store, "other").advance(3)
+    given = []
+    for one in consumer.follow(timeout_s=0):
+        given.append(one)
+        consumer.advance(cast(int, one["position"]) + 1)
+
+    assert given == [row for row in store.events() if row["event_type"] != "cursor"]
+    assert list(consumer.follow(timeout_s=0)) == []
+    assert list(Consumer(store, "new").follow(event_types=["cursor"], timeout_s=0)) == []
