@@ -1,9 +1,7 @@
 """`locus import jsonl`: the log back from lines of JSON."""
 
 import dataclasses
-import shutil
 import sys
-import tempfile
 from typing import TYPE_CHECKING
 
 import click
@@ -50,9 +48,7 @@ def _load(store: "Store", file: str, salvage: bool) -> "ImportReport":
 
     if file != "-":
         return load(store, file, salvage=salvage)
-    with tempfile.TemporaryFile() as whole:  # it is read twice
-        shutil.copyfileobj(sys.stdin.buffer, whole, 1 << 20)
-        return read(store, whole, "standard input", salvage=salvage)
+    return read(store, sys.stdin.buffer, "standard input", salvage=salvage)
 
 
 def _tell(report: "ImportReport") -> None:

@@ -38,7 +38,7 @@ _Row = Mapping[str, Any]
 
 
 class Anchor(NamedTuple):
-    """One context's final state. `where` says where its whole text is; `at` is in microseconds."""
+    """One context's final state; `at` is when its last event happened, in microseconds."""
 
     group: str
     event_kind: str
@@ -47,7 +47,6 @@ class Anchor(NamedTuple):
     payload: str
     extends: list[str]
     at: int | None
-    where: str
 
 
 def changed(view: "LogView", store: "Store", since: int) -> Iterator[Anchor]:
@@ -113,7 +112,6 @@ def _masters(rows: list[_Row], store: "Store") -> Iterator[Anchor]:
                 wire.envelope("project_anchor", wire.encode(data)),
                 [],
                 _microseconds(row["at"]),
-                f"the sessions master {row['context_id']}",
             )
     for row in rows:
         name = _project_name(row, store)
@@ -126,7 +124,6 @@ def _masters(rows: list[_Row], store: "Store") -> Iterator[Anchor]:
             wire.envelope("sessions_master", wire.encode(data)),
             row["extends"] or ([] if name is None else [project_context(name, row["repo"])]),
             _microseconds(row["at"]),
-            f"the sessions master {row['context_id']}",
         )
 
 
@@ -163,7 +160,6 @@ def _session(row: _Row) -> Anchor:
         wire.envelope("session_end" if closed else "session_start", wire.encode(data)),
         row["extends"],
         _microseconds(row["at"]),
-        f"the session {row['context_id']}",
     )
 
 
@@ -199,7 +195,6 @@ def _turn(row: _Row) -> Anchor:
         wire.envelope("turn_end" if done else "turn_start", wire.encode(data)),
         [row["session_context"]],
         _microseconds(row["at"]),
-        f"the turn {row['context_id']}",
     )
 
 

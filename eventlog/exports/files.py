@@ -2,7 +2,7 @@
 
 The bytes go to a hidden sibling, which is synced and only then gets the name: by `link`, which refuses
 a name that exists, or with `force` by `rename`. A process that is killed leaves that sibling behind,
-`.NAME.locus-…`, and nothing else; it may be deleted. Any thread.
+`.locus-export-…`, and nothing else; it may be deleted. Any thread.
 """
 
 import errno
@@ -63,8 +63,7 @@ def check_free(path: str, *, force: bool) -> None:
 
 def sibling_of(path: str) -> str:
     """A new hidden name beside `path`."""
-    directory, name = os.path.split(os.path.abspath(path))
-    return f"{directory}/.{name[:200]}.locus-{os.urandom(8).hex()}"
+    return f"{os.path.dirname(os.path.abspath(path))}/.locus-export-{os.urandom(8).hex()}"
 
 
 def sync_directory(path: str) -> None:

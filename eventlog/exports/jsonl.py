@@ -16,6 +16,7 @@ from eventlog import jsontext
 from eventlog.errors import Corruption, InvalidEvent, NotFound
 from eventlog.exports import files, withheld
 from eventlog.snapshots.ids import from_text, to_text
+from eventlog.snapshots.pack import TREE
 from eventlog.snapshots.tree import decode_tree
 from eventlog.types import Event
 
@@ -153,7 +154,7 @@ class _Contents:
                 self._report.missing.append((text, withheld.WITHHELD))
                 continue
             try:
-                is_tree = self._blobs.kind_of(id) == "tree"
+                is_tree = self._is_tree(id)
                 data = self._blobs.get(id)
                 entries = decode_tree(data, text) if is_tree else ()
             except (NotFound, Corruption) as error:
@@ -164,6 +165,10 @@ class _Contents:
                 continue
             waiting.append((id, data))
             waiting += [(entry.id, None) for entry in reversed(entries) if entry.id not in self._done]
+
+    def _is_tree(self, id: bytes) -> bool:
+        place = self._blobs.places((id,)).get(id)  # says so without reading it
+        return place[1] == TREE if place is not None else self._blobs.kind_of(id) == "tree"
 
     def _put_parts(self, kind: str, id: bytes, data: bytes) -> None:
         self._report.contents += 1

@@ -13,6 +13,8 @@ the ids of its tail. Contents are durable before the events that name them (I24)
 import base64
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
@@ -23,6 +25,7 @@ from blake3 import blake3
 from eventlog import gate, jsontext
 from eventlog.errors import Corruption, InvalidEvent, NotFound, Unsupported
 from eventlog.exports.jsonl import FORMAT, LINE_BYTES_MAX, PAYLOAD_MARK, VERSION
+from eventlog.log.frame import PAYLOAD_SIZE_MAX
 from eventlog.log.line import encode_line
 from eventlog.projections.prefix import SegmentsPrefix
 from eventlog.recorder.ledger import CURSOR
@@ -96,7 +99,11 @@ def load(store: "Store", path: str, *, salvage: bool = False) -> ImportReport:
 
 
 def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -> ImportReport:
-    """The same from an open file that can be read twice; `path` names it in errors."""
+    """The same from an open file; `path` names it in errors. What cannot be read twice is copied first."""
+    if not file.seekable():
+        with tempfile.TemporaryFile() as copy:
+            shutil.copyfileobj(file, copy, _CHUNK_BYTES)
+            return read(store, copy, path, salvage=salvage)
     head, unsound = _header(file, path, salvage)
     if not salvage:
         _check_whole(file, path)
@@ -114,6 +121,7 @@ def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -
                 into.take(number, line)
             except (DamagedFile, InvalidEvent) as error:
                 if not salvage:
+                    into.commit()  # what stands before it
                     raise
                 report.skipped.append((number, error.what if isinstance(error, DamagedFile) else str(error)))
         into.commit()
@@ -160,7 +168,7 @@ class _Import:
         if rest[-3:] != b"}}\n":
             raise self._damaged(number, "it ends in the middle")
         payload = rest[:-2]
-        self._object(number, payload, "its payload is not a JSON object")
+        self._check_payload(number, payload)
         event_id = event.get("event_id")
         if not isinstance(event_id, str):
             raise self._damaged(number, "the event has no event_id")
@@ -193,9 +201,12 @@ class _Import:
             else:
                 admitted = gate.admit(self._store.fs, event)
             line = encode_line(admitted, _no_payload, jsontext.encode_without_floats)
-        except InvalidEvent as error:
+            line = line[: -len(_NO_PAYLOAD)] + payload.translate(_AS_SPACES)
+            if len(line) >= PAYLOAD_SIZE_MAX:
+                raise InvalidEvent(f"an event of {len(line):,} bytes is more than a log takes")
+        except (InvalidEvent, ValueError, RecursionError) as error:
             raise InvalidEvent(f"{self._path}, line {number}: {error}. {_STOPPED}") from error
-        return line[: -len(_NO_PAYLOAD)] + payload.translate(_AS_SPACES)
+        return line
 
     def _take_content(self, number: int, kind: str, fields: "dict[str, Any]") -> None:
         try:
@@ -239,15 +250,20 @@ class _Import:
 
     def _object(self, number: int, text: bytes, what: str) -> "dict[str, Any]":
         try:
-            value = orjson.loads(text)  # nearly always: what it refuses may be JSON all the same
-        except ValueError:
-            try:
-                value = decode_object(text)
-            except ValueError as error:
-                raise self._damaged(number, f"{what} ({error})") from error
+            value = orjson.loads(text)
+        except ValueError as error:
+            raise self._damaged(number, f"{what} ({error})") from error
         if not isinstance(value, dict):
             raise self._damaged(number, what)
         return value
+
+    def _check_payload(self, number: int, text: bytes) -> None:
+        try:
+            is_object = isinstance(_checked(text), dict)
+        except ValueError as error:
+            raise self._damaged(number, f"its payload is not a JSON object ({error})") from error
+        if not is_object:
+            raise self._damaged(number, "its payload is not a JSON object")
 
     def _damaged(self, number: int, what: str) -> DamagedFile:
         return DamagedFile(self._path, number, what, _STOPPED)
@@ -325,10 +341,10 @@ class _Parts:
         return b"".join(self._parts)
 
 
-def decode_object(text: bytes) -> Any:
-    """The value of JSON text of any depth and any numbers, for checking it; ValueError when it is none.
+def _checked(text: bytes) -> Any:
+    """What JSON text holds, for its type alone: numbers may come out as others. ValueError when it is none.
 
-    Lone surrogates that are written as escapes are JSON; bytes that are no UTF-8 are not.
+    Numbers of any length and lone surrogates written as escapes are JSON; bytes that are no UTF-8 are not.
     """
     try:
         return orjson.loads(text)
@@ -353,7 +369,7 @@ def _header(file: IO[bytes], path: str, salvage: bool) -> "tuple[dict[str, Any],
     line = file.readline(_LAST_LINE_MAX)
     what = "it does not begin like a file of `locus export jsonl`"
     try:
-        head = decode_object(line)
+        head = orjson.loads(line)
     except ValueError:
         head = None
     if not isinstance(head, dict) or head.get("format") != FORMAT or not isinstance(head.get("version"), int):
@@ -375,7 +391,7 @@ def _check_whole(file: IO[bytes], path: str) -> None:
     window = file.read()
     last = window[window.rfind(b"\n", 0, len(window) - 1) + 1 :]
     try:
-        end = decode_object(last)
+        end = orjson.loads(last)
     except ValueError:
         end = None
     if not isinstance(end, dict) or end.get("end") is not True or not last.endswith(b"\n"):
@@ -396,7 +412,7 @@ def _first_unsound(file: IO[bytes], path: str) -> DamagedFile:
     count = 0
     for count, line in _lines(file, path, from_start=True):
         try:
-            if not isinstance(decode_object(line), dict):
+            if not isinstance(_checked(line), dict):
                 return DamagedFile(path, count, "it is not a JSON object", _NOTHING)
         except ValueError as error:
             return DamagedFile(path, count, f"it is not JSON ({error})", _NOTHING)

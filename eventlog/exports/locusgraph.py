@@ -183,7 +183,7 @@ class Batch:
             wire.context(anchor.context_id),
             anchor.source,
             anchor.payload,
-            anchor.where,
+            anchor.context_id,
             {"extends": anchor.extends},
             anchor.at,
         )

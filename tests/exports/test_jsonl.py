@@ -267,6 +267,7 @@ GOOD = b'{"event_id":"%032x","event_type":"note","event_kind":"fact","source":"u
         (GOOD.replace(b'"note"', b"7"), InvalidEvent, "line 3: an event needs an `event_type`"),
         (GOOD[:-1] + b',"turn":1}', DamagedFile, "line 3"),
         (GOOD.replace(b"{}", b"[]"), DamagedFile, "line 3"),
+        (GOOD.replace(b'"user"', b'"user","turn":12,"title":"\\ud800"'), DamagedFile, "line 3: its columns"),
         (GOOD.replace(b"{}", b'{"a":NaN}'), DamagedFile, "line 3: its payload"),
         (GOOD.replace(b"{}", b'{"a":"\xff"}'), DamagedFile, "line 3: its payload"),
         (GOOD.replace(b'"source"', b'"soruce"'), InvalidEvent, "line 3: unknown column soruce"),
@@ -287,6 +288,7 @@ def test_a_line_that_no_export_writes_is_refused(
     """A line that is wrong although the digest is right stops the import with its number."""
     with pytest.raises(error, match=says):
         load(empty, signed([HEAD, GOOD.replace(b"7", b"8"), line]))
+    assert [str(e["event_id"])[-1] for e in raw(empty)] == ["8"]
 
 
 def test_salvage_takes_what_is_sound(store: Store, empty: Store) -> None:
@@ -298,6 +300,15 @@ def test_salvage_takes_what_is_sound(store: Store, empty: Store) -> None:
     assert [number for number, _ in report.skipped] == [4]
     kept = [e["event_id"] for e in raw(store)]
     assert [e["event_id"] for e in raw(empty)] == kept[:2] + kept[3 : len(lines) - 5]
+
+
+def test_an_event_too_large_for_a_log_is_named(empty: Store) -> None:
+    """An event that no frame holds is refused with its line; what stands before it is imported."""
+    large = GOOD.replace(b"{}", b'{"t":"' + b"x" * (16 << 20) + b'"}')
+    with pytest.raises(InvalidEvent, match="line 3: an event of 16,777"):
+        load(empty, signed([HEAD, GOOD.replace(b"7", b"8"), large]))
+
+    assert len(raw(empty)) == 1
 
 
 def test_a_newer_format_is_refused(empty: Store) -> None:
@@ -363,6 +374,9 @@ def test_imported_events_pass_the_gate(store: Store, empty: Store) -> None:
 
     empty._redactions = (redact,)
     load(empty, exported(store))
+    unreadable = GOOD.replace(b"{}", b'{"n":' + b"9" * 5000 + b"}")
+    with pytest.raises(InvalidEvent, match="line 2"):
+        load(empty, signed([HEAD, unreadable]))
     changed = [(a, b) for a, b in zip(raw(store), raw(empty), strict=True) if a != b]
 
     assert [(b["event_type"], b["redacted"]) for _, b in changed] == [("decision", True)]
