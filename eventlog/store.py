@@ -407,23 +407,20 @@ class Store:
         Raises: NotFound, Refused (no directory to work in).
         """
         from eventlog.replay import restore, restore_journal, restore_wanted
-        from eventlog.replay.trees import COLUMNS_OF_CHANGES, moment, tree_at
 
         restore_journal.refuse_unfinished(self.fs, self.layout)
         ref = self._ref(turn)
-        if at not in ("start", "end"):
-            at = str(self.event(at)["event_id"])
-        events = list(self._events_of(ref, ("position", *COLUMNS_OF_CHANGES)))
-        base, files = moment(events, ref.name, at)
-        state = tree_at(events, self.blobs, ref.name, at)
-        since = int((files[-1] if files else base)["position"]) + 1
+        state = self.tree(ref, at)
+        last = state.applied[-1] if state.applied else state.snapshot
+        places = self._events_of(ref, ("position", "event_id"))
+        since = next(int(str(event["position"])) for event in places if event["event_id"] == last) + 1
         later = self.events(since, event_types=("file", "snapshot"), columns=restore_wanted.COLUMNS_OF_LATER)
         restores = self.events(since, event_types=("restore",))
         with restore.place_of(self.layout.root, into) as place:
             restored = restore.restored_there(self.blobs, restores, place)
             wanted = restore_wanted.wanted_of_turn(state, later, restored, paths, delete=delete)
             return restore.make_plan(
-                place, wanted, self.blobs, turn=ref.name, at=at, tree=state.tree_hash, delete=delete
+                place, wanted, self.blobs, turn=ref.name, at=state.at, tree=state.tree_hash, delete=delete
             )
 
     def undo_plan(self, event_id: str | None = None, *, into: str | os.PathLike[str] | None = None) -> "Plan":

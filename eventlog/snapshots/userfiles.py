@@ -49,13 +49,6 @@ class UserFiles:
     def fchmod(self, fd: int, mode: int) -> None:
         os.fchmod(fd, mode)
 
-    def begin_sync(self, fd: int) -> None:
-        """Ask the kernel to begin writing the file out, so that the syncs of many wait for one another's
-        work and not in turn. A hint: only `fsync` makes anything durable.
-        """
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-
     def fsync(self, fd: int) -> None:
         REAL.fsync(fd)
 

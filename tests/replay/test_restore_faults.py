@@ -364,6 +364,21 @@ class Traced(UserFiles):
         super().move(dir_fd, source, to_dir_fd, name)
 
 
+def test_many_files_are_synced_by_several_threads(tmp_path: Path) -> None:
+    """A restore of many files syncs each, in several rounds; one sync that fails takes all of it back."""
+    many: Node = {b"%d" % n: (FILE, b"wanted %d" % n) for n in range(300)}
+    world = World(tmp_path, wanted=many, disk={})
+    calls = Failing(700, raising(OSError(errno.EIO, "Input/output error")))
+    with pytest.raises(EventLogError, match="everything is as it was"):
+        run(world.plan(), world.store.blobs, append_to(world.store), calls=calls)
+    assert files(world) == {}
+    traced = Traced()
+    run(world.plan(), world.store.blobs, append_to(world.store), calls=traced)
+    assert files(world) == many
+    created = {inode for what, inode in traced.trace if what == "create"}
+    assert len(created) == 300 and created <= {inode for what, inode in traced.trace if what == "fsync"}
+
+
 def test_everything_is_synced_in_its_order(tmp_path: Path) -> None:
     """Each new file before the first name changes, each changed directory before the end is noted (I32)."""
     world = new_world(tmp_path / "world")
