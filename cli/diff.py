@@ -27,10 +27,17 @@ if TYPE_CHECKING:
 @click.argument("others", nargs=-1, metavar="[B] [PATH]…")
 @click.option("--stat", is_flag=True, help="Count lines instead of showing them.")
 @click.option("--name-only", is_flag=True, help="Only the paths that changed.")
+@click.option("--binary", is_flag=True, help="Show binary files too, in a form that git apply takes.")
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, turn: str, others: tuple[str, ...], stat: bool, name_only: bool, as_json: bool
+    ctx: click.Context,
+    turn: str,
+    others: tuple[str, ...],
+    stat: bool,
+    name_only: bool,
+    binary: bool,
+    as_json: bool,
 ) -> None:
     """Show what changed in a turn, or between two.
 
@@ -55,7 +62,7 @@ def command(
         elif stat:
             put(_stat(reading.of(diff)))
         else:
-            _put_patch(reading.of(diff))
+            _put_patch(reading.of(diff), binary)
     if not as_json:
         _say_missing(diff, reading)
     if reading.damage is not None:
@@ -120,14 +127,16 @@ class _Reading:
         return False
 
 
-def _put_patch(files: "Iterable[FileDiff]") -> None:
+def _put_patch(files: "Iterable[FileDiff]", binary: bool) -> None:
     """To a file or a pipe the very bytes; to a terminal what does it no harm."""
+    if sys.stdout.isatty():
+        for file in files:
+            put(lines(b"".join(file.patch(binary=binary)).decode("utf-8", "replace")))
+        return
+    stream = sys.stdout.buffer
     for file in files:
-        if sys.stdout.isatty():
-            put(lines(file.text.decode("utf-8", "replace")))
-            continue
-        for piece in file.patch():
-            put(piece)
+        stream.writelines(file.patch(binary=binary))
+    stream.flush()
 
 
 def _put_names(diff: "Diff") -> None:

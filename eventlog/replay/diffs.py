@@ -65,10 +65,13 @@ class FileDiff:
     def lines_removed(self) -> int | None:
         return None if self.binary else sum(lines.removed for _, lines in self._parts if lines is not None)
 
-    def patch(self) -> Iterator[bytes]:
-        """The change in git's extended format, in pieces."""
+    def patch(self, *, binary: bool = False) -> Iterator[bytes]:
+        """The change in git's extended format, in pieces; with `binary` a binary one with its contents."""
         for part, lines in self._parts:
-            yield from patch(part, lines)
+            contents = None
+            if lines is None and (binary or not _is_large(part)):
+                contents = self._whole(part.before), self._whole(part.after)
+            yield from patch(part, lines, contents, whole=binary)
 
     @property
     def text(self) -> bytes:
@@ -82,16 +85,23 @@ class FileDiff:
     def _lines(self, part: Change) -> LineDiff | None:
         if part.before is not None and part.after is not None and part.before.id == part.after.id:
             return line_diff(b"", b"")  # a rename or a mode: the content stays, binary or not
-        if any(entry is not None and entry.size > TEXT_MAX for entry in (part.before, part.after)):
+        if _is_large(part):
             return None
         before, after = self._content(part.before), self._content(part.after)
         return None if b"\0" in before or b"\0" in after else line_diff(before, after)
+
+    def _whole(self, entry: TreeEntry | None) -> bytes | None:
+        return None if entry is None else self._content(entry)
 
     def _content(self, entry: TreeEntry | None) -> bytes:
         if entry is None:
             return b""
         data = self._read(entry.id)
         return b"Subproject commit %b\n" % data if entry.kind == SUBMODULE else data
+
+
+def _is_large(part: Change) -> bool:
+    return any(entry is not None and entry.size > TEXT_MAX for entry in (part.before, part.after))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +120,11 @@ class Diff:
     def __iter__(self) -> Iterator[FileDiff]:
         return (FileDiff(change, self.after.blobs.get) for change in self.changes)
 
-    def patch(self) -> Iterator[bytes]:
-        """All changes in git's extended format, in pieces: `git apply` takes them."""
+    def patch(self, *, binary: bool = False) -> Iterator[bytes]:
+        """All changes in git's extended format, in pieces: `git apply` takes them, those of binary
+        contents only with `binary`."""
         for file in self:
-            yield from file.patch()
+            yield from file.patch(binary=binary)
 
     def within(self, paths: Sequence[str]) -> "Diff":
         """What concerns these files and folders; a rename does under both of its names.

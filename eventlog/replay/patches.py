@@ -1,10 +1,13 @@
 """A change in git's extended diff format: what `git apply` takes, and for plain text `patch -p1`.
 
 Bytes throughout: contents are written as they are, and names as git prints them by default (quoted where
-a byte is a control character, a quote, a backslash or beyond ASCII). There is no `index` line, because
-contents are not named by git's ids here. Pure functions.
+a byte is a control character, a quote, a backslash or beyond ASCII). There is no `index` line but where
+git insists on one, because contents are not named by git's ids here. Pure functions.
 """
 
+import hashlib
+import zlib
+from base64 import b85encode
 from collections.abc import Iterator
 
 from eventlog.replay.compare import ADD, DELETE, RENAME, TYPE, Change
@@ -13,6 +16,11 @@ from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYML
 
 _MODE_OF_KIND = {FILE: b"100644", EXECUTABLE: b"100755", SYMLINK: b"120000", SUBMODULE: b"160000"}
 _NOWHERE = b"/dev/null"
+_NO_ID = b"0" * 40
+_ROW_BYTES = 52  # of a binary patch
+
+# Before and after; None is a side that does not exist.
+Contents = tuple[bytes | None, bytes | None]
 _SHORT_ESCAPES = {7: b"a", 8: b"b", 9: b"t", 10: b"n", 11: b"v", 12: b"f", 13: b"r", 34: b'"', 92: b"\\"}
 
 
@@ -33,16 +41,29 @@ def sections(change: Change) -> list[Change]:
     return [*parts, Change(change.path, ADD, None, after)] if after else parts
 
 
-def patch(change: Change, lines: LineDiff | None) -> Iterator[bytes]:
-    """One part of a diff. `lines` is None where a content is binary."""
+def patch(
+    change: Change, lines: LineDiff | None, contents: Contents | None, *, whole: bool
+) -> Iterator[bytes]:
+    """One part of a diff.
+
+    Args:
+        lines: None where a content is binary; contents: of a binary change, None for those too large to read.
+        whole: write binary contents out, so that they can be applied.
+    """
     old, new = change.old_path or change.path, change.path
     a, b = quoted(b"a/" + old), quoted(b"b/" + new)
     yield b"diff --git %b %b\n" % (a, b)
-    yield from _head(change)
+    # Without a single line here git takes a binary change for no patch at all, and trips over the next.
+    yield from _head(change, with_mode=lines is None and contents is None)
     name_a = _NOWHERE if change.before is None else a
     name_b = _NOWHERE if change.after is None else b
     if lines is None:
-        yield b"Binary files %b and %b differ\n" % (name_a, name_b)
+        if contents is not None:
+            yield b"index %b..%b%b\n" % (*map(_git_id, contents), _lasting_mode(change))
+        if contents is not None and whole:
+            yield from _binary(*contents)
+        else:
+            yield b"Binary files %b and %b differ\n" % (name_a, name_b)
         return
     for at, hunk in enumerate(lines.hunks()):
         if not at:
@@ -64,20 +85,51 @@ def quoted(name: bytes) -> bytes:
     )
 
 
-def _head(change: Change) -> Iterator[bytes]:
+def _head(change: Change, *, with_mode: bool) -> Iterator[bytes]:
     before, after = change.before, change.after
     if before is None and after is not None:
         yield b"new file mode %b\n" % _MODE_OF_KIND[after.kind]
     elif after is None and before is not None:
         yield b"deleted file mode %b\n" % _MODE_OF_KIND[before.kind]
-    elif before is not None and after is not None and (
-        # git must know that it is a symlink that goes away, where a directory takes its place.
-        before.kind != after.kind or (change.operation == RENAME and before.kind == SYMLINK)
+    elif (
+        before is not None
+        and after is not None
+        and (
+            # git must know that it is a symlink that goes away, where a directory takes its place.
+            with_mode or before.kind != after.kind or (change.operation == RENAME and before.kind == SYMLINK)
+        )
     ):
         yield b"old mode %b\nnew mode %b\n" % (_MODE_OF_KIND[before.kind], _MODE_OF_KIND[after.kind])
     if change.operation == RENAME:
         old, new = quoted(change.old_path or change.path), quoted(change.path)
         yield b"similarity index 100%%\nrename from %b\nrename to %b\n" % (old, new)
+
+
+def _binary(before: bytes | None, after: bytes | None) -> Iterator[bytes]:
+    """Both contents whole, so that it applies forwards and backwards."""
+    yield b"GIT binary patch\n"
+    for data in (after or b"", before or b""):
+        yield b"literal %d\n" % len(data)
+        packed = zlib.compress(data)
+        for at in range(0, len(packed), _ROW_BYTES):
+            row = packed[at : at + _ROW_BYTES]
+            size = len(row) + (64 if len(row) <= 26 else 70)  # A to Z, then a to z
+            yield b"%c%b\n" % (size, b85encode(row, pad=True))
+        yield b"\n"
+
+
+def _lasting_mode(change: Change) -> bytes:
+    before, after = change.before, change.after
+    if before is None or after is None or before.kind != after.kind:
+        return b""
+    return b" " + _MODE_OF_KIND[after.kind]
+
+
+def _git_id(data: bytes | None) -> bytes:
+    """What a repository with SHA-1 ids calls a content."""
+    if data is None:
+        return _NO_ID
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest().encode()
 
 
 def _ended(name: bytes) -> bytes:

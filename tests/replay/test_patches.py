@@ -32,8 +32,9 @@ _LINES = st.lists(
     max_size=12,
 )  # fmt: skip
 _TEXT = st.tuples(_LINES, st.booleans()).map(lambda t: b"\n".join(t[0]) + (b"\n" if t[1] else b""))
+_BINARY = st.binary(max_size=200).map(lambda data: b"\0" + data) | st.integers(0, 3).map(bytes)
 _LEAF = (
-    _TEXT.map(file)
+    (_TEXT | _BINARY).map(file)
     | _TEXT.map(program)
     | st.sampled_from([b"a", b"../x", b"caf\xe9", b"no where", b"line\nbreak"]).map(link)
 )
@@ -62,7 +63,7 @@ def applied(found: Diff, *command: str) -> Node:
     with tempfile.TemporaryDirectory() as directory:
         target = f"{directory}/tree"
         found.before.materialize(target)
-        patch = b"".join(found.patch())
+        patch = b"".join(found.patch(binary=True))
         if patch:
             run(*command, cwd=target, stdin=patch)
         return without_empty(read_node(target))
@@ -78,7 +79,7 @@ def without_empty(node: Node) -> Node:
 @given(_TREES, _TREES)
 def test_git_turns_the_start_into_the_end(store: Store, before: Node, after: Node) -> None:
     """P1: `git apply` of a diff onto the replayed start gives the replayed end: bytes, names, exec bits,
-    symlinks, renames, empty files, missing last newlines."""
+    symlinks, renames, empty files, missing last newlines, and binary files where they are asked for."""
     found = diff(state(store, before), state(store, after))
 
     assert applied(found, "git", "apply", "--whitespace=nowarn", "-") == without_empty(after)
@@ -99,4 +100,19 @@ def test_what_gives_place_to_another_thing(store: Store, before: Node, after: No
     """P1: a symlink gives place to a directory, a file to a link, a folder to a file, and back."""
     found = diff(state(store, before), state(store, after))
 
+    assert applied(found, "git", "apply", "-") == after
+
+
+def test_text_applies_beside_a_binary_that_is_only_named(store: Store) -> None:
+    """P1: without their contents binary files are named; git applies the rest when they are left out."""
+    before: Node = {b"b": file(b"\0" * 9), b"t": file(b"1\r\n2")}
+    after: Node = {b"b": file(b"\0" * 5000), b"t": file(b"1\r\n3"), b"n": program(b"")}
+    found = diff(state(store, before), state(store, after))
+    patch = b"".join(found.patch())
+
+    assert b"Binary files a/b and b/b differ\n" in patch
+    with tempfile.TemporaryDirectory() as directory:
+        found.before.materialize(f"{directory}/tree")
+        run("git", "apply", "--exclude=b", "-", cwd=f"{directory}/tree", stdin=patch)
+        assert read_node(f"{directory}/tree") == {**after, b"b": before[b"b"]}
     assert applied(found, "git", "apply", "-") == after
