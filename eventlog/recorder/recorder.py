@@ -63,6 +63,7 @@ class Recorder:
         own = {} if agent_session_id is None else {"agent_session_id": agent_session_id}
         self.columns = {"agent": agent, **own, **columns}
         self.session: Session | None = None
+        self._known_until = 0  # in front of this position nobody closed our session without our knowing
 
     # -- sessions ------------------------------------------------------------------------------
 
@@ -72,6 +73,7 @@ class Recorder:
         With an `agent_session_id` only that very session, or the one that continues it, is meant; with a
         `session_id` that one, if it is active.
         """
+        self._known_until = self.store.journal.next_position()
         if session_id is None:
             found = sessions.active(self.store, self.repo, self.agent, self.agent_session_id)
         else:
@@ -113,7 +115,7 @@ class Recorder:
         events.append(
             lifecycle.session_start(session_id, slug, title, self.repo, extends=extends, **self.columns)
         )
-        self.store.append(events)
+        self._known_until = self.store.append(events).stop
         turns = again.turns if again else 0
         self.session = Session(session_id, slug, names.session_context(slug, session_id), turns)
         return self.session
@@ -125,6 +127,32 @@ class Recorder:
             raise NotFound(f"agent {self.agent!r} has no active session to end")
         self.store.append([self._session_end(session, summary, end_reason)])
         self.session = None
+
+    def append(self, events: Sequence[Event]) -> range:
+        """Append events as they are; their positions. For events that no other method makes."""
+        positions = self.store.append(events)
+        if positions.start == self._known_until:
+            self._known_until = positions.stop
+        return positions
+
+    def _still_open(self) -> Session | None:
+        """Our session, unless another process closed it since we last looked.
+
+        As long as all events are our own there is nothing to look for.
+        """
+        until = self.store.journal.next_position()
+        if self.session is not None and until != self._known_until:
+            for event in self.store.events(
+                self._known_until,
+                session_id=self.session.session_id,
+                event_types=("session",),
+                columns=("position", "operation"),
+            ):
+                if event["operation"] == "end":
+                    self.session = None
+                    break
+            self._known_until = until
+        return self.session
 
     def _session_end(self, session: Session, summary: str | None, end_reason: str) -> Event:
         return lifecycle.session_end(
@@ -182,7 +210,7 @@ class Recorder:
         after `turn_limit` turns (S1-58). `git` gives `git_head`, `git_branch`, `git_dirty`,
         `git_staged`, `tracked_files` as known.
         """
-        session = self.session or self.resume() or self.start_session(user_message)
+        session = self._still_open() or self.resume() or self.start_session(user_message)
         if turn is None and session.turns >= self.turn_limit:
             session = self.start_session(user_message, extends=[session.context_id], end_reason="rollover")
         key = self.store.fs.random_bytes(16).hex()
@@ -191,7 +219,7 @@ class Recorder:
         snapshot = lifecycle.snapshot(
             session.session_id, turn, lifecycle.TURN_START, tree_hash, **dict(git or {}), **placed
         )
-        positions = self.store.append(
+        positions = self.append(
             [
                 lifecycle.turn_start(session.session_id, turn, user_message, **placed),
                 snapshot,
@@ -220,7 +248,7 @@ class Turn:
         event = lifecycle.timeline_event(
             event_type, self.ref.session_id, self.ref.turn, payload, **{**self.placed(), **columns}
         )
-        return self._recorder.store.append([event])[0]
+        return self._recorder.append([event])[0]
 
     def action(
         self,
@@ -313,14 +341,14 @@ class Turn:
                 payload=extra,
                 **{**self.placed(), **columns},
             )
-            return store.append([event])[0]
+            return self._recorder.append([event])[0]
 
     def snapshot(self, tree_hash: str, **facts: Any) -> int:
         """The tree at the end of the turn (S1-37)."""
         event = lifecycle.snapshot(
             self.ref.session_id, self.ref.turn, lifecycle.TURN_END, tree_hash, **facts, **self.placed()
         )
-        return self._recorder.store.append([event])[0]
+        return self._recorder.append([event])[0]
 
     def end(self, *, title: str | None = None, outcome: str | None = None, **summary: Any) -> None:
         """Complete the turn's anchor (S1-47). What it counts and sums is derived from its events."""
@@ -333,7 +361,7 @@ class Turn:
             **summary,
             **self.placed(),
         )
-        self._recorder.store.append([event])
+        self._recorder.append([event])
 
     def placed(self) -> dict[str, Any]:
         """The envelope columns that every event of this turn carries."""

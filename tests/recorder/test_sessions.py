@@ -103,11 +103,37 @@ def test_two_who_meet_the_limit_at_once_agree(store: Store) -> None:
     one, two = own(store, None, turn_limit=1), own(store, None, turn_limit=1)
     one.start_turn("The first step of the plan")
     two.resume()
-    turns = [one.start_turn("The second step"), two.start_turn("Another second step")]
+    turns = [one.start_turn("The second step")]
+    two._known_until = store.journal.next_position()  # it looked just before the other one wrote
+    turns.append(two.start_turn("Another second step"))
 
     assert turns[0].ref.session_id == turns[1].ref.session_id
     assert [turn.ref.turn for turn in turns] == [1, 2]
     assert sorted(statuses(store).values()) == ["active", "closed"]
+
+
+def test_a_session_that_somebody_else_ended_is_left(store: Store) -> None:
+    """S1-22, S3-32: who goes on working joins the session that was started meanwhile."""
+    working = own(store, None)
+    old = working.start_turn("Fix the JWT refresh")
+    old.action("sh", {})
+    elsewhere = own(store, None).start_session("Speed up the parser")
+    working.start_turn("And the tests")
+    again = working.start_turn("And the docs")
+
+    assert again.ref.session_id == elsewhere.session_id != old.ref.session_id
+    assert again.ref.turn == 2
+    assert statuses(store) == {old.ref.session_id: "closed", elsewhere.session_id: "active"}
+
+
+def test_events_of_others_do_not_move_a_recorder(store: Store) -> None:
+    """S1-20: two agents that record at once stay in their sessions."""
+    one, two = own(store, None), Recorder(store, agent="other")
+    turns = [recorder.start_turn("Work") for recorder in (one, two, one, two)]
+
+    assert [turn.ref.turn for turn in turns] == [1, 1, 2, 2]
+    assert turns[0].ref.session_id == turns[2].ref.session_id
+    assert sorted(statuses(store).values()) == ["active", "active"]
 
 
 def test_recent_sessions(store: Store) -> None:
