@@ -80,15 +80,15 @@ _CHANGED = """
         FROM events WHERE repo IS NOT NULL GROUP BY repo
     ), masters_changed AS (
         SELECT m.*, r.repo_position, r.repo_position >= $1 OR r.said_position >= $1 AS project_changed,
-            coalesce(e.occurred_at, e.recorded_at) AS "at"
+            epoch_us(coalesce(e.occurred_at, e.recorded_at)) AS "at"
         FROM sessions_master m JOIN repos r USING (repo) LEFT JOIN events e ON e.position = m.last_position
         WHERE m.last_position >= $1
     ), sessions_changed AS (
-        SELECT s.*, coalesce(e.occurred_at, e.recorded_at) AS "at"
+        SELECT s.*, epoch_us(coalesce(e.occurred_at, e.recorded_at)) AS "at"
         FROM sessions s LEFT JOIN events e ON e.position = s.last_position
         WHERE s.last_position >= $1 OR s.session_id IN (SELECT session_id FROM lost)
     ), turns_changed AS (
-        SELECT t.*, coalesce(e.occurred_at, e.recorded_at) AS "at", n.context_id AS session_context
+        SELECT t.*, epoch_us(coalesce(e.occurred_at, e.recorded_at)) AS "at", n.context_id AS session_context
         FROM turns t JOIN named n ON n.session_id = t.session_id
         LEFT JOIN events e ON e.position = t.last_position
         WHERE t.last_position >= $1 OR n.lately
@@ -101,20 +101,20 @@ _CHANGED = """
 
 def _masters(rows: list[_Row], store: "Store") -> Iterator[Anchor]:
     for row in rows:
-        name = _project_name(row, store)
-        if row["project_changed"] and name is not None:
-            data = {"project_name": name, "repo_hash": row["repo"]}
+        project = _project(row, store)
+        if row["project_changed"] and project is not None:
+            data = {"project_name": _project_name(row, store), "repo_hash": row["repo"]}
             yield Anchor(
                 "knowledge",
                 "fact",
                 "system",
-                project_context(name, row["repo"]),
+                project,
                 wire.envelope("project_anchor", wire.encode(data)),
                 [],
-                _microseconds(row["at"]),
+                row["at"],
             )
     for row in rows:
-        name = _project_name(row, store)
+        project = _project(row, store)
         data = {"active_session": row["active_session"], "total_sessions": row["total_sessions"]}
         yield Anchor(
             "master",
@@ -122,9 +122,16 @@ def _masters(rows: list[_Row], store: "Store") -> Iterator[Anchor]:
             "system",
             row["context_id"],
             wire.envelope("sessions_master", wire.encode(data)),
-            row["extends"] or ([] if name is None else [project_context(name, row["repo"])]),
-            _microseconds(row["at"]),
+            row["extends"] or ([] if project is None else [project]),
+            row["at"],
         )
+
+
+def _project(row: _Row, store: "Store") -> str | None:
+    """The project's anchor: the one that the master extends, else what its name makes of it."""
+    name = _project_name(row, store)
+    own = None if name is None else project_context(name, row["repo"])
+    return next((link for link in row["extends"] or () if link.startswith("knowledge:")), own)
 
 
 def _project_name(row: _Row, store: "Store") -> str | None:
@@ -159,7 +166,7 @@ def _session(row: _Row) -> Anchor:
         row["context_id"],
         wire.envelope("session_end" if closed else "session_start", wire.encode(data)),
         row["extends"],
-        _microseconds(row["at"]),
+        row["at"],
     )
 
 
@@ -194,15 +201,12 @@ def _turn(row: _Row) -> Anchor:
         row["context_id"],
         wire.envelope("turn_end" if done else "turn_start", wire.encode(data)),
         [row["session_context"]],
-        _microseconds(row["at"]),
+        row["at"],
     )
 
 
-def _iso(moment: datetime.datetime | None) -> str | None:
+def _iso(moment: datetime.datetime | str | None) -> str | None:
+    """ISO 8601 in UTC. A time beyond Python's years is text already."""
+    if isinstance(moment, str):
+        return moment.replace(" ", "T") + "Z"
     return None if moment is None else moment.isoformat().replace("+00:00", "Z")
-
-
-def _microseconds(moment: datetime.datetime | None) -> int | None:
-    if moment is None:
-        return None
-    return (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1)

@@ -345,6 +345,28 @@ def test_an_event_outside_of_sessions_has_a_context_too(tmp_path: Path) -> None:
     assert ids(records) == ["mcp_action:" + "ab" * 16]
 
 
+def test_the_project_is_the_one_that_the_master_extends(tmp_path: Path) -> None:
+    """S0-19: a master that was given an anchor of its own has that one in front of it."""
+    store = new_store(tmp_path / "one")
+    store.append([{**lifecycle.sessions_master(REPO, "P"), "extends": ["knowledge:mine"]}, *small_log()[1:2]])
+    _, records = export(store, tmp_path / "out")
+
+    assert ids(records)[:2] == ["knowledge:mine", f"{REPO}:sessions"]
+    assert records[1]["extends"] == ["knowledge:mine"]
+
+
+def test_odd_times_are_exported_all_the_same(tmp_path: Path) -> None:
+    """P7: a time that no calendar of Python holds, or none at all, stops no export."""
+    store = new_store(tmp_path / "one")
+    far = lifecycle.turn_start(SID, 1, "a\0b", repo=REPO, occurred_at=2**62)
+    store.append([far, {"event_type": "note", "session_id": SID, "occurred_at": -(2**62)}])
+    _, records = export(store, tmp_path / "out")
+
+    assert records[-2]["payload"]["data"]["started_at"] == "148108-07-06T14:00:27.387904Z"
+    assert records[-2]["payload"]["data"]["user_message"] == "a\0b"
+    assert records[-1]["timestamp"] == str(-(2**62) // 1_000_000)
+
+
 def test_caps_hold_for_every_record(tmp_path: Path) -> None:
     """P1: payloads of at most 64 KiB, ids of 256, links of 50 and 100; what was cut is counted and named."""
     store = new_store(tmp_path / "one")
