@@ -40,6 +40,10 @@ class Model:
         assert positions == range(len(self.log), len(self.log) + len(self.in_flight)), positions
         self.log += self.in_flight
         self.in_flight = []
+        self.all_durable()
+
+    def all_durable(self) -> None:
+        """Somebody has synced the journals."""
         self.durable = len(self.log)
         self.unsynced = []
 

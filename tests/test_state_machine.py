@@ -31,10 +31,12 @@ from hypothesis.stateful import (
 )
 
 from eventlog.errors import Conflict, Corruption, InvalidEvent, NotFound
+from eventlog.exports import jsonl, jsonl_import
 from eventlog.log.reader import LogView
 from eventlog.recorder.recorder import Recorder, Turn
 from eventlog.snapshots.ids import blob_id, from_text, to_text
 from eventlog.snapshots.tree import DIRECTORY, FILE
+from eventlog.store import Store
 from eventlog.types import Event
 from tests.model import Files, Model, WatchedStore
 from tests.projections.logs import KEYS
@@ -72,6 +74,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.model = Model()
         self.disk = Disk(f"{self.directory}/disk")
         self.views: list[tuple[LogView, int]] = []
+        self.followed: list[Event] = []
         self.cut: Choice | None = None  # what a death takes with it: a power cut, or None for SIGKILL
         store = WatchedStore.init(
             self.root, project_name="p", repo_hash="0123456789ab", fs=self.disk.process()
@@ -136,6 +139,7 @@ class StoreMachine(RuleBasedStateMachine):
         with self.one.view() as view:
             lost = [(lost.base, lost.end) for lost in view.damaged]
             self.model.after_death(view.next_position, lost, powered=powered)
+        assert_same(self.followed, self.model.rows()[: len(self.followed)])
 
     @rule(calls=st.integers(0, 60), odds=st.none() | st.integers(0, 1000))
     def next_one_dies(self, calls: int, odds: int | None) -> None:
@@ -375,6 +379,38 @@ class StoreMachine(RuleBasedStateMachine):
             self.views.append((view, end))
         else:
             view.close()
+
+    @rule(since=st.integers(0, 20), durable=st.booleans())
+    def follow(self, since: int, durable: bool) -> None:
+        """Each event once, in order; and with `durable` what was given stays for ever (I5)."""
+        if durable:
+            since = int(str(self.followed[-1]["position"])) + 1 if self.followed else 0
+        found = list(self.other.follow(since, timeout_s=0, durable=durable))
+        if durable:
+            self.followed += found
+            self.model.all_durable()
+            assert_same(self.followed, self.model.rows())
+        else:
+            assert_same(found, [row for row in self.model.rows() if int(str(row["position"])) >= since])
+
+    @rule(contents=st.booleans())
+    def export_and_import(self, contents: bool) -> None:
+        """What comes out as lines of JSON makes a log with the same events and the same numbers."""
+        path, root = f"{self.directory}/log.jsonl", f"{self.directory}/imported/.locus"
+        os.mkdir(os.path.dirname(root))
+        report = jsonl.export(self.other, path, contents=contents)
+        assert bool(report.lost) == self.model.has_lost
+        with Store.init(root, repo_hash=self.other.repo_hash) as imported:
+            for _ in range(2):  # the second time changes nothing
+                jsonl_import.load(imported, path)
+                found = [{**row, "position": None} for row in imported.events()]
+                expected = [{**row, "position": None} for row in self.model.rows()]
+                assert found == expected
+            for row in expected if contents else ():
+                for name in {row["before_hash"], row["after_hash"]} - {None}:
+                    assert imported.blob(str(name)) == self.model.blobs[str(name)]
+        os.unlink(path)
+        shutil.rmtree(os.path.dirname(root))
 
     @rule(first=st.booleans())
     def projections(self, first: bool) -> None:
