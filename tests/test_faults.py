@@ -26,7 +26,7 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import EventLogError
-from eventlog.snapshots.ids import to_text
+from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.snapshots.materialize import materialize
 from eventlog.snapshots.tree import DIRECTORY, FILE, SYMLINK, TreeEntry
 from eventlog.store import Store
@@ -111,6 +111,18 @@ def _replay(scene: Scene, store: Store) -> None:
     assert (scene.directory / "target/d/f1").read_bytes() == b"content 1"
 
 
+def _restore(scene: Scene, store: Store) -> None:
+    work = scene.directory / "work"
+    if not work.exists():
+        work.mkdir()
+        (work / "old").write_bytes(b"mine")
+    store.recover_restore()
+    store.restore(store.restore_plan("last", into=work))
+    assert (work / "old").read_bytes() == b"old"
+    assert (work / "d/f1").read_bytes() == b"content 1"
+    assert store.blobs.get(blob_id(b"mine")) == b"mine"  # what it replaced was saved
+
+
 def _reindex(_scene: Scene, store: Store) -> None:
     assert store.reindex() is not None
 
@@ -173,10 +185,11 @@ OPERATIONS: dict[str, Operation] = {
     "maintain": _maintain,
     "query": _query,
     "replay": _replay,
+    "restore": _restore,
     "deep": _verify_deep,
     "put-much": _put_much,
 }
-SLOW = ("query", "replay", "deep", "put-much", "reindex", "maintain")
+SLOW = ("query", "replay", "restore", "deep", "put-much", "reindex", "maintain")
 READING = ("materialize", "read", "verify", "open", "query", "replay", "deep")
 
 _OLD = b""

@@ -13,7 +13,7 @@ from blake3 import blake3
 
 from eventlog import jsontext
 from eventlog.errors import Corruption, Refused, Unsupported
-from eventlog.fs import FileSystem, publish, read_file
+from eventlog.fs import FileSystem, Refusals, publish, read_file
 from eventlog.layout import RESTORE_DIR, Layout, parse_restore
 from eventlog.paths import path_bytes, path_text
 from eventlog.replay.restore_place import FILES, State
@@ -141,7 +141,8 @@ def unfinished(fs: FileSystem, layout: Layout) -> list[str]:
     directory = layout.directory(RESTORE_DIR)
     if not fs.exists(directory):  # a store that was made before there were restores
         return []
-    return [f"{directory}/{name}" for name in fs.listdir(directory) if parse_restore(name) is not None]
+    with Refusals(directory, "see whether a restore is unfinished"):
+        return [f"{directory}/{name}" for name in fs.listdir(directory) if parse_restore(name) is not None]
 
 
 def refuse_unfinished(fs: FileSystem, layout: Layout) -> None:

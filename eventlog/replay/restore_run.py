@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from eventlog import names
 from eventlog.errors import EventLogError, LockTimeout, NotDurable, NotFound, Refused
 from eventlog.fs import FileSystem
-from eventlog.layout import Layout
+from eventlog.layout import RESTORE_DIR, Layout
 from eventlog.locks import GC, RESTORE, acquire
 from eventlog.paths import path_text
 from eventlog.replay import restore_journal
@@ -107,7 +107,8 @@ def _run(plan: Plan, place: Place, blobs: BlobStore, append: Append) -> Outcome:
             journal = restore_journal.write(fs, layout, position, encoded)
         except OSError as error:
             raise NotDurable(
-                f"the restore journal could not be written ({error.strerror}). Nothing was touched; "
+                f"{layout.directory(RESTORE_DIR)}: the restore journal could not be written "
+                f"({error.strerror}). Nothing was touched; "
                 "make room or restore access, and try again."
             ) from error
         try:
