@@ -69,6 +69,8 @@ class _Hooks(OlderHooks[R]):
         """
         self.store = store
         self.repo = repo or store.repo_hash
+        if columns.get("session_id") is not None:
+            columns["session_id"] = placement.session_id_given(str(columns["session_id"]))
         self.columns = {"agent": agent, "repo": self.repo, **columns}
 
     @abstractmethod

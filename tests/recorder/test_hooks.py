@@ -3,6 +3,8 @@
 import inspect
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -318,6 +320,40 @@ def test_another_process_that_keeps_the_lock_is_noted(store: Store, hooks: Hooks
     assert [e["title"] for e in store.events()] == ["after"]
 
 
+WRITER = """
+import sys
+from eventlog import EventKind, Hooks, Store
+hooks = Hooks(Store.open(sys.argv[1]), agent="script")
+place = ("action", "a1b2c3d4", sys.argv[2])
+for seq in range(1, 100_000):
+    stored = hooks.strict.store_turn_event(*place, seq, EventKind.ACTION, "executor", {})
+    print(stored.event_id, stored.position, flush=True)
+"""
+
+
+def test_what_was_answered_survives_a_kill(store: Store) -> None:
+    """S0-21, I1: two processes store events and are killed; what was answered for is in the log."""
+    command = [sys.executable, "-c", WRITER, store.layout.root]
+    writers = [
+        subprocess.Popen([*command, turn], stdout=subprocess.PIPE, text=True) for turn in ("001", "002")
+    ]
+    answered = []
+    for writer in writers:
+        assert writer.stdout is not None
+        answered += [writer.stdout.readline() for _ in range(5)]
+    for writer in writers:
+        writer.kill()
+        answered += writer.communicate()[0].splitlines()
+    whole = [line.split() for line in answered if len(line.split()) == 2 and len(line.split()[0]) == 32]
+    log = {str(e["event_id"]): e["position"] for e in store.events()}
+
+    assert len(whole) >= 10
+    assert {event_id: log.get(event_id) for event_id, _ in whole[:10]} == {
+        event_id: int(position) for event_id, position in whole[:10]
+    }
+    assert [event_id for event_id, _ in whole if event_id not in log] == []
+
+
 def test_old_notes_give_way(store: Store, hooks: Hooks) -> None:
     """S0-21, P6: the file of notes starts over when it is large."""
     path = f"{store.layout.root}/tmp/hook-errors.log"
@@ -472,7 +508,7 @@ def test_a_passing_test_confirms_the_edits(store: Store, hooks: Hooks) -> None:
 
 def test_older_hooks_can_stand_in_a_session(store: Store) -> None:
     """S0-4, S1-28: with a session given once, what has no place of its own joins its current turn."""
-    hooks = Hooks(store, agent="script", session_id=SID)
+    hooks = Hooks(store, agent="script", session_id=f"sess-{SID}")
     hooks.store_turn_start(SID, SESSION, 2, "Fix it")
     hooks.store_tool_run("bash", {}, None, 1, False)
     event = last(store)
