@@ -458,7 +458,11 @@ class Store:
         """
         from eventlog.replay.restore_run import recover
 
-        return recover(self.blobs, lambda event: self.append([event])[0], undo=undo)
+        ends = self.events(event_types=("restore",), columns=("operation", "cause", "success"))
+        ended = {
+            str(event["cause"]): event["success"] is True for event in ends if event["operation"] == "end"
+        }
+        return recover(self.blobs, lambda event: self.append([event])[0], undo=undo, ended=ended)
 
     def diff(
         self, a: "TurnRef | str", b: "TurnRef | str | None" = None, *, paths: Sequence[str] = ()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventlog import names
-from eventlog.errors import EventLogError, LockTimeout, NotDurable, NotFound, Refused
+from eventlog.errors import Corruption, EventLogError, LockTimeout, NotDurable, NotFound, Refused
 from eventlog.fs import FileSystem
 from eventlog.layout import RESTORE_DIR, Layout
 from eventlog.locks import GC, RESTORE, acquire
@@ -169,19 +169,35 @@ def _go_back(
 
 
 def recover(
-    blobs: BlobStore, append: Append, *, undo: bool = False, calls: UserFiles | None = None
+    blobs: BlobStore,
+    append: Append,
+    *,
+    undo: bool = False,
+    ended: Mapping[str, bool] | None = None,
+    calls: UserFiles | None = None,
 ) -> list[Outcome]:
     """Finish or take back every restore that was killed; what was done, empty when there was none.
 
     One that had begun to switch is finished, else it is taken back; with `undo` it is taken back in
-    any case. Raises: Refused when its directory is gone; Corruption.
+    any case.
+
+    Args:
+        ended: the start events of which the log has the end, and whether it was a success: of these
+            only the journal is left over.
+    Raises: Refused when its directory is gone; Corruption.
     """
     fs, layout = blobs.fs, blobs.layout
     outcomes = []
     with _Locked(fs, layout):
         for path in restore_journal.unfinished(fs, layout):
             document = restore_journal.read(fs, path)
+            if document.store_id != blobs.store_id:
+                raise Corruption(path, "it belongs to another store")
             target = os.fsdecode(document.target)
+            if ended is not None and document.id in ended:
+                restore_journal.drop(fs, path)
+                outcomes.append(Outcome(document.id, target, 0, [], undone=not ended[document.id]))
+                continue
             gc = acquire(fs, layout, GC, exclusive=False)
             try:
                 with _place_of(document, path, calls) as place:

@@ -93,7 +93,7 @@ def test_the_plan_names_every_action_and_carrying_it_out_gives_the_wanted_tree(m
     assert world.store.restore(world.plan()).event is None
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wanted=NODES, disk=NODES)
 def test_restore_gives_the_wanted_tree_and_undo_the_old_one(
     tmp_path_factory, wanted: Node, disk: Node

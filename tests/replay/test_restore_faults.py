@@ -3,15 +3,16 @@
 import errno
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eventlog.errors import EventLogError, NotDurable, Refused
-from eventlog.fs import REAL, FileSystem
+from eventlog.errors import Corruption, EventLogError, NotDurable, Refused
+from eventlog.fs import REAL, FileSystem, read_file
 from eventlog.layout import RESTORE_DIR
-from eventlog.replay import restore, restore_wanted
+from eventlog.replay import restore, restore_journal, restore_wanted
 from eventlog.replay.restore_place import Place
 from eventlog.replay.restore_run import recover, run
 from eventlog.snapshots.tree import FILE, SYMLINK
@@ -20,7 +21,7 @@ from eventlog.store import Store
 from eventlog.types import Event
 from tests.replay.restoring import WANTED, World, write_node
 from tests.replay.test_restore_kill import FOREIGN, NEW, OLD
-from tests.snapshots.support import Node, read_node
+from tests.snapshots.support import Node, overwrite, read_node
 
 CHANGES = ("mkdir", "rmdir", "create", "write", "fchmod", "symlink", "rename", "move", "unlink", "fsync")
 STORE_CHANGES = ("open", "pwrite", "fsync", "fdatasync", "link", "unlink", "mkdir", "fsync_dir")
@@ -269,6 +270,38 @@ def test_recovery_leaves_what_was_changed_since(tmp_path: Path) -> None:
     assert [path for path, _ in outcome.left] == [b"edit"]
     expected = (OLD if outcome.undone else NEW) | FOREIGN | {b"edit": (FILE, b"work after the accident")}
     assert files(world) == expected
+
+
+def test_a_restore_that_is_in_the_log_is_not_done_again(tmp_path: Path) -> None:
+    """Killed behind its last event, only its journal is left: what was done since stays as it is (I12)."""
+    world = new_world(tmp_path / "world")
+    kept: dict[str, bytes] = {}
+
+    def append(event: Event) -> int:
+        directory = world.store.layout.directory(RESTORE_DIR)
+        kept.update(
+            {f"{directory}/{name}": read_file(REAL, f"{directory}/{name}") for name in journals(world)}
+        )
+        return world.store.append([event])[0]
+
+    run(world.plan(), world.store.blobs, append)
+    ((path, data),) = kept.items()
+    overwrite(path, data)
+    (world.work / "edit").write_bytes(b"the day's work")  # as before the restore
+    (outcome,) = world.store.recover_restore(undo=True)
+    assert (outcome.done, outcome.undone) == (0, False)
+    assert files(world) == NEW | FOREIGN | {b"edit": OLD[b"edit"]}
+    assert journals(world) == []
+
+
+def test_a_restore_journal_of_another_store_is_damage(tmp_path: Path) -> None:
+    """A file that was copied from elsewhere changes nothing."""
+    world = new_world(tmp_path / "world")
+    document = replace(world.plan().document("ab" * 16), store_id=bytes(16))
+    restore_journal.write(REAL, world.store.layout, 7, restore_journal.encode(document))
+    with pytest.raises(Corruption, match="another store"):
+        world.store.recover_restore()
+    assert files(world) == OLD | FOREIGN
 
 
 def test_recovery_needs_the_directory_it_began_in(tmp_path: Path) -> None:

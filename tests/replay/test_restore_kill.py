@@ -151,8 +151,11 @@ def test_a_killed_restore_can_be_taken_back(template: Path, tmp_path: Path) -> N
         if not in_child(copy.restore, number):
             break
         unfinished = os.listdir(copy.root / ".locus" / RESTORE_DIR) != []
+        with Store.open(copy.root / ".locus") as store:
+            ended = len(list(store.events(event_types=("restore",)))) == 2
         assert not in_child(lambda c=copy: c.recover(undo=True), NEVER)  # type: ignore[misc]
-        assert copy.files() == OLD | FOREIGN or not unfinished, number
+        # Behind its last event a restore is one to undo, and none to recover.
+        assert copy.files() == OLD | FOREIGN or not unfinished or ended, number
         number += 3
     assert number > 40
 
@@ -167,7 +170,7 @@ def test_a_recovery_that_is_killed_anywhere_can_be_repeated(
     while in_child(half.restore, total):
         half = Copy(template, tmp_path / "half")
         total += 1
-    for killed_at in (total * 5 // 10, total * 8 // 10):
+    for killed_at in (total * 7 // 10,):  # in the middle of the switch
         number = 0
         while True:
             copy = Copy(template, tmp_path / "copy")
