@@ -50,8 +50,8 @@ def _find(store: "Store", path: str, limit: int) -> "list[Version]":
         if found:
             return found
     raise NotFound(
-        f"no version of {' or '.join(names)} is recorded. `locus log --path {names[0]}` lists what happened "
-        "there and below."
+        f"no event tells of a change of {' or '.join(names)}. `locus log --path {names[0]}` lists what "
+        f"happened there and below, `locus cat last:{names[0]}` prints what the newest turn held."
     )
 
 

@@ -58,8 +58,8 @@ class Missing:
     reason: str
 
     def concerns(self, path: bytes) -> bool:
-        """Whether this is about the file or folder at `path`."""
-        return _is_below(self.path, path)
+        """Whether this is about the file or folder at `path`, or about a folder that it was in."""
+        return _is_below(self.path, path) or _is_below(path, self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,9 @@ def _differences(
     _open(stack, b"", before.get_tree(before.root), after.get_tree(after.root))
     while stack:
         path, old, new = stack.pop()
+        if any(entry is not None and entry.kind == SKIPPED for entry in (old, new)):
+            yield path, old, new  # what a folder held there may be there still, unseen
+            continue
         inside_old = before.get_tree(old.id) if old is not None and old.kind == DIRECTORY else None
         inside_new = after.get_tree(new.id) if new is not None and new.kind == DIRECTORY else None
         if inside_old is not None and inside_new is not None:

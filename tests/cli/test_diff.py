@@ -271,4 +271,4 @@ def test_a_file_without_history_is_said(locus: Locus, recorded: Recorded) -> Non
     ended = locus("history", "nope.py")
 
     assert (ended.code, ended.out) == (1, b"")
-    assert "no version of nope.py is recorded" in ended.err and "locus log --path nope.py" in ended.err
+    assert "no event tells of a change of nope.py" in ended.err and "locus log --path nope.py" in ended.err

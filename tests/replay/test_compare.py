@@ -189,6 +189,19 @@ def test_what_was_not_captured_is_listed_and_is_no_change(store: Store) -> None:
     assert [one.path for one in found.within(["lost"]).missing] == [b"lost"]
 
 
+def test_a_folder_that_could_not_be_read_is_not_deleted(store: Store) -> None:
+    """P1: where one side skipped a whole folder, nothing in it is told as deleted or added."""
+    before = state(store, {b"d": {b"x": file(b"1")}, b"e": file(b"1")})
+    after = skipped(store, {b"e": b"2"}, {b"d": "permission denied"})
+
+    for one, other in ((before, after), (after, before)):
+        found = compare(one, other)
+        assert [(c.operation, c.path) for c in found.changes] == [("edit", b"e")]
+        assert [(m.path, m.reason) for m in found.missing] == [(b"d", "permission denied")]
+    narrowed = diff(before, after).within(["d/x"])
+    assert (narrowed.changes, [m.path for m in narrowed.missing]) == ((), [b"d"])
+
+
 def test_paths_narrow_a_diff(store: Store) -> None:
     """S1-31: files and folders by name, a rename by both of its names; an unknown path is an error."""
     before = state(
