@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
-from eventlog.errors import Corruption, NotFound, Unsupported
+from eventlog.errors import Corruption, NotDurable, NotFound, Unsupported
 from eventlog.fs import FileSystem, Refusals
 from eventlog.jsontext import decode
 from eventlog.layout import JOURNAL_DIR, SEGMENT_DIR, Layout
@@ -208,6 +208,27 @@ class LogView:
             return
         for table in self._tail_tables():
             yield from _selected(table, wanted, names)
+
+    def make_durable(self) -> None:
+        """Sync what the view shows and no sync may have reached: for who keeps what follows from it (I5).
+
+        Only the last journal can be in question: the one in front of it was synced when it was made.
+        Raises: NotDurable.
+        """
+        if not self.journals:
+            return
+        path = self.layout.journal(self.journals[-1])
+        fd = self.fs.open(path, os.O_RDONLY)
+        try:
+            self.fs.fdatasync(fd)
+            self.fs.fsync_dir(self.layout.directory(JOURNAL_DIR))  # the maker of a copy may have died before
+        except OSError as error:
+            raise NotDurable(
+                f"{path}: the disk failed to sync ({error.strerror}), so its newest events may not last. "
+                "Check the disk, then try again."
+            ) from error
+        finally:
+            self.fs.close(fd)
 
     # -- segments ----------------------------------------------------------------------------------
 

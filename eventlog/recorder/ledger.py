@@ -89,11 +89,12 @@ class Consumer:
     def advance(self, position: int, **facts: Any) -> None:
         """Note durably that every event in front of `position` is dealt with.
 
+        It reads the position first, so it is for batches rather than for every event of a busy log.
         Repeating a position changes nothing, the `facts` included: those given first stay.
-        Raises: Conflict when this object knows that the consumer is further; Refused for a position the
-        log does not have yet; and as `Store.append`.
+        Raises: Conflict when the consumer is further; Refused for a position that the log does not have
+        yet; and as `Store.append`.
         """
-        reached = self._reached or self.position
+        reached = self.position
         if position < reached:
             raise BehindError(self.name, position, reached)
         end = self.store.journal.next_position()

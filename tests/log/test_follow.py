@@ -13,6 +13,7 @@ from eventlog.errors import NotDurable
 from eventlog.fs import REAL
 from eventlog.layout import Layout
 from eventlog.log.follow import Follower, follow
+from eventlog.log.reader import open_view
 from eventlog.types import Event
 from tests.log.logs import Log, event
 from tests.simfs import Call, PowerCut, SimFS, fail_nth, sim_store
@@ -232,6 +233,31 @@ def test_events_whose_sync_fails_are_not_handed_out() -> None:
 
     fs.fault = None
     assert seen + caught_up(follower) == log.rows()
+
+
+def test_what_a_view_made_durable_survives_a_power_cut() -> None:
+    """I5: who keeps what follows from a view syncs it first; a failed sync is NotDurable."""
+    machine, busy = busy_log()
+    machine.settle()
+    machine.stop_at = machine.call_count + 10
+    with pytest.raises(PowerCut):  # a frame is written and not synced
+        busy.append([numbered(20)])
+        busy.append([numbered(21)])
+    fs = machine.kill()
+    log = Log(fs, busy.layout)
+    assert len(log.rows()) > len(Log(fs.crash(), busy.layout).rows())
+    fs.fault = fail_nth(0, errno.EIO, name="fdatasync")
+    with (
+        open_view(fs, log.layout, log.store_id) as view,
+        pytest.raises(NotDurable, match="may not last"),
+    ):
+        view.make_durable()
+
+    fs = machine.kill()
+    log = Log(fs, busy.layout)
+    with open_view(fs, log.layout, log.store_id) as view:
+        view.make_durable()
+    assert log.rows() == Log(fs.crash(), busy.layout).rows()
 
 
 # -- what it costs -----------------------------------------------------------------------------------
