@@ -124,6 +124,7 @@ def export(
             for _ in lines:
                 pass
             return batch.report
+        view.make_durable()  # what leaves the log must not outlive what it was made of (I5)
         with files.staged(path, force=force) as file:
             file.write(first)
             for line in lines:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.errors import EventLogError, Refused
+from eventlog.errors import EventLogError, NotDurable, Refused
 from eventlog.exports import jsonl, locusgraph, withheld
 from eventlog.exports.locusgraph import CONSUMER, ExportReport
 from eventlog.fs import FileSystem
@@ -608,3 +608,20 @@ def test_batches_together_say_what_one_export_says(
         assert record == expected[context_id]
     assert events == ids(whole[len(whole) - report.records.get("events", 0) :])
     store.close()
+
+
+def test_events_that_may_not_last_are_not_exported(store: Store, tmp_path: Path) -> None:
+    """I5: what a batch holds is synced first; when that fails there is no file and the ledger stays."""
+
+    class NoSync(FileSystem):
+        def fdatasync(self, fd: int) -> None:
+            raise OSError(5, "Input/output error")
+
+    with (
+        Store.open(store.layout.root, fs=NoSync()) as failing,
+        pytest.raises(NotDurable, match="may not last"),
+    ):
+        locusgraph.export(failing, str(tmp_path / "batch"))
+
+    assert not (tmp_path / "batch").exists()
+    assert Consumer(store, CONSUMER).position == 0
