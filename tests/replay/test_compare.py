@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from eventlog.errors import Corruption, NotFound
 from eventlog.recorder import lifecycle
 from eventlog.replay import diffs
-from eventlog.replay.compare import Change, compare
+from eventlog.replay.compare import compare
 from eventlog.replay.diffs import diff
 from eventlog.replay.trees import TreeState, tree_at
 from eventlog.snapshots.ids import to_text
@@ -280,18 +280,12 @@ def test_a_damaged_content_is_named_and_the_rest_can_be_read(tmp_path: Path) -> 
         (damaged,) = set(pack_paths(store.layout)) - pack
         data = bytearray(Path(damaged).read_bytes())
         data[60] ^= 0xFF
-        found = {change.path: change for change in compare(before, after).changes}
+        found = compare(before, after).changes
         store.blobs.close()
         overwrite(damaged, bytes(data))
 
         assert rest.root != after.root
-        files = {one.path: one for one in diff_of_changes(after, found)}
+        files = {one.path.decode(): diffs.FileDiff(one, store.blobs.get) for one in found}
         assert files["good"].lines_added == 1
         with pytest.raises(Corruption):
             _ = files["bad"].text
-
-
-def diff_of_changes(after: TreeState, found: dict[bytes, Change]) -> Iterator:  # type: ignore[type-arg]
-    from eventlog.replay.diffs import FileDiff
-
-    return (FileDiff(change, after.blobs.get) for change in found.values())
