@@ -165,22 +165,21 @@ def test_a_recovery_that_is_killed_anywhere_can_be_repeated(
     template: Path, tmp_path: Path, undo: bool
 ) -> None:
     """A recovery may be killed before any effect; the next one comes to the same end (I12, I32)."""
-    half = Copy(template, tmp_path / "half")
     total = 0
-    while in_child(half.restore, total):
-        half = Copy(template, tmp_path / "half")
-        total += 1
-    for killed_at in (total * 7 // 10,):  # in the middle of the switch
-        number = 0
-        while True:
-            copy = Copy(template, tmp_path / "copy")
-            assert in_child(copy.restore, killed_at)
-            if not in_child(lambda c=copy: c.recover(undo), number):  # type: ignore[misc]
-                break
-            assert not in_child(lambda c=copy: c.recover(undo), NEVER)  # type: ignore[misc]
-            assert copy.files() in (OLD | FOREIGN, NEW | FOREIGN), (killed_at, number)
-            number += 3
-        assert os.listdir(copy.root / ".locus" / RESTORE_DIR) == []
+    while in_child(Copy(template, tmp_path / "half").restore, total):
+        total += 4
+    killed_at = total * 7 // 10  # in the middle of the switch
+    number = 0
+    while True:
+        copy = Copy(template, tmp_path / "copy")
+        assert in_child(copy.restore, killed_at)
+        assert copy.files() not in (OLD | FOREIGN, NEW | FOREIGN)
+        if not in_child(lambda c=copy: c.recover(undo), number):  # type: ignore[misc]
+            break
+        assert not in_child(lambda c=copy: c.recover(undo), NEVER)  # type: ignore[misc]
+        assert copy.files() == (OLD if undo else NEW) | FOREIGN, number
+        number += 1
+    assert os.listdir(copy.root / ".locus" / RESTORE_DIR) == []
 
 
 def test_a_restore_refuses_until_the_killed_one_is_recovered(template: Path, tmp_path: Path) -> None:
