@@ -1,6 +1,7 @@
 """The deep check: what the bytes of a store mean, and whether that is right."""
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -26,15 +27,24 @@ from tests.snapshots.support import as_process
 DAY_S = 24 * 3600
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two segments, a tail, packs, an idx and an index that was updated once."""
-    with Store.init(tmp_path / ".locus", repo_hash="0123456789ab", project_name="locus") as store:
+    root = tmp_path_factory.mktemp("deep") / ".locus"
+    with Store.init(root, repo_hash="0123456789ab", project_name="locus") as store:
         for number in range(3):
             _turn(store, number)
             if number < 2:
                 store.seal()
                 store.reindex()
+    return root
+
+
+@pytest.fixture
+def store(template: Path, tmp_path: Path) -> Iterator[Store]:
+    """A copy of it, to damage."""
+    shutil.copytree(template, tmp_path / ".locus")
+    with Store.open(tmp_path / ".locus") as store:
         yield store
 
 

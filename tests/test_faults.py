@@ -289,7 +289,7 @@ def _check(scene: Scene, sound: bool) -> None:
 
 
 # How many cases of each operation are tried by default.
-SAMPLE = {name: 2 if name in SLOW else 12 for name in OPERATIONS}
+SAMPLE = {name: 1 if name in SLOW else 6 for name in OPERATIONS}
 
 
 def all_cases(template: Scene, directory: Path) -> dict[str, list[Case]]:

@@ -19,7 +19,8 @@ AGE_S_MIN = 24 * 3600
 # What Locus calls its temporary files. Other names belong to somebody else (S1-61) or, like the hook's
 # record of its errors, are meant to stay.
 PREFIXES = (
-    "pack-", "journal-", "seal-", "idx-", "index-", "STORE-", "gitignore-", "restore-", "statcache-", "probe-",
+    "pack-", "journal-", "seal-", "idx-", "index-", "STORE-", "gitignore-", "restore-",
+    "statcache-", "probe-",
 )  # fmt: skip
 
 _DIRECTORY, _KIND = 0o040000, 0o170000
