@@ -160,7 +160,6 @@ def _check_batches(history: History) -> Iterator[str]:
 def _check_first_wins(history: History) -> Iterator[str]:
     """I8: of several acknowledged appends of one id, none lies in front of the visible one."""
     row_of = {row["event_id"]: row for row in history.rows}
-    unknown = {tag for op in history.appends if op.unknown for tag in _tags(op)}
     for op in history.appends:
         for position, (event_id, tag) in enumerate(zip(op.ids, _tags(op), strict=True), op.base or 0):
             row = row_of.get(event_id) if op.acked else None
@@ -170,9 +169,9 @@ def _check_first_wins(history: History) -> Iterator[str]:
                 yield f"I8: {event_id} is visible at {row['position']}, but {op.name} put it at {position}"
             elif row["position"] == position and row["payload"]["tag"] != tag:
                 yield f"I1: at {position} stands {row['payload']['tag']}, acknowledged was {tag}"
-    acked = {tag for op in history.appends if op.acked for tag in _tags(op)}
+    lawful = {tag for op in history.appends if op.acked or op.unknown for tag in _tags(op)}
     for row in history.rows:
-        if row["payload"]["tag"] not in acked | unknown:
+        if row["payload"]["tag"] not in lawful:
             yield f"I7: {row['payload']['tag']} is visible though it was refused"
 
 
