@@ -8,7 +8,6 @@ One restore at a time: all of this holds the restore lock, and `gc` shared, so t
 meanwhile. It may be killed at any call (I32), and repeated (I12).
 """
 
-import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,27 +22,19 @@ from eventlog.replay import restore_journal
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.replay.restore import Plan
 from eventlog.replay.restore_journal import Document, Step
-from eventlog.replay.restore_place import Place, State, same, untouched
-from eventlog.replay.restore_wanted import ways
+from eventlog.replay.restore_place import Place, same
+from eventlog.replay.restore_switch import Found, carry_out, changed_since
 from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.parallel import Listed
 from eventlog.snapshots.store import BlobStore
-from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, SYMLINK
+from eventlog.snapshots.tree import DIRECTORY
 from eventlog.snapshots.userfiles import UserFiles
 from eventlog.types import Event
 
 EVENT_TYPE = "restore"
 AGENT = "locus"
 
-# Files that are written and not synced yet; each keeps its descriptor.
-_UNSYNCED_MAX = 256
-
-# Syncs that wait at the same time share commits of the file system: 100 small files on ext4 took 25 ms
-# with eight threads, and 45 ms to 290 ms one by one.
-_SYNC_THREADS = 8
-
 Append = Callable[[Event], int]
-_Found = tuple[State | None, os.stat_result | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +84,7 @@ def _run(plan: Plan, place: Place, blobs: BlobStore, append: Append) -> Outcome:
     document = plan.document(fs.random_bytes(16).hex())
     encoded = restore_journal.encode(document)
     with blobs.writer() as writer:  # holds gc until the end
-        known: dict[bytes, _Found] = {}
+        known: dict[bytes, Found] = {}
         saved = EditedTree(no_trees)
         for step in plan.steps:
             state, found = _save(place, step, writer.put)
@@ -127,7 +118,7 @@ def _run(plan: Plan, place: Place, blobs: BlobStore, append: Append) -> Outcome:
     return Outcome(document.id, plan.target, len(plan.steps), [])
 
 
-def _save(place: Place, step: Step, put: Callable[[bytes], bytes]) -> _Found:
+def _save(place: Place, step: Step, put: Callable[[bytes], bytes]) -> Found:
     """Put what stands at a path into the store, if it is still what was planned for."""
     try:
         state, found, data = place.read(step.path)
@@ -292,241 +283,3 @@ def end_event(document: Document, *, undone: str | None, left: Sequence[tuple[by
         "success": undone is None,
         "payload": {"undone": undone, "left": [[path_text(path), why] for path, why in left]},
     }
-
-
-# -- the directory -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """A path to be brought from `source` to `goal`; `number` makes its temporary name."""
-
-    number: int
-    path: bytes
-    source: State | None
-    goal: State | None
-
-    @property
-    def replaces(self) -> bool:
-        """Whether what stands there must go before anything else can come."""
-        if self.source is None:
-            return False
-        return self.goal is None or DIRECTORY in (self.source.kind, self.goal.kind)
-
-
-def carry_out(
-    document: Document,
-    place: Place,
-    blobs: BlobStore,
-    *,
-    forward: bool,
-    known: Mapping[bytes, _Found] | None = None,
-    strict: bool | None = None,
-) -> Listed:
-    """Bring every path of the plan to its state after (forward) or before.
-
-    Args:
-        known: what was found at the paths, where that was looked at before.
-        strict: what is neither before nor after is an error (the default with `known`), else it is
-            left and listed.
-    Raises: Refused, OSError, Corruption: with a part of it done.
-    """
-    first = known is not None and strict is None
-    run_ = _Switch(document, place, blobs, forward=forward)
-    if not first:
-        run_.sweep()
-    run_.examine(known, strict=first)
-    run_.stage()
-    run_.switch(strict=first)
-    run_.sync()
-    return sorted(run_.left)
-
-
-class _Switch:
-    """One pass over the steps of a restore in one direction."""
-
-    def __init__(self, document: Document, place: Place, blobs: BlobStore, *, forward: bool) -> None:
-        self.place = place
-        self.calls = place.calls
-        self.blobs = blobs
-        self.left: Listed = []
-        self._mark = b".locus-new-" + document.id[:16].encode("ascii") + b"-"
-        self._steps = [
-            _Change(n, s.path, s.before, s.after) if forward else _Change(n, s.path, s.after, s.before)
-            for n, s in enumerate(document.steps)
-        ]
-        self._changes: list[_Change] = []
-        self._found: dict[bytes, _Found] = {}
-        self._staged: dict[int, bytes] = {}  # number → directory
-        self._dirty: set[bytes] = set()  # directories in which a name changed
-
-    def sweep(self) -> None:
-        """Remove what an earlier pass staged. Nobody else uses names with this restore's id."""
-        self.place.forget()
-        for directory in {b"", *(above for step in self._steps for above in ways(step.path)[1:])}:
-            for name in self.place.names(directory) or ():
-                if name.startswith(self._mark):
-                    self.calls.unlink(self.place.dir(directory), name)
-
-    def examine(self, known: Mapping[bytes, _Found] | None, *, strict: bool) -> None:
-        """Find out what is left to do."""
-        foreign: set[bytes] = set()
-        for step in self._steps:
-            state, found = known[step.path] if known is not None else self.place.look(step.path)
-            if foreign and not foreign.isdisjoint(ways(step.path)[1:]):
-                self.left.append((step.path, "the directory above it was changed since"))
-            elif same(state, step.goal):
-                continue
-            elif same(state, step.source) or (state is None and _has_gap(step)):
-                self._changes.append(step)
-                self._found[step.path] = (state, found)
-            elif strict:
-                raise changed_since(step.path)
-            else:
-                foreign.add(step.path)
-                self.left.append((step.path, "it was changed since, and stays as it is"))
-
-    def stage(self) -> None:
-        """Write and sync every new content under a temporary name."""
-        by_content: dict[bytes, list[_Change]] = {}
-        for change in self._changes:
-            if change.goal is not None and change.goal.kind != DIRECTORY:
-                by_content.setdefault(change.goal.id, []).append(change)
-        unsynced: list[int] = []
-        try:
-            for id in self.blobs.read_order(by_content):
-                data = self.blobs.get(id)
-                for change in by_content[id]:
-                    self._stage(change, data, unsynced)
-                    if len(unsynced) >= _UNSYNCED_MAX:
-                        self._sync_files(unsynced)
-            self._sync_files(unsynced)
-        finally:
-            for fd in unsynced:
-                self.calls.close(fd)
-
-    def _stage(self, change: _Change, data: bytes, unsynced: list[int]) -> None:
-        goal = change.goal
-        assert goal is not None
-        directory = self.place.deepest(change.path)
-        name = self._temporary(change)
-        dir_fd = self.place.dir(directory)
-        self._staged[change.number] = directory
-        if goal.kind == SYMLINK:
-            self.calls.symlink(data, dir_fd, name)
-            return
-        new = 0o777 if goal.kind == EXECUTABLE else 0o666
-        fd = self.calls.create(dir_fd, name, new if goal.mode is None else 0o600)
-        unsynced.append(fd)
-        rest = memoryview(data)
-        while rest:
-            written = self.calls.write(fd, rest)
-            if written <= 0:
-                raise OSError(errno.ENOSPC, "the disk took no more bytes")
-            rest = rest[written:]
-        if goal.mode is not None:
-            self.calls.fchmod(fd, goal.mode)
-
-    def _sync_files(self, unsynced: list[int]) -> None:
-        if len(unsynced) < _SYNC_THREADS:
-            for fd in unsynced:
-                self.calls.fsync(fd)
-        else:
-            from concurrent.futures import ThreadPoolExecutor
-
-            with ThreadPoolExecutor(_SYNC_THREADS, "locus-sync") as pool:
-                list(pool.map(self.calls.fsync, unsynced))  # raises what any of them raised
-        while unsynced:
-            self.calls.close(unsynced.pop())
-
-    def switch(self, *, strict: bool) -> None:
-        """Remove what goes, make directories, and give the staged files their names."""
-        for change in sorted(self._changes, key=lambda c: (-c.path.count(b"/"), c.path)):
-            if change.replaces and self._found[change.path][0] is not None:
-                self._remove(change, strict)
-        self.place.forget()  # other directories may stand there from here on
-        for change in self._changes:
-            if change.goal is not None and change.goal.kind == DIRECTORY:
-                self._make_directory(change)
-        left = {path for path, _ in self.left}
-        for change in self._changes:
-            if change.number in self._staged:
-                if left and not left.isdisjoint(ways(change.path)):
-                    continue
-                self._take_name(change)
-        for change in reversed(self._changes):  # last, and from below: one may forbid to write in it
-            if change.goal is not None and change.goal.kind == DIRECTORY and change.goal.mode is not None:
-                self.calls.fchmod(self.place.dir(change.path), change.goal.mode)
-        if left:
-            self.sweep()
-
-    def _remove(self, change: _Change, strict: bool) -> None:
-        assert change.source is not None
-        dir_fd, name = self._parent(change.path)
-        if change.source.kind != DIRECTORY:
-            self._check(change)
-            self.calls.unlink(dir_fd, name)
-            return
-        try:
-            self.calls.rmdir(dir_fd, name)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or strict:
-                raise
-            self.left.append((change.path, "something was put into it since"))
-
-    def _make_directory(self, change: _Change) -> None:
-        assert change.goal is not None
-        dir_fd, name = self._parent(change.path)
-        self.calls.mkdir(dir_fd, name, 0o777)
-
-    def _take_name(self, change: _Change) -> None:
-        if change.replaces:
-            self._found[change.path] = (None, None)
-        self._check(change)
-        to_fd, name = self._parent(change.path)
-        staged_in = self._staged[change.number]
-        if staged_in == change.path.rpartition(b"/")[0]:
-            self.calls.rename(to_fd, self._temporary(change), name)
-            return
-        to_fd = os.dup(to_fd)  # the next look-up may close it
-        try:
-            self.calls.move(self.place.dir(staged_in), self._temporary(change), to_fd, name)
-        finally:
-            self.calls.close(to_fd)
-        self._dirty.add(staged_in)
-
-    def _check(self, change: _Change) -> None:
-        """Refuse when a path does not hold any more what was found there."""
-        found = self._found[change.path][1]
-        present = self.place.lstat(change.path)
-        if (found is None) != (present is None):
-            raise changed_since(change.path)
-        if found is not None and present is not None and not untouched(found, present):
-            raise changed_since(change.path)
-
-    def _parent(self, path: bytes) -> tuple[int, bytes]:
-        """The directory of a path that is about to change, and the name in it."""
-        directory, _, name = path.rpartition(b"/")
-        self._dirty.add(directory)
-        return self.place.dir(directory), name
-
-    def _temporary(self, change: _Change) -> bytes:
-        return self._mark + b"%d" % change.number
-
-    def sync(self) -> None:
-        """Make the names durable."""
-        for directory in sorted(self._dirty):
-            try:
-                fd = self.place.dir(directory)
-            except (FileNotFoundError, NotADirectoryError):
-                continue  # it went too; its own name is its parent's to sync
-            self.calls.fsync(fd)
-
-
-def _has_gap(step: _Change) -> bool:
-    """Whether there is a moment at which nothing stands there."""
-    return step.source is not None and step.goal is not None and step.replaces
-
-
-def changed_since(path: bytes) -> Refused:
-    return Refused(f"{path_text(path)} was changed since the plan was made. Look at the plan again.")
