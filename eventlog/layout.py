@@ -102,6 +102,9 @@ class Layout:
     def idx(self, number: int) -> str:
         return f"{self.root}/{IDX_DIR}/{number:020d}.evx"
 
+    def statcache(self, worktree: str) -> str:
+        return f"{self.root}/{STATCACHE_DIR}/{worktree}.evc"
+
     def restore(self, position: int) -> str:
         return f"{self.root}/{RESTORE_DIR}/{position:020d}.json"
 

@@ -152,6 +152,10 @@ class BlobWriter:
             self._add(self._trees, id, TREE, encoding)
         return id
 
+    def holds(self, id: bytes) -> bool:
+        """Whether a put of this content would store nothing: it is there, or waits for the flush."""
+        return id in self._pending or self._known(id)
+
     def add_group(self, blobs: "Iterable[bytes]") -> "list[bytes]":
         """Store blobs that belong together in groups of their own, in the order given; their ids.
 

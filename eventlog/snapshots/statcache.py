@@ -1,0 +1,370 @@
+"""What the last capture of a working directory saw: for every path its stat, its kind and its id.
+
+One file per working directory, replaced by `rename`, read whole. Derived: deleting it costs time and
+changes no answer (I22); what is damaged, foreign, or of another format counts as absent.
+
+    128 header (below)
+    8   per directory, a directory before those in it: number of rows u32, span u32 (directories in
+        its sub-tree, itself included)
+    36  per row: mode u32, inode u64, size u64, mtime ns i64, ctime ns i64; zeros when it proves nothing
+    8   per row: size in the tree entry u64
+    32  per row: id
+    1   per row: kind, as in a tree
+    1   per row: 1 when git tracks it
+    36  per watched file: its stat as above, all ones when it is missing
+    n   NUL-separated: the path of each row, each watched file, each tracked path that is not on disk
+    16  BLAKE3-128 of everything above
+
+Directory 0 holds one row: the working directory itself, with an empty path. The rows of a directory
+stand together in the order of names, the rows of directories in the order of directories; so a
+directory with all that is below it is one stretch of every table, and is copied as one.
+
+Any process may load or save at any time: the last one wins, and either file tells the truth about its
+own moment. On the hook path.
+"""
+
+import os
+from itertools import accumulate
+from struct import Struct
+from struct import error as StructError
+
+from blake3 import blake3
+
+from eventlog.fs import FileSystem, read_file, write_all
+from eventlog.layout import Layout
+from eventlog.snapshots.tree import KINDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MAGIC = b"\x89EVS"
+_VERSION = 1
+# magic, version, flags, store id, worktree, options, tracked set, root tree, generation, directories,
+# rows, watched files, absent paths
+_HEADER = Struct("<4sHH16s16s16s16s32sQIIII")
+_DIGEST_SIZE = 16
+_SIZE_MAX = 1 << 30
+
+_STAT = Struct("<IQQqq")
+STAT_SIZE = _STAT.size
+_DIR = Struct("<II")
+_SIZE = Struct("<Q")
+
+UNPROVEN = bytes(STAT_SIZE)
+MISSING = b"\xff" * STAT_SIZE
+
+pack_stat_fields = _STAT.pack
+
+
+def pack_stat(found: os.stat_result) -> bytes:
+    """The fields that prove a content unchanged."""
+    return _STAT.pack(found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def mode_of(stat: bytes) -> int:
+    return int.from_bytes(stat[:4], "little")
+
+
+class Key:
+    """Which cache is meant: it must agree in all but `tracked` and `root` to be used."""
+
+    __slots__ = ("options", "store_id", "worktree")
+
+    def __init__(self, store_id: bytes, worktree: bytes, options: bytes) -> None:
+        self.store_id = store_id
+        self.worktree = worktree  # 16 bytes: of its path
+        self.options = options  # 16 bytes: of the parameters that decide what is captured
+
+
+class StatCache:
+    """The tables of one cache file; nothing in them is ever changed."""
+
+    __slots__ = (
+        "_paths",
+        "absent",
+        "dirs",
+        "firsts",
+        "flags",
+        "generation",
+        "ids",
+        "kinds",
+        "paths_blob",
+        "root",
+        "row_count",
+        "sizes",
+        "stats",
+        "tracked",
+        "watch_stats",
+        "watched",
+    )
+
+    def __init__(
+        self,
+        *,
+        root: bytes,
+        tracked: bytes,
+        generation: int,
+        dirs: bytes,
+        stats: bytes,
+        sizes: bytes,
+        ids: bytes,
+        kinds: bytes,
+        flags: bytes,
+        watch_stats: bytes,
+        paths_blob: bytes,
+        watched: "Sequence[bytes]",
+        absent: "Sequence[bytes]",
+    ) -> None:
+        self.root = root
+        self.tracked = tracked  # digest of the set of paths that git tracks
+        self.generation = generation
+        self.dirs = dirs
+        self.stats = stats
+        self.sizes = sizes
+        self.ids = ids
+        self.kinds = kinds
+        self.flags = flags
+        self.watch_stats = watch_stats
+        self.paths_blob = paths_blob
+        self.watched = watched
+        self.absent = absent
+        self.row_count = len(kinds)
+        self.firsts = [0, *accumulate(count for count, _ in _DIR.iter_unpack(dirs))]
+        self._paths: "list[bytes] | None" = None
+
+    @property
+    def paths(self) -> "list[bytes]":
+        """The path of each row, relative to the working directory."""
+        if self._paths is None:
+            self._paths = self.paths_blob.split(b"\0")
+        return self._paths
+
+    def full_paths(self, root: bytes) -> "list[bytes]":
+        """The path of each row, below `root`."""
+        return (root + b"/" + self.paths_blob.replace(b"\0", b"\0" + root + b"/")).split(b"\0")
+
+    def stat(self, row: int) -> bytes:
+        return self.stats[row * STAT_SIZE : (row + 1) * STAT_SIZE]
+
+    def id(self, row: int) -> bytes:
+        return self.ids[row * 32 : row * 32 + 32]
+
+    def size(self, row: int) -> int:
+        size: int = _SIZE.unpack_from(self.sizes, row * 8)[0]
+        return size
+
+    def rows_of(self, dir: int) -> "tuple[int, int]":
+        """[first, end) of the rows of a directory."""
+        return self.firsts[dir], self.firsts[dir + 1]
+
+    def span(self, dir: int) -> int:
+        """How many directories the sub-tree of a directory has, itself included."""
+        span: int = _DIR.unpack_from(self.dirs, dir * 8)[1]
+        return span
+
+    def rows_below(self, dir: int) -> "tuple[int, int]":
+        """[first, end) of the rows of a directory and of all directories below it."""
+        return self.firsts[dir], self.firsts[dir + self.span(dir)]
+
+
+class Tables:
+    """A cache that is being written: stretches of the last one, and rows anew."""
+
+    __slots__ = ("dir_count", "dirs", "flags", "ids", "kinds", "paths", "sizes", "stats")
+
+    def __init__(self) -> None:
+        self.dir_count = 0
+        self.dirs: "list[bytes]" = []
+        self.stats: "list[bytes]" = []
+        self.sizes: "list[bytes]" = []
+        self.ids: "list[bytes]" = []
+        self.kinds: "list[bytes]" = []
+        self.flags: "list[bytes]" = []
+        self.paths: "list[bytes]" = []
+
+    def begin_dir(self) -> "tuple[int, int]":
+        """Begin a directory; a mark for `end_dir`."""
+        self.dirs.append(b"")
+        self.dir_count += 1
+        return len(self.dirs) - 1, self.dir_count - 1
+
+    def end_dir(self, mark: "tuple[int, int]", row_count: int) -> None:
+        """All directories below the one begun with `mark` have been written."""
+        self.dirs[mark[0]] = _DIR.pack(row_count, self.dir_count - mark[1])
+
+    def add_row(self, path: bytes, kind: bytes, id: bytes, size: int, stat: bytes, tracked: bytes) -> None:
+        self.paths.append(path)
+        self.kinds.append(kind)
+        self.ids.append(id)
+        self.sizes.append(_SIZE.pack(size))
+        self.stats.append(stat)
+        self.flags.append(tracked)
+
+    def copy_below(self, cache: StatCache, dir: int) -> None:
+        """A directory of the last cache with all that is below it."""
+        first, end = cache.rows_below(dir)
+        span = cache.span(dir)
+        self.dirs.append(cache.dirs[dir * 8 : (dir + span) * 8])
+        self.dir_count += span
+        self.stats.append(cache.stats[first * STAT_SIZE : end * STAT_SIZE])
+        self.sizes.append(cache.sizes[first * 8 : end * 8])
+        self.ids.append(cache.ids[first * 32 : end * 32])
+        self.kinds.append(cache.kinds[first:end])
+        self.flags.append(cache.flags[first:end])
+        self.paths += cache.paths[first:end]
+
+    def finish(
+        self,
+        *,
+        tracked: bytes,
+        generation: int,
+        watched: "Sequence[tuple[bytes, bytes]]",
+        absent: "Sequence[bytes]",
+    ) -> StatCache:
+        """The cache. `watched` are (path, stat)."""
+        ids = b"".join(self.ids)
+        return StatCache(
+            root=ids[:32],
+            tracked=tracked,
+            generation=generation,
+            dirs=b"".join(self.dirs),
+            stats=b"".join(self.stats),
+            sizes=b"".join(self.sizes),
+            ids=ids,
+            kinds=b"".join(self.kinds),
+            flags=b"".join(self.flags),
+            watch_stats=b"".join(stat for _, stat in watched),
+            paths_blob=b"\0".join(self.paths),
+            watched=[path for path, _ in watched],
+            absent=absent,
+        )
+
+
+def encode(cache: StatCache, key: Key) -> bytes:
+    """The bytes of the file."""
+    header = _HEADER.pack(
+        _MAGIC,
+        _VERSION,
+        0,
+        key.store_id,
+        key.worktree,
+        key.options,
+        cache.tracked,
+        cache.root,
+        cache.generation,
+        len(cache.dirs) // 8,
+        cache.row_count,
+        len(cache.watched),
+        len(cache.absent),
+    )
+    tables = (cache.dirs, cache.stats, cache.sizes, cache.ids, cache.kinds, cache.flags, cache.watch_stats)
+    body = b"".join((header, *tables, b"\0".join((cache.paths_blob, *cache.watched, *cache.absent))))
+    return body + blake3(body).digest(_DIGEST_SIZE)
+
+
+def decode(data: bytes, key: Key) -> "StatCache | None":
+    """The cache, None when these bytes are not a whole one of this store, working directory and options."""
+    end = len(data) - _DIGEST_SIZE
+    if end < _HEADER.size or blake3(memoryview(data)[:end]).digest(_DIGEST_SIZE) != data[end:]:
+        return None
+    magic, version, _, store_id, worktree, options, tracked, root, generation, dirs, rows, watched, absent = (
+        _HEADER.unpack_from(data)
+    )
+    if (magic, version, store_id, worktree, options) != (
+        _MAGIC,
+        _VERSION,
+        key.store_id,
+        key.worktree,
+        key.options,
+    ):
+        return None
+    parts = []
+    at = _HEADER.size
+    for size in (dirs * 8, rows * STAT_SIZE, rows * 8, rows * 32, rows, rows, watched * STAT_SIZE):
+        parts.append(data[at : at + size])
+        at += size
+    if at > end:
+        return None
+    # The paths of rows are most of the file: they are cut apart later, and all at once.
+    tail = data[at:end].rsplit(b"\0", watched + absent)
+    names = tail[1:]
+    try:
+        cache = StatCache(
+            root=root,
+            tracked=tracked,
+            generation=generation,
+            dirs=parts[0],
+            stats=parts[1],
+            sizes=parts[2],
+            ids=parts[3],
+            kinds=parts[4],
+            flags=parts[5],
+            watch_stats=parts[6],
+            paths_blob=tail[0],
+            watched=names[:watched],
+            absent=names[watched:],
+        )
+    except StructError:
+        return None
+    agrees = (
+        len(names) == watched + absent
+        and dirs > 1
+        and len(cache.kinds) == rows
+        and cache.paths_blob.count(b"\0") == rows - 1
+        and cache.firsts[-1] == rows
+        and cache.firsts[1] == 1
+        and cache.root == cache.ids[:32]
+        and cache.kinds[:1] == b"d"
+        and cache.kinds.count(b"d") == dirs - 1
+        and not cache.kinds.translate(None, b"".join(KINDS))
+    )
+    return cache if agrees else None
+
+
+def is_nested(cache: StatCache) -> bool:
+    """Whether every directory's sub-directories follow it and their spans fill its own.
+
+    The digest proves no good will, so whoever walks by spans asks first.
+    """
+    dirs, kinds = len(cache.dirs) // 8, cache.kinds
+    spans = [span for _, span in _DIR.iter_unpack(cache.dirs)]
+    for dir in range(dirs - 1, -1, -1):
+        below = dir + 1
+        for _ in range(kinds.count(b"d", *cache.rows_of(dir))):
+            if below >= dirs:
+                return False
+            below += spans[below]
+        if below != dir + spans[dir]:
+            return False
+    return True
+
+
+def load(fs: FileSystem, layout: Layout, key: Key) -> "StatCache | None":
+    """The cache of a working directory, None when there is none that can be used."""
+    try:
+        data = read_file(fs, layout.statcache(key.worktree.hex()), _SIZE_MAX)
+    except (OSError, ValueError):
+        return None
+    return decode(data, key)
+
+
+def save(fs: FileSystem, layout: Layout, key: Key, cache: StatCache) -> None:
+    """Put the cache in the place of the last one; a disk that takes no more only costs time later.
+
+    Not synced: a power cut leaves a file that fails its digest, or the last one. `rename` is right
+    here because the file is derived, and whoever reads the one or the other is told the truth.
+    """
+    tmp = layout.tmp(f"statcache-{fs.random_bytes(8).hex()}")
+    try:
+        fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            write_all(fs, fd, encode(cache, key))
+        finally:
+            fs.close(fd)
+        fs.rename(tmp, layout.statcache(key.worktree.hex()))
+    except OSError:
+        try:
+            fs.unlink(tmp)
+        except OSError:
+            pass  # a leftover in tmp/ is swept later

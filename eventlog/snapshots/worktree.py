@@ -1,0 +1,245 @@
+"""Capture of a working directory: the tree of what stands there, made from what changed since last time.
+
+What is captured, the files that prove a content unchanged, and the racy rule are in docs/design.md §22.
+The result is exact (P1): whatever is left out is an entry of kind `s` with its reason, or ignored.
+Nothing in the working directory is written, no symlink is followed, no pipe or device is opened, and no
+lock is held but the writer's (P4). With a deadline the capture ends in time and says what it did not
+look at; the next one goes on from there.
+
+Any number of processes may capture one directory at once. On the hook path.
+"""
+
+import os
+
+from blake3 import blake3
+
+from eventlog.errors import InvalidEvent, NotFound, Refused
+from eventlog.snapshots import statcache, worktree_git
+from eventlog.snapshots.ids import blob_id, tree_id
+from eventlog.snapshots.statcache import Key, StatCache
+from eventlog.snapshots.tree import SKIPPED, encode_tree
+from eventlog.snapshots.userfiles import UserFiles
+from eventlog.snapshots.worktree_changes import Change, changes_between
+from eventlog.snapshots.worktree_entries import Entries, reason_texts
+from eventlog.snapshots.worktree_rules import Rules
+from eventlog.snapshots.worktree_scan import RulesChanged, Scan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eventlog.fs import FileSystem
+    from eventlog.layout import Layout
+    from eventlog.snapshots.store import BlobStore
+    from eventlog.snapshots.writer import BlobWriter
+
+FILE_SIZE_MAX = 100_000_000
+
+# Raised when the same directory would be captured otherwise than before.
+_RULES_VERSION = 1
+
+
+class Capture:
+    """What a capture found. Paths are relative to the working directory."""
+
+    __slots__ = (
+        "changes",
+        "dirs",
+        "files",
+        "partial",
+        "pending",
+        "pending_count",
+        "read_bytes",
+        "read_files",
+        "root",
+        "skipped",
+        "submodules",
+        "symlinks",
+        "warning",
+    )
+
+    def __init__(self, tables: StatCache, scan: Scan) -> None:
+        self.root = tables.root
+        self.files = tables.kinds.count(b"f") + tables.kinds.count(b"x")
+        self.symlinks = tables.kinds.count(b"l")
+        self.dirs = tables.kinds.count(b"d") - 1
+        self.submodules = tables.kinds.count(b"m")
+        self.read_files = scan.entries.read_files
+        self.read_bytes = scan.entries.read_bytes
+        self.partial = bool(scan.pending_count) or scan.rules.warning is not None
+        self.pending = tuple(scan.pending)  # some of the paths that were not looked at in time
+        self.pending_count = scan.pending_count
+        self.warning = scan.rules.warning  # why git could not be asked
+        self.skipped: "list[tuple[bytes, str]]" = []  # what is there and was not captured, and why
+        self.changes: "list[Change]" = []  # since the previous tree, in order of paths
+
+
+def capture(
+    blobs: "BlobStore",
+    writer: "BlobWriter",
+    root: str,
+    *,
+    previous: "bytes | None" = None,
+    include: "Sequence[str]" = (),
+    size_max: int = FILE_SIZE_MAX,
+    deadline: "float | None" = None,
+    calls: "UserFiles | None" = None,
+) -> Capture:
+    """Capture the working directory `root`; its tree and all that is new in it are durable on return.
+
+    Everything that was put with `writer` goes into the same pack. The caller appends the event that
+    refers to the tree, and closes the writer after that.
+
+    Args:
+        previous: id of the tree to list the changes since; without it none are listed.
+        include: patterns, in the syntax of gitignore, of ignored files to capture all the same.
+        size_max: larger files are skipped.
+        deadline: monotonic time after which nothing more is looked at.
+    Raises: NotFound, Refused when `root` is no directory, or one that is never captured; NotDurable.
+    """
+    path = os.fsencode(os.path.realpath(root))
+    fs, layout = blobs.fs, blobs.layout
+    place = _place_of(layout, path, root)
+    key = Key(blobs.store_id, blake3(path).digest(16), _options(place, include, size_max))
+    generation = _gc_generation(fs, layout)
+    probe = _probe(fs, layout, path)
+    cache = statcache.load(fs, layout, key)
+    entries = Entries(path, calls or UserFiles(), writer, probe, size_max)
+    never = _never(layout, place)
+
+    def scan_with(known: "StatCache | None") -> "tuple[Scan, StatCache]":
+        rules = Rules(path, place, known, probe, include, deadline)
+        scan = Scan(known, entries, rules, never=never, deadline=deadline)
+        return scan, _tables(scan, generation)
+
+    try:
+        try:
+            scan, tables = scan_with(cache)
+        except (InvalidEvent, KeyError):
+            if cache is None:
+                raise
+            # Its tables contradict each other, which no damage does: somebody has written them.
+            cache = None
+            scan, tables = scan_with(None)
+    finally:
+        entries.close()
+    writer.flush()
+    if tables is not cache:
+        # Behind the flush: what the cache names is durable before the cache exists.
+        statcache.save(fs, layout, key, tables)
+    done = Capture(tables, scan)
+    done.skipped = _skipped(blobs, tables, size_max)
+    if previous is not None and previous != tables.root:
+        done.changes = changes_between(blobs, previous, cache, tables)
+    return done
+
+
+def _never(layout: "Layout", place: "worktree_git.GitPlace | None") -> "set[tuple[int, int]]":
+    """(device, inode) of directories that are never captured, whatever their names are."""
+    paths = [os.fsencode(layout.root)]
+    if place is not None:
+        paths += [place.git_dir, place.common_dir]
+    found = (os.stat(path) for path in paths)
+    return {(one.st_dev, one.st_ino) for one in found}
+
+
+def _place_of(layout: "Layout", path: bytes, root: str) -> "worktree_git.GitPlace | None":
+    """The repository around `path`, after a look at whether it may be captured at all."""
+    if not os.path.isdir(path):
+        raise NotFound(f"{root} is not a directory; name the working directory to capture")
+    store = os.fsencode(os.path.realpath(layout.root))
+    if path == store or path.startswith(store + b"/"):
+        raise Refused(f"{root} is inside the store {layout.root}; a store is never captured")
+    if path == b"/":
+        raise Refused("the root of the file system is never captured; name a working directory")
+    place = worktree_git.find(path)
+    if place is None and worktree_git.is_git_dir(path):
+        raise Refused(f"{root} is a bare repository: it has no working directory to capture")
+    return place
+
+
+def _options(place: "worktree_git.GitPlace | None", include: "Sequence[str]", size_max: int) -> bytes:
+    facts = [b"%d" % _RULES_VERSION, b"%d" % size_max]
+    facts += [] if place is None else [place.top, place.git_dir, place.common_dir]
+    facts += [b"", *(pattern.encode("utf-8", "surrogateescape") for pattern in include)]
+    return blake3(b"\0".join(facts)).digest(16)
+
+
+def _gc_generation(fs: "FileSystem", layout: "Layout") -> int:
+    """How often content was collected; the writer's lock keeps it from rising."""
+    try:
+        fd = fs.open(layout.gc_generation, os.O_RDONLY)
+    except FileNotFoundError:
+        return 0
+    try:
+        digits = fs.pread(fd, 32, 0).strip()
+    finally:
+        fs.close(fd)
+    return int(digits) if digits.isdigit() else 0
+
+
+def _probe(fs: "FileSystem", layout: "Layout", path: bytes) -> "tuple[int, int]":
+    """(now, device) as the file system of `path` tells the time, by a file made for this.
+
+    Now is 0, older than anything, where no file can be made.
+    """
+    device = os.stat(path).st_dev
+    anonymous = getattr(os, "O_TMPFILE", 0)
+    tmp = layout.directory("tmp")
+    beside = fs.stat(tmp).st_dev == device
+    ways = [(tmp, anonymous)] * beside + [(os.fsdecode(path), anonymous)] if anonymous else []
+    if beside:
+        ways.append((layout.tmp(f"probe-{fs.random_bytes(8).hex()}"), os.O_CREAT | os.O_EXCL))
+    for where, flags in ways:
+        try:
+            fd = fs.open(where, os.O_WRONLY | flags)
+        except OSError:
+            continue  # this file system makes no files without a name, or we may not write there
+        try:
+            found = fs.fstat(fd)
+        finally:
+            fs.close(fd)
+            if flags & os.O_EXCL:
+                fs.unlink(where)
+        if found.st_dev == device:
+            return found.st_mtime_ns, device
+    return 0, device
+
+
+def _tables(scan: Scan, generation: int) -> StatCache:
+    """The tables of what stands there; the very cache when nothing has changed."""
+    cache = scan.cache
+    full, trusts_ids = cache is None, True
+    if cache is not None:
+        trusts_ids = cache.generation == generation
+        if scan.nothing_changed() and trusts_ids:
+            return cache
+        if not statcache.is_nested(cache):
+            raise KeyError("directories")
+        full = not trusts_ids or scan.rules_differ()
+    try:
+        top = scan.run(full=full, trusts_ids=trusts_ids)
+    except RulesChanged:
+        top = scan.run(full=True, trusts_ids=trusts_ids)
+    for directory in reversed(scan.loaded(top)):
+        encoding = encode_tree([(name, *row[:3]) for name, row in directory.rows.items()])
+        id = tree_id(encoding)
+        if id != directory.id or directory.number < 0 or not trusts_ids:
+            scan.entries.writer.put_encoded_tree(encoding)
+        directory.set_id(id)
+    return scan.tables(top, generation)
+
+
+def _skipped(blobs: "BlobStore", tables: StatCache, size_max: int) -> "list[tuple[bytes, str]]":
+    """Every path that was left out, with its reason."""
+    if SKIPPED not in tables.kinds:
+        return []
+    known = {blob_id(text.encode()): text for text in reason_texts(size_max)}
+    found = []
+    row = tables.kinds.find(SKIPPED)
+    while row >= 0:
+        id = tables.id(row)
+        text = known.get(id) or blobs.get(id).decode("utf-8", "replace")
+        found.append((tables.paths[row], text))
+        row = tables.kinds.find(SKIPPED, row + 1)
+    return found

@@ -1,0 +1,286 @@
+"""What git says of a working directory: where its repository is, what it tracks, what it ignores.
+
+Git runs as a child only where its own rules decide (the index, ignore patterns, configuration); HEAD
+and refs are read by hand. Nothing is written, no lock taken, and no program that a configuration
+names is started: the file-system monitor is off, nothing is fetched, no filter is asked. What steers
+git from the environment is dropped, but for where the user's configuration is.
+
+`posix_spawn` instead of `subprocess`, whose import costs a hook 9 ms. Any number of threads and
+processes may call this at once.
+"""
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_KEPT = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+_SAFE = (
+    "--no-optional-locks",
+    "-c", "core.fsmonitor=false",
+    "-c", "core.untrackedCache=false",
+    "-c", "core.quotePath=false",
+    "-c", "protocol.allow=never",
+)  # fmt: skip
+_SIGPIPE, _SIGKILL = 13, 9  # `signal` imports `enum`, and these numbers are the same everywhere
+_SYMREFS_MAX = 5
+_REF_BYTES_MAX = 1 << 12
+_HEX = frozenset("0123456789abcdef")
+_GITLINK = b"160000"
+
+
+class GitFailed(Exception):
+    """Git is missing, refused, or did not answer in time."""
+
+
+class GitPlace:
+    """A repository as seen from a directory in its work tree. All paths are absolute."""
+
+    __slots__ = ("common_dir", "git_dir", "top")
+
+    def __init__(self, top: bytes, git_dir: bytes) -> None:
+        self.top = top
+        self.git_dir = git_dir
+        self.common_dir = git_dir
+        common = _read_line(git_dir + b"/commondir")
+        if common:
+            self.common_dir = os.path.normpath(os.path.join(git_dir, common))
+
+
+def find(root: bytes) -> "GitPlace | None":
+    """The repository whose work tree `root` is in; None outside of any."""
+    at = root
+    while True:
+        git_dir = git_dir_at(at)
+        if git_dir is not None:
+            return GitPlace(at, git_dir)
+        parent = os.path.dirname(at)
+        if parent == at:
+            return None
+        at = parent
+
+
+def git_dir_at(directory: bytes) -> "bytes | None":
+    """The git directory of the work tree that begins at `directory`; None when none begins there."""
+    dot_git = directory + b"/.git"
+    if is_git_dir(dot_git):
+        return dot_git
+    line = _read_line(dot_git)
+    if line is None or not line.startswith(b"gitdir:"):
+        return None
+    git_dir = os.path.normpath(os.path.join(directory, line[7:].strip(b" ")))
+    return git_dir if is_git_dir(git_dir) else None
+
+
+def is_git_dir(path: bytes) -> bool:
+    """Whether git would take this directory for a repository."""
+    if not os.path.lexists(path + b"/HEAD"):
+        return False
+    if os.path.lexists(path + b"/commondir"):
+        return True
+    return os.path.isdir(path + b"/objects") and os.path.isdir(path + b"/refs")
+
+
+def head(git_dir: bytes) -> "tuple[str | None, str | None]":
+    """(commit, branch): no commit on an unborn branch, no branch when HEAD is detached."""
+    place = GitPlace(git_dir, git_dir)
+    text = _read_line(git_dir + b"/HEAD")
+    if text is None:
+        return None, None
+    if not text.startswith(b"ref:"):
+        return _commit_of(text), None
+    ref = text[4:].strip()
+    if ref == b"refs/heads/.invalid":
+        return _ask_head(git_dir)  # refs are in a table, which only git reads
+    branch = os.fsdecode(ref.removeprefix(b"refs/heads/"))
+    for _ in range(_SYMREFS_MAX):
+        if b".." in ref or not ref.startswith(b"refs/"):
+            return None, branch
+        line = _read_line(place.common_dir + b"/" + ref)
+        if line is None:
+            return _packed(place.common_dir, ref), branch
+        if not line.startswith(b"ref:"):
+            return _commit_of(line), branch
+        ref = line[4:].strip()
+    return None, branch
+
+
+def tracked(root: bytes, deadline: "float | None" = None) -> "dict[bytes, str | None]":
+    """Every path below `root` that git tracks, with the staged commit where it is a submodule.
+
+    Raises: GitFailed.
+    """
+    found: "dict[bytes, str | None]" = {}
+    for line in run(root, ["ls-files", "-z", "-s"], b"", deadline)[1].split(b"\0"):
+        facts, _, path = line.partition(b"\t")
+        if path:
+            found[path] = facts.split(b" ")[1].decode("ascii") if facts.startswith(_GITLINK) else None
+    return found
+
+
+def ignored(root: bytes, paths: "Iterable[bytes]", deadline: "float | None" = None) -> "set[bytes]":
+    """Those of `paths` (relative to `root`) that an exclude pattern hides, tracked or not.
+
+    Raises: GitFailed.
+    """
+    # In front of each path stands `./`, so that git takes none for one of its own notations.
+    names = b"".join(b"./" + path + b"\0" for path in paths)
+    if not names:
+        return set()
+    _, answer = run(root, ["check-ignore", "--no-index", "-z", "--stdin"], names, deadline, fine=(0, 1))
+    return {line[2:] for line in answer.split(b"\0") if line}
+
+
+def rule_files(place: GitPlace, root: bytes, deadline: "float | None" = None) -> "list[bytes]":
+    """The files, there or not, that decide what git ignores below `root`, but for those in it.
+
+    Raises: GitFailed.
+    """
+    home = os.fsencode(os.environ.get("HOME", ""))
+    config = os.fsencode(os.environ.get("XDG_CONFIG_HOME") or "") or home + b"/.config"
+    files = {
+        place.common_dir + b"/info/exclude": None,
+        place.common_dir + b"/config": None,
+        place.git_dir + b"/config.worktree": None,
+        home + b"/.gitconfig": None,
+        config + b"/git/config": None,
+        config + b"/git/ignore": None,
+        b"/etc/gitconfig": None,
+    }
+    answer = run(root, ["config", "-z", "--show-origin", "--list"], b"", deadline)[1].split(b"\0")
+    for origin, entry in zip(answer[::2], answer[1::2], strict=False):
+        path = origin.removeprefix(b"file:")
+        if path != origin:
+            files[os.path.join(root, path)] = None
+        key, _, value = entry.partition(b"\n")
+        if key == b"core.excludesfile" and value:
+            files[os.path.join(place.top, os.path.expanduser(value))] = None
+    at = root
+    while at != place.top and len(at) > 1:
+        at = os.path.dirname(at)
+        files[at + b"/.gitignore"] = None
+    return list(files)
+
+
+def run(
+    root: bytes,
+    args: "Sequence[str]",
+    stdin: bytes,
+    deadline: "float | None" = None,
+    *,
+    fine: "tuple[int, ...]" = (0,),
+) -> "tuple[int, bytes]":
+    """(exit code, output) of a git command in `root`.
+
+    Args: deadline: monotonic time at which the child is killed.
+    Raises: GitFailed.
+    """
+    argv = [b"git", b"-C", root, *map(os.fsencode, _SAFE), *map(os.fsencode, args)]
+    source, errors = _scratch(), _scratch()
+    out, into = os.pipe()
+    try:
+        _write_all(source, stdin)
+        actions = [
+            (os.POSIX_SPAWN_DUP2, source, 0),
+            (os.POSIX_SPAWN_DUP2, into, 1),
+            (os.POSIX_SPAWN_DUP2, errors, 2),
+        ]
+        try:
+            pid = os.posix_spawnp("git", argv, _environment(), file_actions=actions, setsigdef=[_SIGPIPE])
+        except OSError as error:
+            raise GitFailed(f"git cannot be started: {error.strerror}") from error
+        finally:
+            os.close(into)
+            into = -1
+        parts = []
+        try:
+            while part := _read(out, deadline):
+                parts.append(part)
+        except BaseException:
+            os.kill(pid, _SIGKILL)
+            raise
+        finally:
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code not in fine:
+            words = os.pread(errors, 2000, 0).decode("utf-8", "replace").strip()
+            raise GitFailed(f"git {args[0]}: {words or f'ended with {code}'}")
+        return code, b"".join(parts)
+    finally:
+        for fd in (source, errors, out):
+            os.close(fd)
+
+
+def _read(fd: int, deadline: "float | None") -> bytes:
+    if deadline is not None:
+        import select
+        import time
+
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise GitFailed("git did not answer in time")
+    return os.read(fd, 1 << 20)
+
+
+def _scratch() -> int:
+    """A file without a name: a child can be fed from it, and neither side waits for the other."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("locus")
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+
+
+def _environment() -> "dict[str, str]":
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
+    env.update(LC_ALL="C", GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_LAZY_FETCH="1")
+    return env
+
+
+def _read_line(path: bytes) -> "bytes | None":
+    """The first line of a small file; None when it cannot be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        return os.read(fd, _REF_BYTES_MAX).partition(b"\n")[0].rstrip(b"\r ")
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _packed(common_dir: bytes, ref: bytes) -> "str | None":
+    try:
+        with open(common_dir + b"/packed-refs", "rb") as file:
+            for line in file:
+                if line.rstrip(b"\n").endswith(b" " + ref):
+                    return _commit_of(line.partition(b" ")[0])
+    except OSError:
+        pass  # no file: no packed refs
+    return None
+
+
+def _commit_of(text: bytes) -> "str | None":
+    digits = text.decode("ascii", "replace")
+    return digits if len(digits) in (40, 64) and _HEX.issuperset(digits) else None
+
+
+def _ask_head(git_dir: bytes) -> "tuple[str | None, str | None]":
+    place = ["--git-dir", os.fsdecode(git_dir)]
+    try:
+        _, branch = run(git_dir, [*place, "symbolic-ref", "-q", "--short", "HEAD"], b"", fine=(0, 1))
+        code, commit = run(git_dir, [*place, "rev-parse", "-q", "--verify", "HEAD"], b"", fine=(0, 1))
+    except GitFailed:
+        return None, None
+    return (_commit_of(commit.strip()) if code == 0 else None), os.fsdecode(branch.strip()) or None

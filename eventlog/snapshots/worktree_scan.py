@@ -1,0 +1,500 @@
+"""One look at a working directory: which names it holds, which contents are new.
+
+A scan begins with the rows of the stat cache and replaces those that the disk contradicts. In a *quick*
+scan only directories whose own stat differs are listed; a *full* one, after a change of what git tracks
+or ignores, lists all. Directories are taken level by level, so that one question to git covers a level.
+
+Used by `worktree.capture` only; one scan belongs to one thread. On the hook path.
+"""
+
+import errno
+import os
+import stat
+import time
+from itertools import compress
+
+from eventlog.snapshots.ids import blob_id
+from eventlog.snapshots.statcache import MISSING, STAT_SIZE, UNPROVEN, StatCache, Tables, pack_stat
+from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SUBMODULE
+from eventlog.snapshots.worktree_changes import EMPTY_TREE
+from eventlog.snapshots.worktree_entries import REFUSED, TOO_DEEP, Entries, name_in_tree
+from eventlog.snapshots.worktree_git import GitFailed
+from eventlog.snapshots.worktree_rules import IGNORE_FILE, Rules
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eventlog.snapshots.worktree_entries import Found
+
+    # kind, id, size, stat, tracked, what is below: a directory of the cache by number, or loaded
+    Row = tuple[bytes, bytes, int, bytes, bytes, "int | Directory | None"]
+
+DEPTH_MAX = 2_048  # a deeper tree could not be written out again
+PENDING_SHOWN = 100
+
+# How many paths are looked at between two looks at the clock: about a millisecond.
+_STRIDE = 256
+
+_NO, _YES = b"\0", b"\1"
+_DIRS = (DIRECTORY, SUBMODULE)
+
+
+class RulesChanged(Exception):
+    """An ignore file came, went or changed under a quick scan."""
+
+
+class Directory:
+    """A directory whose rows are loaded, because something in it or below it has changed."""
+
+    __slots__ = (
+        "depth",
+        "done",
+        "id",
+        "listing",
+        "name",
+        "number",
+        "parent",
+        "path",
+        "proof",
+        "refused",
+        "rows",
+        "stat",
+        "suspects",
+    )
+
+    def __init__(self, parent: "Directory | None", name: bytes, number: int = -1) -> None:
+        self.parent = parent
+        self.name = name
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.path = join(parent, name) if parent is not None else b""
+        self.number = number  # in the cache
+        self.rows: "dict[bytes, Row]" = {}
+        self.suspects: "set[bytes]" = set()  # names whose stat is not that of the cache
+        self.refused: "dict[bytes, str]" = {}  # names in the tree that stand for others, and why
+        self.listing = False
+        self.done = True
+        self.stat = self.proof = UNPROVEN
+        self.id = EMPTY_TREE
+
+    def set_id(self, id: bytes) -> None:
+        self.id = id
+        if self.parent is not None:
+            self.parent.rows[self.name] = (DIRECTORY, id, 0, self.stat, _NO, self)
+
+
+def join(directory: Directory, name: bytes) -> bytes:
+    return directory.path + b"/" + name if directory.path else name
+
+
+class Scan:
+    """Args: never: (device, inode) of directories that are never captured: the store, git's own."""
+
+    def __init__(
+        self,
+        cache: "StatCache | None",
+        entries: Entries,
+        rules: Rules,
+        *,
+        never: "set[tuple[int, int]]",
+        deadline: "float | None",
+    ) -> None:
+        self.cache = cache
+        self.entries = entries
+        self.rules = rules
+        self._never = never
+        self._deadline = deadline
+        self._fresh = b""
+        self._moved: "set[int]" = set()  # rows of submodules with another commit
+        self._full = False
+        self._trusts_ids = True
+        self._reshaped = False  # a path came or went
+        self.pending: "list[bytes]" = []
+        self.pending_count = 0
+
+    # -- the quick look ------------------------------------------------------------------------
+
+    def nothing_changed(self) -> bool:
+        """Look at every path that the cache knows. True when all is as it was."""
+        cache = self.cache
+        assert cache is not None
+        watched_same = self.rules.look_at_watched()
+        self._fresh = self._look_at_all(cache)
+        self._moved = set(self._moved_submodules(cache))
+        return watched_same and not self._moved and self._fresh == cache.stats
+
+    def _look_at_all(self, cache: StatCache) -> bytes:
+        """The stat of each row as it is now; from the deadline on as it was."""
+        lstat, pack, root = os.lstat, pack_stat, self.entries.root
+        paths = cache.full_paths(root)
+        fresh = []
+        for start in range(0, len(paths), _STRIDE):
+            if self._late():
+                break
+            for path in paths[start : start + _STRIDE]:
+                try:
+                    fresh.append(pack(lstat(path)))
+                except OSError as error:
+                    fresh.append(self._look_deep(path, error))
+        known = b"".join(fresh)
+        if len(fresh) < len(paths):
+            self._leave(cache.paths[len(fresh) :])
+        return known + cache.stats[len(known) :]
+
+    def _look_deep(self, path: bytes, error: OSError) -> bytes:
+        if error.errno != errno.ENAMETOOLONG:
+            return MISSING
+        try:
+            directory, _, name = path[len(self.entries.root) + 1 :].rpartition(b"/")
+            return pack_stat(self.entries.lstat(directory, name))
+        except OSError:
+            return MISSING
+
+    def _moved_submodules(self, cache: StatCache) -> "Iterator[int]":
+        row = cache.kinds.find(SUBMODULE)
+        while row >= 0:
+            commit = self.entries.commit_at(cache.paths[row])
+            if commit is not None and blob_id(commit.encode("ascii")) != cache.id(row):
+                yield row
+            row = cache.kinds.find(SUBMODULE, row + 1)
+
+    def rules_differ(self) -> bool:
+        """Whether what belongs into the tree may have changed, apart from ignore files in it."""
+        try:
+            return self.rules.differ()
+        except GitFailed as error:
+            self.rules.give_up(str(error))
+            return False
+
+    # -- the scan ------------------------------------------------------------------------------
+
+    def run(self, *, full: bool, trusts_ids: bool) -> Directory:
+        """Bring the rows up to date; what they hang from (one row, the working directory).
+
+        Args: trusts_ids: whether the contents that the cache names are known to be in the store.
+        Raises: RulesChanged, only when not `full`.
+        """
+        self._full = full
+        self._trusts_ids = trusts_ids
+        top = Directory(None, b"")
+        root = self._load(top, b"", 1) if self.cache is not None else self._new(top, b"")
+        if full:
+            self.rules.prepare_full()
+        root.listing = full or b"" in top.suspects
+        if not full:
+            self._reach_changes(top)
+        level = [root]
+        while level:
+            self._level(level)
+            level = [below for directory in level for below in self._below(directory)]
+        return top
+
+    def _load(self, parent: Directory, name: bytes, number: int) -> Directory:
+        """The rows of a directory of the cache."""
+        cache = self.cache
+        assert cache is not None
+        directory = Directory(parent, name, number)
+        if number == 1:
+            parent.rows[name] = (DIRECTORY, cache.id(0), 0, cache.stat(0), _NO, 1)
+            if self._fresh[:STAT_SIZE] != cache.stat(0):
+                parent.suspects.add(name)
+        _, directory.id, _, directory.stat, _, _ = parent.rows[name]
+        parent.rows[name] = (DIRECTORY, directory.id, 0, directory.stat, _NO, directory)
+        prefix = len(directory.path) + 1 if directory.path else 0
+        first, end = cache.rows_of(number)
+        below = number + 1
+        for row in range(first, end):
+            base = cache.paths[row][prefix:]
+            kind, stat = cache.kinds[row : row + 1], cache.stat(row)
+            id, tracked = cache.id(row), cache.flags[row : row + 1]
+            known = self._trusts_ids or kind == DIRECTORY or self.entries.writer.holds(id)
+            sub = None
+            if kind == DIRECTORY:
+                sub = below
+                below += cache.span(below)
+            if not known:
+                continue  # as if it had never been seen
+            if row in self._moved or self._fresh[row * STAT_SIZE : (row + 1) * STAT_SIZE] != stat:
+                directory.suspects.add(base)
+            directory.rows[base] = (kind, id, cache.size(row), stat, tracked, sub)
+        return directory
+
+    def _new(self, parent: Directory, name: bytes) -> Directory:
+        directory = Directory(parent, name)
+        directory.listing = self._reshaped = True
+        parent.rows[name] = (DIRECTORY, EMPTY_TREE, 0, UNPROVEN, _NO, directory)
+        return directory
+
+    def _reach_changes(self, top: Directory) -> None:
+        """Load every directory that holds a changed row, and those on the way to it."""
+        cache = self.cache
+        assert cache is not None
+        for row in self._changed_rows(cache):
+            path = cache.paths[row]
+            names = path.split(b"/")
+            if names[-1] == IGNORE_FILE:
+                raise RulesChanged
+            at = top.rows[b""][5]
+            for name in names[:-1]:
+                assert isinstance(at, Directory)
+                below = at.rows[name][5]
+                at = self._load(at, name, below) if isinstance(below, int) else below
+
+    def _changed_rows(self, cache: StatCache) -> "Iterator[int]":
+        fresh, stats, size = self._fresh, cache.stats, STAT_SIZE
+        for start in range(0, cache.row_count, _STRIDE):
+            stretch = slice(start * size, (start + _STRIDE) * size)
+            if fresh[stretch] == stats[stretch]:
+                continue
+            for row in range(start, min(start + _STRIDE, cache.row_count)):
+                if fresh[row * size : (row + 1) * size] != stats[row * size : (row + 1) * size]:
+                    yield row
+        yield from self._moved
+
+    def _below(self, directory: Directory) -> "Iterator[Directory]":
+        """The directories below that are loaded; all of them in a full scan."""
+        for name, row in list(directory.rows.items()):
+            below = row[5]
+            if self._full and isinstance(below, int):
+                below = self._load(directory, name, below)
+                below.listing = True
+            if isinstance(below, Directory):
+                yield below
+
+    def _level(self, level: "list[Directory]") -> None:
+        looks: "list[tuple[Directory, bytes]]" = []
+        doubts: "list[tuple[Directory, bytes, bool]]" = []
+        for directory in level:
+            if not directory.listing:
+                looks += [(directory, name) for name in directory.suspects]
+            elif self._late():
+                self._leave([directory.path])
+            else:
+                self._list(directory, looks, doubts)
+        looks += self._without_ignored(doubts)
+        for directory, name in looks:
+            if self._late():
+                self._leave([join(directory, name)])
+                directory.done = directory.done and name in directory.rows
+            else:
+                self._look(directory, name)
+        for directory in level:
+            if directory.listing:
+                directory.stat = directory.proof if directory.done else UNPROVEN
+
+    def _list(
+        self,
+        directory: Directory,
+        looks: "list[tuple[Directory, bytes]]",
+        doubts: "list[tuple[Directory, bytes, bool]]",
+    ) -> None:
+        """Compare the names in a directory with its rows."""
+        try:
+            directory.proof, found = self.entries.list(directory.path)
+        except OSError as error:
+            self._cannot_list(directory, error)
+            return
+        names = {}
+        for name, is_dir in found.items():
+            if (name == b".git" and not directory.path) or (name == b".locus" and is_dir):
+                continue
+            shown, reason = name_in_tree(name)
+            if reason is not None:
+                directory.refused[shown] = reason
+            names[shown] = is_dir
+        for name in directory.rows.keys() - names.keys():
+            self._forget(directory, name)
+        for name, is_dir in names.items():
+            row = directory.rows.get(name)
+            if name in directory.refused:
+                looks.append((directory, name))
+                continue
+            if row is not None and row[0] != SKIPPED and (row[0] in _DIRS) != is_dir:
+                self._forget(directory, name)  # patterns may treat a directory otherwise than a file
+                row = None
+            if row is None or self._full:
+                path = join(directory, name)
+                tracked = self.rules.is_tracked(path)
+                if row is not None:
+                    tracked = self._mark_tracked(directory, name, row, path)
+                if not tracked:
+                    doubts.append((directory, name, is_dir))
+                    continue
+            if row is None or name in directory.suspects:
+                looks.append((directory, name))
+
+    def _mark_tracked(self, directory: Directory, name: bytes, row: "Row", path: bytes) -> bool:
+        flag = _YES if path in self.rules.tracked else _NO
+        if row[4] != flag:
+            directory.rows[name] = (*row[:4], flag, row[5])
+        return flag == _YES or path in self.rules.tracked_dirs
+
+    def _without_ignored(
+        self, doubts: "list[tuple[Directory, bytes, bool]]"
+    ) -> "Iterator[tuple[Directory, bytes]]":
+        """The names to look at, of those that an ignore file may hide."""
+        paths = [join(directory, name) for directory, name, _ in doubts]
+        try:
+            hidden = self.rules.left_out(
+                [(path, is_dir) for path, (_, _, is_dir) in zip(paths, doubts, strict=True)]
+            )
+        except GitFailed:  # too late
+            self._leave(paths)
+            for directory, name, _ in doubts:
+                directory.done = directory.done and name in directory.rows
+            return
+        for path, (directory, name, _) in zip(paths, doubts, strict=True):
+            row = directory.rows.get(name)
+            if path in hidden:
+                if row is not None:
+                    self._forget(directory, name)
+                if name == IGNORE_FILE:
+                    self._rules_changed()
+                    self.rules.watch(path)
+            elif row is None or name in directory.suspects:
+                yield directory, name
+
+    def _look(self, directory: Directory, name: bytes) -> None:
+        """Put the row of what stands at a name."""
+        if name == IGNORE_FILE:
+            self._rules_changed()
+        if name in directory.refused:
+            self._put(directory, name, self.entries.refused(directory.refused[name]))
+            return
+        if name.startswith(REFUSED) and name in directory.rows:
+            return  # stands for another name, and changes only when the directory does
+        try:
+            found = self.entries.lstat(directory.path, name)
+            if stat.S_ISDIR(found.st_mode):
+                self._look_at_dir(directory, name, found)
+            else:
+                self._put(directory, name, self.entries.read(directory.path, name, found))
+        except FileNotFoundError:
+            if name in directory.rows:
+                self._forget(directory, name)
+            directory.done = False
+        except OSError as error:
+            self._put(directory, name, self.entries.unreadable(error, 0))
+
+    def _look_at_dir(self, directory: Directory, name: bytes, found: os.stat_result) -> None:
+        path = join(directory, name)
+        row = directory.rows.get(name)
+        if (found.st_dev, found.st_ino) in self._never:
+            if row is not None:
+                self._forget(directory, name)
+            return
+        commit = self.entries.commit_at(path)
+        if commit is None and (path in self.rules.tracked or (row is not None and row[4] == _YES)):
+            commit = self._staged_commit(path)
+        if commit is not None:
+            self._put(directory, name, self.entries.repository(commit, self.entries.proof(found)))
+        elif directory.depth + 1 > DEPTH_MAX:
+            self._put(directory, name, self.entries.skipped(TOO_DEEP, 0, self.entries.proof(found)))
+        elif row is None or row[0] != DIRECTORY:
+            if row is not None:
+                self._forget(directory, name)
+            self._new(directory, name)
+        else:
+            below = row[5]
+            if isinstance(below, int):
+                below = self._load(directory, name, below)
+            assert isinstance(below, Directory)
+            below.listing = True
+
+    def _staged_commit(self, path: bytes) -> "str | None":
+        """The commit of a submodule that was not checked out: its directory is empty."""
+        commit = self.rules.staged_commit(path)
+        return None if commit is None or self.entries.list(path)[1] else commit
+
+    def _put(self, directory: Directory, name: bytes, found: "Found") -> None:
+        old = directory.rows.get(name)
+        if old is not None and old[0] != DIRECTORY:
+            flag = old[4]
+        else:
+            flag = _YES if join(directory, name) in self.rules.tracked else _NO
+            self._reshaped = True
+        directory.rows[name] = (*found, flag, None)
+
+    def _cannot_list(self, directory: Directory, error: OSError) -> None:
+        above = directory.parent
+        assert above is not None
+        if above.parent is None:
+            raise error
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            self._forget(above, directory.name)  # gone or replaced meanwhile: the next capture sees it
+        else:
+            self._put(above, directory.name, self.entries.unreadable(error, 0))
+        above.stat = UNPROVEN
+        above.done = False
+
+    def _forget(self, directory: Directory, name: bytes) -> None:
+        if name == IGNORE_FILE:
+            self._rules_changed()
+        del directory.rows[name]
+        self._reshaped = True
+
+    def _rules_changed(self) -> None:
+        if not self._full:
+            raise RulesChanged
+
+    def _late(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    def _leave(self, paths: "list[bytes]") -> None:
+        """Note paths that were not looked at."""
+        self.pending_count += len(paths)
+        self.pending += paths[: PENDING_SHOWN - len(self.pending)]
+
+    # -- the result ----------------------------------------------------------------------------
+
+    def loaded(self, top: Directory) -> "list[Directory]":
+        """Every loaded directory of the result, one before those below it."""
+        found = []
+        stack = [top]
+        while stack:
+            directory = stack.pop()
+            for row in directory.rows.values():
+                if isinstance(row[5], Directory):
+                    found.append(row[5])
+                    stack.append(row[5])
+        return found
+
+    def tables(self, top: Directory, generation: int) -> StatCache:
+        """The cache of this scan; ids of loaded directories are in their parents' rows."""
+        tables = Tables()
+        stack: "list[tuple[Directory | int, tuple[int, int] | None]]" = [(top, None)]
+        while stack:
+            directory, mark = stack.pop()
+            if isinstance(directory, int):
+                assert self.cache is not None
+                tables.copy_below(self.cache, directory)
+            elif mark is not None:
+                tables.end_dir(mark, len(directory.rows))
+            else:
+                stack.append((directory, tables.begin_dir()))
+                below = []
+                for name in sorted(directory.rows):
+                    kind, id, size, stat, tracked, sub = directory.rows[name]
+                    path = join(directory, name) if directory is not top else b""
+                    tables.add_row(path, kind, id, size, stat, tracked)
+                    if sub is not None:
+                        below.append((sub, None))
+                stack += reversed(below)
+        return tables.finish(
+            tracked=self.rules.digest,
+            generation=generation,
+            watched=self.rules.watched(sure=not (self._full and self.pending_count)),
+            absent=self._absent(tables),
+        )
+
+    def _absent(self, tables: Tables) -> "list[bytes]":
+        """The tracked paths that are not on disk."""
+        cache = self.cache
+        if not self._reshaped and not self._full:
+            assert cache is not None
+            return list(cache.absent)
+        tracked = set(self.rules.tracked)
+        if not self._full:
+            assert cache is not None
+            tracked.update(cache.absent, compress(cache.paths, cache.flags))
+        return sorted(tracked.difference(compress(tables.paths, b"".join(tables.flags))))
