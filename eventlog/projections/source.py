@@ -124,18 +124,25 @@ def translated(
     DuckDB's messages do not always name the file, so where a file may be to blame all are read.
     """
     if may_be_damage(error, of_ours=of_ours):
-        for entry in entries:
-            with Refusals(layout.segment(entry.name), "read this segment"):
-                intact = _is_intact(fs, layout.segment(entry.name), entry)
-            if not intact:
-                what = "its bytes are not those the manifest lists"
-                return Corruption(layout.segment(entry.name), what)
+        try:
+            check_intact(fs, layout, entries)
+        except EventLogError as found:
+            return found
     return QueryError(str(error).strip() or type(error).__name__)
 
 
 def may_be_damage(error: Exception, *, of_ours: bool) -> bool:
     """Whether a damaged file can be the cause. DuckDB has no class of its own for a wrong checksum."""
     return not isinstance(error, _ABOUT_THE_LIMITS if of_ours else (*_ABOUT_THE_LIMITS, *_ABOUT_THE_QUESTION))
+
+
+def check_intact(fs: FileSystem, layout: Layout, entries: "Sequence[SegmentEntry]") -> None:
+    """Read segments whole and compare them with the manifest. Raises: Corruption, EventLogError."""
+    for entry in entries:
+        path = layout.segment(entry.name)
+        with Refusals(path, "read this segment"):
+            if not _is_intact(fs, path, entry):
+                raise Corruption(path, "its bytes are not those the manifest lists")
 
 
 def _is_intact(fs: FileSystem, path: str, entry: SegmentEntry) -> bool:

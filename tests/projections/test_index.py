@@ -4,7 +4,9 @@ import os
 from typing import Any
 
 import duckdb
+import pytest
 
+from eventlog.errors import Corruption
 from eventlog.layout import INDEX_DIR, TMP_DIR, index_name
 from eventlog.projections import index
 from tests.projections.logs import Log, event
@@ -134,6 +136,24 @@ def test_rot_inside_an_index_is_found_when_its_blocks_are_read(log: Log) -> None
     log.seal()
     assert log.make_index() is not None
     assert log.rows(ASK) == before
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_no_index_is_made_of_a_damaged_segment(log: Log, share: float) -> None:
+    """I11: DuckDB reads over a changed byte in a page; what is kept comes from bytes that were checked."""
+    log.append(*batch(0, 200))
+    log.seal()
+    with log.view() as view:
+        path = view.segment_paths[0]
+    with open(path, "r+b") as file:
+        data = bytearray(file.read())
+        data[int(len(data) * share)] ^= 0x10
+        file.seek(0)
+        file.write(data)
+
+    with pytest.raises(Corruption, match=os.path.basename(path)):
+        log.make_index()
+    assert (names(log), os.listdir(log.layout.directory(TMP_DIR))) == ([], [])
 
 
 def test_an_index_of_another_store_is_not_used(log: Log, tmp_path: Any) -> None:
