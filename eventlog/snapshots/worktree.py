@@ -1,6 +1,6 @@
 """Capture of a working directory: the tree of what stands there, made from what changed since last time.
 
-What is captured, the files that prove a content unchanged, and the racy rule are in docs/design.md §22.
+What is captured, the files that prove a content unchanged, and the racy rule are in docs/capture.md.
 The result is exact (P1): whatever is left out is an entry of kind `s` with its reason, or ignored.
 Nothing in the working directory is written, no symlink is followed, no pipe or device is opened, and no
 lock is held but the writer's (P4). With a deadline the capture ends in time and says what it did not

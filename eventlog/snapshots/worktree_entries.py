@@ -63,7 +63,7 @@ def name_in_tree(name: bytes) -> "tuple[bytes, str | None]":
 
 
 class Entries:
-    """Reads names below `root`. `probe` is (now, device): see docs/design.md §22."""
+    """Reads names below `root`. `probe` is (now, device): see docs/capture.md."""
 
     def __init__(
         self, root: bytes, calls: "UserFiles", writer: "BlobWriter", probe: "tuple[int, int]", size_max: int

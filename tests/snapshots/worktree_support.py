@@ -75,8 +75,8 @@ class Bench:
 
 def git(place: Path, *args: str) -> str:
     identity = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "protocol.file.allow=always"]
-    done = subprocess.run(["git", *identity, *args], cwd=place, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    done = subprocess.run(["git", *identity, *args], cwd=place, capture_output=True, check=True)
+    return os.fsdecode(done.stdout).strip()
 
 
 def on_disk(root: Path, skip: frozenset[bytes] = frozenset((b".git", b".locus"))) -> Files:
