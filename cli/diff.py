@@ -16,10 +16,11 @@ from .text import change as change_text
 from .text import count, lines, one_line, terminal_width
 
 if TYPE_CHECKING:
+    from eventlog.query.lookup import TurnRef
     from eventlog.replay.diffs import Diff, FileDiff
     from eventlog.replay.trees import TreeState
     from eventlog.snapshots.tree import TreeEntry
-    from eventlog.store import Store, TurnRef
+    from eventlog.store import Store
 
 
 @click.command("diff")

@@ -9,7 +9,8 @@ from .text import microseconds, moment_exact
 
 if TYPE_CHECKING:
     from eventlog.query.engine import Result
-    from eventlog.store import Store, TurnRef
+    from eventlog.query.lookup import TurnRef
+    from eventlog.store import Store
 
 Record = dict[str, Any]
 

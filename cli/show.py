@@ -14,7 +14,8 @@ from .records import Record, event_json, records, turn_record
 from .text import lines, microseconds, moment, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
-    from eventlog.store import Store, TurnRef
+    from eventlog.query.lookup import TurnRef
+    from eventlog.store import Store
 
 _LISTED_MAX = 5
 _LIST_SHOWN = 10  # of the paths and other lists of an anchor; --json has them all

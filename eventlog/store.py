@@ -6,17 +6,18 @@ open. Heavy rooms (DuckDB, pyarrow) are imported by the methods that need them.
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eventlog import gate, identity, jsontext, place
 from eventlog import layout as names_on_disk
-from eventlog.errors import Ambiguous, EventLogError, InvalidEvent, NoStore, NotFound, Refused
+from eventlog.errors import EventLogError, InvalidEvent, NoStore, Refused
 from eventlog.fs import REAL, FileSystem, Refusals, publish, refusal
 from eventlog.layout import Layout
 from eventlog.log import upcast
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
+from eventlog.query.lookup import TurnRef, find_event, find_turn
 from eventlog.snapshots.store import BlobStore
 from eventlog.types import Event
 
@@ -47,27 +48,6 @@ _LOOK_UP_ROWS_MIN = 100_000
 _YOUNG_PACKS_DUE = 64
 
 _GITIGNORE = b"# A log is never committed by accident.\n*\n"
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRef:
-    """A turn by its two numbers. `context_id` is its name in the log.
-
-    `since` and `until` are where its events stood when it was looked up; they spare a reader the rest.
-    """
-
-    session_id: str
-    turn: int
-    since: int = field(default=0, compare=False)
-    until: int | None = field(default=None, compare=False)
-
-    @property
-    def name(self) -> str:
-        return f"{self.session_id}_{self.turn:03d}"
-
-    @property
-    def context_id(self) -> str:
-        return f"turn:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,17 +275,7 @@ class Store:
 
     def event(self, event_id: str) -> Event:
         """The event of that id, or of the one id that begins with it. Raises: NotFound, Ambiguous."""
-        prefix = event_id.lower()
-        if not prefix or any(c not in "0123456789abcdef" for c in prefix):
-            raise NotFound(f"{event_id!r} is not an event id (hexadecimal digits, or their beginning)")
-        found = self.query(
-            "select event_id, position from events where starts_with(event_id, $1) limit 5", [prefix]
-        ).rows
-        if not found:
-            raise NotFound(f"no event's id begins with {event_id!r}. `locus log` lists events.")
-        if len(found) > 1:
-            raise Ambiguous(f"{event_id!r} fits several events: {', '.join(sorted(r[0] for r in found))}")
-        position = found[0][1]
+        position = find_event(self.query, event_id)
         return next(iter(self.events(position, position + 1)))
 
     def turn(self, name: str) -> TurnRef:
@@ -313,41 +283,7 @@ class Store:
 
         Raises: NotFound, Ambiguous.
         """
-        if name == "last":
-            found = self._turns("order by last_position desc limit 1")
-            if not found:
-                raise NotFound("this store has no turns yet. `locus import git .` records a history.")
-        elif name.startswith("git:"):
-            found = self._turns_of_commit(name[len("git:") :])
-        else:
-            found = self._turns_by_prefix(name.removeprefix("turn:"))
-        if not found:
-            raise NotFound(f"no turn is called {name!r}. `locus log` lists the turns.")
-        if len(found) > 1:
-            some = ", ".join(ref.name for ref in found[:5])
-            raise Ambiguous(f"{name!r} fits several turns: {some}. Give more of the name.")
-        return found[0]
-
-    def _turns(self, condition: str, parameters: Sequence[Any] = ()) -> list[TurnRef]:
-        rows = self.query(
-            f"select session_id, turn, first_position, last_position + 1 from turns {condition}", parameters
-        ).rows
-        return [TurnRef(*row) for row in rows]
-
-    def _turns_of_commit(self, commit: str) -> list[TurnRef]:
-        if len(commit) < 4 or any(c not in "0123456789abcdef" for c in commit.lower()):
-            raise NotFound(f"{commit!r} is not a commit id (at least 4 hexadecimal digits)")
-        return self._turns('where starts_with("commit", $1) limit 5', [commit.lower()])
-
-    def _turns_by_prefix(self, name: str) -> list[TurnRef]:
-        session, _, turn_id = name.partition("_")
-        if turn_id.isascii() and turn_id.isdigit():
-            exact = self._turns("where session_id = $1 and turn = $2", [session, int(turn_id)])
-            if exact:
-                return exact
-        return self._turns(
-            "where starts_with(session_id || '_' || turn_id, $1) order by first_position limit 6", [name]
-        )
+        return find_turn(self.query, name)
 
     def timeline(self, turn: "TurnRef | str") -> list[Event]:
         """All events of a turn in order, anchors included (S1-55)."""

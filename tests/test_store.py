@@ -8,8 +8,9 @@ import pytest
 from eventlog.errors import Ambiguous, Conflict, InvalidEvent, NotFound
 from eventlog.locks import MAINTAIN
 from eventlog.log import journal as journal_module
+from eventlog.query.lookup import TurnRef
 from eventlog.recorder.recorder import Recorder
-from eventlog.store import Store, TurnRef
+from eventlog.store import Store
 
 
 @pytest.fixture

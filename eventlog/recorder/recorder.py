@@ -19,9 +19,10 @@ from typing import Any
 
 from eventlog import names
 from eventlog.errors import NotFound
+from eventlog.query.lookup import TurnRef
 from eventlog.recorder import lifecycle, sessions
 from eventlog.snapshots.ids import to_text
-from eventlog.store import Store, TurnRef
+from eventlog.store import Store
 from eventlog.types import Event
 
 TURN_LIMIT = 50  # S1-58: a session closes after this many turns and the next one extends it

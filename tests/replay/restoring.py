@@ -4,11 +4,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from eventlog.query.lookup import TurnRef
 from eventlog.recorder import lifecycle
 from eventlog.replay.restore import Plan
 from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.tree import EXECUTABLE, SYMLINK
-from eventlog.store import Store, TurnRef
+from eventlog.store import Store
 from eventlog.types import Event
 from tests.snapshots.support import Node, put_node
 

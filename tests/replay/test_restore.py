@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from eventlog.errors import Corruption, NotFound, Refused
 from eventlog.layout import PACK_DIR
+from eventlog.query.lookup import TurnRef
 from eventlog.recorder import lifecycle
 from eventlog.replay import restore_journal
 from eventlog.replay.restore import Plan
@@ -18,7 +19,7 @@ from eventlog.replay.restore_journal import ACTIONS, Document, Step
 from eventlog.replay.restore_place import State
 from eventlog.snapshots.ids import blob_id, from_text, to_text
 from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLINK, TreeEntry
-from eventlog.store import Store, TurnRef
+from eventlog.store import Store
 from tests.replay.restoring import WANTED, Make, World, actions, put_tree, write_node
 from tests.snapshots.support import Node, overwrite, read_node
 from tests.snapshots.test_materialize import NODES
