@@ -1,6 +1,6 @@
 """What the last capture of a working directory saw: for every path its stat, its kind and its id.
 
-One file per working directory, replaced by `rename`, read whole. Derived: deleting it costs time and
+One file per working directory, replaced as a whole, read whole. Derived: deleting it costs time and
 changes no answer (I22); what is damaged, foreign, or of another format counts as absent.
 
     128 header (below)
@@ -54,16 +54,12 @@ _SIZE = Struct("<Q")
 UNPROVEN = bytes(STAT_SIZE)
 MISSING = b"\xff" * STAT_SIZE
 
-pack_stat_fields = _STAT.pack
+pack_fields = _STAT.pack  # mode, inode, size, mtime ns, ctime ns
 
 
 def pack_stat(found: os.stat_result) -> bytes:
     """The fields that prove a content unchanged."""
     return _STAT.pack(found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
-def mode_of(stat: bytes) -> int:
-    return int.from_bytes(stat[:4], "little")
 
 
 class Key:
@@ -139,10 +135,6 @@ class StatCache:
         if self._paths is None:
             self._paths = self.paths_blob.split(b"\0")
         return self._paths
-
-    def full_paths(self, root: bytes) -> "list[bytes]":
-        """The path of each row, below `root`."""
-        return (root + b"/" + self.paths_blob.replace(b"\0", b"\0" + root + b"/")).split(b"\0")
 
     def stat(self, row: int) -> bytes:
         return self.stats[row * STAT_SIZE : (row + 1) * STAT_SIZE]
@@ -352,8 +344,8 @@ def load(fs: FileSystem, layout: Layout, key: Key) -> "StatCache | None":
 def save(fs: FileSystem, layout: Layout, key: Key, cache: StatCache) -> None:
     """Put the cache in the place of the last one; a disk that takes no more only costs time later.
 
-    Not synced: a power cut leaves a file that fails its digest, or the last one. `rename` is right
-    here because the file is derived, and whoever reads the one or the other is told the truth.
+    Not synced: a power cut leaves a file that fails its digest, or none. `rename` is right here because
+    the file is derived: whoever reads it, or the last one, or none in between, is told the truth.
     """
     tmp = layout.tmp(f"statcache-{fs.random_bytes(8).hex()}")
     try:
@@ -362,7 +354,13 @@ def save(fs: FileSystem, layout: Layout, key: Key, cache: StatCache) -> None:
             write_all(fs, fd, encode(cache, key))
         finally:
             fs.close(fd)
-        fs.rename(tmp, layout.statcache(key.worktree.hex()))
+        path = layout.statcache(key.worktree.hex())
+        try:
+            # ext4 brings a file to disk that is renamed over another, which takes longer than the capture.
+            fs.unlink(path)
+        except FileNotFoundError:
+            pass
+        fs.rename(tmp, path)
     except OSError:
         try:
             fs.unlink(tmp)

@@ -14,7 +14,15 @@ import time
 from itertools import compress
 
 from eventlog.snapshots.ids import blob_id
-from eventlog.snapshots.statcache import MISSING, STAT_SIZE, UNPROVEN, StatCache, Tables, pack_stat
+from eventlog.snapshots.statcache import (
+    MISSING,
+    STAT_SIZE,
+    UNPROVEN,
+    StatCache,
+    Tables,
+    pack_fields,
+    pack_stat,
+)
 from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SUBMODULE
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
 from eventlog.snapshots.worktree_entries import REFUSED, TOO_DEEP, Entries, name_in_tree
@@ -125,17 +133,22 @@ class Scan:
 
     def _look_at_all(self, cache: StatCache) -> bytes:
         """The stat of each row as it is now; from the deadline on as it was."""
-        lstat, pack, root = os.lstat, pack_stat, self.entries.root
-        paths = cache.full_paths(root)
+        lstat, pack, root = os.lstat, pack_fields, self.entries.dir(b"")
+        paths = [b".", *cache.paths[1:]]
         fresh = []
+        # The one loop whose length is that of the working directory: no call but the system's.
         for start in range(0, len(paths), _STRIDE):
             if self._late():
                 break
             for path in paths[start : start + _STRIDE]:
                 try:
-                    fresh.append(pack(lstat(path)))
+                    found = lstat(path, dir_fd=root)
                 except OSError as error:
                     fresh.append(self._look_deep(path, error))
+                    continue
+                fresh.append(
+                    pack(found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+                )
         known = b"".join(fresh)
         if len(fresh) < len(paths):
             self._leave(cache.paths[len(fresh) :])
@@ -145,7 +158,7 @@ class Scan:
         if error.errno != errno.ENAMETOOLONG:
             return MISSING
         try:
-            directory, _, name = path[len(self.entries.root) + 1 :].rpartition(b"/")
+            directory, _, name = path.rpartition(b"/")
             return pack_stat(self.entries.lstat(directory, name))
         except OSError:
             return MISSING

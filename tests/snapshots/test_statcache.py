@@ -47,7 +47,6 @@ def test_a_cache_is_read_as_it_was_written() -> None:
 
     assert read is not None and is_nested(read)
     assert read.paths == [b"", b"a", b"f", b"a/x"]
-    assert read.full_paths(b"/w") == [b"/w/", b"/w/a", b"/w/f", b"/w/a/x"]
     assert (read.root, read.generation, read.tracked) == (b"r" * 32, 3, b"t" * 16)
     assert (list(read.watched), list(read.absent)) == ([b"/etc/x"], [b"gone", b"a/gone"])
     assert (read.rows_of(2), read.rows_below(1), read.size(3)) == ((3, 4), (1, 4), 9)
