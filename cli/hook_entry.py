@@ -1,16 +1,15 @@
-"""`locus-hook AGENT`: the raw recorder that a coding agent's hooks start.
+"""`locus-hook AGENT`: the recorder that a coding agent's hooks start.
 
-Reads one JSON object from standard input and appends it, as it is, as one event of type `hook`. It
-never hurts the work it watches (P4): it exits 0 whatever happens, prints nothing, ends within
-`_DEADLINE_S`, touches the journal only, and imports no click, pyarrow, duckdb or orjson (I34). What
-went wrong is noted in `.locus/tmp/hook-errors.log`. Without a store it does nothing.
-
-What the fields of an agent's hooks mean is the business of adapters; this program reads only the
-few names that agents share, to place the event in a session and a turn.
+Reads one JSON object from standard input and records what it says and what it changed; what that means is the
+business of `eventlog.agents.live`, this is the process around it. It never hurts the work it watches (P4):
+it exits 0 whatever happens, prints nothing, ends within `_DEADLINE_S` and a little, and imports no click,
+pyarrow, duckdb or orjson (I34). What went wrong is noted in `.locus/tmp/hook-errors.log`. Without a store it
+does nothing.
 """
 
 import os
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,40 +19,53 @@ _USAGE = (
     "usage: locus-hook AGENT < hook.json\nRecords one hook call of a coding agent; prints nothing, exits 0."
 )
 
-_DEADLINE_S = 5
-_LOCK_TIMEOUT_S = 2.0
-# A frame of the journal holds 16 MiB. JSON escapes may make a text six times longer than it is.
-_INPUT_SIZE_MAX = 8 << 20
+# The first signal ends a look at the directory, and the event is appended; the next one ends that.
+_DEADLINE_S = 4.0
+_DEADLINE_NEXT_S = 1.0
+_INPUT_SIZE_MAX = 32 << 20
 _TEXT_SIZE_KEPT = 2 << 20
+_TAIL_SIZE_KEPT = 64 << 10
 _NOTES_SIZE_MAX = 64 << 10
 
-# Column ← the names that agents give it in their hook payloads, in order of preference.
-_COLUMN_OF = (
-    ("agent_session_id", ("session_id", "sessionId", "conversation_id")),
-    ("agent_turn_id", ("prompt_id", "turn_id")),
-    ("tool_use_id", ("tool_use_id", "tool_call_id")),
-    ("cwd", ("cwd",)),
-    ("tool", ("tool_name",)),
-    ("operation", ("hook_event_name",)),
-    ("model", ("model",)),
-)
+# Of an input too large to be parsed these are looked for in its first and its last bytes.
+_NAMES = (
+    "session_id", "prompt_id", "turn_id", "agent_id", "cwd", "hook_event_name", "tool_name", "tool_use_id",
+)  # fmt: skip
 
 
 def main() -> None:
     """Record what stdin says. Ends the process with exit code 0, always."""
+    started_s = time.monotonic()
     root: "str | None" = None
     try:
         if len(sys.argv) > 1 and sys.argv[1] in ("-h", "--help"):
             print(_USAGE)
             return
-        import signal  # costs as much as `json`, which imports the same enum
+        import _signal  # type: ignore[import-not-found]  # `signal` wraps it in enums, which cost more than the rest of a hook's imports
 
-        signal.signal(signal.SIGALRM, _too_late)
-        signal.alarm(_DEADLINE_S)
-        event = event_of(_agent(sys.argv), _read_input())
-        root = _find_store(event)
+        _signal.signal(_signal.SIGALRM, _too_late)
+        _signal.setitimer(_signal.ITIMER_REAL, _DEADLINE_S, _DEADLINE_NEXT_S)
+        data, size = _read_input()
+        from eventlog.agents import live, live_place
+        from eventlog.fs import REAL
+
+        call = live.interpret(_agent(sys.argv), payload_of(data, size))
+        root = live_place.find_store(call, os.environ)
         if root is not None:
-            _append(root, event)
+            store = root
+            live.record(
+                REAL,
+                store,
+                call,
+                os.environ,
+                lambda error: _note(store, error),
+                started_s=started_s,
+                input_size=size,
+            )
+            if call.moment in ("turn_end", "session_end"):
+                from locus_cli import maintainer
+
+                maintainer.start(store)
     except BaseException as error:
         _note(root, error)
     finally:
@@ -62,52 +74,32 @@ def main() -> None:
         os._exit(0)
 
 
-def event_of(agent: str, data: bytes) -> "Event":
-    """The event for what a hook was given. Pure, but for the clock and the random id of the gate."""
-    payload = _payload(data)
-    event: "Event" = {
-        "event_type": "hook",
-        "event_kind": "observation",
-        "source": "system",
-        "agent": agent,
-        "payload": payload,
-    }
-    for column, names in _COLUMN_OF:
-        for name in names:
-            value = payload.get(name)
-            if isinstance(value, str) and value:
-                event[column] = value
-                break
-    if "tool_use_id" in event:
-        # The agent's own key: a hook that is installed twice is still one event.
-        from eventlog.names import event_id_of
-
-        key = ("hook", str(event.get("operation", "")), str(event["tool_use_id"]))
-        event["event_id"] = event_id_of(agent, *key)
-    return event
-
-
 def _agent(arguments: "list[str]") -> str:
     return arguments[1] if len(arguments) > 1 and arguments[1] else "unknown"
 
 
-def _read_input() -> bytes:
+def _read_input() -> "tuple[bytes, int]":
+    """Standard input and its size. Of one that is too large, the beginning and the end are kept; all of it is
+    read, so that the agent's write does not fail."""
     parts = []
     size = 0
-    while size <= _INPUT_SIZE_MAX:
-        part = os.read(0, 1 << 20)
-        if not part:
-            break
-        parts.append(part)
+    tail = b""
+    while part := os.read(0, 1 << 20):
         size += len(part)
-    return b"".join(parts)
+        if size <= _INPUT_SIZE_MAX:
+            parts.append(part)
+        else:
+            tail = (tail + part)[-_TAIL_SIZE_KEPT:]
+    if size <= _INPUT_SIZE_MAX:
+        return b"".join(parts), size
+    return b"".join(parts)[:_TEXT_SIZE_KEPT] + tail, size
 
 
-def _payload(data: bytes) -> "dict[str, object]":
+def payload_of(data: bytes, size: int) -> "Event":
     """The JSON object in `data`; what is not one is kept as text."""
     from eventlog import jsontext
 
-    if len(data) <= _INPUT_SIZE_MAX:
+    if size == len(data):
         try:
             value = jsontext.decode(data)
         except (ValueError, RecursionError):
@@ -116,36 +108,27 @@ def _payload(data: bytes) -> "dict[str, object]":
             return value
     kept = data[:_TEXT_SIZE_KEPT]
     return {
+        **({} if size == len(data) else _named_in(data)),
         "text": kept.decode("utf-8", "backslashreplace"),
-        "not_an_object": len(data) <= _INPUT_SIZE_MAX,
-        "cut": len(kept) < len(data),
+        "not_an_object": size == len(data),
+        "cut": size > len(kept),
     }
 
 
-def _find_store(event: "Event") -> "str | None":
-    """The store of LOCUS_DIR, of the agent's working directory, or of ours."""
-    from eventlog import identity
+def _named_in(data: bytes) -> "dict[str, str]":
+    """What can be read of the names that place an event, from the ends of a large input.
 
-    cwd = event.get("cwd")
-    if isinstance(cwd, str) and os.path.isdir(cwd):
-        found = identity.find(cwd, os.environ)
-        if found is not None:
-            return found
-    return identity.find(os.getcwd(), os.environ)
-
-
-def _append(root: str, event: "Event") -> None:
-    from eventlog import gate, identity
-    from eventlog.fs import REAL
-    from eventlog.layout import Layout
-    from eventlog.log.journal import Journal
-    from eventlog.log.line import encode_line
-
-    layout = Layout(root)
-    who = identity.read(REAL, layout)
-    line = encode_line(gate.admit(REAL, {**event, "repo": who.repo_hash}))
-    journal = Journal(REAL, layout, who.store_id, lock_timeout_s=_LOCK_TIMEOUT_S)
-    journal.append([line])
+    Agents write them in front of and behind the large texts; a text that looks like one of them stands
+    within quotes, so its own are escaped.
+    """
+    found: "dict[str, str]" = {}
+    for part in (data[:_TAIL_SIZE_KEPT], data[-_TAIL_SIZE_KEPT:]):
+        for name in _NAMES:
+            _, mark, rest = part.replace(b'": "', b'":"').partition(b'"%b":"' % name.encode())
+            value, end, _ = rest.partition(b'"')
+            if mark and end and len(value) < 4096 and b"\\" not in value:
+                found.setdefault(name, value.decode("utf-8", "replace"))
+    return found
 
 
 def _note(root: "str | None", error: BaseException) -> None:
@@ -153,8 +136,6 @@ def _note(root: "str | None", error: BaseException) -> None:
     if root is None:
         return
     try:
-        import time
-
         path = f"{root}/tmp/hook-errors.log"
         text = f"{time.time():.0f} {type(error).__name__}: {error}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -167,7 +148,7 @@ def _note(root: "str | None", error: BaseException) -> None:
 
 
 def _too_late(_number: int, _frame: object) -> None:
-    raise TimeoutError(f"not recorded within {_DEADLINE_S} s")
+    raise TimeoutError(f"not done within {_DEADLINE_S:g} s")
 
 
 if __name__ == "__main__":

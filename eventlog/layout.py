@@ -3,6 +3,9 @@
     .locus/
       .gitignore                                      "*": a log is never committed by accident
       STORE                                           identity, written once
+      config.toml                                     settings; a person writes it
+      config.json                                     derived: what came of parsing it
+      redaction.key                                   32 random bytes; made at the first secret, never exported
       log/journal/<n:020d>.evj                        n from 1, dense, never reused; highest is active
       log/segments/<base:020d>-<end:020d>-<hash16>.parquet
       log/manifest/<n:020d>.json                      n from 1; the highest is current
@@ -13,8 +16,11 @@
       snapshots/idx/<n:020d>.evx                      derived
       snapshots/gc_generation                         a number
       snapshots/statcache/<worktree>.evc              derived
+      live/<worktree>.{told,running}                  derived: what hooks have told of a working directory
+      live/<session>.calls                            derived: what hooks have recorded of a session
+      live/maintained                                 when a hook last started maintenance
       restore/<position:020d>.json                    a restore under way; absent otherwise
-      locks/{append,maintain,gc,restore}.lock         empty, for flock, never deleted
+      locks/{append,maintain,gc,restore,worktree-*}.lock   empty, for flock, never deleted
       tmp/                                            same file system; leftovers of crashes
 
 Paths are text joined with "/". Files are 0600, directories 0700. Parsers return None for names that
@@ -30,6 +36,7 @@ PACK_DIR = "snapshots/packs"
 CONDEMNED_DIR = "snapshots/condemned"
 IDX_DIR = "snapshots/idx"
 STATCACHE_DIR = "snapshots/statcache"
+LIVE_DIR = "live"
 RESTORE_DIR = "restore"
 LOCK_DIR = "locks"
 TMP_DIR = "tmp"
@@ -46,6 +53,7 @@ DIRECTORIES = (
     CONDEMNED_DIR,
     IDX_DIR,
     STATCACHE_DIR,
+    LIVE_DIR,
     RESTORE_DIR,
     LOCK_DIR,
     TMP_DIR,
@@ -69,6 +77,18 @@ class Layout:
     @property
     def gitignore(self) -> str:
         return f"{self.root}/.gitignore"
+
+    @property
+    def config_file(self) -> str:
+        return f"{self.root}/config.toml"
+
+    @property
+    def config_twin(self) -> str:
+        return f"{self.root}/config.json"
+
+    @property
+    def redaction_key(self) -> str:
+        return f"{self.root}/redaction.key"
 
     @property
     def gc_generation(self) -> str:
@@ -104,6 +124,9 @@ class Layout:
 
     def statcache(self, worktree: str) -> str:
         return f"{self.root}/{STATCACHE_DIR}/{worktree}.evc"
+
+    def live(self, name: str) -> str:
+        return f"{self.root}/{LIVE_DIR}/{name}"
 
     def restore(self, position: int) -> str:
         return f"{self.root}/{RESTORE_DIR}/{position:020d}.json"

@@ -1,10 +1,11 @@
-"""The store's four locks, their order, and their deadlines.
+"""The store's locks, their order, and their deadlines.
 
-Order: restore → gc → maintain → append. A process never asks for a lock that comes before one it holds; the
-assert below is invariant I31. `flock` belongs to the open file, so whoever shares one shares the lock:
-each acquisition opens its own descriptor, and a `KeptLock`, which keeps one, excludes the threads of
-its process by a mutex and closes it in a forked child. The kernel frees a lock when its holder dies,
-so there are no stale locks. The hook path imports this module.
+Order: restore → worktree → gc → maintain → append. Each working directory has a lock `worktree-…` of its own,
+by which the captures of hooks follow one another; nobody holds two of them. A process never asks for a lock
+that comes before one it holds; the assert below is invariant I31. `flock` belongs to the open file, so
+whoever shares one shares the lock: each acquisition opens its own descriptor, and a `KeptLock`, which keeps
+one, excludes the threads of its process by a mutex and closes it in a forked child. The kernel frees a lock
+when its holder dies, so there are no stale locks. The hook path imports this module.
 """
 
 import os
@@ -16,7 +17,8 @@ from eventlog.fs import FileSystem, Refusals
 from eventlog.layout import Layout
 
 RESTORE, GC, MAINTAIN, APPEND = "restore", "gc", "maintain", "append"
-_ORDER = {RESTORE: 0, GC: 1, MAINTAIN: 2, APPEND: 3}
+WORKTREE = "worktree-"  # and a name for the directory
+_ORDER = {RESTORE: 0, "worktree": 1, GC: 2, MAINTAIN: 3, APPEND: 4}
 
 # The append lock is held for some tens of microseconds, so the first waits are short; a maintenance
 # lock may be held for seconds, so the waits grow to a value that costs nothing to poll.
@@ -161,7 +163,7 @@ os.register_at_fork(after_in_child=_after_fork)
 def acquire(
     fs: FileSystem, layout: Layout, name: str, *, exclusive: bool = True, timeout_s: float = 10.0
 ) -> Lock:
-    """Take the lock `name` (RESTORE, GC, MAINTAIN or APPEND), waiting at most `timeout_s`.
+    """Take the lock `name` (RESTORE, GC, …, or WORKTREE and a name), waiting at most `timeout_s`.
 
     Raises: LockTimeout.
     """
@@ -193,8 +195,12 @@ def _names_before(name: str) -> "list[str]":
         names: "list[str]" = _held.names
     except AttributeError:
         names = _held.names = []
-    assert not names or all(_ORDER[held] < _ORDER[name] for held in names), (name, names)
+    assert not names or all(_rank(held) < _rank(name) for held in names), (name, names)
     return names
+
+
+def _rank(name: str) -> int:
+    return _ORDER[name.partition("-")[0]]
 
 
 def _wait(fs: FileSystem, fd: int, path: str, exclusive: bool, timeout_s: float) -> None:

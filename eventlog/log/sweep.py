@@ -20,7 +20,7 @@ AGE_S_MIN = 24 * 3600
 # record of its errors, are meant to stay.
 PREFIXES = (
     "pack-", "journal-", "seal-", "idx-", "index-", "STORE-", "gitignore-", "restore-",
-    "statcache-", "probe-",
+    "statcache-", "probe-", "live-",
 )  # fmt: skip
 
 _DIRECTORY, _KIND = 0o040000, 0o170000

@@ -1,0 +1,94 @@
+"""Maintenance that a hook starts and does not wait for: sealing, the index, the idx of packs.
+
+`start` is called by a hook when a turn or a session has ended; it returns at once, and starts at most one
+process in `INTERVAL_S`, however many hooks ask. The process is nobody's child, shares no file and no
+terminal with the agent, and ends by itself. `main` is that process: `python -m locus_cli.maintainer STORE`.
+Any number may be started; one works, the others end (I31). The first part is on the hook path.
+"""
+
+import os
+import sys
+import time
+
+INTERVAL_S = 300
+_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "LOCUS_NO_MAINTENANCE")
+_NICE = 10
+
+
+def start(root: str) -> bool:
+    """Start maintenance of the store at `root` unless that was done lately; whether it was started.
+
+    Raises: OSError.
+    """
+    if os.environ.get("LOCUS_NO_MAINTENANCE") or not _is_due(f"{root}/live/maintained"):
+        return False
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)  # which ends at once: the one that works is its child, and then nobody's
+        return True
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            _become(root)
+    finally:
+        os._exit(0)
+
+
+def _is_due(path: str) -> bool:
+    """Whether the interval is over; if so it begins anew, for everybody."""
+    now_s = time.time()
+    try:
+        if 0 <= now_s - os.stat(path).st_mtime < INTERVAL_S:
+            return False
+    except FileNotFoundError:
+        pass
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        import fcntl
+
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False  # another hook is starting it
+        before_s = os.fstat(fd).st_mtime
+        if os.fstat(fd).st_size and 0 <= now_s - before_s < INTERVAL_S:
+            return False
+        os.pwrite(fd, b"1\n", 0)
+        os.utime(fd)
+        return True
+    finally:
+        os.close(fd)
+
+
+def _become(root: str) -> None:
+    """Replace this process by the maintainer, with nothing of the agent's but a few variables."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    os.closerange(3, 256)
+    os.chdir("/")
+    environ = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    code = "import sys; sys.path[:0] = sys.argv[2:]; from locus_cli.maintainer import main; main(sys.argv[1])"
+    os.execve(sys.executable, [sys.executable, "-I", "-c", code, root], environ)
+
+
+def main(root: str) -> None:
+    """Maintain the store at `root`, unless another process does."""
+    import fcntl
+
+    fd = os.open(
+        f"{root}/locks/maintainer.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    os.nice(_NICE)
+    from eventlog.store import Store
+
+    with Store.open(root) as store:
+        store.maintain()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

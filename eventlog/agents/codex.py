@@ -1,0 +1,223 @@
+"""What Codex says in its hooks: `interpret`, from hook input to a `Call`.
+
+Pure: reads no file and no clock; what is not known here is kept raw. Facts that it rests on: `turn_id` names
+a turn; a shell command that fails gives a PostToolUse with its output and no exit code, so whether it
+succeeded is unknown; a patch tells its files in its text; model calls have no ids, and their input counts
+what came from the cache. On the hook path.
+"""
+
+from eventlog.agents.call import (
+    SESSION,
+    SESSION_END,
+    TOOL,
+    TOOL_START,
+    TURN_END,
+    TURN_START,
+    Call,
+    Named,
+    columns_of,
+    int_of,
+    object_of,
+    raw,
+    text_of,
+    title_of,
+    without,
+)
+from eventlog.names import event_id_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Said = dict[str, object]
+
+AGENT = "codex"
+
+_COLUMNS = (
+    ("agent_session_id", "session_id"),
+    ("agent_turn_id", "turn_id"),
+    ("subagent_id", "agent_id"),
+    ("cwd", "cwd"),
+    ("model", "model"),
+)
+_SHARED = ("session_id", "turn_id", "agent_id", "cwd", "hook_event_name", "model", "transcript_path")
+_OF_TOOL = (*_SHARED, "tool_name", "tool_use_id", "tool_input", "tool_response")
+
+_PATCH_TOOL = "apply_patch"
+_PATCH_LINES = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
+_EXIT_CODE = "Exit code: "
+
+
+def interpret(said: "Said") -> Call:
+    """The call that this hook input makes."""
+    call = Call(AGENT, columns_of(AGENT, said, _COLUMNS))
+    name = text_of(said, "hook_event_name")
+    meaning = _MEANINGS.get(name or "")
+    if meaning is None or call.session is None:
+        raw(call, said, name, text_of(said, "tool_use_id"))
+    else:
+        meaning(call, said)
+    return call
+
+
+def patch_paths(patch: str) -> "list[str]":
+    """The files that a patch names, in order, each once."""
+    found: "dict[str, None]" = {}
+    for line in patch.split("\n"):
+        for mark in _PATCH_LINES:
+            if line.startswith(mark) and line[len(mark) :].strip():
+                found[line[len(mark) :].strip()] = None
+    return list(found)
+
+
+def _session_start(call: Call, said: "Said") -> None:
+    source = text_of(said, "source") or "startup"
+    begins = source in ("startup", "clear")
+    call.add(
+        "session",
+        without(said, *_SHARED[:-1]),
+        *(("session", call.session) if begins else ()),
+        operation="start" if begins else source,
+        status="active",
+    )
+    if source != "compact":
+        call.moment = SESSION
+
+
+def _session_end(call: Call, said: "Said") -> None:
+    reason = text_of(said, "reason") or "other"
+    call.add(
+        "session",
+        {**without(said, *_SHARED, "reason"), "end_reason": reason},
+        operation="end",
+        status="closed",
+    )
+    call.moment = SESSION_END
+
+
+def _prompt(call: Call, said: "Said") -> None:
+    prompt = said.get("prompt")
+    message = prompt if isinstance(prompt, str) else ""
+    turn = call.turn
+    call.add(
+        "turn",
+        {"user_message": message},
+        "turn",
+        turn,
+        "start",
+        operation="start",
+        status="active",
+        title=title_of(message),
+    )
+    call.add("snapshot", {"snapshot_type": "turn_start"}, "snapshot", turn, "start", operation="turn_start")
+    call.add("intent", {"message": message, **without(said, *_SHARED, "prompt")}, "intent", turn)
+    call.moment = TURN_START
+    call.prompt = message
+
+
+def _tool_start(call: Call, said: "Said") -> None:
+    tool_use_id = text_of(said, "tool_use_id")
+    call.add(
+        "tool_start",
+        {"args": said.get("tool_input"), **without(said, *_OF_TOOL)},
+        "tool_start",
+        tool_use_id,
+        source="agent",
+        tool=text_of(said, "tool_name"),
+        tool_use_id=tool_use_id,
+    )
+    call.moment = TOOL_START
+    _name_files(call, said)
+
+
+def _tool_end(call: Call, said: "Said") -> None:
+    tool_use_id = text_of(said, "tool_use_id")
+    result = said.get("tool_response")
+    call.add(
+        "action",
+        {"args": said.get("tool_input"), "result": result, **without(said, *_OF_TOOL)},
+        "action",
+        tool_use_id,
+        tool=text_of(said, "tool_name"),
+        tool_use_id=tool_use_id,
+        success=_success_of(result),
+    )
+    if tool_use_id is not None:
+        call.cause = event_id_of(AGENT, "action", tool_use_id)
+        call.finished.append(tool_use_id)
+    call.moment = TOOL
+    _name_files(call, said)
+
+
+def _success_of(result: object) -> "bool | None":
+    """Only the results that begin with an exit code tell; the others are unknown."""
+    if not isinstance(result, str) or not result.startswith(_EXIT_CODE):
+        return None
+    digits = result[len(_EXIT_CODE) :].partition("\n")[0].strip()
+    return digits == "0" if digits.lstrip("-").isdigit() else None
+
+
+def _name_files(call: Call, said: "Said") -> None:
+    if text_of(said, "tool_name") != _PATCH_TOOL:
+        return
+    patch = object_of(said, "tool_input").get("command")
+    if isinstance(patch, str):
+        call.named += map(Named, patch_paths(patch))
+        call.edits = bool(call.named)
+
+
+def _model_call(call: Call, said: "Said") -> None:
+    usage = object_of(said, "token_usage")
+    call.add(
+        "llm",
+        without(said, *_SHARED),
+        prompt_tokens=int_of(usage, "input_tokens"),
+        completion_tokens=int_of(usage, "output_tokens"),
+        reasoning_tokens=int_of(usage, "reasoning_output_tokens"),
+        cache_read_tokens=int_of(usage, "cached_input_tokens"),
+        cache_write_tokens=int_of(usage, "cache_write_input_tokens"),
+        success=None if said.get("status") is None else said.get("status") == "completed",
+    )
+
+
+def _stop(call: Call, said: "Said") -> None:
+    interrupted = said.get("hook_event_name") == "Interrupt"
+    call.add("snapshot", {"snapshot_type": "turn_end"}, operation="turn_end")
+    outcome = said.get("last_assistant_message")
+    call.add(
+        "turn",
+        {
+            "outcome": outcome if isinstance(outcome, str) else None,
+            **without(said, *_SHARED, "last_assistant_message"),
+        },
+        source="agent",
+        operation="end",
+        status="interrupted" if interrupted else "completed",
+    )
+    call.moment = TURN_END
+
+
+def _subagent(call: Call, said: "Said") -> None:
+    ended = said.get("hook_event_name") == "SubagentStop"
+    call.add(
+        "subagent",
+        without(said, *_SHARED),
+        *(() if ended else ("subagent", text_of(said, "agent_id"), "start")),
+        operation="end" if ended else "start",
+        title=text_of(said, "agent_type"),
+        source="agent",
+    )
+
+
+_MEANINGS: "dict[str, Callable[[Call, Said], None]]" = {
+    "SessionStart": _session_start,
+    "SessionEnd": _session_end,
+    "UserPromptSubmit": _prompt,
+    "PreToolUse": _tool_start,
+    "PostToolUse": _tool_end,
+    "PostModelRequest": _model_call,
+    "Stop": _stop,
+    "Interrupt": _stop,
+    "SubagentStart": _subagent,
+    "SubagentStop": _subagent,
+}

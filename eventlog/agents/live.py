@@ -1,0 +1,562 @@
+"""Live capture: from one hook call of an agent to the events it makes, in one frame (docs/design.md §23).
+
+`record` is what the hook program calls. It completes what an adapter's `interpret` made of the call, looks at
+the working directory when the moment asks for it, puts contents into one pack, and appends. Whatever goes
+wrong with the directory, the contents or the notes between calls, the event itself is appended; only an
+append that fails raises (P4). Any number of processes may record at once: captures of one directory
+follow one another under its lock, and who does not get that lock in time leaves the changes to the next
+capture. No segment, index or journal is read, so the cost is independent of the log's size.
+"""
+
+import os
+import time
+
+from eventlog import gate, identity
+from eventlog.agents import live_state, live_texts
+from eventlog.agents.call import (
+    SESSION,
+    SESSION_END,
+    TOOL,
+    TOOL_START,
+    TURN_END,
+    TURN_START,
+    Call,
+    Named,
+    columns_of,
+    raw,
+    text_of,
+)
+from eventlog.agents.live_place import Place, find_root
+from eventlog.agents.live_state import Calls, Told, short
+from eventlog.errors import Corruption, EventLogError, LockTimeout, NotFound
+from eventlog.fs import FileSystem
+from eventlog.layout import Layout
+from eventlog.locks import WORKTREE, acquire
+from eventlog.log.journal import Journal
+from eventlog.log.line import encode_line
+from eventlog.names import event_id_of, session_context, session_id_of, sessions_context, slugify
+from eventlog.types import Event
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from eventlog.snapshots.store import BlobStore
+    from eventlog.snapshots.worktree import Capture
+    from eventlog.snapshots.writer import BlobWriter
+
+    Note = Callable[[BaseException], None]
+
+# Seconds from the start of the process until a capture looks at nothing more.
+BUDGET_S = {
+    SESSION: 2.0,
+    TURN_START: 2.0,
+    TOOL_START: 0.05,
+    TOOL: 0.4,
+    TURN_END: 2.0,
+    SESSION_END: 0.3,
+}
+# Where notes of the session are looked up; a tool call does without.
+_LOOKED_UP = (None, TURN_START, TURN_END, SESSION_END)
+_APPEND_TIMEOUT_S = 2.0
+_LOCK_WAIT_S_MIN = 0.02
+_TRANSCRIPT_BYTES = {SESSION_END: 1 << 20}
+_TRANSCRIPT_BYTES_USUAL = 4 << 20
+_SUSPECT_SIZE = 4 << 20  # of a hook's input
+_SHOWN_MAX = 50
+
+# What agents without an adapter share: column, names in order of preference.
+_SHARED = (
+    ("agent_session_id", ("session_id", "sessionId", "conversation_id")),
+    ("agent_turn_id", ("prompt_id", "turn_id")),
+    ("tool_use_id", ("tool_use_id", "tool_call_id")),
+    ("cwd", ("cwd",)),
+    ("tool", ("tool_name",)),
+    ("model", ("model",)),
+)
+
+
+def interpret(agent: str, said: "dict[str, object]") -> Call:
+    """The call that a hook input makes, for agents with and without an adapter."""
+    if agent == "claude-code":
+        from eventlog.agents import claude_code
+
+        return claude_code.interpret(said)
+    if agent == "codex":
+        from eventlog.agents import codex
+
+        return codex.interpret(said)
+    pairs = [(column, name) for column, names in _SHARED for name in reversed(names)]
+    columns = columns_of(agent, said, pairs)
+    call = Call(agent, columns)
+    raw(call, said, text_of(said, "hook_event_name"), text_of(columns, "tool_use_id"))
+    return call
+
+
+def record(
+    fs: FileSystem,
+    root: str,
+    call: Call,
+    environ: "Mapping[str, str]",
+    note: "Note",
+    *,
+    started_s: float,
+    input_size: int = 0,
+) -> None:
+    """Append what a hook call says to the store at `root`, with what it changed.
+
+    Args:
+        note: is told what went wrong beside the append.
+        started_s: monotonic time at which the hook began; budgets count from there.
+        input_size: of the hook's input.
+    Raises: EventLogError when the store takes no event.
+    """
+    layout = Layout(root)
+    who = identity.read(fs, layout)
+    _Recording(fs, layout, who, call, environ, note, started_s, input_size).run()
+
+
+class _Recording:
+    """One call on its way into the log."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        layout: Layout,
+        who: identity.Identity,
+        call: Call,
+        environ: "Mapping[str, str]",
+        note: "Note",
+        started_s: float,
+        input_size: int,
+    ) -> None:
+        self.fs = fs
+        self.layout = layout
+        self.who = who
+        self.call = call
+        self.note = note
+        self.started_s = started_s
+        self.environ = environ
+        self.large = input_size > live_texts.TEXT_SIZE_MAX
+        self.suspect = input_size > _SUSPECT_SIZE
+        self.lines: "list[list[str]]" = []  # for the notes of the session
+        self.appended = False
+        self.place: "Place | None" = None
+        try:
+            directory = find_root(layout.root, call, environ)
+            self.place = None if directory is None else Place(directory)
+        except (OSError, ValueError) as error:
+            note(error)
+        self.known = Calls()
+        if call.session is not None and (call.moment in _LOOKED_UP or call.transcripts):
+            self.known = live_state.read_calls(layout, call.session)
+        self.common = self._common()
+
+    def run(self) -> None:
+        call = self.call
+        try:
+            self._complete()
+        except Exception as error:
+            self.note(error)
+        events = [self._admit(event) for event in call.events]
+        if events and (self.place is None or call.moment is None or not self._captures()):
+            self._append_plain(events)
+        elif events:
+            try:
+                self._with_capture(events)
+            except Exception as error:
+                if not self.appended:
+                    self._mark(events, "busy" if isinstance(error, LockTimeout) else "failed")
+                    self._append_plain(events)
+                self.note(error)
+        self._remember()
+
+    # -- what the call says, completed ---------------------------------------------------------
+
+    def _common(self) -> Event:
+        place = self.place
+        columns: Event = {
+            **self.call.columns,
+            "repo": self.who.repo_hash,
+            "occurred_at": self.fs.time_ns() // 1000,
+        }
+        if place is not None:
+            columns |= {"worktree": place.worktree, "branch": place.branch, "commit": place.commit}
+        return {name: value for name, value in columns.items() if value is not None}
+
+    def _complete(self) -> None:
+        """Events that need what was noted before: a session's name, model calls, and calls told twice."""
+        call, session = self.call, self.call.session
+        if session is None:
+            return
+        if call.finished and call.moment != TOOL:
+            call.events = [one for one in call.events if str(one.get("event_id")) not in self.known.actions]
+        if call.moment == SESSION:
+            self._add_master()
+        if call.prompt is not None and not self.known.named:
+            self._add_name(session, call.prompt)
+        for path in call.transcripts:
+            self._add_model_calls(path)
+
+    def _add_master(self) -> None:
+        repo, name = self.who.repo_hash, self.who.project_name
+        event = self.call.add(
+            "sessions",
+            {"total_sessions": 0},
+            operation="start",
+            title=name,
+            context_id=sessions_context(repo),
+        )
+        event["event_id"] = event_id_of("locus", "sessions", repo)
+        self.call.events.insert(0, self.call.events.pop())
+
+    def _add_name(self, session: str, prompt: str) -> None:
+        from eventlog.agents.call import title_of
+
+        session_id = session_id_of(self.call.agent, session)
+        slug = slugify(prompt[:2_000], session_id)
+        self.call.add(
+            "session",
+            {"slug": slug},
+            "session",
+            session,
+            "name",
+            operation="update",
+            title=title_of(prompt),
+            context_id=session_context(slug, session_id),
+            extends=[sessions_context(self.who.repo_hash)],
+        )
+        self.call.events.insert(0, self.call.events.pop())
+        self.lines.append(["named"])
+
+    def _add_model_calls(self, path: str) -> None:
+        from eventlog.agents.transcript import Mark, read_calls
+
+        key = short(path)
+        bytes_max = _TRANSCRIPT_BYTES.get(self.call.moment or "", _TRANSCRIPT_BYTES_USUAL)
+        try:
+            found, mark = read_calls(self.call.agent, path, self.known.marks.get(key) or Mark(), bytes_max)
+        except FileNotFoundError:
+            return  # this client keeps no transcript
+        except OSError as error:
+            self.note(error)
+            return
+        # Before the end of the turn that they belong to.
+        at = next((i for i, one in enumerate(self.call.events) if one["event_type"] == "turn"), None)
+        at = 0 if at is None else at
+        self.call.events[at:at] = found
+        if found or mark.offset:
+            self.lines.append(["mark", key, str(mark.inode), str(mark.offset)])
+
+    # -- looking at the directory --------------------------------------------------------------
+
+    def _captures(self) -> bool:
+        """Whether this moment looks at the directory: before a tool or a turn only when nobody has yet."""
+        assert self.place is not None
+        if self.call.moment not in (SESSION, TOOL_START):
+            return True
+        return live_state.read_told(self.layout, self.place.key).tree is None
+
+    def _with_capture(self, events: "list[Event]") -> None:
+        """Append `events` with what changed in the directory. Raises: anything; see `appended`."""
+        from eventlog.snapshots.store import BlobStore
+
+        assert self.place is not None and self.call.moment is not None
+        deadline = self.started_s + BUDGET_S[self.call.moment]
+        left = max(_LOCK_WAIT_S_MIN, deadline - time.monotonic())
+        lock = acquire(self.fs, self.layout, WORKTREE + self.place.key, timeout_s=left)
+        with lock, BlobStore(self.fs, self.layout, self.who.store_id) as blobs:
+            left = max(_LOCK_WAIT_S_MIN, deadline - time.monotonic())
+            with blobs.writer(lock_timeout_s=left) as writer:
+                told = live_state.read_told(self.layout, self.place.key)
+                moved = [live_texts.move(one, writer.put, suspect=self.suspect) for one in events]
+                done, previous = self._capture(blobs, writer, told, deadline)
+                self._tell(moved, done, previous, told, blobs, writer)
+
+    def _capture(
+        self, blobs: "BlobStore", writer: "BlobWriter", told: Told, deadline: float
+    ) -> "tuple[Capture, bytes | None]":
+        """The capture, and the tree that its changes start from."""
+        from eventlog.snapshots.worktree import capture
+
+        assert self.place is not None
+        try:
+            return capture(blobs, writer, self.place.root, previous=told.tree, deadline=deadline), told.tree
+        except (NotFound, Corruption) as error:
+            if told.tree is None:
+                raise
+            self.note(error)  # the tree told last cannot be read: begin anew
+        return capture(blobs, writer, self.place.root, deadline=deadline), None
+
+    def _tell(
+        self,
+        events: "list[Event]",
+        done: "Capture",
+        previous: "bytes | None",
+        told: Told,
+        blobs: "BlobStore",
+        writer: "BlobWriter",
+    ) -> None:
+        call, place = self.call, self.place
+        assert place is not None and call.moment is not None
+        files = self._files(done, told, blobs, writer)
+        writer.flush()
+        if call.moment == SESSION_END:
+            events = self._end_open_turn(told) + events
+        facts = self._facts(done, previous, files)
+        events = [self._with_facts(one, done, facts) for one in events]
+        if call.moment == TOOL:
+            if done.changes or previous is None:
+                events += [*files, self._snapshot(done, facts)]
+        elif call.moment in (SESSION, TURN_START):
+            events = files + events
+        else:
+            first = next((i for i, one in enumerate(events) if one["event_type"] == "snapshot"), 0)
+            events = events[:first] + files + events[first:]
+        self._append(events)
+        self.appended = True
+        live_state.forget_dead(told, self.fs.time_ns() / 1e9)
+        self._set_open(told)
+        told.tree, told.nonce, told.partial = done.root, os.urandom(8).hex(), done.partial
+        live_state.write_told(self.layout, place.key, told)
+        if call.moment == TURN_START and len(told.open) == 1:
+            live_state.trim_running(self.layout, place.key)
+
+    def _files(self, done: "Capture", told: Told, blobs: "BlobStore", writer: "BlobWriter") -> "list[Event]":
+        """The file events of a capture, complete but for what `_admit` adds."""
+        from eventlog.agents.live_files import FILES_MAX, Teller
+
+        call, place = self.call, self.place
+        assert place is not None
+        changes = done.changes
+        if told.partial:
+            # What the last capture did not look at in time shows as new by now and is none.
+            changes = [change for change in changes if change.operation != "add"]
+        if len(changes) > FILES_MAX or not changes:
+            return []
+        others = [one for one in live_state.running(self.layout, place.key, told) if one.cause != call.cause]
+        outside = self._outside(told)
+        teller = Teller(call, told, done, self._named(), others, writer.put)
+        by_tool = call.moment == TOOL
+        found = []
+        for change in changes:
+            for event in teller.tell(change, outside, by_tool=by_tool, blobs=blobs):
+                found.append(self._admit(event))
+        return found
+
+    def _outside(self, told: Told) -> Event:
+        """Columns of a change that no tool call explains.
+
+        In front of a turn it belongs to no session, so that it moves no turn's tree. A person made it,
+        unless some turn is under way: then nobody can tell.
+        """
+        in_turn = self.call.moment == TURN_END or (
+            self.call.moment == SESSION_END and self._open_turn(told) is not None
+        )
+        if in_turn:
+            return {"source": "system"}
+        return {"source": "system" if told.open else "user", "agent_session_id": None, "agent_turn_id": None}
+
+    def _named(self) -> "dict[bytes, Named]":
+        """The files that the call names, by their path in the directory; others are left alone."""
+        assert self.place is not None
+        cwd = str(self.call.columns.get("cwd") or self.place.root)
+        found = {}
+        for named in self.call.named:
+            path = self.place.inside(named.path, cwd)
+            if path is not None:
+                found[path] = named
+        return found
+
+    def _facts(self, done: "Capture", previous: "bytes | None", files: "list[Event]") -> "dict[str, object]":
+        """What is to be said of a capture that is less than whole; empty for one that is."""
+        facts: "dict[str, object]" = {}
+        if done.partial:
+            facts["state"] = "partial"
+            facts["pending"] = done.pending_count
+            facts["pending_paths"] = [_shown(path) for path in done.pending[:_SHOWN_MAX]]
+        elif previous is None:
+            facts["state"] = "baseline"
+        if done.warning is not None:
+            facts["warning"] = done.warning
+        if previous is not None and len(files) < len(done.changes):
+            facts["changes"] = len(done.changes)
+            facts["told"] = len(files)
+        return facts
+
+    def _with_facts(self, event: Event, done: "Capture", facts: "dict[str, object]") -> Event:
+        """`event` with what the capture says: its tree in a snapshot, its gaps in the event of the moment."""
+        if event["event_type"] == "snapshot":
+            return self._fill_snapshot(event, done, facts)
+        if facts and event["event_type"] == "action":
+            payload = event["payload"]
+            assert isinstance(payload, dict)
+            return {**event, "payload": {**payload, "capture": facts}}
+        return event
+
+    def _snapshot(self, done: "Capture", facts: "dict[str, object]") -> Event:
+        """The tree behind a tool call that changed something."""
+        event: Event = {"event_type": "snapshot", "operation": "tool", "cause": self.call.cause}
+        event["payload"] = {"snapshot_type": "tool"}
+        return self._fill_snapshot(self._admit(event), done, facts)
+
+    def _fill_snapshot(self, event: Event, done: "Capture", facts: "dict[str, object]") -> Event:
+        from eventlog.snapshots.ids import to_text
+
+        assert self.place is not None
+        tree = to_text(done.root)
+        payload = event["payload"]
+        assert isinstance(payload, dict)
+        said = {
+            **payload,
+            "git_head": self.place.commit,
+            "git_branch": self.place.branch,
+            "tracked_files": done.files,
+            "files_changed": len(done.changes),
+            "skipped": [[_shown(path), why] for path, why in done.skipped[:_SHOWN_MAX]] or None,
+            "skipped_count": len(done.skipped) or None,
+            "capture": facts or None,
+        }
+        return {
+            **event,
+            "tree_hash": tree,
+            "blobs": [tree],
+            "payload": {name: value for name, value in said.items() if value is not None},
+        }
+
+    # -- turns under way -----------------------------------------------------------------------
+
+    def _open_turn(self, told: Told) -> "str | None":
+        """The turn of this session that nobody ended."""
+        session = self.call.session
+        parts = told.open.get(session or "")
+        if parts is None or short(parts[1]) in self.known.ended:
+            return None
+        return parts[1]
+
+    def _end_open_turn(self, told: Told) -> "list[Event]":
+        """The end of a turn that the agent left without one: after an error of the model, or a signal."""
+        turn = self._open_turn(told)
+        if turn is None:
+            return []
+        ends: "list[Event]" = [
+            {"event_type": "snapshot", "operation": "turn_end", "payload": {"snapshot_type": "turn_end"}},
+            {"event_type": "turn", "operation": "end", "status": "interrupted", "payload": {}},
+        ]
+        return [self._admit({**one, "agent_turn_id": turn}) for one in ends]
+
+    def _set_open(self, told: Told) -> None:
+        session, turn = self.call.session, self.call.turn
+        if session is None:
+            return
+        if self.call.moment in (TURN_END, SESSION_END):
+            told.open.pop(session, None)
+        elif self.call.moment == TURN_START and turn is not None:
+            told.open.pop(session, None)  # to stand last: it is the newest
+            process = self.environ.get("CLAUDE_PID", "")
+            told.open[session] = [self.call.agent, turn, process, str(self.fs.time_ns() // 10**9)]
+
+    # -- into the log --------------------------------------------------------------------------
+
+    def _admit(self, event: Event) -> Event:
+        """The event as it will be written, all but its contents; redacted (P5), its id fixed."""
+        whole = {**self.common, **event}
+        return gate.admit(self.fs, {name: value for name, value in whole.items() if value is not None})
+
+    def _mark(self, events: "list[Event]", state: str) -> None:
+        """Say in the event of the moment that its capture is left to the next one."""
+        for event in events:
+            payload = event.get("payload")
+            if isinstance(payload, dict) and event["event_type"] in ("action", "snapshot"):
+                payload["capture"] = {"state": state}
+
+    def _append_plain(self, events: "list[Event]") -> None:
+        """Append without a look at the directory; large texts go to a pack of their own if that can be."""
+        if self.large:
+            try:
+                events = self._append_with_pack(events)
+            except EventLogError as error:
+                if self.appended:
+                    raise
+                self.note(error)
+                events = [live_texts.move(one, _void, suspect=self.suspect) for one in events]
+                for event in events:
+                    _forget_blobs(event)
+        if not self.appended:
+            self._append(events)
+
+    def _append_with_pack(self, events: "list[Event]") -> "list[Event]":
+        from eventlog.snapshots.store import BlobStore
+
+        with (
+            BlobStore(self.fs, self.layout, self.who.store_id) as blobs,
+            blobs.writer(lock_timeout_s=_LOCK_WAIT_S_MIN * 10) as writer,
+        ):
+            moved = [live_texts.move(one, writer.put, suspect=self.suspect) for one in events]
+            writer.flush()
+            self._append(moved)
+            self.appended = True
+        return moved
+
+    def _append(self, events: "list[Event]") -> None:
+        """One frame. Raises: EventLogError."""
+        used_us = round((time.monotonic() - self.started_s) * 1e6)
+        lines = []
+        for event in events:
+            payload = event["payload"]
+            assert isinstance(payload, dict)
+            lines.append(encode_line({**event, "payload": {**payload, "hook_us": used_us}}))
+        journal = Journal(self.fs, self.layout, self.who.store_id, lock_timeout_s=_APPEND_TIMEOUT_S)
+        journal.append(lines)
+
+    def _remember(self) -> None:
+        """Behind the append: notes for later calls. They may be lost."""
+        call, session, turn = self.call, self.call.session, self.call.turn
+        if session is None:
+            return
+        try:
+            if call.moment == TURN_START and turn is not None:
+                self.lines.append(["begun", short(turn)])
+            elif call.moment == TURN_END and turn is not None:
+                self.lines.append(["ended", short(turn)])
+            elif call.moment == TOOL and call.cause is not None:
+                self.lines.append(["action", call.cause, "told"])
+            live_state.note_calls(self.layout, session, self.lines)
+            self._remember_running(session, turn)
+        except OSError as error:
+            self.note(error)
+
+    def _remember_running(self, session: str, turn: "str | None") -> None:
+        call, place = self.call, self.place
+        if place is None:
+            return
+        if call.moment == TOOL_START and turn is not None:
+            tool_use_id = call.events[0].get("tool_use_id")
+            if isinstance(tool_use_id, str):
+                cause = event_id_of(call.agent, "action", tool_use_id)
+                paths = [short(path) for path in self._named()]
+                live_state.note_begun(self.layout, place.key, session, turn, cause, call.edits, paths)
+        elif call.finished:
+            causes = [event_id_of(call.agent, "action", one) for one in call.finished]
+            live_state.note_ended(self.layout, place.key, causes)
+
+
+def _shown(path: bytes) -> str:
+    from eventlog.paths import path_text
+
+    return path_text(path)
+
+
+def _void(data: bytes) -> bytes:
+    """An id for a content that is stored nowhere."""
+    from eventlog.snapshots.ids import blob_id
+
+    return blob_id(data)
+
+
+def _forget_blobs(event: Event) -> None:
+    """The contents that its texts were moved to could not be stored: their hashes are all that stays."""
+    payload = event["payload"]
+    if isinstance(payload, dict) and "in_blobs" in payload:
+        payload["lost_texts"] = payload.pop("in_blobs")
+        event["blobs"] = []

@@ -1,0 +1,84 @@
+"""Where a hook call belongs: the store it goes to, and the working directory that is captured for it.
+
+Asks the file system, writes nothing. On the hook path.
+"""
+
+import os
+
+from eventlog import identity
+from eventlog.agents.call import Call
+from eventlog.agents.live_state import short
+from eventlog.snapshots import worktree_git
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Place:
+    """The working directory of a call. `worktree` is git's name of it where it is a linked one."""
+
+    __slots__ = ("branch", "commit", "key", "root", "worktree")
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.key = short(os.fsencode(root))
+        self.worktree: "str | None" = None
+        self.commit: "str | None" = None
+        self.branch: "str | None" = None
+        git = worktree_git.find(os.fsencode(root))
+        if git is not None:
+            self.commit, self.branch = worktree_git.head(git.git_dir)
+            if git.git_dir != git.common_dir:
+                self.worktree = os.fsdecode(os.path.basename(git.git_dir))
+
+    def inside(self, path: str, cwd: str) -> "bytes | None":
+        """The path of a file in the directory, None when it leads out of it; symlinks are followed."""
+        try:
+            full = os.path.realpath(os.path.join(cwd, path))
+        except (OSError, ValueError):
+            return None
+        top = self.root.rstrip("/") + "/"
+        return os.fsencode(full[len(top) :]) if full.startswith(top) and len(full) > len(top) else None
+
+
+def find_store(call: Call, environ: "Mapping[str, str]") -> "str | None":
+    """The store of LOCUS_DIR, of the agent's working directory or project, or of ours. Raises: Refused."""
+    for place in (call.columns.get("cwd"), environ.get("CLAUDE_PROJECT_DIR"), _own_directory()):
+        if isinstance(place, str) and os.path.isdir(place):
+            found = identity.find(place, dict(environ))
+            if found is not None:
+                return found
+    return None
+
+
+def find_root(store: str, call: Call, environ: "Mapping[str, str]") -> "str | None":
+    """The directory to capture: the one the store stands in, the linked worktree of it that the agent works
+    in, or, where a store stands apart, the repository or project of the agent."""
+    cwd = call.columns.get("cwd")
+    at = cwd if isinstance(cwd, str) and os.path.isdir(cwd) else environ.get("CLAUDE_PROJECT_DIR") or ""
+    if not os.path.isdir(at):
+        at = _own_directory() or ""
+    if not at:
+        return None
+    at = os.path.realpath(at)
+    apart = environ.get("LOCUS_DIR") or os.path.basename(store) != identity.STORE_DIRECTORY
+    beside = os.path.realpath(os.path.dirname(store))
+    within = at == beside or at.startswith(beside.rstrip("/") + "/")
+    git = worktree_git.find(os.fsencode(at))
+    if git is not None and git.git_dir != git.common_dir:
+        root = os.fsdecode(git.top)
+    elif within:
+        root = beside
+    elif git is not None:
+        root = os.fsdecode(git.top)
+    else:
+        root = at if apart else beside
+    return None if root in ("/", os.path.realpath(os.path.expanduser("~"))) else root
+
+
+def _own_directory() -> "str | None":
+    try:
+        return os.getcwd()
+    except OSError:
+        return None

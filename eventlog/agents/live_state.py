@@ -1,0 +1,201 @@
+"""What hooks remember between calls: small derived files in `live/`, which may all be deleted (I22).
+
+- `<worktree>.told`: the tree whose changes are all in the log, and the turns under way in that directory.
+  Read and written under the lock of the directory, behind the append that tells them.
+- `<worktree>.running`: tools that began and ended, a line each. It says whose change another call's capture
+  has found.
+- `<session>.calls`: what was recorded of a session, a line each, so that nothing need be read from the log.
+
+The last two are appended to by single writes and may miss a line; what is lost then is a cause, or an
+event is written twice, which counts once (I8). Without `told` the next capture begins anew and says so.
+Plain system calls: a file that cannot be read is absent, one that cannot be written stays. On the hook path.
+"""
+
+import os
+
+from blake3 import blake3
+
+from eventlog import jsontext
+from eventlog.agents.transcript import Mark
+from eventlog.layout import LIVE_DIR, Layout
+
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+_LINES_SIZE_MAX = 1 << 20  # of one file's end, which is all that is looked at
+_RUNNING_SIZE_MAX = 256 << 10
+_OPEN_MAX = 64
+_OPEN_S_MAX = 3600
+
+
+def short(text: "str | bytes") -> str:
+    """16 hex digits that stand for a text in these files and their names."""
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    return blake3(data).hexdigest()[:16]
+
+
+class Told:
+    """`tree` is None where nothing was told yet; `nonce` is new with each told tree and makes event ids."""
+
+    __slots__ = ("nonce", "open", "partial", "tree")
+
+    def __init__(self, tree: "bytes | None", nonce: str, partial: bool, open: "dict[str, list[str]]") -> None:
+        self.tree = tree
+        self.nonce = nonce
+        self.partial = partial
+        self.open = open  # agent's session → [agent, turn, process or "", unix time], of turns under way
+
+
+def read_told(layout: Layout, worktree: str) -> Told:
+    try:
+        said = jsontext.decode(_read_end(layout.live(f"{worktree}.told")))
+        tree = bytes.fromhex(said["tree"])
+        turns = {str(name): [str(part) for part in parts] for name, parts in said["open"].items()}
+        if len(tree) == 32 and all(len(parts) == 4 and parts[3].isdigit() for parts in turns.values()):
+            return Told(tree, str(said["nonce"]), said["partial"] is True, turns)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    return Told(None, os.urandom(8).hex(), False, {})
+
+
+def write_told(layout: Layout, worktree: str, told: Told) -> None:
+    """Not synced: what a power cut leaves is read as absent, or is an earlier one, whose changes are
+    told again under the ids that they had. Raises: OSError."""
+    assert told.tree is not None
+    turns = dict(list(told.open.items())[-_OPEN_MAX:])
+    said = {"tree": told.tree.hex(), "nonce": told.nonce, "partial": told.partial, "open": turns}
+    tmp = layout.tmp(f"live-{os.urandom(8).hex()}")
+    fd = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, jsontext.encode(said))
+    finally:
+        os.close(fd)
+    try:
+        os.rename(tmp, layout.live(f"{worktree}.told"))
+    except FileNotFoundError:
+        _make_directory(layout)
+        os.rename(tmp, layout.live(f"{worktree}.told"))
+
+
+def forget_dead(told: Told, now_s: float) -> None:
+    """Drop the turns whose process is gone, or that say nothing of one and began long ago."""
+    for session, (_, _, process, began_s) in list(told.open.items()):
+        gone = process.isdigit() and not os.path.exists(f"/proc/{process}")
+        if gone or now_s - int(began_s) > _OPEN_S_MAX:
+            del told.open[session]
+
+
+class Running:
+    """A tool under way: `cause` is the id of its action, `paths` are the `short` files an edit tool named."""
+
+    __slots__ = ("cause", "edits", "paths")
+
+    def __init__(self, cause: str, edits: bool, paths: "list[str]") -> None:
+        self.cause = cause
+        self.edits = edits
+        self.paths = paths
+
+
+def note_begun(
+    layout: Layout, worktree: str, session: str, turn: str, cause: str, edits: bool, paths: "list[str]"
+) -> None:
+    words = ["begun", cause, short(session), short(turn), "edits" if edits else "any", *paths[:64]]
+    _append(layout, f"{worktree}.running", [words])
+
+
+def note_ended(layout: Layout, worktree: str, causes: "list[str]") -> None:
+    _append(layout, f"{worktree}.running", [["ended", cause] for cause in causes])
+
+
+def running(layout: Layout, worktree: str, told: Told) -> "list[Running]":
+    """The tools that began in a turn under way and did not end, the latest last."""
+    turns = {(short(session), short(parts[1])) for session, parts in told.open.items()}
+    found: "dict[str, Running]" = {}
+    for words in _lines(layout, f"{worktree}.running"):
+        if words[0] == "begun" and len(words) >= 5 and (words[2], words[3]) in turns:
+            found[words[1]] = Running(words[1], words[4] == "edits", words[5:])
+        elif words[0] == "ended" and len(words) == 2:
+            found.pop(words[1], None)
+    return list(found.values())
+
+
+def trim_running(layout: Layout, worktree: str) -> None:
+    """Start the file over when it is large and nothing is under way."""
+    path = layout.live(f"{worktree}.running")
+    try:
+        if os.stat(path).st_size > _RUNNING_SIZE_MAX:
+            os.unlink(path)
+    except OSError:
+        pass  # it is small, absent, or stays
+
+
+class Calls:
+    """What was recorded of a session so far. `actions` are ids of actions with how their capture went."""
+
+    __slots__ = ("actions", "ended", "marks", "named")
+
+    def __init__(self) -> None:
+        self.named = False
+        self.ended: "set[str]" = set()  # `short` turns
+        self.actions: "dict[str, str]" = {}
+        self.marks: "dict[str, Mark]" = {}  # of transcripts, by their `short` path
+
+
+def read_calls(layout: Layout, session: str) -> Calls:
+    calls = Calls()
+    for words in _lines(layout, f"{short(session)}.calls"):
+        if words[0] == "named":
+            calls.named = True
+        elif words[0] == "ended" and len(words) == 2:
+            calls.ended.add(words[1])
+        elif words[0] == "begun" and len(words) == 2:
+            calls.ended.discard(words[1])
+        elif words[0] == "action" and len(words) == 3:
+            calls.actions.setdefault(words[1], words[2])
+        elif words[0] == "mark" and len(words) == 4 and words[2].isdigit() and words[3].isdigit():
+            calls.marks[words[1]] = Mark(int(words[2]), int(words[3]))
+    return calls
+
+
+def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:
+    """Lines: `named`; `begun` and `ended` of a turn; `action` id state; `mark` path inode offset."""
+    if lines:
+        _append(layout, f"{short(session)}.calls", lines)
+
+
+def _append(layout: Layout, name: str, lines: "list[list[str]]") -> None:
+    data = b"".join(" ".join(words).encode("utf-8", "replace") + b"\n" for words in lines)
+    try:
+        fd = os.open(layout.live(name), _APPEND, 0o600)
+    except FileNotFoundError:
+        _make_directory(layout)
+        fd = os.open(layout.live(name), _APPEND, 0o600)
+    try:
+        os.write(fd, data)
+    finally:
+        os.close(fd)
+
+
+def _lines(layout: Layout, name: str) -> "list[list[str]]":
+    try:
+        data = _read_end(layout.live(name))
+    except OSError:
+        return []
+    found = (line.decode("utf-8", "replace").split(" ") for line in data.split(b"\n"))
+    return [words for words in found if words[0]]
+
+
+def _read_end(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        size = os.fstat(fd).st_size
+        data = os.pread(fd, _LINES_SIZE_MAX, max(0, size - _LINES_SIZE_MAX))
+    finally:
+        os.close(fd)
+    return data if size <= _LINES_SIZE_MAX else data.partition(b"\n")[2]
+
+
+def _make_directory(layout: Layout) -> None:
+    """A store of an earlier version has none."""
+    try:
+        os.mkdir(layout.directory(LIVE_DIR), 0o700)
+    except FileExistsError:
+        pass

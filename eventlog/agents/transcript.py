@@ -1,0 +1,129 @@
+"""Model calls from a transcript of Claude Code: the lines behind a remembered offset, up to a bound.
+
+A model's answer is written on several lines that repeat its `message.id` and, as it grows, its usage: of the
+lines read at once the last one of each (message, request) counts. A read that begins in the middle of an
+answer gives it once more with larger figures, and the projection `llm_calls` keeps the largest (P3). What
+is taken is figures and ids, never text. Only a plain file is read, through no symlink. On the hook path.
+"""
+
+import os
+import stat
+
+from blake3 import blake3
+
+from eventlog import jsontext
+from eventlog.agents.call import int_of, object_of, text_of
+from eventlog.names import event_id_of
+from eventlog.types import Event
+
+_SYNTHETIC = "<synthetic>"  # the model of messages that the client itself made up
+_PROMPT_ID = b'"promptId":"'
+
+
+class Mark:
+    """How far a file has been read: the offset behind the last whole line, in the file of this inode."""
+
+    __slots__ = ("inode", "offset")
+
+    def __init__(self, inode: int = 0, offset: int = 0) -> None:
+        self.inode = inode
+        self.offset = offset
+
+
+def read_calls(agent: str, path: str, mark: Mark, bytes_max: int) -> "tuple[list[Event], Mark]":
+    """`llm` events of the model calls behind `mark`, and the mark to go on from.
+
+    Raises: OSError when the file cannot be read.
+    """
+    if not path.endswith(".jsonl"):
+        return [], mark
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            return [], mark
+        offset = mark.offset if mark.inode == found.st_ino and mark.offset <= found.st_size else 0
+        data = os.pread(fd, bytes_max, offset)
+    finally:
+        os.close(fd)
+    end = data.rfind(b"\n") + 1
+    if end == 0 and len(data) == bytes_max:
+        end = len(data)  # a line longer than what one call may read is passed over
+    return _calls_in(agent, data[:end]), Mark(found.st_ino, offset + end)
+
+
+def _calls_in(agent: str, data: bytes) -> "list[Event]":
+    calls: "dict[tuple[str, str], Event]" = {}
+    prompt_id: "str | None" = None
+    for line in data.split(b"\n"):
+        prompt_id = _prompt_of(line) or prompt_id
+        if b'"usage"' not in line or b'"assistant"' not in line:
+            continue
+        try:
+            said = jsontext.decode(line)
+        except (ValueError, RecursionError):
+            continue  # half a line, or damaged
+        if isinstance(said, dict) and said.get("type") == "assistant":
+            event = _call_of(agent, said)
+            if event is not None:
+                if "agent_turn_id" not in event and prompt_id is not None:
+                    event["agent_turn_id"] = prompt_id
+                calls[str(event["message_id"]), str(event.get("request_id", ""))] = event
+    return list(calls.values())
+
+
+def _prompt_of(line: bytes) -> "str | None":
+    """The prompt that a line names, without parsing it."""
+    _, mark, rest = line.partition(_PROMPT_ID)
+    name = rest[:64].partition(b'"')[0]
+    return name.decode("ascii", "replace") if mark and 0 < len(name) < 64 else None
+
+
+def _call_of(agent: str, said: "dict[str, object]") -> "Event | None":
+    message = object_of(said, "message")
+    usage = object_of(message, "usage")
+    message_id, model = text_of(message, "id"), text_of(message, "model")
+    if message_id is None or not usage or model == _SYNTHETIC:
+        return None
+    request_id = text_of(said, "requestId")
+    uncached = int_of(usage, "input_tokens")
+    written, read = int_of(usage, "cache_creation_input_tokens"), int_of(usage, "cache_read_input_tokens")
+    columns: Event = {
+        "event_type": "llm",
+        "event_kind": "action",
+        "source": "system",
+        "agent_turn_id": text_of(said, "promptId"),
+        "subagent_id": text_of(said, "agentId"),
+        "message_id": message_id,
+        "request_id": request_id,
+        "model": model,
+        # Claude counts what came from the cache and went into it apart from its input.
+        "prompt_tokens": None if uncached is None else uncached + (written or 0) + (read or 0),
+        "completion_tokens": int_of(usage, "output_tokens"),
+        "reasoning_tokens": int_of(object_of(usage, "output_tokens_details"), "thinking_tokens"),
+        "cache_read_tokens": read,
+        "cache_write_tokens": written,
+        "cache_write_1h_tokens": int_of(object_of(usage, "cache_creation"), "ephemeral_1h_input_tokens"),
+        "occurred_at": time_of(text_of(said, "timestamp")),
+    }
+    digest = blake3(jsontext.encode(usage)).hexdigest()[:16]
+    event = {name: value for name, value in columns.items() if value is not None}
+    event["payload"] = {"stop_reason": text_of(message, "stop_reason"), "usage": usage}
+    event["event_id"] = event_id_of(agent, "llm", message_id, request_id or "", digest)
+    return event
+
+
+def time_of(text: "str | None") -> "int | None":
+    """Microseconds since 1970 of `YYYY-MM-DDThh:mm:ss[.fff]Z`; None for anything else."""
+    if text is None or len(text) < 20 or not text.endswith("Z") or text[10] != "T":
+        return None
+    whole, _, fraction = text[:-1].partition(".")
+    digits = (whole[0:4], whole[5:7], whole[8:10], whole[11:13], whole[14:16], whole[17:19])
+    if len(whole) != 19 or not all(part.isascii() and part.isdigit() for part in (*digits, fraction or "0")):
+        return None
+    year, month, day, hour, minute, second = map(int, digits)
+    # Days since 1970, with years that begin in March so that the leap day is their last.
+    shifted = year - (month < 3)
+    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    days = shifted * 365 + shifted // 4 - shifted // 100 + shifted // 400 + day_of_year - 719_468
+    return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + int((fraction + "000000")[:6])
