@@ -10,9 +10,10 @@ from .access import say
 @click.command("init")
 @click.argument("directory", required=False, type=click.Path())
 @click.option("--name", metavar="NAME", help="The project's name. [default: the directory's]")
+@click.option("--hooks", is_flag=True, help="Also install the hooks, as `locus hooks install` does.")
 @click.option("--force", is_flag=True, help="Also in the home directory, in /, or on a shared file system.")
 @click.pass_context
-def command(ctx: click.Context, directory: str | None, name: str | None, force: bool) -> None:
+def command(ctx: click.Context, directory: str | None, name: str | None, hooks: bool, force: bool) -> None:
     """Make a store for this repository.
 
     The store is the directory .locus at the root of the git repository around the working
@@ -38,9 +39,14 @@ def command(ctx: click.Context, directory: str | None, name: str | None, force: 
                 "There is no whole git history here to name the repository after (no git, no commit, or "
                 "a shallow clone), so it got a random name, kept in the store."
             )
-            return
-    if not existed:
-        say("Next: `locus import git` records the git history, `locus status` shows what is there.")
+        elif not existed:
+            say("Next: `locus import git` records the git history, `locus status` shows what is there.")
+    if hooks:
+        from .hooks_install import install
+
+        install(ctx, None, "local", dry_run=False, as_json=False)
+    elif not existed:
+        say("To record what coding agents do here: `locus hooks install`.")
 
 
 def _places(given: str | None, directory: str | None) -> tuple[str, str]:

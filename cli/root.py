@@ -10,6 +10,8 @@ SECTIONS: Sections = (
         (
             Entry("init", "init", "Make a store for this repository."),
             Entry("status", "status", "Show what the store holds."),
+            Entry("doctor", "doctor", "See whether everything works, and what to do where it does not."),
+            Entry("hooks", "hooks_group", "Have coding agents tell Locus what they do."),
             Entry("completion", "completion", "Print a completion script for your shell."),
         ),
     ),

@@ -1,5 +1,6 @@
 """`locus show`: one event, turn or session."""
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -94,6 +95,8 @@ def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
 
 
 def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
+    from eventlog.recorder.completeness import completeness
+
     session = next(records(store.query("select * from sessions where session_id = $1", [session_id])))
     turns = list(
         records(store.query("select * from turns where session_id = $1 order by turn", [session_id]))
@@ -109,7 +112,12 @@ def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
     ]
     heads = ("TURN", "STARTED (UTC)", "EVENTS", "TITLE")
     listed = "\n" + table.render(heads, cells, right=(2,), width=terminal_width()) if cells else ""
-    return {"session": session, "turns": turns}, _pairs(_telling(session)) + listed
+    said = completeness(store, session_id)
+    statement = table.pairs(
+        [("completeness", one_line(str(said))), ("no outcome", one_line(", ".join(said.without_outcome)))]
+    )
+    fields = {"session": session, "turns": turns, "completeness": dataclasses.asdict(said)}
+    return fields, f"{_pairs(_telling(session))}\n{statement}{listed}"
 
 
 def _event(store: "Store", event_id: str) -> tuple[Record, str]:

@@ -396,9 +396,11 @@ def test_every_invariant_has_a_test_or_a_reason() -> None:
 
 
 def test_no_file_is_too_long() -> None:
-    """A file can be read in one sitting."""
+    """A file can be read in one sitting; the help texts in docs/cli.md are looked up, not read."""
+    help_text = re.compile(r"^```text\nUsage: .*?^```\n", re.S | re.M)
     lengths = {
-        str(p.relative_to(ROOT)): len(p.read_text(encoding="utf-8").splitlines()) for p in text_files()
+        str(p.relative_to(ROOT)): len(help_text.sub("", p.read_text(encoding="utf-8")).splitlines())
+        for p in text_files()
     }
 
     assert {name: size for name, size in lengths.items() if size > FILE_LINES_MAX} == {}

@@ -1,0 +1,41 @@
+"""`locus doctor`: does everything work, and what is there to do?"""
+
+import dataclasses
+import os
+
+import click
+
+from .access import json_option, put, say
+from .exits import ERROR
+from .hooks_text import project_directory
+from .jsonout import document
+from .text import count, one_line
+
+_SIGNS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
+
+
+@click.command("doctor")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """See whether everything works, and what to do where it does not.
+
+    Looks at the store, the disk, the settings of coding agents and what their hooks recorded, and tries each
+    hook once on a store of its own. Changes nothing. Exit code 1 when there is a problem; a note is none.
+    """
+    from eventlog.agents import health
+
+    given = ctx.find_root().obj
+    commands = os.path.dirname(os.path.abspath(__file__))
+    findings = health.examine(given, project_directory(ctx), os.environ, commands)
+    problems = sum(finding.level == health.PROBLEM for finding in findings)
+    if as_json:
+        put(document({"problems": problems, "findings": [dataclasses.asdict(one) for one in findings]}))
+    else:
+        for one in findings:
+            put(f"{_SIGNS[one.level]} {one.about}: {one_line(one.what)}\n")
+            if one.todo:
+                put(f"          → {one_line(one.todo)}\n")
+        say("No problem found." if not problems else f"{count(problems, 'problem')} found.")
+    if problems:
+        ctx.exit(ERROR)

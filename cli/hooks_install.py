@@ -1,0 +1,77 @@
+"""`locus hooks install`: our hooks into the settings of coding agents."""
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from .access import say
+from .hooks_text import chosen, edit_options, homes, project_directory, told, where_options
+
+if TYPE_CHECKING:
+    from eventlog.agents.install import Change
+
+
+@click.command("install")
+@where_options
+@edit_options
+@click.pass_context
+def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: bool, as_json: bool) -> None:
+    """Have coding agents tell Locus what they do.
+
+    Without an option the hooks go into the project's settings for you alone (--local), which are not
+    committed by accident: Claude Code's .claude/settings.local.json. Codex has one file for a project,
+    .codex/hooks.json. Installing again changes nothing, or brings the hooks up to date. Everything else in
+    the files stays as it is, and `locus hooks uninstall` gives back the bytes that were there.
+
+    A hook of --local and --user names this Python and a stub file beside it; one of --project, which other
+    machines read too, names the program locus-hook and does nothing where that is not on the PATH.
+    """
+    install(ctx, agent, level or "local", dry_run=dry_run, as_json=as_json)
+
+
+def install(ctx: click.Context, agent: str | None, level: str, *, dry_run: bool, as_json: bool) -> None:
+    """Edit the settings and say what was done and what is left to do."""
+    from eventlog.agents import install as engine
+    from eventlog.agents import launch
+    from eventlog.fs import REAL
+
+    directory, places = project_directory(ctx), homes()
+    agents = chosen(agent, directory, places)
+    commands = os.path.dirname(os.path.abspath(__file__))
+    stub = f"{launch.stub_directory(places.data)}/{launch.STUB}"
+    if level != engine.PROJECT and not dry_run:
+        stub = launch.make_stub(REAL, commands, places.data)
+    changes = []
+    for name in agents:
+        line = launch.portable_line(name) if level == engine.PROJECT else launch.fast_line(name, stub)
+        path = engine.settings_path(name, level, directory, places)
+        wanted = engine.handlers(name, line)
+        changes.append((level, engine.install(REAL, name, path, wanted, places, dry_run=dry_run)))
+    told(changes, dry_run=dry_run, as_json=as_json)
+    if not dry_run:
+        _say_what_is_left(ctx, directory, [change for _, change in changes], level)
+
+
+def _say_what_is_left(ctx: click.Context, directory: str, changes: "list[Change]", level: str) -> None:
+    from eventlog import identity
+    from eventlog.agents import install as engine
+
+    for change in changes:
+        if level == engine.LOCAL and engine.is_committable(change.file):
+            name = os.path.relpath(change.file, directory)
+            say(
+                f"git does not ignore {name}, and it names paths of this machine. To keep it out of commits: "
+                f"echo {name} >> {directory}/.git/info/exclude"
+            )
+    if any(change.agent == engine.CODEX for change in changes):
+        say(
+            "Codex runs no hook that you have not trusted: start `codex` here, give the command /hooks, and "
+            "trust them (again after each change). `codex exec` leaves untrusted hooks out without a word."
+        )
+    if not ctx.find_root().obj and identity.find(directory, os.environ) is None:
+        say("There is no store here yet, so the hooks record nothing: `locus init` makes one.")
+    say(
+        "A session that is running may go on without them: start the agent anew. "
+        "`locus doctor` checks all of it."
+    )

@@ -1,0 +1,46 @@
+"""`locus hooks show`: which hooks are installed."""
+
+import dataclasses
+
+import click
+
+from .access import json_option, put, say
+from .hooks_text import AGENTS, homes, project_directory, where_options
+from .jsonout import document
+from .text import lines
+
+
+@click.command("show")
+@where_options
+@json_option
+@click.pass_context
+def command(ctx: click.Context, agent: str | None, level: str | None, as_json: bool) -> None:
+    """Show which hooks are installed, and where.
+
+    For each settings file that has hooks of ours: the events and the command. `locus doctor` also
+    tries whether they work.
+    """
+    from eventlog.agents import install as engine
+    from eventlog.fs import REAL
+
+    directory, places = project_directory(ctx), homes()
+    found: dict[str, engine.Registered] = {}
+    for name in (name for name in AGENTS[:-1] if agent in (None, "all", name)):
+        for at in [level] if level else engine.LEVELS:
+            path = engine.settings_path(name, at, directory, places)
+            found.setdefault(path, engine.look(REAL, name, at, path))
+    if as_json:
+        put(document({"settings": [dataclasses.asdict(registered) for registered in found.values()]}))
+        return
+    shown = [one for one in found.values() if one.events or one.problem]
+    for one in shown:
+        if one.problem:
+            say(one.problem)
+            continue
+        missing = f"\n  missing {', '.join(one.missing)}" if one.missing else ""
+        commands = "".join(f"\n  runs    {lines(line)}" for line in one.lines)
+        off = "\n  off     disableAllHooks is set in this file" if one.disabled else ""
+        put(f"{one.agent} ({one.level}) {one.path}\n  events  {', '.join(one.events)}")
+        put(f"{missing}{commands}{off}\n")
+    if not shown:
+        say("No hook of ours is installed. `locus hooks install` does it.")

@@ -1,0 +1,127 @@
+"""What the verbs of `locus hooks` share: whose settings are meant, and how a change is told."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from .access import put, say
+from .jsonout import document
+from .text import lines
+
+if TYPE_CHECKING:
+    from eventlog.agents.install import Change, Homes
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+AGENTS = ("claude-code", "codex", "all")
+
+
+def where_options(function: F) -> F:
+    """Of which agent, and in which settings file."""
+    for option in (
+        click.option("--user", "level", flag_value="user", help="In the user's settings: for every project."),
+        click.option("--project", "level", flag_value="project", help="In the project's shared settings."),
+        click.option("--local", "level", flag_value="local", help="In the project's settings for you alone."),
+        click.option(
+            "--agent",
+            type=click.Choice(AGENTS),
+            default=None,
+            help="Whose settings. [default: those of the agents found here]",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def edit_options(function: F) -> F:
+    """How a change is carried out and told."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Print JSON (docs/cli.md has its shape)."),
+        click.option("--dry-run", is_flag=True, help="Change nothing; print what would change, as a diff."),
+    ):
+        function = option(function)
+    return function
+
+
+def project_directory(ctx: click.Context) -> str:
+    """The directory whose work is recorded: the repository's root, else where the store is, else here."""
+    from eventlog import identity
+    from eventlog.repository import git_root
+
+    here = os.getcwd()
+    root = git_root(here)
+    if root is not None:
+        return root
+    given = ctx.find_root().obj
+    store = os.path.abspath(given) if given else identity.find(here, os.environ)
+    above = os.path.dirname(store) if store else here
+    return above if here == above or here.startswith(above.rstrip("/") + "/") else here
+
+
+def homes() -> "Homes":
+    from eventlog.agents.install import Homes
+
+    return Homes.of(os.environ)
+
+
+def chosen(agent: str | None, directory: str, found_in: "Homes") -> list[str]:
+    """The agents that are meant."""
+    from eventlog.agents import install
+
+    if agent == "all":
+        return list(install.AGENTS)
+    if agent is not None:
+        return [agent]
+    found = install.agents_here(directory, found_in, os.environ.get("PATH"))
+    if not found:
+        raise click.UsageError(
+            "No coding agent was found here (no program claude or codex, no ~/.claude, no ~/.codex). "
+            "Name one with --agent."
+        )
+    return found
+
+
+def told(changes: "Sequence[tuple[str, Change]]", *, dry_run: bool, as_json: bool) -> None:
+    """Changes with their levels: a line each, or diffs, or JSON."""
+    if as_json:
+        put(document({"dry_run": dry_run, "changes": [_fields(level, change) for level, change in changes]}))
+        return
+    for _, change in changes:
+        if dry_run:
+            put(lines(diff(change)))
+        would = "would be " if dry_run and change.kind != "unchanged" else ""
+        through = f" (through {change.path})" if os.path.islink(change.path) else ""
+        say(f"{change.agent}: {change.file}{through}: {would}{_WORDS[change.kind]}")
+
+
+_WORDS = {
+    "unchanged": "nothing to change",
+    "created": "made",
+    "edited": "edited",
+    "removed": "removed, since it held only our hooks",
+}
+
+
+def diff(change: "Change") -> str:
+    """A change as a unified diff; empty for none."""
+    import difflib
+
+    def text(data: bytes | None) -> list[str]:
+        return [] if data is None else data.decode("utf-8", "replace").splitlines(keepends=True)
+
+    old, new = ("/dev/null" if data is None else change.file for data in (change.before, change.after))
+    made = difflib.unified_diff(text(change.before), text(change.after), old, new)
+    return "".join(line if line.endswith("\n") else line + "\n" for line in made)
+
+
+def _fields(level: str, change: "Change") -> dict[str, Any]:
+    return {
+        "agent": change.agent,
+        "level": level,
+        "path": change.path,
+        "file": change.file,
+        "change": change.kind,
+        "diff": diff(change),
+    }

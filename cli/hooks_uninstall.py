@@ -1,0 +1,44 @@
+"""`locus hooks uninstall`: our hooks out of the settings of coding agents."""
+
+import click
+
+from .access import say
+from .hooks_text import AGENTS, edit_options, homes, project_directory, told, where_options
+
+
+@click.command("uninstall")
+@where_options
+@edit_options
+@click.pass_context
+def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: bool, as_json: bool) -> None:
+    """Take the hooks out of the agents' settings again.
+
+    Without an option, out of both settings of this project; those of the user, which serve other projects
+    too, only with --user. What is recorded stays. A file that nobody else edited since gets the bytes it
+    had before the first install; otherwise our entries go and nothing else. A file that was made for
+    the hooks alone is removed.
+    """
+    from eventlog.agents import install as engine
+    from eventlog.fs import REAL
+
+    directory, places = project_directory(ctx), homes()
+    agents = [name for name in AGENTS[:-1] if agent in (None, "all", name)]
+    levels = [level] if level else [engine.LOCAL, engine.PROJECT]
+    changes = {}
+    for name in agents:
+        for at in levels:
+            path = engine.settings_path(name, at, directory, places)
+            if path not in changes and (agent == name or engine.look(REAL, name, at, path).exists):
+                changes[path] = (at, engine.uninstall(REAL, name, path, places, dry_run=dry_run))
+    told(list(changes.values()), dry_run=dry_run, as_json=as_json)
+    if all(change.kind == "unchanged" for _, change in changes.values()):
+        say(
+            "No hook of ours is installed there."
+            if level
+            else "No hook of ours is installed in this project."
+        )
+    if level is None:
+        for name in agents:
+            path = engine.settings_path(name, engine.USER, directory, places)
+            if engine.look(REAL, name, engine.USER, path).events:
+                say(f"{path} still has our hooks, for every project: `locus hooks uninstall --user`.")

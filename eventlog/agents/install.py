@@ -1,0 +1,490 @@
+"""Our hooks in the settings of agents: where they go, which events they want, in and out again.
+
+A settings file belongs to its user. It is edited in place as text (`settings.py`), replaced whole by a
+synced sibling and a rename, with its mode and owner, never when somebody changed it meanwhile. What takes
+our edit back is kept as a *receipt*: offsets and lengths, and the white space they replaced, never other
+content, keyed by the digest of the file as we left it. So while nobody else edits the file, `uninstall`
+gives the very bytes that were there before; afterwards only our own entries go.
+
+Any number of processes may call this at once: one lock of the user's serialises them.
+"""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from blake3 import blake3
+
+from eventlog.agents import settings
+from eventlog.agents.settings import Edit, Handler
+from eventlog.errors import LockTimeout, Refused
+from eventlog.fs import FileSystem, Refusals, read_file, write_all
+from eventlog.repository import git_environment
+
+CLAUDE_CODE, CODEX = "claude-code", "codex"
+AGENTS = (CLAUDE_CODE, CODEX)
+LOCAL, PROJECT, USER = "local", "project", "user"
+LEVELS = (LOCAL, PROJECT, USER)
+
+# A hook gives up by itself after five seconds; this is for one that cannot. Agents would wait for minutes.
+_TIMEOUT_S = 10
+# Codex allows no more for these two.
+_CODEX_END_TIMEOUT_S = 3
+
+# Events that become events of their own, then those that are kept as they are. Not registered: those that ask
+# for an answer (PermissionRequest, WorktreeCreate, Elicitation), and MessageDisplay, which comes by the word.
+_CLAUDE_CODE_EVENTS = (
+    "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch",
+    "SubagentStart", "SubagentStop", "Stop", "StopFailure", "SessionEnd",
+    "PreCompact", "PostCompact", "Notification", "ConfigChange", "CwdChanged",
+)  # fmt: skip
+_CODEX_EVENTS = (
+    "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostModelRequest",
+    "SubagentStart", "SubagentStop", "Stop", "Interrupt", "SessionEnd",
+    "PreCompact", "PostCompact",
+)  # fmt: skip
+EVENTS: Mapping[str, tuple[str, ...]] = {CLAUDE_CODE: _CLAUDE_CODE_EVENTS, CODEX: _CODEX_EVENTS}
+_SHORT_TIMEOUTS = {(CODEX, "SessionEnd"), (CODEX, "Interrupt")}
+
+_SETTINGS_SIZE_MAX = 8 << 20
+_RECEIPT_FORMAT = 1
+_LOCK_TIMEOUT_S = 10.0
+_LOCK_WAIT_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """Where the user keeps things; `of` reads the environment."""
+
+    claude: str
+    codex: str
+    state: str  # receipts
+    data: str  # the stub, where there is no virtual environment
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> "Homes":
+        home = environ.get("HOME") or os.path.expanduser("~")
+
+        def place(variable: str, below: str) -> str:
+            return os.path.abspath(environ.get(variable) or os.path.join(home, below))
+
+        return cls(
+            place("CLAUDE_CONFIG_DIR", ".claude"),
+            place("CODEX_HOME", ".codex"),
+            place("XDG_STATE_HOME", ".local/state"),
+            place("XDG_DATA_HOME", ".local/share"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What an edit makes of one settings file; None is a file that is not there.
+
+    `file` is where the bytes are: another path than `path` when that is a symlink.
+    """
+
+    agent: str
+    path: str
+    file: str
+    before: bytes | None
+    after: bytes | None
+
+    @property
+    def kind(self) -> str:
+        """`unchanged`, `created`, `edited` or `removed`: what becomes of the file."""
+        if self.before == self.after:
+            return "unchanged"
+        if self.before is None:
+            return "created"
+        return "removed" if self.after is None else "edited"
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What one settings file says of our hooks. `problem` is why it could not be read, None when it was."""
+
+    agent: str
+    level: str
+    path: str
+    exists: bool
+    events: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    disabled: bool = False
+    problem: str | None = None
+
+
+def settings_path(agent: str, level: str, directory: str, homes: Homes) -> str:
+    """The settings file of an agent: of a project directory, shared or not, or of the user.
+
+    Codex has one file for a project, whichever is asked for.
+    """
+    if agent == CLAUDE_CODE:
+        name = "settings.local.json" if level == LOCAL else "settings.json"
+        return f"{homes.claude}/{name}" if level == USER else f"{directory}/.claude/{name}"
+    return f"{homes.codex}/hooks.json" if level == USER else f"{directory}/.codex/hooks.json"
+
+
+def agents_here(directory: str, homes: Homes, search_path: str | None) -> list[str]:
+    """The agents that this user or this project has: a program, a home, or a directory in the project."""
+    signs = {
+        CLAUDE_CODE: ("claude", homes.claude, f"{directory}/.claude"),
+        CODEX: ("codex", homes.codex, f"{directory}/.codex"),
+    }
+    return [
+        agent
+        for agent, (program, home, folder) in signs.items()
+        if os.path.isdir(home) or os.path.isdir(folder) or shutil.which(program, path=search_path)
+    ]
+
+
+def handlers(agent: str, line: str) -> dict[str, Handler]:
+    """For every event that the adapter of `agent` wants, what is to run."""
+    return {
+        event: {
+            "type": "command",
+            "command": line,
+            "timeout": _CODEX_END_TIMEOUT_S if (agent, event) in _SHORT_TIMEOUTS else _TIMEOUT_S,
+        }
+        for event in EVENTS[agent]
+    }
+
+
+def install(
+    fs: FileSystem,
+    agent: str,
+    path: str,
+    wanted: Mapping[str, Handler],
+    homes: Homes,
+    *,
+    dry_run: bool = False,
+) -> Change:
+    """Register exactly `wanted` in the settings file at `path`; entries of ours from before give place.
+
+    Raises: Refused (not the JSON it should be, or changed meanwhile), LockTimeout, EventLogError.
+    """
+    return _edit(fs, agent, path, homes, dry_run, lambda file: file.with_hooks(wanted))
+
+
+def uninstall(fs: FileSystem, agent: str, path: str, homes: Homes, *, dry_run: bool = False) -> Change:
+    """Take our hooks out again. Raises: as `install`."""
+    return _edit(fs, agent, path, homes, dry_run, lambda file: file.without_hooks())
+
+
+def look(fs: FileSystem, agent: str, level: str, path: str) -> Registered:
+    """What the settings file at `path` says of our hooks; never raises for what is in it."""
+    try:
+        data = read_file(fs, path, _SETTINGS_SIZE_MAX)
+        text = _text(data, path)
+        if settings.is_blank(text):
+            return Registered(agent, level, path, True)
+        root = settings.parse(text, path)
+    except (FileNotFoundError, NotADirectoryError):
+        return Registered(agent, level, path, False)
+    except OSError as error:
+        return Registered(agent, level, path, True, problem=f"{path}: {error.strerror}")
+    except (Refused, ValueError) as error:
+        return Registered(agent, level, path, True, problem=str(error))
+    ours = settings.ours_in(root)
+    events = tuple(dict.fromkeys(own.event for own in ours))
+    return Registered(
+        agent,
+        level,
+        path,
+        True,
+        events=events,
+        missing=tuple(event for event in EVENTS[agent] if event not in events) if events else (),
+        lines=tuple(dict.fromkeys(_line_of(own.handler) for own in ours)),
+        disabled=root.data.get("disableAllHooks") is True,
+    )
+
+
+def is_committable(path: str) -> bool:
+    """Whether `path` is in a git repository that does not ignore it: it may be committed by accident."""
+    directory = os.path.dirname(path)
+    while not os.path.isdir(directory):
+        directory = os.path.dirname(directory)
+    try:
+        done = subprocess.run(
+            ["git", "-C", directory, "check-ignore", "-q", "--", path],
+            env=git_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except OSError:
+        return False
+    return done.returncode == 1  # 0 it is ignored, 128 there is no repository
+
+
+# -- one file ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Receipt:
+    """How to take an edit back. `edits` is None where there was no file before."""
+
+    edits: tuple[Edit, ...] | None
+    created: bool  # the file would not be there but for us
+    made_directory: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Edited:
+    """What is to become of a file, and what takes it back."""
+
+    after: str | None
+    receipt: _Receipt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A settings file as it is; `text` is None when it is not there."""
+
+    path: str
+    text: str | None
+    receipt: _Receipt | None  # of exactly these bytes
+    created: bool  # by us, as any receipt says
+    made_directory: bool
+
+    def is_blank(self) -> bool:
+        return self.text is None or settings.is_blank(self.text)
+
+    def parsed(self) -> settings.Value:
+        return settings.parse(self.text or "", self.path)
+
+    def with_hooks(self, wanted: Mapping[str, Handler]) -> _Edited:
+        if not self.is_blank() and settings.holds_exactly(self.parsed(), wanted):
+            return _Edited(self.text)
+        base = self.without_hooks().after
+        made_directory = self.made_directory or not os.path.isdir(os.path.dirname(self.path))
+        if base is None:
+            return _Edited(settings.created(wanted), _Receipt(None, True, made_directory))
+        if settings.is_blank(base):
+            edits = [Edit(0, len(base), settings.created(wanted))]
+        else:
+            edits = settings.insertion(base, settings.parse(base, self.path), wanted)
+        after, back = settings.apply(base, edits)
+        return _Edited(after, _Receipt(tuple(back), self.created, made_directory))
+
+    def without_hooks(self) -> _Edited:
+        if self.text is None or self.is_blank():
+            return _Edited(self.text)
+        root = self.parsed()
+        if not settings.ours_in(root):
+            return _Edited(self.text)
+        if self.receipt is not None:
+            if self.receipt.edits is None:
+                return _Edited(None)
+            left = settings.apply(self.text, self.receipt.edits)[0]
+        else:
+            left = settings.apply(self.text, settings.removal(root))[0]
+        is_empty = self.created and settings.parse(left, self.path).data == {}
+        return _Edited(None if is_empty else left)
+
+
+def _edit(fs: FileSystem, agent: str, path: str, homes: Homes, dry_run: bool, make: Any) -> Change:
+    with Refusals(path, "edit the settings"):
+        if dry_run:
+            return _planned(fs, agent, path, homes, make)[0]
+        receipts = f"{homes.state}/locus/hooks"
+        os.makedirs(receipts, mode=0o700, exist_ok=True)
+        lock = fs.open(f"{receipts}/lock", os.O_RDWR | os.O_CREAT)
+        try:
+            _wait_for(fs, lock, f"{receipts}/lock")
+            change, edited, made_directory = _planned(fs, agent, path, homes, make)
+            if change.kind != "unchanged":
+                _carry_out(fs, change, edited.receipt, receipts, made_directory)
+            return change
+        finally:
+            fs.close(lock)
+
+
+def _planned(fs: FileSystem, agent: str, path: str, homes: Homes, make: Any) -> tuple[Change, _Edited, bool]:
+    file = os.path.realpath(path)
+    before = _read(fs, path, file)
+    text = None if before is None else _text(before, path)
+    receipts = _receipts(fs, f"{homes.state}/locus/hooks", file)
+    found = _File(
+        path,
+        text,
+        receipts.get(_digest(before)) if before is not None else None,
+        any(receipt.created for receipt in receipts.values()),
+        any(receipt.made_directory for receipt in receipts.values()),
+    )
+    edited: _Edited = make(found)
+    after = None if edited.after is None else edited.after.encode()
+    return Change(agent, path, file, before, after), edited, found.made_directory
+
+
+def _read(fs: FileSystem, path: str, file: str) -> bytes | None:
+    """The bytes of a settings file, None where none is. Raises: Refused."""
+    try:
+        found = fs.stat(file)
+    except FileNotFoundError:
+        if os.path.islink(path):
+            raise Refused(f"{path} is a link to {file}, which is not there. Remove the link first.") from None
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise Refused(f"{file} is not a file. Move it away, then try again.")
+    try:
+        return read_file(fs, file, _SETTINGS_SIZE_MAX)
+    except ValueError as error:
+        raise Refused(f"{error}. That is no settings file; nothing was written.") from error
+
+
+def _text(data: bytes, path: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused(
+            f"{path}: not UTF-8 at byte {error.start}. Nothing was written; save it as UTF-8, then try again."
+        ) from error
+
+
+def _line_of(handler: Handler) -> str:
+    arguments = handler.get("args")
+    words = [str(handler.get("command")), *(map(str, arguments) if isinstance(arguments, list) else ())]
+    return " ".join(words)
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+
+def _wait_for(fs: FileSystem, fd: int, path: str) -> None:
+    deadline = fs.monotonic() + _LOCK_TIMEOUT_S
+    while not fs.flock(fd, True):
+        if fs.monotonic() > deadline:
+            raise LockTimeout(
+                f"{path}: another `locus hooks` holds this lock. Nothing was changed; try again."
+            )
+        fs.sleep(_LOCK_WAIT_S)
+
+
+def _carry_out(
+    fs: FileSystem, change: Change, receipt: _Receipt | None, receipts: str, made_directory: bool
+) -> None:
+    """The receipt first: a crash leaves one that fits no file, which harms nobody."""
+    if receipt is not None and change.after is not None:
+        _write_receipt(fs, receipts, change.file, change.after, receipt)
+    directory = os.path.dirname(change.file)
+    if change.after is None:
+        _refuse_changed(fs, change)
+        fs.unlink(change.file)
+        fs.fsync_dir(directory)
+        if made_directory:
+            try:
+                fs.rmdir(directory)
+            except OSError:
+                pass  # somebody put something there: it stays
+    else:
+        os.makedirs(directory, exist_ok=True)
+        _replace(fs, change, change.after)
+    _forget(fs, receipts, change.file, change.after if receipt is not None else None)
+
+
+def _replace(fs: FileSystem, change: Change, data: bytes) -> None:
+    directory, name = os.path.split(change.file)
+    beside = f"{directory}/.{name}.locus-{fs.random_bytes(8).hex()}"
+    fd = fs.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        try:
+            write_all(fs, fd, data)
+            if change.before is not None:
+                _like(fs, fd, fs.stat(change.file))
+            fs.fsync(fd)
+        finally:
+            fs.close(fd)
+        _refuse_changed(fs, change)
+        if change.before is None:
+            fs.link(beside, change.file)
+        else:
+            fs.rename(beside, change.file)
+        fs.fsync_dir(directory)
+    except FileExistsError:
+        raise _changed_meanwhile(change) from None
+    finally:
+        if fs.exists(beside):
+            fs.unlink(beside)
+
+
+def _like(fs: FileSystem, fd: int, old: os.stat_result) -> None:
+    """Give the new file the owner and the mode of the old one."""
+    new = fs.fstat(fd)
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        os.fchown(fd, old.st_uid, old.st_gid)
+    fs.fchmod(fd, stat.S_IMODE(old.st_mode))
+
+
+def _refuse_changed(fs: FileSystem, change: Change) -> None:
+    if _read(fs, change.path, change.file) != change.before:
+        raise _changed_meanwhile(change)
+
+
+def _changed_meanwhile(change: Change) -> Refused:
+    return Refused(
+        f"{change.file} was changed by another program in this moment. Nothing was done; try again."
+    )
+
+
+# -- receipts ----------------------------------------------------------------------------------
+
+
+def _digest(data: bytes) -> str:
+    return blake3(data).hexdigest()[:16]
+
+
+def _receipts(fs: FileSystem, directory: str, file: str) -> dict[str, _Receipt]:
+    """Receipts of a settings file, by the digest of the content they fit; other files are passed over."""
+    found = {}
+    prefix = _digest(os.fsencode(file)) + "-"
+    names = fs.listdir(directory) if os.path.isdir(directory) else []
+    for name in names:
+        if name.startswith(prefix) and name.endswith(".json"):
+            try:
+                fields = json.loads(read_file(fs, f"{directory}/{name}", _SETTINGS_SIZE_MAX))
+                edits = fields["edits"]
+                if fields["format"] == _RECEIPT_FORMAT:
+                    found[name[len(prefix) : -len(".json")]] = _Receipt(
+                        None if edits is None else tuple(Edit(int(a), int(b), str(c)) for a, b, c in edits),
+                        bool(fields["created"]),
+                        bool(fields["made_directory"]),
+                    )
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # without it our entries are found by what they are
+    return found
+
+
+def _write_receipt(fs: FileSystem, directory: str, file: str, after: bytes, receipt: _Receipt) -> None:
+    edits = receipt.edits
+    fields = {
+        "format": _RECEIPT_FORMAT,
+        "file": file,
+        "created": receipt.created,
+        "made_directory": receipt.made_directory,
+        "edits": None if edits is None else [[edit.start, edit.end, edit.new] for edit in edits],
+    }
+    path = f"{directory}/{_digest(os.fsencode(file))}-{_digest(after)}.json"
+    beside = f"{path}.{fs.random_bytes(8).hex()}"
+    fd = fs.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        write_all(fs, fd, json.dumps(fields).encode())
+        fs.fsync(fd)
+    finally:
+        fs.close(fd)
+    fs.rename(beside, path)
+    fs.fsync_dir(directory)
+
+
+def _forget(fs: FileSystem, directory: str, file: str, kept: bytes | None) -> None:
+    """Drop the receipts of a file but for that of its present content."""
+    prefix = _digest(os.fsencode(file)) + "-"
+    name_kept = None if kept is None else f"{prefix}{_digest(kept)}.json"
+    for name in fs.listdir(directory):
+        if name.startswith(prefix) and name != name_kept:
+            fs.unlink(f"{directory}/{name}")
