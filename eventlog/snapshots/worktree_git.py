@@ -64,6 +64,8 @@ def find(root: bytes) -> "GitPlace | None":
 def git_dir_at(directory: bytes) -> "bytes | None":
     """The git directory of the work tree that begins at `directory`; None when none begins there."""
     dot_git = directory + b"/.git"
+    if not os.access(dot_git, os.F_OK, follow_symlinks=False):
+        return None  # nearly every directory ends here
     if is_git_dir(dot_git):
         return dot_git
     line = _read_line(dot_git)

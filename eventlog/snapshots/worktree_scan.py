@@ -245,8 +245,6 @@ class Scan:
         for row in self._changed_rows(cache):
             path = cache.paths[row]
             names = path.split(b"/")
-            if names[-1] == IGNORE_FILE:
-                raise RulesChanged
             at = top.rows[b""][5]
             for name in names[:-1]:
                 assert isinstance(at, Directory)

@@ -172,6 +172,17 @@ def test_an_edit_with_size_and_mtime_put_back_is_seen(bench: Bench) -> None:
     assert bench.tree()[b"f"] == (b"f", b"after!")
 
 
+def test_an_edit_in_the_same_tick_with_its_mtime_put_back_is_seen(bench: Bench) -> None:
+    """I26: the time of change counts in the racy rule, too."""
+    file = bench.work / "f"
+    for number in range(40):
+        for edit in (2 * number, 2 * number + 1):
+            file.write_bytes(b"%02d" % edit)
+            os.utime(file, ns=(1_000_000_000, 1_000_000_000))
+            bench.capture()
+        assert bench.tree()[b"f"] == (b"f", b"%02d" % (2 * number + 1))
+
+
 def test_a_name_that_comes_in_the_tick_of_the_listing_is_seen(bench: Bench) -> None:
     """I26: a directory listed in the tick of its last change is listed again."""
     for number in range(40):

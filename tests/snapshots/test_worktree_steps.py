@@ -193,6 +193,7 @@ def test_captures_that_stop_anywhere_end_in_the_truth(
     fill(bench.work)
     for number in range(6):
         write(bench.work / f"d{number}" / "f", b"%d" % number)
+    age(bench.work)
     looks = 0
 
     def clock() -> float:
@@ -209,6 +210,29 @@ def test_captures_that_stop_anywhere_end_in_the_truth(
     monkeypatch.undo()
     assert not bench.capture().partial
     assert bench.tree() == on_disk(bench.work)
+
+
+def test_rules_that_changed_before_a_late_capture_are_obeyed_after_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4, I26: a capture that ran out of time over changed exclude files leaves them to the next one."""
+    bench.git("init", "-q")
+    for name in ("a", "b", "c"):
+        write(bench.work / name / "f")
+    exclude = bench.work / ".git" / "info" / "exclude"
+    bench.capture()
+    for allowed in range(1, 14):
+        hidden = b"a b c".split()[allowed % 3]
+        write(exclude, b"/" + hidden + b"\n")
+        age(bench.work)
+        looks = iter(range(1_000))
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "eventlog.snapshots.worktree_scan.time.monotonic", lambda looks=looks: float(next(looks))
+            )
+            bench.capture(deadline=float(allowed))
+        bench.capture()
+        assert {path for path in bench.tree() if b"/" not in path} == {b"a", b"b", b"c"} - {hidden}
 
 
 # -- the store --------------------------------------------------------------------------------------
