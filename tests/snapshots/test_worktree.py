@@ -10,9 +10,11 @@ import pytest
 from eventlog.errors import NotFound, Refused
 from eventlog.layout import Layout
 from eventlog.snapshots.materialize import materialize
+from eventlog.snapshots.statcache import pack_stat
 from eventlog.snapshots.tree import legal_name
 from eventlog.snapshots.userfiles import UserFiles
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
+from eventlog.snapshots.worktree_entries import Entries
 from tests.snapshots.worktree_support import Bench, age, on_disk
 
 
@@ -181,6 +183,29 @@ def test_an_edit_in_the_same_tick_with_its_mtime_put_back_is_seen(bench: Bench) 
             os.utime(file, ns=(1_000_000_000, 1_000_000_000))
             bench.capture()
         assert bench.tree()[b"f"] == (b"f", b"%02d" % (2 * number + 1))
+
+
+def test_only_times_older_than_the_probe_prove_anything(bench: Bench) -> None:
+    """I26: mtime and ctime must both be strictly older than the probe, on the probe's device."""
+    file = bench.work / "f"
+    write(file)
+    os.utime(file, ns=(1, 1))
+    young_change = file.lstat()
+    device, ctime = young_change.st_dev, young_change.st_ctime_ns
+    os.utime(file, ns=(1, ctime + 10**12))
+    young_content = file.lstat()
+
+    def proves(found: os.stat_result, now: int, on: int = device) -> bool:
+        with bench.open() as blobs, blobs.writer() as writer:
+            entries = Entries(os.fsencode(bench.work), UserFiles(), writer, (now, on), 100)
+            try:
+                return entries.proof(found) == pack_stat(found)
+            finally:
+                entries.close()
+
+    assert not proves(young_change, ctime) and proves(young_change, ctime + 1)
+    assert not proves(young_change, ctime + 1, on=device + 1)
+    assert not proves(young_content, ctime + 10**12) and proves(young_content, ctime + 10**12 + 1)
 
 
 def test_a_name_that_comes_in_the_tick_of_the_listing_is_seen(bench: Bench) -> None:

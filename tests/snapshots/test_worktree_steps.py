@@ -212,6 +212,25 @@ def test_captures_that_stop_anywhere_end_in_the_truth(
     assert bench.tree() == on_disk(bench.work)
 
 
+def test_names_that_a_late_capture_left_are_found_by_the_next(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4, I26: a directory that was listed but not finished in time is listed again."""
+    write(bench.work / "d" / "f")
+    bench.capture()
+    for allowed in range(1, 14):
+        write(bench.work / "d" / f"new-{allowed}")
+        age(bench.work)
+        looks = iter(range(1_000))
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                "eventlog.snapshots.worktree_scan.time.monotonic", lambda looks=looks: float(next(looks))
+            )
+            bench.capture(deadline=float(allowed))
+        bench.capture()
+        assert bench.tree() == on_disk(bench.work)
+
+
 def test_rules_that_changed_before_a_late_capture_are_obeyed_after_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
