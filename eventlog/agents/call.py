@@ -53,8 +53,9 @@ class Call:
 
     `columns` are the envelope columns that all its events share; `events` are complete but for those, and
     come in the order in which they are to be written. `cause` is the id of the action that explains what a
-    capture finds. `edits` says that the tool changes nothing but the files in `named`. `prompt` is a
-    person's message, which may name the session. `finished` are the tools that are known to have ended.
+    capture finds. `edits` says that the tool changes nothing but the files in `named`, `writes` that it may
+    change files at all. `prompt` is a person's message, which may name the session. `finished` are the tools
+    that are known to have ended; `repeats` says that their actions may have been recorded before.
     `transcripts` are files in which the agent keeps its model calls.
     """
 
@@ -68,7 +69,9 @@ class Call:
         "moment",
         "named",
         "prompt",
+        "repeats",
         "transcripts",
+        "writes",
     )
 
     def __init__(self, agent: str, columns: Event) -> None:
@@ -78,6 +81,8 @@ class Call:
         self.moment: "str | None" = None
         self.named: "list[Named]" = []
         self.edits = False
+        self.writes = False
+        self.repeats = False
         self.cause: "str | None" = None
         self.prompt: "str | None" = None
         self.finished: "list[str]" = []

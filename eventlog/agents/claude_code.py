@@ -48,6 +48,14 @@ _OF_TOOL = (*_SHARED, "tool_name", "tool_use_id", "tool_input", "tool_response",
 
 # Tools that change the one file they name, and nothing else.
 _EDIT_TOOLS = frozenset(("Write", "Edit", "MultiEdit", "NotebookEdit"))
+# Tools that change no file, so that nobody need look after them.
+_QUIET_TOOLS = frozenset(
+    ("Read", "Grep", "Glob", "LS", "NotebookRead", "WebFetch", "WebSearch", "ToolSearch", "TodoWrite")
+    + ("ListAgents", "AskUserQuestion", "ReportFindings", "ScheduleWakeup")
+)
+# Tools that change what they like while others run; a subagent's changes are told by its own calls.
+_SHELL = "Bash"
+_SERVER_TOOL = "mcp__"
 _ORIGINALS = ("originalFile", "originalFileContents")
 
 _NOTIFICATION = "<task-notification>"
@@ -145,6 +153,7 @@ def _tool_start(call: Call, said: "Said") -> None:
         tool_use_id=tool_use_id,
     )
     call.moment = TOOL_START
+    call.writes = _writes(text_of(said, "tool_name"))
     _name_files(call, said)
 
 
@@ -182,8 +191,14 @@ def _tool_end(call: Call, said: "Said") -> None:
             resolved=False,
             related_to=["errors"],
         )
-    call.moment = TOOL
+    if tool not in _QUIET_TOOLS:
+        call.moment = TOOL
+    call.writes = _writes(tool)
     _name_files(call, said, result)
+
+
+def _writes(tool: "str | None") -> bool:
+    return tool == _SHELL or tool in _EDIT_TOOLS or (tool or "").startswith(_SERVER_TOOL)
 
 
 def _name_files(call: Call, said: "Said", result: object = None) -> None:
@@ -193,11 +208,10 @@ def _name_files(call: Call, said: "Said", result: object = None) -> None:
         return
     args = object_of(said, "tool_input")
     path = text_of(args, "file_path") or text_of(args, "notebook_path")
-    if path is None:
-        return
-    call.edits = True
-    named = Named(path)
-    call.named.append(named)
+    named = Named(path or "")
+    if path is not None:
+        call.edits = True
+        call.named.append(named)
     if not isinstance(result, dict):
         return
     named.added, named.removed = _count_lines(result.get("structuredPatch"))
@@ -226,6 +240,7 @@ def _tool_batch(call: Call, said: "Said") -> None:
     if not isinstance(calls, list):
         _raw(call, said, text_of(said, "hook_event_name"))
         return
+    call.repeats = call.writes = True
     for one in calls:
         if not isinstance(one, dict):
             continue

@@ -127,6 +127,7 @@ def _tool_start(call: Call, said: "Said") -> None:
         tool_use_id=tool_use_id,
     )
     call.moment = TOOL_START
+    call.writes = True
     _name_files(call, said)
 
 
@@ -146,6 +147,7 @@ def _tool_end(call: Call, said: "Said") -> None:
         call.cause = event_id_of(AGENT, "action", tool_use_id)
         call.finished.append(tool_use_id)
     call.moment = TOOL
+    call.writes = True
     _name_files(call, said)
 
 

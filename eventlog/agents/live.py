@@ -11,7 +11,7 @@ capture. No segment, index or journal is read, so the cost is independent of the
 import os
 import time
 
-from eventlog import gate, identity
+from eventlog import gate, identity, redaction
 from eventlog.agents import live_state, live_texts
 from eventlog.agents.call import (
     SESSION,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     Note = Callable[[BaseException], None]
 
-# Seconds from the start of the process until a capture looks at nothing more.
+# Seconds from the end of the input until a capture looks at nothing more.
 BUDGET_S = {
     SESSION: 2.0,
     TURN_START: 2.0,
@@ -57,7 +57,7 @@ BUDGET_S = {
     SESSION_END: 0.3,
 }
 # Where notes of the session are looked up; a tool call does without.
-_LOOKED_UP = (None, TURN_START, TURN_END, SESSION_END)
+_LOOKED_UP = (TURN_START, TURN_END, SESSION_END)
 _APPEND_TIMEOUT_S = 2.0
 _LOCK_WAIT_S_MIN = 0.02
 _TRANSCRIPT_BYTES = {SESSION_END: 1 << 20}
@@ -107,7 +107,7 @@ def record(
 
     Args:
         note: is told what went wrong beside the append.
-        started_s: monotonic time at which the hook began; budgets count from there.
+        started_s: monotonic time at which the hook began.
         input_size: of the hook's input.
     Raises: EventLogError when the store takes no event.
     """
@@ -136,19 +136,27 @@ class _Recording:
         self.call = call
         self.note = note
         self.started_s = started_s
+        self.began_s = time.monotonic()
         self.environ = environ
         self.large = input_size > live_texts.TEXT_SIZE_MAX
         self.suspect = input_size > _SUSPECT_SIZE
         self.lines: "list[list[str]]" = []  # for the notes of the session
+        self.late: "list[str]" = []  # actions whose changes this capture tells
         self.appended = False
+        self.captured = False
+        self.refused = False
         self.place: "Place | None" = None
+        self.blobs: "BlobStore | None" = None
+        self.redactor = redaction.of_store(fs, layout)
+        if self.redactor.problem is not None:
+            note(EventLogError(self.redactor.problem))
         try:
             directory = find_root(layout.root, call, environ)
             self.place = None if directory is None else Place(directory)
         except (OSError, ValueError) as error:
             note(error)
         self.known = Calls()
-        if call.session is not None and (call.moment in _LOOKED_UP or call.transcripts):
+        if call.session is not None and (call.moment in _LOOKED_UP or call.transcripts or call.repeats):
             self.known = live_state.read_calls(layout, call.session)
         self.common = self._common()
 
@@ -165,6 +173,8 @@ class _Recording:
             try:
                 self._with_capture(events)
             except Exception as error:
+                if self.refused:
+                    raise  # the log takes nothing; asking again would only take longer
                 if not self.appended:
                     self._mark(events, "busy" if isinstance(error, LockTimeout) else "failed")
                     self._append_plain(events)
@@ -189,7 +199,7 @@ class _Recording:
         call, session = self.call, self.call.session
         if session is None:
             return
-        if call.finished and call.moment != TOOL:
+        if call.repeats:
             call.events = [one for one in call.events if str(one.get("event_id")) not in self.known.actions]
         if call.moment == SESSION:
             self._add_master()
@@ -214,6 +224,7 @@ class _Recording:
         from eventlog.agents.call import title_of
 
         session_id = session_id_of(self.call.agent, session)
+        prompt = self.redactor.text(prompt)  # before it is cut: half a secret is not recognised any more
         slug = slugify(prompt[:2_000], session_id)
         self.call.add(
             "session",
@@ -259,13 +270,13 @@ class _Recording:
 
     def _with_capture(self, events: "list[Event]") -> None:
         """Append `events` with what changed in the directory. Raises: anything; see `appended`."""
-        from eventlog.snapshots.store import BlobStore
-
         assert self.place is not None and self.call.moment is not None
-        deadline = self.started_s + BUDGET_S[self.call.moment]
+        budget_s = BUDGET_S[self.call.moment]
+        deadline = self.began_s + budget_s
         left = max(_LOCK_WAIT_S_MIN, deadline - time.monotonic())
         lock = acquire(self.fs, self.layout, WORKTREE + self.place.key, timeout_s=left)
-        with lock, BlobStore(self.fs, self.layout, self.who.store_id) as blobs:
+        deadline = max(deadline, time.monotonic() + budget_s / 4)  # who waited is to see something too
+        with lock, self._open_blobs() as blobs:
             left = max(_LOCK_WAIT_S_MIN, deadline - time.monotonic())
             with blobs.writer(lock_timeout_s=left) as writer:
                 told = live_state.read_told(self.layout, self.place.key)
@@ -306,7 +317,7 @@ class _Recording:
         facts = self._facts(done, previous, files)
         events = [self._with_facts(one, done, facts) for one in events]
         if call.moment == TOOL:
-            if done.changes or previous is None:
+            if not done.partial and (done.changes or previous is None):
                 events += [*files, self._snapshot(done, facts)]
         elif call.moment in (SESSION, TURN_START):
             events = files + events
@@ -314,11 +325,14 @@ class _Recording:
             first = next((i for i, one in enumerate(events) if one["event_type"] == "snapshot"), 0)
             events = events[:first] + files + events[first:]
         self._append(events)
-        self.appended = True
+        self.appended, self.captured = True, not done.partial
         live_state.forget_dead(told, self.fs.time_ns() / 1e9)
         self._set_open(told)
-        told.tree, told.nonce, told.partial = done.root, os.urandom(8).hex(), done.partial
+        if not done.partial:  # else the next one tells all since the tree told last
+            told.tree, told.nonce = done.root, os.urandom(8).hex()
         live_state.write_told(self.layout, place.key, told)
+        if not done.partial:
+            live_state.note_ended(self.layout, place.key, self.late)
         if call.moment == TURN_START and len(told.open) == 1:
             live_state.trim_running(self.layout, place.key)
 
@@ -328,16 +342,16 @@ class _Recording:
 
         call, place = self.call, self.place
         assert place is not None
-        changes = done.changes
-        if told.partial:
-            # What the last capture did not look at in time shows as new by now and is none.
-            changes = [change for change in changes if change.operation != "add"]
+        under_way = live_state.running(self.layout, place.key, told)
+        self.late = [one.cause for one in under_way if one.late]
+        named = self._named()
+        changes = [] if done.partial else done.changes
         if len(changes) > FILES_MAX or not changes:
             return []
-        others = [one for one in live_state.running(self.layout, place.key, told) if one.cause != call.cause]
+        others = [one for one in under_way if one.cause != call.cause]
         outside = self._outside(told)
-        teller = Teller(call, told, done, self._named(), others, writer.put)
-        by_tool = call.moment == TOOL
+        teller = Teller(call, told, done, named, others, writer.put)
+        by_tool = call.moment in (TOOL, TURN_END)
         found = []
         for change in changes:
             for event in teller.tell(change, outside, by_tool=by_tool, blobs=blobs):
@@ -379,7 +393,7 @@ class _Recording:
             facts["state"] = "baseline"
         if done.warning is not None:
             facts["warning"] = done.warning
-        if previous is not None and len(files) < len(done.changes):
+        if previous is not None and not done.partial and len(files) < len(done.changes):
             facts["changes"] = len(done.changes)
             facts["told"] = len(files)
         return facts
@@ -420,6 +434,7 @@ class _Recording:
         return {
             **event,
             "tree_hash": tree,
+            "success": not done.partial,
             "blobs": [tree],
             "payload": {name: value for name, value in said.items() if value is not None},
         }
@@ -461,7 +476,9 @@ class _Recording:
     def _admit(self, event: Event) -> Event:
         """The event as it will be written, all but its contents; redacted (P5), its id fixed."""
         whole = {**self.common, **event}
-        return gate.admit(self.fs, {name: value for name, value in whole.items() if value is not None})
+        return gate.admit(
+            self.fs, {name: value for name, value in whole.items() if value is not None}, self.redactor
+        )
 
     def _mark(self, events: "list[Event]", state: str) -> None:
         """Say in the event of the moment that its capture is left to the next one."""
@@ -486,10 +503,8 @@ class _Recording:
             self._append(events)
 
     def _append_with_pack(self, events: "list[Event]") -> "list[Event]":
-        from eventlog.snapshots.store import BlobStore
-
         with (
-            BlobStore(self.fs, self.layout, self.who.store_id) as blobs,
+            self._open_blobs() as blobs,
             blobs.writer(lock_timeout_s=_LOCK_WAIT_S_MIN * 10) as writer,
         ):
             moved = [live_texts.move(one, writer.put, suspect=self.suspect) for one in events]
@@ -498,16 +513,26 @@ class _Recording:
             self.appended = True
         return moved
 
+    def _open_blobs(self) -> "BlobStore":
+        """The contents, looked at for secrets as they are put; `_append` says which are withheld (P5)."""
+        from eventlog.snapshots.store import BlobStore
+
+        self.blobs = BlobStore(self.fs, self.layout, self.who.store_id, kinds_in=self.redactor.kinds_in)
+        return self.blobs
+
     def _append(self, events: "list[Event]") -> None:
         """One frame. Raises: EventLogError."""
         used_us = round((time.monotonic() - self.started_s) * 1e6)
         lines = []
-        for event in events:
+        said = [] if self.blobs is None else self.blobs.withheld_events()
+        for event in [*events, *(gate.admit(self.fs, one, self.redactor) for one in said)]:
             payload = event["payload"]
             assert isinstance(payload, dict)
             lines.append(encode_line({**event, "payload": {**payload, "hook_us": used_us}}))
         journal = Journal(self.fs, self.layout, self.who.store_id, lock_timeout_s=_APPEND_TIMEOUT_S)
+        self.refused = True
         journal.append(lines)
+        self.refused = False
 
     def _remember(self) -> None:
         """Behind the append: notes for later calls. They may be lost."""
@@ -519,8 +544,9 @@ class _Recording:
                 self.lines.append(["begun", short(turn)])
             elif call.moment == TURN_END and turn is not None:
                 self.lines.append(["ended", short(turn)])
-            elif call.moment == TOOL and call.cause is not None:
-                self.lines.append(["action", call.cause, "told"])
+            elif call.cause is not None:
+                looked = self.captured or call.moment is None
+                self.lines.append(["action", call.cause, "told" if looked else "late"])
             live_state.note_calls(self.layout, session, self.lines)
             self._remember_running(session, turn)
         except OSError as error:
@@ -528,7 +554,7 @@ class _Recording:
 
     def _remember_running(self, session: str, turn: "str | None") -> None:
         call, place = self.call, self.place
-        if place is None:
+        if place is None or not call.writes:
             return
         if call.moment == TOOL_START and turn is not None:
             tool_use_id = call.events[0].get("tool_use_id")
@@ -538,7 +564,8 @@ class _Recording:
                 live_state.note_begun(self.layout, place.key, session, turn, cause, call.edits, paths)
         elif call.finished:
             causes = [event_id_of(call.agent, "action", one) for one in call.finished]
-            live_state.note_ended(self.layout, place.key, causes)
+            late = call.moment == TOOL and not self.captured
+            live_state.note_ended(self.layout, place.key, causes, late=late)
 
 
 def _shown(path: bytes) -> str:

@@ -37,7 +37,11 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Teller:
-    """Makes the file events of one capture. `named` are the call's own files by path in the directory."""
+    """Makes the file events of one capture.
+
+    `named` are the call's own files by path in the directory, `others` the tools that may have made a change
+    too: those under way, and those that ended without a look at the directory.
+    """
 
     def __init__(
         self,
@@ -60,13 +64,13 @@ class Teller:
 
         Args:
             outside: columns of an event that no tool explains.
-            by_tool: the capture was made for a tool call.
+            by_tool: the capture was made for a tool call, or at the end of its turn.
         """
         named = self._named.get(change.path)
         if not by_tool:
             return [self._event(change, change.before, change.after, outside, None, None)]
-        cause = self._cause_of(change.path, named)
-        columns: Event = {} if cause is not None else {"source": "system"}
+        cause, others = self._cause_of(change.path, named)
+        columns: Event = {} if cause is not None else outside
         found = []
         before = change.before
         if named is not None and named.original is not None and change.old_path is None:
@@ -75,25 +79,27 @@ class Teller:
                 # Somebody changed the file behind the last capture and before the tool did.
                 found.append(self._event(change, before, between, {"source": "user"}, None, None))
                 before = between
-        found.append(self._event(change, before, change.after, columns, cause, named))
-        return found
+        event = self._event(change, before, change.after, columns, cause, named)
+        if others:
+            event["payload"]["causes"] = others  # type: ignore[index]
+        return [*found, event]
 
-    def _cause_of(self, path: bytes, named: "Named | None") -> "str | None":
-        """The action behind a change that this call's capture found."""
+    def _cause_of(self, path: bytes, named: "Named | None") -> "tuple[str | None, list[str]]":
+        """The action behind a change that this call's capture found, or those of which it may be one."""
         call = self._call
         if named is not None:
-            return call.cause
+            return call.cause, []
         key = short(path)
         for other in reversed(self._others):
             if key in other.paths:
-                return other.cause
-        if not call.edits or self._told.partial:
-            return None if self._told.partial else call.cause
-        # An edit tool changes what it names: the rest is a command's that runs beside it.
-        commands = [other.cause for other in self._others if not other.edits]
-        if len(commands) > 1:
-            return None
-        return commands[0] if commands else call.cause
+                return other.cause, []
+        # An edit tool changes what it names; the rest is a command's that runs, or ran, beside it.
+        possible = [other.cause for other in self._others if not other.edits]
+        if call.cause is not None and not (call.edits and possible):
+            possible.append(call.cause)
+        if len(possible) == 1 and (call.cause is not None or self._others[-1].late):
+            return possible[0], []
+        return None, possible
 
     def _between(self, original: str, before: "TreeEntry | None", blobs: "BlobStore") -> "TreeEntry | None":
         """The state that the tool found, when it is another one than the log knows."""

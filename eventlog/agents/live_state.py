@@ -35,33 +35,34 @@ def short(text: "str | bytes") -> str:
 class Told:
     """`tree` is None where nothing was told yet; `nonce` is new with each told tree and makes event ids."""
 
-    __slots__ = ("nonce", "open", "partial", "tree")
+    __slots__ = ("nonce", "open", "tree")
 
-    def __init__(self, tree: "bytes | None", nonce: str, partial: bool, open: "dict[str, list[str]]") -> None:
+    def __init__(self, tree: "bytes | None", nonce: str, open: "dict[str, list[str]]") -> None:
         self.tree = tree
         self.nonce = nonce
-        self.partial = partial
         self.open = open  # agent's session → [agent, turn, process or "", unix time], of turns under way
 
 
 def read_told(layout: Layout, worktree: str) -> Told:
     try:
         said = jsontext.decode(_read_end(layout.live(f"{worktree}.told")))
-        tree = bytes.fromhex(said["tree"])
+        tree = None if said["tree"] is None else bytes.fromhex(said["tree"])
         turns = {str(name): [str(part) for part in parts] for name, parts in said["open"].items()}
-        if len(tree) == 32 and all(len(parts) == 4 and parts[3].isdigit() for parts in turns.values()):
-            return Told(tree, str(said["nonce"]), said["partial"] is True, turns)
+        if (tree is None or len(tree) == 32) and all(
+            len(parts) == 4 and parts[3].isdigit() for parts in turns.values()
+        ):
+            return Told(tree, str(said["nonce"]), turns)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
-    return Told(None, os.urandom(8).hex(), False, {})
+    return Told(None, os.urandom(8).hex(), {})
 
 
 def write_told(layout: Layout, worktree: str, told: Told) -> None:
     """Not synced: what a power cut leaves is read as absent, or is an earlier one, whose changes are
     told again under the ids that they had. Raises: OSError."""
-    assert told.tree is not None
     turns = dict(list(told.open.items())[-_OPEN_MAX:])
-    said = {"tree": told.tree.hex(), "nonce": told.nonce, "partial": told.partial, "open": turns}
+    tree = None if told.tree is None else told.tree.hex()
+    said = {"tree": tree, "nonce": told.nonce, "open": turns}
     tmp = layout.tmp(f"live-{os.urandom(8).hex()}")
     fd = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -84,14 +85,18 @@ def forget_dead(told: Told, now_s: float) -> None:
 
 
 class Running:
-    """A tool under way: `cause` is the id of its action, `paths` are the `short` files an edit tool named."""
+    """A tool under way: `cause` is the id of its action, `paths` are the `short` files an edit tool named.
 
-    __slots__ = ("cause", "edits", "paths")
+    `late`: it has ended, and nobody has looked at the directory since.
+    """
+
+    __slots__ = ("cause", "edits", "late", "paths")
 
     def __init__(self, cause: str, edits: bool, paths: "list[str]") -> None:
         self.cause = cause
         self.edits = edits
         self.paths = paths
+        self.late = False
 
 
 def note_begun(
@@ -101,12 +106,13 @@ def note_begun(
     _append(layout, f"{worktree}.running", [words])
 
 
-def note_ended(layout: Layout, worktree: str, causes: "list[str]") -> None:
-    _append(layout, f"{worktree}.running", [["ended", cause] for cause in causes])
+def note_ended(layout: Layout, worktree: str, causes: "list[str]", *, late: bool = False) -> None:
+    if causes:
+        _append(layout, f"{worktree}.running", [["late" if late else "ended", cause] for cause in causes])
 
 
 def running(layout: Layout, worktree: str, told: Told) -> "list[Running]":
-    """The tools that began in a turn under way and did not end, the latest last."""
+    """The tools that began in a turn under way and did not end, or ended unlooked at; the latest last."""
     turns = {(short(session), short(parts[1])) for session, parts in told.open.items()}
     found: "dict[str, Running]" = {}
     for words in _lines(layout, f"{worktree}.running"):
@@ -114,6 +120,8 @@ def running(layout: Layout, worktree: str, told: Told) -> "list[Running]":
             found[words[1]] = Running(words[1], words[4] == "edits", words[5:])
         elif words[0] == "ended" and len(words) == 2:
             found.pop(words[1], None)
+        elif words[0] == "late" and words[-1] in found:
+            found[words[-1]].late = True
     return list(found.values())
 
 

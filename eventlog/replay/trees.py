@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # What the fold reads of an event. The payload is most of an event's bytes, and only changes behind the
 # snapshot need it: usually there are none.
-COLUMNS = ("event_id", "event_type", "agent", "operation", "path", "tree_hash", "after_hash")
+COLUMNS = ("event_id", "event_type", "agent", "operation", "path", "tree_hash", "after_hash", "success")
 COLUMNS_OF_CHANGES = (*COLUMNS, "payload")
 
 _KIND_OF_MODE = {"100644": FILE, "100755": EXECUTABLE, "120000": SYMLINK, "160000": SUBMODULE}
@@ -112,6 +112,10 @@ def tree_at(events: Iterable[Mapping[str, Any]], blobs: "BlobStore", turn: str, 
     root = from_text(str(snapshot["tree_hash"]))
     made: dict[bytes, bytes] = {}
     missing: dict[str, str] = {}
+    if snapshot.get("success") is False:
+        missing["."] = (
+            f"its capture was not finished in time; `locus show {snapshot['event_id']}` has the rest"
+        )
     if files:
         tree = EditedTree(blobs.get_tree, root)
         for event in files:
