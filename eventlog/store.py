@@ -7,9 +7,10 @@ open. Heavy rooms (DuckDB, pyarrow) are imported by the methods that need them.
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from eventlog import gate, identity, jsontext, place
+from eventlog import gate, identity, jsontext, place, redaction
 from eventlog import layout as names_on_disk
 from eventlog.errors import EventLogError, InvalidEvent, NoStore, Refused
 from eventlog.fs import REAL, FileSystem, Refusals, publish, refusal
@@ -39,6 +40,12 @@ if TYPE_CHECKING:
 # keep the append lock short.
 _BATCH_BYTES_MAX = 4 << 20
 _BATCH_LINES_MAX = 16_384
+
+# Looked at for secrets together: the search costs little per byte and much per call.
+_ADMITTED_AT_ONCE = 64
+
+# What is said of more withheld contents than these goes into frames of its own.
+_WITHHELD_BEHIND_MAX = 1_000
 
 # One journal is active; two closed ones are 16 MiB that every reader parses anew.
 _JOURNALS_DUE = 2
@@ -81,8 +88,8 @@ class Store:
         self.layout = layout
         self.identity = who
         self.journal = Journal(fs, layout, who.store_id)
-        self.blobs = BlobStore(fs, layout, who.store_id)
-        self._redactions: tuple[Any, ...] = ()
+        self.blobs = BlobStore(fs, layout, who.store_id, kinds_in=self._kinds_in)
+        self._redactor: redaction.Redactor | None = None
         self._place_is_known = False
 
     # -- opening -------------------------------------------------------------------------------
@@ -181,7 +188,7 @@ class Store:
         Raises: InvalidEvent (nothing written), Conflict, NotDurable, LockTimeout.
         """
         self._refuse_strange_place()
-        batches = _batches(map(self._line, events))
+        batches = _batches(self._lines(events))
         if expect_position is not None and len(batches) > 1:
             raise InvalidEvent(
                 "an append with expect_position must fit one batch (16,384 events, 4 MiB); split it"
@@ -189,11 +196,19 @@ class Store:
         if not batches:
             at = self.journal.next_position()
             return range(at, at)
+        # What is said of withheld contents stands in the frame of the first event that names them, or,
+        # where there are several frames, in front of all: positions are those of the caller's events.
+        withheld = list(self._lines(self.blobs.withheld_events()))
+        if withheld and (len(batches) > 1 or len(withheld) > _WITHHELD_BEHIND_MAX):
+            for lines in _batches(withheld):
+                self.journal.append(lines)
+            withheld = []
         first = end = -1
         for lines in batches:
-            base = self.journal.append(lines, expect_position=expect_position)
+            base = self.journal.append([*lines, *withheld], expect_position=expect_position)
             first = base if first < 0 else first
             end = base + len(lines)
+        self.blobs.forget_withheld()
         return range(first, end)
 
     def _refuse_strange_place(self) -> None:
@@ -202,9 +217,28 @@ class Store:
                 place.refuse_moved(self.layout.root)
             self._place_is_known = True
 
-    def _line(self, event: Event) -> bytes:
-        admitted = gate.admit(self.fs, event, self._redactions)
-        return encode_line(admitted, jsontext.encode_fast, jsontext.encode_without_floats)
+    def _lines(self, events: Iterable[Event]) -> Iterator[bytes]:
+        waiting = iter(events)
+        while some := list(islice(waiting, _ADMITTED_AT_ONCE)):
+            for admitted in gate.admit_all(self.fs, some, self.redactor):
+                yield encode_line(admitted, jsontext.encode_fast, jsontext.encode_without_floats)
+
+    @property
+    def redactor(self) -> redaction.Redactor:
+        """What takes secrets out of everything that is written here, by the settings of `config.toml`."""
+        if self._redactor is None:
+            self._redactor = redaction.of_store(self.fs, self.layout)
+        return self._redactor
+
+    def _kinds_in(self, data: bytes) -> tuple[str, ...]:
+        return self.redactor.kinds_in(data)
+
+    def withheld(self) -> frozenset[str]:
+        """The hashes of contents that hold a secret: kept for replay here, and left out of every export."""
+        from eventlog.log.withheld import withheld_in
+
+        with self.view() as view:
+            return withheld_in(view)
 
     # -- reading the log -----------------------------------------------------------------------
 

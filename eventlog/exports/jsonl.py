@@ -85,7 +85,7 @@ def write(store: "Store", file: IO[bytes], *, contents: bool = False, since: int
 
         report.events = sum(batch.num_rows for batch in view.batches(since, columns=("position",)))
         put(_line(header(store, report, contents)))
-        source = _Contents(store, report, put) if contents else None
+        source = _Contents(store, report, put, withheld.Exposure(view)) if contents else None
         for event in view.iterate(since):
             if source is not None:
                 source.bring(event)
@@ -122,8 +122,15 @@ def event_line(event: Event) -> bytes:
 class _Contents:
     """Puts each content in front of the first event that needs it, children before their tree."""
 
-    def __init__(self, store: "Store", report: JsonlReport, put: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        store: "Store",
+        report: JsonlReport,
+        put: Callable[[bytes], None],
+        exposure: withheld.Exposure,
+    ) -> None:
         self._blobs = store.blobs
+        self._exposure = exposure
         self._report = report
         self._put = put
         self._done: set[bytes] = set()
@@ -150,7 +157,7 @@ class _Contents:
                 continue
             self._done.add(id)
             text = to_text(id)
-            if not withheld.may_leave(text):
+            if not self._exposure.may_leave(text):
                 self._report.missing.append((text, withheld.WITHHELD))
                 continue
             try:

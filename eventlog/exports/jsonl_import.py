@@ -168,7 +168,7 @@ class _Import:
         if rest[-3:] != b"}}\n":
             raise self._damaged(number, "it ends in the middle")
         payload = rest[:-2]
-        self._check_payload(number, payload)
+        value = self._check_payload(number, payload)
         event_id = event.get("event_id")
         if not isinstance(event_id, str):
             raise self._damaged(number, "the event has no event_id")
@@ -176,7 +176,7 @@ class _Import:
         if self._known.passes(event_id, position) or event_id in self._batch:
             self._report.known += 1
             return
-        line = self._line(number, event, payload)
+        line = self._line(number, event, payload, value)
         in_place = self._known.comes_to(position)
         if event["event_type"] == CURSOR:
             if not in_place:
@@ -188,18 +188,15 @@ class _Import:
         if self._bytes >= _BATCH_BYTES or len(self._batch) >= _BATCH_LINES:
             self.commit()
 
-    def _line(self, number: int, event: Event, payload: bytes) -> bytes:
-        """The journal line, through the gate; the payload's bytes stay unless a redaction changes it."""
-        redactions = self._store._redactions
+    def _line(self, number: int, event: Event, payload: bytes, value: "dict[str, Any]") -> bytes:
+        """The journal line, through the gate; the payload's bytes stay unless a secret is taken out of it."""
+        fs, redactor = self._store.fs, self._store.redactor
         try:
-            if redactions:
-                value = jsontext.decode(payload)
-                before = jsontext.encode_fast(value)
-                admitted = gate.admit(self._store.fs, {**event, "payload": value}, redactions)
-                after = jsontext.encode_fast(admitted.pop("payload"))
-                payload = payload if after == before else after
-            else:
-                admitted = gate.admit(self._store.fs, event)
+            admitted = gate.admit(fs, {**event, "payload": value}, redactor)
+            if admitted["payload"] is not value:  # its numbers may not be those that are written
+                admitted = gate.admit(fs, {**event, "payload": jsontext.decode(payload)}, redactor)
+                payload = jsontext.encode_fast(admitted["payload"])
+            del admitted["payload"]
             line = encode_line(admitted, _no_payload, jsontext.encode_without_floats)
             line = line[: -len(_NO_PAYLOAD)] + payload.translate(_AS_SPACES)
             if len(line) >= PAYLOAD_SIZE_MAX:
@@ -237,11 +234,21 @@ class _Import:
         if lines:
             # A note of a position must not come to stand elsewhere because somebody else appended.
             expected = self._known.next_position - len(lines) if self._tells_position else None
-            self._store.journal.append(lines, expect_position=expected)
+            more = self._withheld_lines()
+            self._store.journal.append([*lines, *more], expect_position=expected)
+            self._store.blobs.forget_withheld()
+            self._known.next_position += len(more)
         self._report.known += len(known)
         self._report.events += len(lines)
         self._batch, self._bytes, self._tells_position = {}, 0, False
         self._close_writer()
+
+    def _withheld_lines(self) -> "list[bytes]":
+        """What is to be said of contents in the file that hold a secret, by the rules of this store."""
+        said = [e for e in self._store.blobs.withheld_events() if e["event_id"] not in self._batch]
+        known = self._known.among([str(event["event_id"]) for event in said])
+        admitted = gate.admit_all(self._store.fs, [e for e in said if e["event_id"] not in known])
+        return [encode_line(event) for event in admitted]
 
     def _close_writer(self) -> None:
         if self._writer is not None:
@@ -257,13 +264,14 @@ class _Import:
             raise self._damaged(number, what)
         return value
 
-    def _check_payload(self, number: int, text: bytes) -> None:
+    def _check_payload(self, number: int, text: bytes) -> "dict[str, Any]":
         try:
-            is_object = isinstance(_checked(text), dict)
+            value = _checked(text)
         except ValueError as error:
             raise self._damaged(number, f"its payload is not a JSON object ({error})") from error
-        if not is_object:
+        if not isinstance(value, dict):
             raise self._damaged(number, "its payload is not a JSON object")
+        return value
 
     def _damaged(self, number: int, what: str) -> DamagedFile:
         return DamagedFile(self._path, number, what, _STOPPED)
@@ -342,7 +350,7 @@ class _Parts:
 
 
 def _checked(text: bytes) -> Any:
-    """What JSON text holds, for its type alone: numbers may come out as others. ValueError when it is none.
+    """What JSON text holds, for its texts: numbers may come out as others. ValueError when it is none.
 
     Numbers of any length and lone surrogates written as escapes are JSON; bytes that are no UTF-8 are not.
     """

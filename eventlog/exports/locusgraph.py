@@ -17,6 +17,7 @@ from eventlog.exports import anchors, files, wire, withheld
 from eventlog.log import upcast
 from eventlog.recorder.ledger import CURSOR, Consumer
 from eventlog.recorder.requests import LINK_NAMES
+from eventlog.redaction import WITHHELD
 from eventlog.replay.diffs import diff_of
 from eventlog.types import LIFECYCLE_TYPES, Event
 
@@ -66,7 +67,7 @@ _COLUMNS = (
     *_AS_KEYS,
     "payload",
 )
-_NOT_EVENTS = frozenset((*LIFECYCLE_TYPES, CURSOR))
+_NOT_EVENTS = frozenset((*LIFECYCLE_TYPES, CURSOR, WITHHELD))
 
 
 @dataclass(slots=True)
@@ -157,6 +158,7 @@ class Batch:
         self.report = ExportReport(since, view.next_position, lost=lost)
         self._store = store
         self._view = view
+        self._exposure = withheld.Exposure(view)
         self._graph_id = graph_id
         self._payload_bytes_max = payload_bytes_max
         self._diffs = diffs
@@ -238,7 +240,7 @@ class Batch:
     def _diff(self, event: Event) -> str | None:
         """The change of a file event as text, from contents that may leave (S1-31)."""
         hashes = (event["before_hash"], event["after_hash"])
-        if not all(withheld.may_leave(str(one)) for one in hashes if one is not None):
+        if not all(self._exposure.may_leave(str(one)) for one in hashes if one is not None):
             return None
         return diff_of({**event, "payload": wire.decode(str(event["payload"])) or {}}, self._store.blobs)
 

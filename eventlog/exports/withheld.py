@@ -1,16 +1,30 @@
 """What may leave the store: the one place that every export asks (P5).
 
 Secrets are taken out of events before they are written, so the text of an event in the log may leave.
-What may not leave is a content that the store keeps for replay on this machine only. Such a content is
-called withheld, and everything made from it (its bytes, a diff) is withheld with it. Nothing marks a
-content as withheld yet; what does will be asked here. Pure; any thread.
+What may not leave is a content that holds a secret: it is kept for replay on this machine only. Such a
+content is called withheld, and everything made from it (its bytes, a diff) is withheld with it. The log
+says which ones are (docs/design.md §23). One thread, one view.
 """
 
-WITHHELD = "withheld: it is kept for replay on this machine only"
+from typing import TYPE_CHECKING
 
-_withheld: frozenset[str] = frozenset()
+from eventlog.log.withheld import withheld_in
+
+if TYPE_CHECKING:
+    from eventlog.log.reader import LogView
+
+WITHHELD = "withheld: it holds a secret and is kept for replay on this machine only"
 
 
-def may_leave(content_hash: str) -> bool:
-    """Whether the content of that hash, and what is made of it, may be exported."""
-    return content_hash not in _withheld
+class Exposure:
+    """What of a view may leave. Asked for the first time it reads one type of events."""
+
+    def __init__(self, view: "LogView") -> None:
+        self._view = view
+        self._withheld: frozenset[str] | None = None
+
+    def may_leave(self, content_hash: str) -> bool:
+        """Whether the content of that hash, and what is made of it, may be exported."""
+        if self._withheld is None:
+            self._withheld = withheld_in(self._view)
+        return content_hash not in self._withheld

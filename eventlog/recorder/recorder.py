@@ -98,6 +98,8 @@ class Recorder:
         A session that is named, by its id or by the agent's own (`agent_session_id`), and that ended
         before is opened again, under its name.
         """
+        # Before it is cut: half a secret is not recognised any more.
+        first_message = self.store.redactor.text(first_message)
         left = self.session
         if left is None and (found := sessions.active(self.store, self.repo, self.agent)):
             left = _session(found)
@@ -281,7 +283,9 @@ class Turn:
             "confidence": confidence,
             "alternatives_considered": list(alternatives_considered),
         }
-        columns.setdefault("title", _title(decision))  # what the turn's anchor lists
+        # What is cut is redacted first: half a secret is not recognised any more.
+        title = _title(self._recorder.store.redactor.text(decision))
+        columns.setdefault("title", title)  # what the turn's anchor lists
         return self.event("decision", payload, **columns)
 
     def error(self, error_type: str, message: str, *, resolved: bool | None = None, **details: Any) -> int:
@@ -356,7 +360,7 @@ class Turn:
         event = lifecycle.turn_end(
             self.ref.session_id,
             self.ref.turn,
-            title or _title(self._user_message),
+            title or _title(self._recorder.store.redactor.text(self._user_message)),
             user_request=self._user_message,
             outcome=outcome,
             **summary,

@@ -11,6 +11,7 @@ tried. An idx only makes look-ups fast; without it the answers are the same (I22
 from eventlog.errors import Ambiguous, Corruption, NotFound
 from eventlog.fs import FileSystem, Refusals, publish
 from eventlog.layout import IDX_DIR, PACK_DIR, Layout, parse_idx
+from eventlog.redaction import withheld_event
 from eventlog.snapshots.catalog import Catalog, Place
 from eventlog.snapshots.groups import CACHE_BYTES, GroupReader
 from eventlog.snapshots.ids import ID_SIZE, TEXT_PREFIX, blob_id, to_text, tree_id
@@ -23,6 +24,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from eventlog.snapshots.writer import KindsIn
+    from eventlog.types import Event
+
 PREFIX_DIGITS_MIN = 4
 _CANDIDATES_SHOWN = 8
 
@@ -31,8 +35,17 @@ class BlobStore:
     """Reads blobs and trees; a context manager that closes the packs it opened."""
 
     def __init__(
-        self, fs: FileSystem, layout: Layout, store_id: bytes, *, cache_bytes: int = CACHE_BYTES
+        self,
+        fs: FileSystem,
+        layout: Layout,
+        store_id: bytes,
+        *,
+        cache_bytes: int = CACHE_BYTES,
+        kinds_in: "KindsIn | None" = None,
     ) -> None:
+        """Args: kinds_in: tells the secrets in a content, as `Redactor.kinds_in` does; asked of every put."""
+        self.withheld: "dict[bytes, tuple[str, ...]]" = {}  # put since the last `forget_withheld`
+        self._kinds_in = kinds_in
         self.fs = fs
         self.layout = layout
         self.store_id = store_id
@@ -75,7 +88,17 @@ class BlobStore:
             level=level,
             group_bytes=group_bytes,
             lock_timeout_s=lock_timeout_s,
+            kinds_in=self._kinds_in,
+            withheld=self.withheld,
         )
+
+    def withheld_events(self) -> "list[Event]":
+        """What is to be said of contents put so far that hold a secret, in one frame with what names them."""
+        return [withheld_event(to_text(id), kinds) for id, kinds in self.withheld.items()]
+
+    def forget_withheld(self) -> None:
+        """To be called when those events are in the log."""
+        self.withheld.clear()
 
     def contains(self, id: bytes) -> bool:
         """Whether `id` can be read; does not read it."""

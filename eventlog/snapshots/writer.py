@@ -42,8 +42,10 @@ from eventlog.snapshots.tree import encode_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from concurrent.futures import Future, ThreadPoolExecutor
+
+    KindsIn = Callable[[bytes], tuple[str, ...]]
 
 # zlib looks back 32 KiB, so larger groups gain nothing and cost a reader of one blob more.
 _GROUP_BYTES = {CODEC_NAMES["raw"]: 1 << 20, ZLIB: 1 << 20, ZSTD: 4 << 20}
@@ -88,7 +90,12 @@ class BlobWriter:
         level: "int | None",
         group_bytes: "int | None",
         lock_timeout_s: float,
+        kinds_in: "KindsIn | None" = None,
+        withheld: "dict[bytes, tuple[str, ...]] | None" = None,
     ) -> None:
+        """Args: kinds_in: tells the secrets in a content; withheld: takes the ids of those that hold some."""
+        self._kinds_in = kinds_in
+        self._withheld = {} if withheld is None else withheld
         self._fs = fs
         self._layout = layout
         self._store_id = store_id
@@ -134,6 +141,11 @@ class BlobWriter:
         if len(data) > BLOB_SIZE_MAX:
             raise _too_large(len(data))
         id = blake3(data).digest()
+        if self._kinds_in is not None and id not in self._withheld and id not in self._pending:
+            # Also of what the store holds: whoever put it may have died before the log said so.
+            kinds = self._kinds_in(data)
+            if kinds:
+                self._withheld[id] = kinds
         if id not in self._pending and not self._known(id):
             self._add(self._blobs, id, BLOB, data)
         return id

@@ -1,0 +1,186 @@
+"""`.locus/config.toml`: what a person sets for one store. Everything has a default; no file is no error.
+
+    [redaction]
+    enabled = true                       # false: nothing is taken out and nothing is withheld
+    allow = ["jwt", "sk_test_example"]   # kinds, or values, that are no secrets
+    deny = ["acme-intranet", "/acme-[0-9]{6}/"]   # always secret: texts, and expressions between slashes
+
+    [capture]
+    include = ["build/**"]               # captured although git ignores it
+    max_file_bytes = 67108864            # larger files are listed, not stored
+
+A file that cannot be understood stops nobody: the defaults apply, what the last good one denied stays
+denied, and `problem` says file, line and what to do. Parsing TOML takes longer than a whole hook call, so
+whoever parses keeps what came of it in a derived twin, which counts while it names the file's digest.
+On the hook path.
+"""
+
+import os
+
+from blake3 import blake3
+
+from eventlog import jsontext
+from eventlog.fs import FileSystem, read_file, write_all
+from eventlog.layout import Layout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_SIZE_MAX = 1 << 20
+_DENIED_SIZE_MIN = 4  # a shorter text would be found inside of everything
+_SECTIONS: "dict[str, dict[str, type]]" = {
+    "redaction": {"enabled": bool, "allow": list, "deny": list},
+    "capture": {"include": list, "max_file_bytes": int},
+}
+
+
+class Config:
+    """The settings of a store. `max_file_bytes` None leaves the limit to the capture."""
+
+    __slots__ = ("allow", "deny", "enabled", "include", "max_file_bytes", "problem")
+
+    def __init__(
+        self,
+        *,
+        enabled: bool = True,
+        allow: "tuple[str, ...]" = (),
+        deny: "tuple[str, ...]" = (),
+        include: "tuple[str, ...]" = (),
+        max_file_bytes: "int | None" = None,
+        problem: "str | None" = None,
+    ) -> None:
+        self.enabled = enabled
+        self.allow = allow
+        self.deny = deny
+        self.include = include
+        self.max_file_bytes = max_file_bytes
+        self.problem = problem
+
+
+def read(fs: FileSystem, layout: Layout) -> Config:
+    """The settings of the store at `layout`. Never raises for what the file is or holds."""
+    try:
+        if not fs.exists(layout.config_file):
+            return Config()
+        data = read_file(fs, layout.config_file, _SIZE_MAX)
+    except (OSError, ValueError) as error:
+        return _defaults(_twin(fs, layout), f"{layout.config_file} cannot be read: {error}")
+    twin = _twin(fs, layout)
+    digest = blake3(data).hexdigest()
+    if twin.get("digest") == digest:
+        return _config_of(twin)
+    try:
+        found = _checked(_parse(data), data)
+    except ValueError as error:
+        return _defaults(twin, f"{layout.config_file}, {error}")
+    _keep_twin(fs, layout, {"digest": digest, **found})
+    return _config_of(found)
+
+
+def _defaults(twin: "dict[str, Any]", why: str) -> Config:
+    """The defaults, and what the last good file denied: a slip of the pen must not let a secret through."""
+    return Config(
+        deny=tuple(twin.get("deny", ())),
+        problem=f"{why}. Until that is mended the defaults apply.",
+    )
+
+
+def _parse(data: bytes) -> "dict[str, Any]":
+    """Raises: ValueError saying the line."""
+    import tomllib
+
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"line {line}: it is not UTF-8 text") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"it is not TOML: {error}") from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _checked(table: "dict[str, Any]", data: bytes) -> "dict[str, Any]":
+    """The settings of a parsed file, flat. Raises: ValueError naming the line of the first wrong one."""
+    found: "dict[str, Any]" = {}
+    for section, values in table.items():
+        names = _SECTIONS.get(section)
+        if names is None or not isinstance(values, dict):
+            raise _wrong(data, section, f"there is no [{section}]; there are [redaction] and [capture]")
+        for name, value in values.items():
+            kind = names.get(name)
+            if kind is None:
+                raise _wrong(data, name, f"[{section}] has no {name}; it has {', '.join(names)}")
+            if type(value) is not kind:
+                wanted = {bool: "true or false", list: "a list of texts", int: "a number"}[kind]
+                raise _wrong(data, name, f"{name} must be {wanted}, not {value!r}")
+            if isinstance(value, list):
+                for item in value:
+                    _check_item(data, name, item)
+            elif isinstance(value, int) and value < 0:
+                raise _wrong(data, name, f"{name} cannot be below zero")
+            found[name] = value
+    return found
+
+
+def _check_item(data: bytes, name: str, item: object) -> None:
+    if not isinstance(item, str) or not item:
+        raise _wrong(data, name, f"{name} must be a list of texts, and {item!r} is none")
+    if name != "deny":
+        return
+    if is_expression(item):
+        import re
+
+        try:
+            re.compile(item[1:-1].encode("utf-8"))
+        except re.error as error:
+            raise _wrong(data, item, f"{item} is no regular expression ({error})") from None
+    elif len(item) < _DENIED_SIZE_MIN:
+        raise _wrong(data, name, f"{item!r} is too short to be denied: it would be found in every text")
+
+
+def is_expression(denied: str) -> bool:
+    return len(denied) > 2 and denied[0] == denied[-1] == "/"
+
+
+def _wrong(data: bytes, word: str, what: str) -> ValueError:
+    """An error with the line on which `word` stands first."""
+    lines = data.split(b"\n")
+    wanted = word.encode("utf-8", "replace")
+    number = next((n for n, line in enumerate(lines, 1) if wanted in line), 1)
+    return ValueError(f"line {number}: {what}")
+
+
+def _config_of(found: "dict[str, Any]") -> Config:
+    return Config(
+        enabled=found.get("enabled", True) is not False,
+        allow=tuple(found.get("allow", ())),
+        deny=tuple(found.get("deny", ())),
+        include=tuple(found.get("include", ())),
+        max_file_bytes=found.get("max_file_bytes"),
+    )
+
+
+def _twin(fs: FileSystem, layout: Layout) -> "dict[str, Any]":
+    """What was kept of the last good file; empty when that is gone or no longer whole."""
+    try:
+        kept = jsontext.decode(read_file(fs, layout.config_twin, 2 * _SIZE_MAX))
+        body = {name: value for name, value in kept.items() if name != "check"}
+        return body if kept["check"] == blake3(jsontext.encode(body)).hexdigest() else {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _keep_twin(fs: FileSystem, layout: Layout, body: "dict[str, Any]") -> None:
+    """Derived, so nothing is synced; one that a crash left in pieces fails its check."""
+    tmp = layout.tmp(f"config-{fs.random_bytes(8).hex()}")
+    try:
+        fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            write_all(fs, fd, jsontext.encode({**body, "check": blake3(jsontext.encode(body)).hexdigest()}))
+        finally:
+            fs.close(fd)
+        fs.rename(tmp, layout.config_twin)
+    except OSError:
+        pass  # parsed again next time

@@ -1,0 +1,401 @@
+"""Takes secrets out of events before they are written, and tells which contents hold one (P5).
+
+    redactor = redaction.of_store(fs, layout)
+    redactor.redact(event)      the event as it may be written, `redacted` when something was taken out
+    redactor.withheld_of(data)  the kinds of secrets in a content; () when it may leave the machine
+
+A secret becomes `[REDACTED:kind:fingerprint]`. The fingerprint is keyed with 32 random bytes that never
+leave the store, so that equal secrets are recognisable in one store and nobody can try guesses on what
+an export shows. `<private>…</private>` is taken out with everything between, to the end when it is
+not closed.
+
+Redaction changes texts only: payload strings and keys, and the columns TEXT_COLUMNS. Ids, hashes, links,
+numbers and the paths of file events stay, because replay stands on them. What is redacted already stays as
+it is. Nothing here raises: a text that cannot be looked at is taken out whole. One thread at a time.
+docs/design.md §23 is the protocol. On the hook path.
+"""
+
+import os
+from bisect import bisect_right
+
+from blake3 import blake3
+
+from eventlog import config, secret_rules
+from eventlog.fs import FileSystem, publish, read_file
+from eventlog.layout import Layout
+from eventlog.types import Event
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from eventlog.secret_rules import Span
+
+WITHHELD = "withheld"  # the type of the event that says so of a content
+PRIVATE = "private"
+DENIED = "denied"
+
+# Columns that hold what somebody said. The others are ids, hashes, links, places and numbers.
+TEXT_COLUMNS = (
+    "title",
+    "tool",
+    "operation",
+    "status",
+    "model",
+    "error_type",
+    "agent_version",
+    "cwd",
+    "branch",
+)
+
+# The names of files are how a change is found again; for events of other types `path` is a text.
+_PATH_TYPES = frozenset(("file", "snapshot", "restore"))
+_PATH_KEYS = frozenset(("path", "old_path", "paths"))
+
+_KEY_SIZE = 32
+_FINGERPRINT_DIGITS = 8
+_PASSES_MAX = 4
+_NAMES_KEPT = 4096
+_HEX = b"0123456789abcdef"
+_OPEN, _CLOSE = b"<private>", b"</private>"
+
+
+class Redactor:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        key: bytes = b"",
+        *,
+        allow: "Iterable[str]" = (),
+        deny: "Iterable[str]" = (),
+        enabled: bool = True,
+        problem: "str | None" = None,
+        place: "tuple[FileSystem, Layout] | None" = None,
+    ) -> None:
+        """`place` is where the key is kept when it is not given; it is read, or made, at the first secret."""
+        self.enabled = enabled
+        self.problem = problem
+        self._key = key
+        self._place = place
+        self._allowed_kinds = frozenset(allow)
+        self._allowed = frozenset(value.encode("utf-8", "surrogatepass") for value in allow)
+        self._denied = [
+            text.encode("utf-8", "surrogatepass") for text in deny if not config.is_expression(text)
+        ]
+        expressions = [text[1:-1] for text in deny if config.is_expression(text)]
+        self._expressions: "list[Any]" = []
+        if expressions:
+            import re
+
+            self._expressions = [re.compile(text.encode("utf-8")) for text in expressions]
+        self._names: "dict[str, bool]" = {}
+
+    # -- events --------------------------------------------------------------------------------
+
+    def redact(self, event: Event) -> Event:
+        """The event without secrets; the very same object when it holds none."""
+        return self.redact_all((event,))[0]
+
+    def redact_all(self, events: "Sequence[Event]") -> "Sequence[Event]":
+        """The same of many at once, which is several times faster when they hold none."""
+        if not self.enabled:
+            return events
+        try:
+            texts: "list[str]" = []
+            named = [event for event in events if self._gather(event, texts)]
+            if not named and not self._find("\0".join(texts).encode("utf-8", "surrogatepass"), said=True):
+                return events
+        except Exception:
+            pass  # one by one, so that it is one text at most that has to go
+        return [self._redacted(event) for event in events]
+
+    def text(self, text: str) -> str:
+        """A text without its secrets."""
+        return self._text(text) if self.enabled else text
+
+    def _gather(self, event: Event, texts: "list[str]") -> bool:
+        """Collect the texts of an event; whether a value is a secret because of its name."""
+        for column in (*TEXT_COLUMNS, "path"):
+            value = event.get(column)
+            if type(value) is str:
+                texts.append(value)
+        payload = event.get("payload")
+        named = False
+        waiting: "list[Any]" = [payload]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, str):
+                texts.append(value)
+            elif isinstance(value, dict):
+                for name, below in value.items():
+                    if isinstance(name, str):
+                        texts.append(name)
+                        named = named or (isinstance(below, str) and self._is_named_secret(name, below))
+                    waiting.append(below)
+            elif isinstance(value, (list, tuple)):
+                waiting.extend(value)
+                named = named or any(self._is_flagged(value, i) for i in range(1, len(value)))
+        return named
+
+    def _redacted(self, event: Event) -> Event:
+        changed: Event = {}
+        is_about_files = event.get("event_type") in _PATH_TYPES
+        for column in TEXT_COLUMNS if is_about_files else (*TEXT_COLUMNS, "path"):
+            value = event.get(column)
+            if isinstance(value, str) and (new := self._text(value)) is not value:
+                changed[column] = new
+        payload = event.get("payload")
+        if payload is not None:
+            try:
+                new_payload = self._value(payload, is_about_files)
+            except Exception:
+                # Nested more deeply than we can follow. JSON cannot be written of it either, in most cases.
+                new_payload = {WITHHELD: self._mark("text", repr(type(payload)).encode())}
+            if new_payload is not payload:
+                changed["payload"] = new_payload
+        return {**event, **changed, "redacted": True} if changed else event
+
+    def _value(self, value: "Any", is_about_files: bool = False) -> "Any":
+        """The value with its texts redacted; the same object when nothing was."""
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, dict):
+            return self._object(value, is_about_files)
+        if isinstance(value, (list, tuple)):
+            new = [
+                self._named_value(item) if self._is_flagged(value, i) else self._value(item)
+                for i, item in enumerate(value)
+            ]
+            return value if all(a is b for a, b in zip(new, value, strict=True)) else new
+        return value
+
+    def _object(self, value: "dict[Any, Any]", is_about_files: bool) -> "dict[Any, Any]":
+        new: "dict[Any, Any]" = {}
+        changed = False
+        for name, item in value.items():
+            kept = item
+            if not (is_about_files and name in _PATH_KEYS):
+                if isinstance(name, str) and isinstance(item, str) and self._is_named_secret(name, item):
+                    kept = self._named_value(item, name)
+                else:
+                    kept = self._value(item)
+            called = self._text(name) if isinstance(name, str) else name
+            while called is not name and (called in new or called in value):
+                called += "'"  # two keys must not become one
+            changed = changed or kept is not item or called is not name
+            new[called] = kept
+        return new if changed else value
+
+    def _named_value(self, text: str, name: str = "password") -> str:
+        kind = "password" if "pass" in name.lower() or "pwd" in name.lower() else "secret"
+        return self._mark(kind, text.encode("utf-8", "surrogatepass"))
+
+    def _is_named_secret(self, name: str, text: str) -> bool:
+        """Whether a value of JSON is a secret because its key says so."""
+        known = self._names.get(name)
+        if known is None:
+            known = len(name) <= 64 and secret_rules.is_secret_name(
+                name.lower().encode("utf-8", "surrogatepass")
+            )
+            if len(self._names) < _NAMES_KEPT:
+                self._names[name] = known
+        if not known or self.enabled is False:
+            return False
+        data = text.encode("utf-8", "surrogatepass")
+        if not secret_rules.is_secret_value(name.lower().encode("utf-8", "surrogatepass"), data, True):
+            return False
+        return data not in self._allowed and not self._allowed_kinds & {"password", "secret"}
+
+    def _is_flagged(self, items: "Sequence[Any]", at: int) -> bool:
+        """Whether an argument of a command follows one like `--password`."""
+        if at == 0:
+            return False
+        flag, text = items[at - 1], items[at]
+        if not (isinstance(flag, str) and isinstance(text, str) and flag.startswith("-") and len(flag) > 3):
+            return False
+        return "=" not in flag and self._is_named_secret(flag, text)
+
+    # -- texts and contents --------------------------------------------------------------------
+
+    def kinds_in(self, data: bytes, *, said: bool = False) -> "tuple[str, ...]":
+        """The kinds of secrets in a content.
+
+        Args: said: it is what somebody said (a prompt, a result), so that `<private>` blocks count. In
+        files of a working directory the same letters may mean something of their own.
+        """
+        if not self.enabled:
+            return ()
+        try:
+            if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                data = data.decode("utf-16", "replace").encode("utf-8", "replace")
+            return tuple(sorted({kind for _, _, kind in self._find(data, said=said)}))
+        except Exception:
+            return ("unreadable",)
+
+    withheld_of = kinds_in
+
+    def _text(self, text: str) -> str:
+        data = text.encode("utf-8", "surrogatepass")
+        try:
+            for _ in range(_PASSES_MAX):
+                spans = self._find(data, said=True)
+                if not spans:
+                    return text
+                data = self._replaced(data, spans)
+                text = data.decode("utf-8", "surrogatepass")
+            if not self._find(data, said=True):
+                return text
+        except Exception:
+            pass
+        return self._mark("text", data)
+
+    def _replaced(self, data: bytes, spans: "list[Span]") -> bytes:
+        """Overlapping secrets become one; its kind is that of the rule that comes first."""
+        order = sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1]))
+        parts: "list[bytes]" = []
+        at = 0
+        i = 0
+        while i < len(order):
+            start, end, kind = spans[order[i]]
+            best = order[i]
+            i += 1
+            while i < len(order) and spans[order[i]][0] < end:
+                end = max(end, spans[order[i]][1])
+                best = min(best, order[i])
+                i += 1
+            kind = spans[best][2]
+            parts += [data[at:start], self._mark(kind, data[start:end]).encode("ascii")]
+            at = end
+        parts.append(data[at:])
+        return b"".join(parts)
+
+    def _mark(self, kind: str, secret: bytes) -> str:
+        if not self._key:
+            self._key = _key(self._place)
+        return f"[REDACTED:{kind}:{blake3(secret, key=self._key).hexdigest()[:_FINGERPRINT_DIGITS]}]"
+
+    def _find(self, data: bytes, *, said: bool) -> "list[Span]":
+        """All secrets in `data`, without those that are allowed and those that are marks already."""
+        spans: "list[Span]" = []
+        if said and b"<" in data:
+            _find_private(data, spans)
+        denied: "list[Span]" = []
+        for text in self._denied:
+            at = data.find(text)
+            while at >= 0:
+                denied.append((at, at + len(text), DENIED))
+                at = data.find(text, at + len(text))
+        for expression in self._expressions:
+            denied += [(m.start(), m.end(), DENIED) for m in expression.finditer(data) if m.end() > m.start()]
+        found = secret_rules.find(data)
+        if found and (self._allowed or self._allowed_kinds):
+            found = [
+                span
+                for span in found
+                if span[2] not in self._allowed_kinds and data[span[0] : span[1]] not in self._allowed
+            ]
+        spans += denied
+        spans += found
+        if spans and secret_rules.MARK in data:
+            marks = _marks(data)
+            spans = [span for span in spans if not _is_inside(span, marks)]
+        return spans
+
+
+def of_store(fs: FileSystem, layout: Layout) -> Redactor:
+    """The redactor that a store's settings ask for. Never raises."""
+    settings = config.read(fs, layout)
+    try:
+        return Redactor(
+            allow=settings.allow,
+            deny=settings.deny,
+            enabled=settings.enabled,
+            problem=settings.problem,
+            place=(fs, layout),
+        )
+    except Exception as error:
+        return Redactor(problem=f"{layout.config_file} cannot be used: {error}", place=(fs, layout))
+
+
+def withheld_event(content_hash: str, kinds: "Iterable[str]") -> Event:
+    """The event that says that a content stays here; written in one frame with the first that names it.
+
+    Its id follows from the content, so saying it again changes nothing (I8). It does not stand in `blobs`:
+    it may be said of a content that was never stored after all, and keeps none from being collected.
+    """
+    from eventlog.names import event_id_of
+
+    return {
+        "event_id": event_id_of("locus", WITHHELD, content_hash),
+        "event_type": WITHHELD,
+        "event_kind": "fact",
+        "source": "system",
+        "agent": "locus",
+        "title": content_hash,
+        "payload": {"kinds": sorted(kinds)},
+    }
+
+
+def _find_private(data: bytes, spans: "list[Span]") -> None:
+    """`<private>…</private>` in any case; blocks inside of one belong to it."""
+    low = data.lower()
+    start = low.find(_OPEN)
+    while start >= 0:
+        depth, at = 1, start + len(_OPEN)
+        opened, closed = low.find(_OPEN, at), low.find(_CLOSE, at)
+        while depth:
+            if closed < 0:
+                spans.append((start, len(data), PRIVATE))
+                return
+            if 0 <= opened < closed:
+                depth, at = depth + 1, opened + len(_OPEN)
+                opened = low.find(_OPEN, at)
+            else:
+                depth, at = depth - 1, closed + len(_CLOSE)
+                closed = low.find(_CLOSE, at)
+        spans.append((start, at, PRIVATE))
+        start = low.find(_OPEN, at)
+
+
+def _marks(data: bytes) -> "list[tuple[int, int]]":
+    """Where marks of ours stand."""
+    found = []
+    at = data.find(secret_rules.MARK)
+    while at >= 0:
+        end = data.find(b"]", at, at + 64)
+        kind, _, digits = data[at + len(secret_rules.MARK) : end].partition(b":")
+        if end > 0 and kind and len(digits) == _FINGERPRINT_DIGITS and not digits.strip(_HEX):
+            found.append((at, end + 1))
+        at = data.find(secret_rules.MARK, at + 1)
+    return found
+
+
+def _is_inside(span: "Span", marks: "list[tuple[int, int]]") -> bool:
+    """Whether one of the marks, which are sorted and apart, holds the span."""
+    i = bisect_right(marks, span[0], key=_start) - 1
+    return i >= 0 and span[1] <= marks[i][1]
+
+
+def _start(mark: "tuple[int, int]") -> int:
+    return mark[0]
+
+
+def _key(place: "tuple[FileSystem, Layout] | None") -> bytes:
+    """The store's key; made when it is missing. Where it cannot be kept, one of this process."""
+    if place is not None:
+        fs, layout = place
+        try:
+            if not fs.exists(layout.redaction_key):
+                try:
+                    name = layout.tmp(f"key-{fs.random_bytes(8).hex()}")
+                    publish(fs, name, layout.redaction_key, fs.random_bytes(_KEY_SIZE))
+                except FileExistsError:
+                    pass  # another process made it at the same moment
+            key = read_file(fs, layout.redaction_key, _KEY_SIZE)
+            if len(key) == _KEY_SIZE:
+                return key
+        except (OSError, ValueError):
+            pass
+    return os.urandom(_KEY_SIZE)
