@@ -269,22 +269,25 @@ def _codex_switches(homes: Homes, registered: Iterable[Registered]) -> Iterator[
 # -- the store ---------------------------------------------------------------------------------
 
 
-def _is_sound(store: Store) -> Iterator[Finding]:
+def _is_readable(store: Store) -> Iterator[Finding]:
     status = store.status()
     yield Finding(
         OK,
         "store",
         f"{status.root}: {status.events:,} events, {status.turns:,} turns, {status.sessions:,} sessions",
     )
+    if not os.access(store.layout.root, os.W_OK):
+        what = f"{store.layout.root} cannot be written to, so nothing is recorded"
+        yield Finding(PROBLEM, "store", what, "restore the permission")
+
+
+def _damage(store: Store) -> Iterator[Finding]:
     findings = [finding for finding in store.verify("quick") if finding.damage]
     for finding in findings[:_SHOWN]:
         todo = "`locus store verify --read` gives the full picture"
         yield Finding(PROBLEM, "damage", str(finding), todo)
     if not findings:
         yield Finding(OK, "damage", "none at a quick look; `locus store verify --read` checks every byte")
-    if not os.access(store.layout.root, os.W_OK):
-        what = f"{store.layout.root} cannot be written to, so nothing is recorded"
-        yield Finding(PROBLEM, "store", what, "restore the permission")
 
 
 def _restores(store: Store) -> Iterator[Finding]:
@@ -444,7 +447,8 @@ def _skipped(store: Store) -> Iterator[Finding]:
 
 
 _STORE_CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
-    ("store", _is_sound),
+    ("store", _is_readable),
+    ("damage", _damage),
     ("restore", _restores),
     ("disk", _disk),
     ("errors", _errors),
