@@ -40,12 +40,16 @@ class Home:
     path: Path
     model_url: str
     variables: dict[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
 
     def environment(self) -> dict[str, str]:
         return {
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.path),
             "LANG": "C.UTF-8",
+            "HTTP_PROXY": self.model_url,
+            "HTTPS_PROXY": self.model_url,
+            "NO_PROXY": "127.0.0.1",
             **self.variables,
         }
 
@@ -84,7 +88,7 @@ class Client:
     ) -> "Iterator[subprocess.Popen[str]]":
         """The client at work. When left, its process group is gone."""
         with subprocess.Popen(
-            [str(self.binary), *self.arguments(project, prompt, resume, fork)],
+            [str(self.binary), *home.options, *self.arguments(project, prompt, resume, fork)],
             cwd=project,
             env=home.environment(),
             stdin=subprocess.DEVNULL,
@@ -163,6 +167,8 @@ web_search = "disabled"
 enabled = false
 [features]
 multi_agent_v2 = true
+plugins = false
+apps = false
 [model_providers.fake]
 name = "fake"
 base_url = "{home.model_url}/v1"

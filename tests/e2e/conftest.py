@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from eventlog.store import Store
+
 from .clients import Client, find_claude_code, find_codex
 from .desk import Desk, install_hooks, open_desk
 
@@ -29,8 +31,17 @@ def client(request: pytest.FixtureRequest) -> Client:
 
 
 @pytest.fixture
+def bare(client: Client, tmp_path: Path) -> Iterator[Desk]:
+    """A project with a store and no hooks."""
+    with open_desk(client, tmp_path) as opened:
+        Store.init(opened.store).close()
+        yield opened
+
+
+@pytest.fixture
 def desk(client: Client, tmp_path: Path) -> Iterator[Desk]:
     """A project with a store and the hooks of `client`, which talks to a fake model."""
     with open_desk(client, tmp_path) as opened:
         install_hooks(opened)
         yield opened
+        assert opened.model.strays == [], "the client wanted to talk to somebody else"

@@ -44,6 +44,19 @@ class Desk:
         """One prompt from its beginning to the client's end."""
         return self.client.run(self.home, self.project, prompt_of(scenario), resume=resume, fork=fork)
 
+    def locus(self, *arguments: str) -> str:
+        """The command, as the person whose home this is gives it in the project."""
+        done = subprocess.run(
+            [sys.executable, "-m", "locus_cli", *arguments],
+            cwd=self.project,
+            env=self.home.environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
     def events(self, *types: str) -> list[Event]:
         with Store.open(self.store) as store:
             return list(store.events(event_types=types or None))
@@ -147,11 +160,4 @@ def install_hooks(desk: Desk) -> None:
     """A store, and the hooks that record beside one that refuses what speaks of REFUSE-ME."""
     Store.init(desk.store).close()
     desk.client.write_hooks(desk.home, ["PreToolUse"], [refuser(desk.scratch)])
-    done = subprocess.run(
-        [sys.executable, "-m", "locus_cli", "hooks", "install", "--user", "--agent", desk.client.agent],
-        cwd=desk.project,
-        env=desk.home.environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    desk.locus("hooks", "install", "--user", "--agent", desk.client.agent)

@@ -3,7 +3,8 @@
 It is stateless: the ids of the calls it makes say which step they belong to, so the conversation a
 client sends tells which step is next, also after a resume, in a fork and in a subagent. Serves any
 number of clients at once. Keeps every request's summary and what it answered in `served`, which is
-what tests compare the log with. Keeps no request whole: they hold the vendors' system prompts.
+what tests compare the log with. Keeps no request whole: they hold the vendors' system prompts. As the
+clients' proxy it refuses every other address, and lists it in `strays`.
 
     with FakeModel(project, scratch) as model:
         run_the_client(base_url=model.url)
@@ -51,6 +52,7 @@ class FakeModel:
         self.project = project
         self.scratch = scratch
         self.served: list[Served] = []
+        self.strays: list[str] = []
         self._salt = secrets.token_hex(4)  # ids are global keys: two servers make different ones
         self._numbers = itertools.count(1)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Handler,), {"model": self}))
@@ -97,6 +99,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
+
+    def do_CONNECT(self) -> None:
+        """Clients take this for their proxy: whoever wants to leave the machine is seen, and refused."""
+        self.model.strays.append(self.path)
+        self.send_error(403)
 
     def do_HEAD(self) -> None:
         self._json({})

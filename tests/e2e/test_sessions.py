@@ -4,6 +4,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from .clients import ended, wait_for
 from .desk import Desk, end_command, prompt_of
 from .test_turns import actions, agree, calls_of
@@ -29,6 +31,22 @@ def test_every_turn_of_a_session_replays(desk: Desk) -> None:
     by_person = [event for event in desk.events("file") if event["source"] == "user"]
     assert {str(event["path"]) for event in by_person} >= {"by-hand-edit.txt", "kiosk.py"}
     assert {event.get("cause") for event in by_person} == {None}
+
+
+def test_compaction_begins_no_turn(desk: Desk) -> None:
+    """P3: a session whose conversation is summed up is still one session, and goes on with its next turn."""
+    if desk.client.agent != "claude-code":
+        pytest.skip("only Claude Code takes the command without a terminal")
+    desk.run("edit")
+    session = desk.session()
+    desk.client.run(desk.home, desk.project, "/compact", resume=session)
+    desk.run("more", resume=session)
+
+    assert desk.events("hook")
+    assert desk.rows("select count(*) from turns") == [(2,)]
+    assert {event["session_id"] for event in desk.events()} - {None} == {desk.turns()[0].session_id}
+    assert desk.prompts("user") == [prompt_of("edit"), prompt_of("more")]
+    assert desk.replayed(desk.turns()[-1]) == desk.on_disk()
 
 
 def test_a_fork_is_a_session_of_its_own(desk: Desk) -> None:

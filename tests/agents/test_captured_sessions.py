@@ -1,0 +1,138 @@
+"""What the true clients told their hooks, played to the real hook program while the same files change.
+
+The fixtures are made by tests/e2e/record.py; docs/e2e.md says what is in them.
+"""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog.store import Store
+from tests.cli.support import git
+from tests.e2e.record_hook import tree_of
+
+Json = dict[str, Any]
+
+FIXTURES = Path(__file__).parent.parent / "fixtures/hooks"
+# The calls behind which a turn's last snapshot is the project as it was then: a subagent may go on
+# behind a Stop.
+LOOKS = ("PostToolUse", "PostToolUseFailure", "Stop", "StopFailure", "Interrupt")
+
+
+class Played:
+    """One fixture, played into a new project: what the log must hold, and where it is."""
+
+    def __init__(self, fixture: Path, directory: Path) -> None:
+        text = fixture.read_text(encoding="utf-8")
+        self.project = directory / "kiosk"
+        for name in ("PROJECT", "SCRATCH", "HOME", "BELOW"):
+            place = self.project if name == "PROJECT" else directory / name.lower()
+            text = text.replace(f"@{name}@-slug", f"-{name.lower()}").replace(f"@{name}@", str(place))
+        self.head, *self.steps = (json.loads(line) for line in text.splitlines())
+        self.trees: dict[str, dict[str, list[str]]] = {}  # the client's turn → the project at its end
+        self.silent = True
+
+    def play(self) -> None:
+        self.project.mkdir()
+        git(self.project, "init", "-q", "-b", "main")
+        self._change(self.steps[0].pop("changes"))
+        Store.init(self.project / ".locus").close()
+        for step in self.steps:
+            self._change(step.get("changes", {}))
+            for path, lines in step.get("transcript", {}).items():
+                _add_lines(Path(path), lines)
+            self._call(step["call"])
+
+    def _change(self, changes: Json) -> None:
+        for path, entry in changes.items():
+            file = self.project / path
+            if entry is None or os.path.lexists(file):
+                file.unlink()
+            if entry is not None:
+                _make(file, *entry)
+
+    def _call(self, call: Json) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", "locus_cli.hook_entry", self.head["agent"]],
+            input=json.dumps(call).encode(),
+            cwd=self.project,
+            env={**os.environ, "HOME": str(self.project.parent)},
+            capture_output=True,
+            timeout=30,
+        )
+        self.silent &= (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        turn = str(call.get("prompt_id") or call.get("turn_id"))
+        begins = call["hook_event_name"] == "UserPromptSubmit"
+        if begins or (turn in self.trees and call["hook_event_name"] in LOOKS):
+            self.trees[turn] = tree_of(self.project)
+
+
+def _make(file: Path, kind: str, content: str, coding: str = "") -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "link":
+        file.symlink_to(content)
+        return
+    file.write_bytes(base64.b64decode(content) if coding else content.encode())
+    file.chmod(0o755 if kind == "exec" else 0o644)
+
+
+def _add_lines(file: Path, lines: list[Json]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as opened:
+        opened.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+
+
+def fixtures() -> list[Path]:
+    return sorted(FIXTURES.glob("*/*.jsonl"))
+
+
+@pytest.fixture(params=fixtures(), ids=lambda path: f"{path.parent.name}-{path.stem}")
+def played(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Played]:
+    made = Played(request.param, tmp_path)
+    made.play()
+    yield made
+
+
+def test_a_captured_session_is_recorded_whole(played: Played, tmp_path: Path) -> None:
+    """P1, P3, P4: played to the hook program, the calls of a true client give every turn's files byte for
+    byte, each prompt, tool call and model call once, silently."""
+    with Store.open(played.project / ".locus") as store:
+        events: list[Json] = [dict(event) for event in store.events()]
+        starts = [e for e in events if e["event_type"] == "turn" and e.get("operation") == "start"]
+        replays = {}
+        for start in starts:
+            turn = store.turn(str(start["context_id"]))
+            report = store.replay(turn, tmp_path / turn.name)
+            assert (report.missing, report.skipped) == ([], [])
+            replays[start["agent_turn_id"]] = tree_of(tmp_path / turn.name)
+        tokens = store.query(
+            "select prompt_tokens, completion_tokens from llm_calls"
+            " where completion_tokens is not null order by all"
+        ).rows
+        turns = store.query("select count(*) from turns").rows
+
+    log = played.project / ".locus/tmp/hook-errors.log"
+    assert (played.silent, log.exists() and log.read_text()) == (True, False)
+    assert replays == {turn: visible(tree) for turn, tree in played.trees.items()}
+    head = played.head
+    prompts = [
+        e["payload"]["message"] for e in events if e["event_type"] == "intent" and e["source"] == "user"
+    ]
+    assert (len(starts), list(turns), prompts) == (head["turns"], [(head["turns"],)], head["prompts"])
+    assert len({e["session_id"] for e in events if e["event_type"] == "session"}) == head["sessions"]
+    assert sorted(e["tool_use_id"] for e in events if e["event_type"] == "action") == head["tool_calls"]
+    begun = sorted(e["tool_use_id"] for e in events if e["event_type"] == "tool_start")
+    assert begun == head["tool_calls_begun"]
+    assert [list(row) for row in tokens] == head["tokens"]
+
+
+def visible(tree: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Without what the project's .gitignore hides."""
+    return {path: entry for path, entry in tree.items() if not path.endswith(".tmp")}
