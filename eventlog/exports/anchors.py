@@ -75,11 +75,10 @@ _CHANGED = """
             AND e.context_id = s.context_id
         GROUP BY ALL
     ), repos AS (
-        SELECT repo, min(position) AS repo_position,
-            max(position) FILTER (event_type = 'sessions') AS said_position
+        SELECT repo, min(position) AS repo_position
         FROM events WHERE repo IS NOT NULL GROUP BY repo
     ), masters_changed AS (
-        SELECT m.*, r.repo_position, r.repo_position >= $1 OR r.said_position >= $1 AS project_changed,
+        SELECT m.*, r.repo_position,
             epoch_us(coalesce(e.occurred_at, e.recorded_at)) AS "at"
         FROM sessions_master m JOIN repos r USING (repo) LEFT JOIN events e ON e.position = m.last_position
         WHERE m.last_position >= $1
@@ -100,9 +99,10 @@ _CHANGED = """
 
 
 def _masters(rows: list[_Row], store: "Store") -> Iterator[Anchor]:
+    """Masters, and in front of them their projects: when one of these came to be cannot be told cheaply."""
     for row in rows:
         project = _project(row, store)
-        if row["project_changed"] and project is not None:
+        if project is not None:
             data = {"project_name": _project_name(row, store), "repo_hash": row["repo"]}
             yield Anchor(
                 "knowledge",
