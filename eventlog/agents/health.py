@@ -14,43 +14,17 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
-from eventlog import __version__, identity, place
+from eventlog import __version__, identity
 from eventlog.agents import install, launch
+from eventlog.agents.health_store import CHECKS, HOOKED, NOTE, OK, PROBLEM, Finding, age, recent
 from eventlog.agents.install import CODEX, Homes, Registered
 from eventlog.errors import EventLogError
 from eventlog.fs import REAL, read_file
-from eventlog.layout import TMP_DIR
-from eventlog.recorder import failures
-from eventlog.recorder.completeness import completeness, skipped_in
 from eventlog.store import Store
-
-OK, NOTE, PROBLEM = "ok", "note", "problem"
 
 _LAUNCH_TIMEOUT_S = 10
 _PROBE = b'{"hook_event_name":"LocusDoctor","session_id":"locus-doctor"}'
-# A log may hold millions of events; how hooks fare is seen in the last of them.
-_RECENT_EVENTS = 100_000
-_DISK_LOW_BYTES, _DISK_OUT_BYTES = 1 << 30, 100 << 20
-_STALE_S = 24 * 3600
-_FRESH_S = 24 * 3600
-_CLOCK_SLACK_US = 60_000_000
-_SLOW_US = 400_000
-_ERRORS_SHOWN = 3
-_SHOWN = 5
-
-_HOOKED = "(event_type = 'hook' or json_extract_string(payload, '$.hook_us') is not null)"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What was found out. `about` is a word for machines; `todo` is what to do next, if anything."""
-
-    level: str
-    about: str
-    what: str
-    todo: str | None = None
 
 
 def examine(
@@ -75,7 +49,7 @@ def examine(
     if store is not None:
         opened = store
         with opened:
-            for about, check in _STORE_CHECKS:
+            for about, check in CHECKS:
                 found += _guarded(about, lambda check=check: check(opened))  # type: ignore[misc]
     return found
 
@@ -136,6 +110,7 @@ def _hooks(
         for one in files:
             yield from _of_file(one)
         if registered:
+            yield from _doubled(agent, registered)
             for line in dict.fromkeys(line for one in registered for line in one.lines):
                 yield from _starts(agent, line, environ, homes)
             yield from _firing(agent, last, store)
@@ -159,6 +134,16 @@ def _of_file(one: Registered) -> Iterator[Finding]:
     if one.disabled:
         what = f"{one.path} sets disableAllHooks, so no hook runs"
         yield Finding(PROBLEM, one.agent, what, "remove that setting")
+
+
+def _doubled(agent: str, registered: list[Registered]) -> Iterator[Finding]:
+    """Whether every event starts more than one hook: agents run equal commands of several files once at best."""
+    lines = {line for one in registered for line in one.lines}
+    if len(lines) > 1:
+        what = f"its hooks stand in {' and '.join(one.path for one in registered)}, so each event starts two"
+        levels = " or ".join(f"--{one.level}" for one in registered)
+        todo = f"`locus hooks uninstall --agent {agent}` with {levels}; no event is counted twice meanwhile"
+        yield Finding(NOTE, agent, what, todo)
 
 
 def _starts(agent: str, line: str, environ: Mapping[str, str], homes: Homes) -> Iterator[Finding]:
@@ -216,18 +201,13 @@ def _last_calls(store: Store) -> dict[str, int]:
     """When each agent's hooks were last heard of, in microseconds since 1970."""
     try:
         rows = store.query(
-            f"select agent, epoch_us(max(recorded_at)) from events where position >= $1 and {_HOOKED} "
+            f"select agent, epoch_us(max(recorded_at)) from events where position >= $1 and {HOOKED} "
             "and agent is not null group by agent",
-            [_recent(store)],
+            [recent(store)],
         ).rows
     except EventLogError:
         return {}  # the check of the log says why
     return {agent: at for agent, at in rows if at is not None}
-
-
-def _recent(store: Store) -> int:
-    with store.view() as view:
-        return max(0, view.next_position - _RECENT_EVENTS)
 
 
 def _firing(agent: str, last: Mapping[str, int], store: Store | None) -> Iterator[Finding]:
@@ -240,7 +220,7 @@ def _firing(agent: str, last: Mapping[str, int], store: Store | None) -> Iterato
         yield Finding(NOTE, agent, "its hooks have recorded nothing here yet", todo)
         return
     age_s = max(0, REAL.time_ns() // 1000 - last[agent]) / 1_000_000
-    yield Finding(OK, agent, f"last heard of {_age(age_s)} ago")
+    yield Finding(OK, agent, f"last heard of {age(age_s)} ago")
 
 
 def _codex_switches(homes: Homes, registered: Iterable[Registered]) -> Iterator[Finding]:
@@ -257,212 +237,24 @@ def _codex_switches(homes: Homes, registered: Iterable[Registered]) -> Iterator[
     features, hooks = fields.get("features"), fields.get("hooks")
     if isinstance(features, dict) and features.get("hooks") is False:
         yield Finding(PROBLEM, CODEX, f"{path} turns hooks off", "remove `hooks = false` from [features]")
-    known = str(hooks.get("state")) if isinstance(hooks, dict) else ""
+    state = hooks.get("state") if isinstance(hooks, dict) else None
+    trusted = [key for key, said in state.items() if _is_trusted(said)] if isinstance(state, dict) else []
     for one in registered:
-        if os.path.realpath(one.path) not in known and one.path not in known:
+        unknown = [event for event in one.events if not _has_key(trusted, one.path, event)]
+        if unknown:
             what = (
-                f"Codex has not noted that you trust {one.path}; untrusted hooks are left out without a word"
+                f"Codex has not noted that you trust {len(unknown)} of the {len(one.events)} hooks in "
+                f"{one.path}; untrusted hooks are left out without a word"
             )
             yield Finding(NOTE, CODEX, what, "start `codex` here, give the command /hooks, and trust them")
 
 
-# -- the store ---------------------------------------------------------------------------------
+def _is_trusted(said: object) -> bool:
+    return isinstance(said, dict) and "trusted_hash" in said
 
 
-def _is_readable(store: Store) -> Iterator[Finding]:
-    status = store.status()
-    yield Finding(
-        OK,
-        "store",
-        f"{status.root}: {status.events:,} events, {status.turns:,} turns, {status.sessions:,} sessions",
-    )
-    if not os.access(store.layout.root, os.W_OK):
-        what = f"{store.layout.root} cannot be written to, so nothing is recorded"
-        yield Finding(PROBLEM, "store", what, "restore the permission")
-
-
-def _damage(store: Store) -> Iterator[Finding]:
-    findings = [finding for finding in store.verify("quick") if finding.damage]
-    for finding in findings[:_SHOWN]:
-        todo = "`locus store verify --read` gives the full picture"
-        yield Finding(PROBLEM, "damage", str(finding), todo)
-    if not findings:
-        yield Finding(OK, "damage", "none at a quick look; `locus store verify --read` checks every byte")
-
-
-def _restores(store: Store) -> Iterator[Finding]:
-    from eventlog.replay import restore_journal
-
-    if restore_journal.unfinished(store.fs, store.layout):
-        todo = "`locus restore --recover` finishes it, `--recover --undo` takes it back"
-        yield Finding(PROBLEM, "restore", "a restore was begun and never ended", todo)
-
-
-def _disk(store: Store) -> Iterator[Finding]:
-    found = os.statvfs(store.layout.root)
-    free = found.f_bavail * found.f_frsize
-    what = f"{free / 1e9:.1f} GB free; the store takes {_size_of(store) / 1e6:.1f} MB"
-    if free < _DISK_LOW_BYTES:
-        yield Finding(PROBLEM if free < _DISK_OUT_BYTES else NOTE, "disk", what, "free space on the disk")
-    else:
-        yield Finding(OK, "disk", what)
-    kind = place.file_system_of(store.layout.root)
-    if kind in place.SHARED_FILE_SYSTEMS:
-        meant = identity.ON_SHARED in store.identity.optional
-        what = f"the store is on {kind}, which other machines may write; locks hold within one machine only"
-        yield Finding(NOTE if meant else PROBLEM, "file system", what, "move the store to a local disk")
-    else:
-        yield Finding(OK, "file system", kind or "its kind is not known")
-
-
-def _size_of(store: Store) -> int:
-    size = 0
-    for directory, _, names in os.walk(store.layout.root):
-        for name in names:
-            try:
-                size += os.lstat(os.path.join(directory, name)).st_size
-            except FileNotFoundError:
-                continue  # removed by maintenance meanwhile
-    return size
-
-
-def _clock(store: Store) -> Iterator[Finding]:
-    (last, back) = store.query(
-        "select epoch_us(max(recorded_at)), count(*) filter (where back > interval '1 minute') from "
-        "(select recorded_at, lag(recorded_at) over (order by position) - recorded_at as back "
-        "from events where position >= $1)",
-        [_recent(store)],
-    ).rows[0]
-    if last is not None and last > REAL.time_ns() // 1000 + _CLOCK_SLACK_US:
-        what = "the last events were recorded in the future: the clock was ahead, or is behind"
-        yield Finding(NOTE, "clock", what, "set the clock; order in the log does not rest on it")
-    if back:
-        what = (
-            f"the clock went back {back:,} times between two events; times are as they were, order is right"
-        )
-        yield Finding(NOTE, "clock", what)
-
-
-def _durations(store: Store) -> Iterator[Finding]:
-    rows = store.query(
-        "select agent, count(*), quantile_cont(us, 0.5), quantile_cont(us, 0.95), quantile_cont(us, 0.99) "
-        "from (select distinct agent, agent_session_id, "
-        "try_cast(json_extract_string(payload, '$.hook_us') as bigint) as us "
-        "from events where position >= $1) where us is not null group by agent order by agent",
-        [_recent(store)],
-    ).rows
-    for agent, number, *quantiles in rows:
-        p50, p95, p99 = (f"{us / 1000:.0f}" for us in quantiles)
-        what = f"{agent}: {number:,} hook calls took {p50} ms (median), {p95} ms (p95), {p99} ms (p99)"
-        slow = quantiles[0] > _SLOW_US
-        todo = "large trees make captures slow: keep generated files in .gitignore" if slow else None
-        yield Finding(NOTE if slow else OK, "durations", what, todo)
-
-
-def _captures(store: Store) -> Iterator[Finding]:
-    rows = store.query(
-        "select json_extract_string(payload, '$.capture.state') as state, count(*) from events "
-        "where position >= $1 and json_extract_string(payload, '$.capture.state') is not null "
-        "group by state order by state",
-        [_recent(store)],
-    ).rows
-    for state, number in rows:
-        if state != "baseline":
-            what = f"{number:,} captures of the directory were left to the next one ({state})"
-            yield Finding(NOTE, "captures", what, "nothing, unless there are many: changes are told later")
-
-
-def _errors(store: Store) -> Iterator[Finding]:
-    path = f"{store.layout.directory(TMP_DIR)}/{failures.NAME}"
-    try:
-        data = read_file(store.fs, path, 1 << 20)
-    except FileNotFoundError:
-        yield Finding(OK, "errors", "no hook has failed")
-        return
-    except ValueError as error:
-        yield Finding(NOTE, "errors", str(error), f"rm {path}")
-        return
-    lines = data.decode("utf-8", "replace").splitlines()
-    if not lines:
-        return
-    now_s = REAL.time_ns() / 1e9
-    noted = [_noted(line, now_s) for line in lines]
-    fresh = any(age_s is None or age_s < _FRESH_S for age_s, _ in noted)
-    what = f"{len(lines):,} hook calls failed, and may have left something out; the last ones follow"
-    todo = f"see {path}; remove it when the cause is gone"
-    yield Finding(PROBLEM if fresh else NOTE, "errors", what, todo)
-    for age_s, said in noted[-_ERRORS_SHOWN:]:
-        yield Finding(NOTE, "errors", said if age_s is None else f"{_age(age_s)} ago: {said}")
-
-
-def _noted(line: str, now_s: float) -> tuple[float | None, str]:
-    """A line about a failure: its age in seconds, None when it has no time, and what it says."""
-    at, _, said = line.partition(" ")
-    return (max(0.0, now_s - int(at)), said) if at.isascii() and at.isdigit() else (None, line)
-
-
-def _sessions(store: Store) -> Iterator[Finding]:
-    rows = store.query(
-        "select s.session_id, epoch_us(e.recorded_at) from sessions s "
-        "join events e on e.position = s.last_position "
-        "where s.status = 'active' and s.agent in ('claude-code', 'codex') order by s.last_position desc"
-    ).rows
-    before = REAL.time_ns() // 1000 - _STALE_S * 1_000_000
-    stale = [id for id, at in rows if at is not None and at < before]
-    if stale:
-        some = ", ".join(stale[:_SHOWN]) + (", …" if len(stale) > _SHOWN else "")
-        what = f"{len(stale):,} sessions have no end, and nothing happened in them for a day: {some}"
-        yield Finding(
-            NOTE, "sessions", what, "their agent was killed; `locus session end SESSION` closes one"
-        )
-
-
-def _completeness(store: Store) -> Iterator[Finding]:
-    rows = store.query(
-        f"select session_id from events where position >= $1 and {_HOOKED} and session_id is not null "
-        "order by position desc limit 1",
-        [_recent(store)],
-    ).rows
-    for (session_id,) in rows:
-        said = completeness(store, session_id)
-        whole = said.tool_calls == said.captured or not said.ended
-        todo = None if whole else f"`locus session show {session_id}` names what is missing"
-        yield Finding(OK if whole else NOTE, "completeness", f"last session, {session_id}: {said}", todo)
-
-
-def _skipped(store: Store) -> Iterator[Finding]:
-    rows = store.query(
-        "select tree_hash from snapshots where tree_hash is not null and agent <> 'git' "
-        "order by position desc limit 1"
-    ).rows
-    for (tree_hash,) in rows:
-        skipped = skipped_in(store, tree_hash)
-        if skipped is None:
-            yield Finding(PROBLEM, "skipped", f"the last snapshot {tree_hash[:20]} cannot be read",
-                          "`locus store verify --read`")  # fmt: skip
-        for one in (skipped or ())[:_SHOWN]:
-            yield Finding(NOTE, "skipped", f"not captured: {one.path}: {one.reason}")
-        if skipped and len(skipped) > _SHOWN:
-            yield Finding(NOTE, "skipped", f"and {len(skipped) - _SHOWN:,} more paths are not captured")
-
-
-_STORE_CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
-    ("store", _is_readable),
-    ("damage", _damage),
-    ("restore", _restores),
-    ("disk", _disk),
-    ("errors", _errors),
-    ("durations", _durations),
-    ("captures", _captures),
-    ("completeness", _completeness),
-    ("skipped", _skipped),
-    ("sessions", _sessions),
-    ("clock", _clock),
-)
-
-
-def _age(seconds: float) -> str:
-    for limit, unit, size in ((90, "s", 1), (5400, "min", 60), (129_600, "h", 3600)):
-        if seconds < limit:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds / 86_400:.0f} days"
+def _has_key(keys: Iterable[str], path: str, event: str) -> bool:
+    """Whether Codex keeps something under `PATH:post_tool_use:GROUP:HANDLER` for an event of a file."""
+    snake = "".join("_" + c.lower() if c.isupper() else c for c in event).lstrip("_")
+    beginnings = tuple(f"{name}:{snake}:" for name in (path, os.path.realpath(path)))
+    return any(key.startswith(beginnings) for key in keys)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents import health, launch
+from eventlog.agents import health_store, install, launch
 from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.tree import SKIPPED
 from eventlog.store import Store
@@ -157,6 +158,15 @@ def test_a_foreign_line_is_not_run(project: Path, locus: Locus, tmp_path: Path) 
     assert not made.exists()
 
 
+def test_hooks_in_two_files(project: Path, locus: Locus) -> None:
+    """Hooks that start twice for each event are told, with the command that takes one of them out."""
+    assert "starts two" not in texts(asked(locus)[1], "claude-code")
+    assert locus("hooks", "install", "--project", "--agent", "claude-code").code == 0
+    _, found = asked(locus)
+    assert "starts two" in texts(found, "claude-code")
+    assert "which is not on your PATH" in texts(found, "claude-code")
+
+
 def test_settings_that_stop_hooks(project: Path, locus: Locus) -> None:
     """Settings that cannot be read, switch hooks off, or lack an event are problems, each with what to do."""
     settings = json.loads((project / SETTINGS).read_text())
@@ -182,9 +192,11 @@ def test_codex_must_trust(project: Path, locus: Locus, tmp_path: Path) -> None:
     home = tmp_path / "home/.codex"
     home.mkdir(parents=True)
     path = project / ".codex/hooks.json"
-    (home / "config.toml").write_text(
-        f'[features]\nhooks = false\n[hooks.state."{path}:stop:0:0"]\ntrusted_hash = "x"\n'
-    )
+    names = [re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower() for event in install.EVENTS["codex"]]
+    states = [f'[hooks.state."{path}:{name}:0:0"]\ntrusted_hash = "x"\n' for name in names]
+    (home / "config.toml").write_text("".join(states[1:]))
+    assert "trust 1 of the 12 hooks" in texts(asked(locus)[1], "codex")
+    (home / "config.toml").write_text("[features]\nhooks = false\n" + "".join(states))
     code, found = asked(locus)
     assert code == 1 and "turns hooks off" in texts(found, "codex")
     assert "has not noted" not in texts(found, "codex")
@@ -258,8 +270,8 @@ def test_damage_and_unfinished_restores(project: Path, locus: Locus) -> None:
 def test_room_on_the_disk(project: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that fills up is told before it is full."""
     free = os.statvfs(project).f_bavail * os.statvfs(project).f_frsize
-    monkeypatch.setattr(health, "_DISK_LOW_BYTES", free * 2)
+    monkeypatch.setattr(health_store, "_DISK_LOW_BYTES", free * 2)
     assert levels(asked(locus)[1], "disk") == ["note"]
-    monkeypatch.setattr(health, "_DISK_OUT_BYTES", free * 2)
+    monkeypatch.setattr(health_store, "_DISK_OUT_BYTES", free * 2)
     code, found = asked(locus)
     assert code == 1 and levels(found, "disk") == ["problem"]

@@ -1,0 +1,245 @@
+"""Is the store of this project sound, and what do its events say about the hooks? Reads only.
+
+Each check takes an open store and gives findings; `health.py` runs them beside those of the agents.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from eventlog import identity, place
+from eventlog.fs import REAL, read_file
+from eventlog.layout import TMP_DIR
+from eventlog.recorder import failures
+from eventlog.recorder.completeness import completeness, skipped_in
+from eventlog.store import Store
+
+OK, NOTE, PROBLEM = "ok", "note", "problem"
+
+# A log may hold millions of events; how hooks fare is seen in the last of them.
+_RECENT_EVENTS = 100_000
+_DISK_LOW_BYTES, _DISK_OUT_BYTES = 1 << 30, 100 << 20
+_STALE_S = 24 * 3600
+_FRESH_S = 24 * 3600
+_CLOCK_SLACK_US = 60_000_000
+_SLOW_US = 400_000
+_ERRORS_SHOWN = 3
+_SHOWN = 5
+
+HOOKED = "(event_type = 'hook' or json_extract_string(payload, '$.hook_us') is not null)"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found out. `about` is a word for machines; `todo` is what to do next, if anything."""
+
+    level: str
+    about: str
+    what: str
+    todo: str | None = None
+
+
+def recent(store: Store) -> int:
+    """The position from which on events are recent."""
+    with store.view() as view:
+        return max(0, view.next_position - _RECENT_EVENTS)
+
+
+def _is_readable(store: Store) -> Iterator[Finding]:
+    status = store.status()
+    yield Finding(
+        OK,
+        "store",
+        f"{status.root}: {status.events:,} events, {status.turns:,} turns, {status.sessions:,} sessions",
+    )
+    if not os.access(store.layout.root, os.W_OK):
+        what = f"{store.layout.root} cannot be written to, so nothing is recorded"
+        yield Finding(PROBLEM, "store", what, "restore the permission")
+
+
+def _damage(store: Store) -> Iterator[Finding]:
+    findings = [finding for finding in store.verify("quick") if finding.damage]
+    for finding in findings[:_SHOWN]:
+        todo = "`locus store verify --read` gives the full picture"
+        yield Finding(PROBLEM, "damage", str(finding), todo)
+    if not findings:
+        yield Finding(OK, "damage", "none at a quick look; `locus store verify --read` checks every byte")
+
+
+def _restores(store: Store) -> Iterator[Finding]:
+    from eventlog.replay import restore_journal
+
+    if restore_journal.unfinished(store.fs, store.layout):
+        todo = "`locus restore --recover` finishes it, `--recover --undo` takes it back"
+        yield Finding(PROBLEM, "restore", "a restore was begun and never ended", todo)
+
+
+def _disk(store: Store) -> Iterator[Finding]:
+    found = os.statvfs(store.layout.root)
+    free = found.f_bavail * found.f_frsize
+    what = f"{free / 1e9:.1f} GB free; the store takes {_size_of(store) / 1e6:.1f} MB"
+    if free < _DISK_LOW_BYTES:
+        yield Finding(PROBLEM if free < _DISK_OUT_BYTES else NOTE, "disk", what, "free space on the disk")
+    else:
+        yield Finding(OK, "disk", what)
+    kind = place.file_system_of(store.layout.root)
+    if kind in place.SHARED_FILE_SYSTEMS:
+        meant = identity.ON_SHARED in store.identity.optional
+        what = f"the store is on {kind}, which other machines may write; locks hold within one machine only"
+        yield Finding(NOTE if meant else PROBLEM, "file system", what, "move the store to a local disk")
+    else:
+        yield Finding(OK, "file system", kind or "its kind is not known")
+
+
+def _size_of(store: Store) -> int:
+    size = 0
+    for directory, _, names in os.walk(store.layout.root):
+        for name in names:
+            try:
+                size += os.lstat(os.path.join(directory, name)).st_size
+            except FileNotFoundError:
+                continue  # removed by maintenance meanwhile
+    return size
+
+
+def _clock(store: Store) -> Iterator[Finding]:
+    (last, back) = store.query(
+        "select epoch_us(max(recorded_at)), count(*) filter (where back > interval '1 minute') from "
+        "(select recorded_at, lag(recorded_at) over (order by position) - recorded_at as back "
+        "from events where position >= $1)",
+        [recent(store)],
+    ).rows[0]
+    if last is not None and last > REAL.time_ns() // 1000 + _CLOCK_SLACK_US:
+        what = "the last events were recorded in the future: the clock was ahead, or is behind"
+        yield Finding(NOTE, "clock", what, "set the clock; order in the log does not rest on it")
+    if back:
+        what = (
+            f"the clock went back {back:,} times between two events; times are as they were, order is right"
+        )
+        yield Finding(NOTE, "clock", what)
+
+
+def _durations(store: Store) -> Iterator[Finding]:
+    rows = store.query(
+        "select agent, count(*), quantile_cont(us, 0.5), quantile_cont(us, 0.95), quantile_cont(us, 0.99) "
+        "from (select distinct agent, agent_session_id, "
+        "try_cast(json_extract_string(payload, '$.hook_us') as bigint) as us "
+        "from events where position >= $1) where us is not null group by agent order by agent",
+        [recent(store)],
+    ).rows
+    for agent, number, *quantiles in rows:
+        p50, p95, p99 = (f"{us / 1000:.0f}" for us in quantiles)
+        what = f"{agent}: {number:,} hook calls took {p50} ms (median), {p95} ms (p95), {p99} ms (p99)"
+        slow = quantiles[0] > _SLOW_US
+        todo = "large trees make captures slow: keep generated files in .gitignore" if slow else None
+        yield Finding(NOTE if slow else OK, "durations", what, todo)
+
+
+def _captures(store: Store) -> Iterator[Finding]:
+    rows = store.query(
+        "select json_extract_string(payload, '$.capture.state') as state, count(*) from events "
+        "where position >= $1 and json_extract_string(payload, '$.capture.state') is not null "
+        "group by state order by state",
+        [recent(store)],
+    ).rows
+    for state, number in rows:
+        if state != "baseline":
+            what = f"{number:,} captures of the directory were left to the next one ({state})"
+            yield Finding(NOTE, "captures", what, "nothing, unless there are many: changes are told later")
+
+
+def _errors(store: Store) -> Iterator[Finding]:
+    path = f"{store.layout.directory(TMP_DIR)}/{failures.NAME}"
+    try:
+        data = read_file(store.fs, path, 1 << 20)
+    except FileNotFoundError:
+        yield Finding(OK, "errors", "no hook has failed")
+        return
+    except ValueError as error:
+        yield Finding(NOTE, "errors", str(error), f"rm {path}")
+        return
+    lines = data.decode("utf-8", "replace").splitlines()
+    if not lines:
+        return
+    now_s = REAL.time_ns() / 1e9
+    noted = [_noted(line, now_s) for line in lines]
+    fresh = any(age_s is None or age_s < _FRESH_S for age_s, _ in noted)
+    what = f"{len(lines):,} hook calls failed, and may have left something out; the last ones follow"
+    todo = f"see {path}; remove it when the cause is gone"
+    yield Finding(PROBLEM if fresh else NOTE, "errors", what, todo)
+    for age_s, said in noted[-_ERRORS_SHOWN:]:
+        yield Finding(NOTE, "errors", said if age_s is None else f"{age(age_s)} ago: {said}")
+
+
+def _noted(line: str, now_s: float) -> tuple[float | None, str]:
+    """A line about a failure: its age in seconds, None when it has no time, and what it says."""
+    at, _, said = line.partition(" ")
+    return (max(0.0, now_s - int(at)), said) if at.isascii() and at.isdigit() else (None, line)
+
+
+def _sessions(store: Store) -> Iterator[Finding]:
+    rows = store.query(
+        "select s.session_id, epoch_us(e.recorded_at) from sessions s "
+        "join events e on e.position = s.last_position "
+        "where s.status = 'active' and s.agent in ('claude-code', 'codex') order by s.last_position desc"
+    ).rows
+    before = REAL.time_ns() // 1000 - _STALE_S * 1_000_000
+    stale = [id for id, at in rows if at is not None and at < before]
+    if stale:
+        some = ", ".join(stale[:_SHOWN]) + (", …" if len(stale) > _SHOWN else "")
+        what = f"{len(stale):,} sessions have no end, and nothing happened in them for a day: {some}"
+        yield Finding(
+            NOTE, "sessions", what, "their agent was killed; `locus session end SESSION` closes one"
+        )
+
+
+def _completeness(store: Store) -> Iterator[Finding]:
+    rows = store.query(
+        f"select session_id from events where position >= $1 and {HOOKED} and session_id is not null "
+        "order by position desc limit 1",
+        [recent(store)],
+    ).rows
+    for (session_id,) in rows:
+        said = completeness(store, session_id)
+        whole = said.tool_calls == said.captured or not said.ended
+        todo = None if whole else f"`locus session show {session_id}` names what is missing"
+        yield Finding(OK if whole else NOTE, "completeness", f"last session, {session_id}: {said}", todo)
+
+
+def _skipped(store: Store) -> Iterator[Finding]:
+    rows = store.query(
+        "select tree_hash from snapshots where tree_hash is not null and agent <> 'git' "
+        "order by position desc limit 1"
+    ).rows
+    for (tree_hash,) in rows:
+        skipped = skipped_in(store, tree_hash)
+        if skipped is None:
+            yield Finding(PROBLEM, "skipped", f"the last snapshot {tree_hash[:20]} cannot be read",
+                          "`locus store verify --read`")  # fmt: skip
+        for one in (skipped or ())[:_SHOWN]:
+            yield Finding(NOTE, "skipped", f"not captured: {one.path}: {one.reason}")
+        if skipped and len(skipped) > _SHOWN:
+            yield Finding(NOTE, "skipped", f"and {len(skipped) - _SHOWN:,} more paths are not captured")
+
+
+CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
+    ("store", _is_readable),
+    ("damage", _damage),
+    ("restore", _restores),
+    ("disk", _disk),
+    ("errors", _errors),
+    ("durations", _durations),
+    ("captures", _captures),
+    ("completeness", _completeness),
+    ("skipped", _skipped),
+    ("sessions", _sessions),
+    ("clock", _clock),
+)
+
+
+def age(seconds: float) -> str:
+    """A span of time in one unit."""
+    for limit, unit, size in ((90, "s", 1), (5400, "min", 60), (129_600, "h", 3600)):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} days"
