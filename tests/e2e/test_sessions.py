@@ -8,6 +8,7 @@ import pytest
 
 from .clients import ended, wait_for
 from .desk import Desk, end_command, prompt_of
+from .test_install import trust
 from .test_turns import actions, agree, calls_of
 
 
@@ -47,6 +48,21 @@ def test_compaction_begins_no_turn(desk: Desk) -> None:
     assert {event["session_id"] for event in desk.events()} - {None} == {desk.turns()[0].session_id}
     assert desk.prompts("user") == [prompt_of("edit"), prompt_of("more")]
     assert desk.replayed(desk.turns()[-1]) == desk.on_disk()
+
+
+def test_hooks_installed_twice_record_once(bare: Desk) -> None:
+    """P3: hooks of the user and of the project both run, and what they tell is in the log once."""
+    trust(bare)
+    for level in ("--user", "--project"):
+        bare.locus("hooks", "install", level, "--agent", bare.client.agent)
+    done = bare.run("create")
+    assert done.code == 0, done.err
+
+    assert len(bare.turns()) == 1
+    # Codex gives a model call no id, so nobody can tell one that is told twice.
+    agree(bare, tokens=bare.client.agent != "codex")
+    assert len(bare.events("tool_start")) == len(bare.events("action")) == 2
+    assert [event.get("operation") for event in bare.events("session")].count("start") == 1
 
 
 def test_a_fork_is_a_session_of_its_own(desk: Desk) -> None:
