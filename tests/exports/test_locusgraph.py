@@ -606,10 +606,11 @@ def test_batches_together_say_what_one_export_says(
     report, whole = export(store, place / "whole.out", since=0)
 
     expected = {record["context_id"]: record for record in whole}
-    assert told.keys() == expected.keys()
-    for context_id, record in told.items():
-        del record["timestamp"], expected[context_id]["timestamp"]
-        assert record == expected[context_id]
+    # A project that got another name later was told under the first one, too.
+    assert {context_id.split(":")[0] for context_id in told.keys() - expected.keys()} <= {"knowledge"}
+    for context_id, record in expected.items():
+        del record["timestamp"], told[context_id]["timestamp"]
+        assert told[context_id] == record
     assert events == ids(whole[len(whole) - report.records.get("events", 0) :])
     store.close()
 
