@@ -137,7 +137,7 @@ def _of_file(one: Registered) -> Iterator[Finding]:
 
 
 def _doubled(agent: str, registered: list[Registered]) -> Iterator[Finding]:
-    """Whether every event starts more than one hook: agents run equal commands of several files once at best."""
+    """Whether an event starts more than one hook: agents run only equal commands once."""
     lines = {line for one in registered for line in one.lines}
     if len(lines) > 1:
         what = f"its hooks stand in {' and '.join(one.path for one in registered)}, so each event starts two"
