@@ -49,6 +49,8 @@ def main() -> None:
         from eventlog.agents import live, live_place
         from eventlog.fs import REAL
 
+        _signal.setitimer(_signal.ITIMER_REAL, _DEADLINE_S * live.patience(os.environ), _DEADLINE_NEXT_S)
+
         call = live.interpret(_agent(sys.argv), payload_of(data, size))
         root = live_place.find_store(call, os.environ)
         if root is not None:

@@ -54,9 +54,10 @@ class Call:
     `columns` are the envelope columns that all its events share; `events` are complete but for those, and
     come in the order in which they are to be written. `cause` is the id of the action that explains what a
     capture finds. `edits` says that the tool changes nothing but the files in `named`, `writes` that it may
-    change files at all. `prompt` is a person's message, which may name the session. `finished` are the tools
-    that are known to have ended; `repeats` says that their actions may have been recorded before.
-    `transcripts` are files in which the agent keeps its model calls.
+    change files at all. `prompt` is a person's message, which names the turn (whose start is the first event)
+    and may name the session. `finished` are the tools that are known to have ended; `repeats` says that their
+    actions may have been recorded before, `settles` that every tool of the turn has ended by
+    now. `transcripts` are files in which the agent keeps its model calls.
     """
 
     __slots__ = (
@@ -70,6 +71,7 @@ class Call:
         "named",
         "prompt",
         "repeats",
+        "settles",
         "transcripts",
         "writes",
     )
@@ -83,6 +85,7 @@ class Call:
         self.edits = False
         self.writes = False
         self.repeats = False
+        self.settles = False
         self.cause: "str | None" = None
         self.prompt: "str | None" = None
         self.finished: "list[str]" = []

@@ -22,7 +22,6 @@ from eventlog.agents.call import (
     object_of,
     raw,
     text_of,
-    title_of,
     without,
 )
 from eventlog.names import event_id_of
@@ -49,15 +48,17 @@ _OF_TOOL = (*_SHARED, "tool_name", "tool_use_id", "tool_input", "tool_response",
 # Tools that change the one file they name, and nothing else.
 _EDIT_TOOLS = frozenset(("Write", "Edit", "MultiEdit", "NotebookEdit"))
 # Tools that change no file, so that nobody need look after them.
-_QUIET_TOOLS = frozenset(
-    ("Read", "Grep", "Glob", "LS", "NotebookRead", "WebFetch", "WebSearch", "ToolSearch", "TodoWrite")
-    + ("ListAgents", "AskUserQuestion", "ReportFindings", "ScheduleWakeup")
+_QUIET_NAMES = (
+    "Read Grep Glob LS NotebookRead WebFetch WebSearch ToolSearch TodoWrite ListAgents AskUserQuestion "
+    "ReportFindings ScheduleWakeup"
 )
+_QUIET_TOOLS = frozenset(_QUIET_NAMES.split())
 # Tools that change what they like while others run; a subagent's changes are told by its own calls.
 _SHELL = "Bash"
 _SERVER_TOOL = "mcp__"
 _ORIGINALS = ("originalFile", "originalFileContents")
 
+_OF_COMPACTION = ("PreCompact", "PostCompact")
 _NOTIFICATION = "<task-notification>"
 _TOOL_ERROR = "<tool_use_error>"
 
@@ -66,6 +67,8 @@ def interpret(said: "Said") -> Call:
     """The call that this hook input makes."""
     call = Call(AGENT, columns_of(AGENT, said, _COLUMNS))
     name = text_of(said, "hook_event_name")
+    if name in _OF_COMPACTION or (name == "SubagentStop" and said.get("agent_type") == ""):
+        call.columns.pop("agent_turn_id", None)  # a command's own prompt id, with which no turn begins
     meaning = _MEANINGS.get(name or "")
     if meaning is None or call.session is None:
         _raw(call, said, name)
@@ -127,7 +130,7 @@ def _prompt(call: Call, said: "Said") -> None:
         "start",
         operation="start",
         status="active",
-        title=title_of(message) if by_person else f"({origin.replace('_', ' ')})",
+        title=None if by_person else f"({origin.replace('_', ' ')})",
     )
     call.add("snapshot", {"snapshot_type": "turn_start"}, "snapshot", turn, "start", operation="turn_start")
     call.add(

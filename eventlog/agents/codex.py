@@ -1,9 +1,10 @@
 """What Codex says in its hooks: `interpret`, from hook input to a `Call`.
 
 Pure: reads no file and no clock; what is not known here is kept raw. Facts that it rests on: `turn_id` names
-a turn; a shell command that fails gives a PostToolUse with its output and no exit code, so whether it
-succeeded is unknown; a patch tells its files in its text; model calls have no ids, and their input counts
-what came from the cache. On the hook path.
+a turn, but a subagent counts turns of its own, and what it does belongs to the session's turn under way; a shell command that fails gives a PostToolUse with its output and no exit code, so whether it
+succeeded is unknown; a patch tells its files in its text, and one within a shell command gives no
+PostToolUse; before a model is asked, the tools that it asked for have ended; model calls have no ids, and
+their input counts what came from the cache. On the hook path.
 """
 
 from eventlog.agents.call import (
@@ -20,7 +21,6 @@ from eventlog.agents.call import (
     object_of,
     raw,
     text_of,
-    title_of,
     without,
 )
 from eventlog.names import event_id_of
@@ -51,12 +51,15 @@ _EXIT_CODE = "Exit code: "
 def interpret(said: "Said") -> Call:
     """The call that this hook input makes."""
     call = Call(AGENT, columns_of(AGENT, said, _COLUMNS))
+    inner = call.columns.pop("agent_turn_id", None) if "subagent_id" in call.columns else None
     name = text_of(said, "hook_event_name")
     meaning = _MEANINGS.get(name or "")
     if meaning is None or call.session is None:
         raw(call, said, name, text_of(said, "tool_use_id"))
     else:
         meaning(call, said)
+    for event in call.events if inner is not None else ():
+        event["payload"] = {**object_of(event, "payload"), "turn_id": inner}
     return call
 
 
@@ -107,7 +110,6 @@ def _prompt(call: Call, said: "Said") -> None:
         "start",
         operation="start",
         status="active",
-        title=title_of(message),
     )
     call.add("snapshot", {"snapshot_type": "turn_start"}, "snapshot", turn, "start", operation="turn_start")
     call.add("intent", {"message": message, **without(said, *_SHARED, "prompt")}, "intent", turn)
@@ -168,6 +170,11 @@ def _name_files(call: Call, said: "Said") -> None:
         call.edits = bool(call.named)
 
 
+def _model_asked(call: Call, said: "Said") -> None:
+    raw(call, said, text_of(said, "hook_event_name"))
+    call.settles = "agent_id" not in said
+
+
 def _model_call(call: Call, said: "Said") -> None:
     usage = object_of(said, "token_usage")
     call.add(
@@ -217,6 +224,7 @@ _MEANINGS: "dict[str, Callable[[Call, Said], None]]" = {
     "UserPromptSubmit": _prompt,
     "PreToolUse": _tool_start,
     "PostToolUse": _tool_end,
+    "PreModelRequest": _model_asked,
     "PostModelRequest": _model_call,
     "Stop": _stop,
     "Interrupt": _stop,

@@ -26,6 +26,7 @@ from eventlog.agents.call import (
     raw,
     text_of,
 )
+from eventlog.agents.live_complete import Completion
 from eventlog.agents.live_place import Place, find_root
 from eventlog.agents.live_state import Calls, Told, short
 from eventlog.errors import Corruption, EventLogError, LockTimeout, NotFound
@@ -34,7 +35,7 @@ from eventlog.layout import Layout
 from eventlog.locks import WORKTREE, acquire
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
-from eventlog.names import event_id_of, session_context, session_id_of, sessions_context, slugify
+from eventlog.names import event_id_of
 from eventlog.types import Event
 
 TYPE_CHECKING = False
@@ -60,8 +61,6 @@ BUDGET_S = {
 _LOOKED_UP = (TURN_START, TURN_END, SESSION_END)
 _APPEND_TIMEOUT_S = 2.0
 _LOCK_WAIT_S_MIN = 0.02
-_TRANSCRIPT_BYTES = {SESSION_END: 1 << 20}
-_TRANSCRIPT_BYTES_USUAL = 4 << 20
 _SUSPECT_SIZE = 4 << 20  # of a hook's input
 _SHOWN_MAX = 50
 
@@ -116,6 +115,12 @@ def record(
     _Recording(fs, layout, who, call, environ, note, started_s, input_size).run()
 
 
+def patience(environ: "Mapping[str, str]") -> int:
+    """How many times longer a hook may take than usual: for very slow disks, and for tests."""
+    given = environ.get("LOCUS_HOOK_PATIENCE", "")
+    return min(max(int(given), 1), 100) if given.isdecimal() else 1
+
+
 class _Recording:
     """One call on its way into the log."""
 
@@ -163,7 +168,9 @@ class _Recording:
     def run(self) -> None:
         call = self.call
         try:
-            self._complete()
+            Completion(
+                self.layout, self.who, call, self.place, self.known, self.redactor, self.lines, self.note
+            ).run()
         except Exception as error:
             self.note(error)
         events = [self._admit(event) for event in call.events]
@@ -181,8 +188,6 @@ class _Recording:
                 self.note(error)
         self._remember()
 
-    # -- what the call says, completed ---------------------------------------------------------
-
     def _common(self) -> Event:
         place = self.place
         columns: Event = {
@@ -193,71 +198,6 @@ class _Recording:
         if place is not None:
             columns |= {"worktree": place.worktree, "branch": place.branch, "commit": place.commit}
         return {name: value for name, value in columns.items() if value is not None}
-
-    def _complete(self) -> None:
-        """Events that need what was noted before: a session's name, model calls, and calls told twice."""
-        call, session = self.call, self.call.session
-        if session is None:
-            return
-        if call.repeats:
-            call.events = [one for one in call.events if str(one.get("event_id")) not in self.known.actions]
-        if call.moment == SESSION:
-            self._add_master()
-        if call.prompt is not None and not self.known.named:
-            self._add_name(session, call.prompt)
-        for path in call.transcripts:
-            self._add_model_calls(path)
-
-    def _add_master(self) -> None:
-        repo, name = self.who.repo_hash, self.who.project_name
-        event = self.call.add(
-            "sessions",
-            {"total_sessions": 0},
-            operation="start",
-            title=name,
-            context_id=sessions_context(repo),
-        )
-        event["event_id"] = event_id_of("locus", "sessions", repo)
-        self.call.events.insert(0, self.call.events.pop())
-
-    def _add_name(self, session: str, prompt: str) -> None:
-        from eventlog.agents.call import title_of
-
-        session_id = session_id_of(self.call.agent, session)
-        prompt = self.redactor.text(prompt)  # before it is cut: half a secret is not recognised any more
-        slug = slugify(prompt[:2_000], session_id)
-        self.call.add(
-            "session",
-            {"slug": slug},
-            "session",
-            session,
-            "name",
-            operation="update",
-            title=title_of(prompt),
-            context_id=session_context(slug, session_id),
-            extends=[sessions_context(self.who.repo_hash)],
-        )
-        self.call.events.insert(0, self.call.events.pop())
-        self.lines.append(["named"])
-
-    def _add_model_calls(self, path: str) -> None:
-        from eventlog.agents.transcript import Mark, read_calls
-
-        key = short(path)
-        bytes_max = _TRANSCRIPT_BYTES.get(self.call.moment or "", _TRANSCRIPT_BYTES_USUAL)
-        try:
-            found, mark = read_calls(self.call.agent, path, self.known.marks.get(key) or Mark(), bytes_max)
-        except FileNotFoundError:
-            return  # this client keeps no transcript
-        except OSError as error:
-            self.note(error)
-            return
-        # Before the end of the turn that they belong to.
-        at = next((i for i, one in enumerate(self.call.events) if one["event_type"] == "turn"), None)
-        at = 0 if at is None else at
-        self.call.events[at:at] = found
-        if found or mark.offset:
-            self.lines.append(["mark", key, str(mark.inode), str(mark.offset)])
 
     # -- looking at the directory --------------------------------------------------------------
 
@@ -271,7 +211,7 @@ class _Recording:
     def _with_capture(self, events: "list[Event]") -> None:
         """Append `events` with what changed in the directory. Raises: anything; see `appended`."""
         assert self.place is not None and self.call.moment is not None
-        budget_s = BUDGET_S[self.call.moment]
+        budget_s = BUDGET_S[self.call.moment] * patience(self.environ)
         deadline = self.began_s + budget_s
         left = max(_LOCK_WAIT_S_MIN, deadline - time.monotonic())
         lock = acquire(self.fs, self.layout, WORKTREE + self.place.key, timeout_s=left)
@@ -561,7 +501,8 @@ class _Recording:
             if isinstance(tool_use_id, str):
                 cause = event_id_of(call.agent, "action", tool_use_id)
                 paths = [short(path) for path in self._named()]
-                live_state.note_begun(self.layout, place.key, session, turn, cause, call.edits, paths)
+                tool = tool_use_id, str(call.events[0].get("tool") or "-")
+                live_state.note_begun(self.layout, place.key, (session, turn), cause, tool, call.edits, paths)
         elif call.finished:
             causes = [event_id_of(call.agent, "action", one) for one in call.finished]
             late = call.moment == TOOL and not self.captured

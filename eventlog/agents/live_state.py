@@ -87,22 +87,31 @@ def forget_dead(told: Told, now_s: float) -> None:
 class Running:
     """A tool under way: `cause` is the id of its action, `paths` are the `short` files an edit tool named.
 
-    `late`: it has ended, and nobody has looked at the directory since.
+    `turn` is its `short` session and turn. `late`: it has ended, and nobody has looked at the directory
+    since.
     """
 
-    __slots__ = ("cause", "edits", "late", "paths")
+    __slots__ = ("cause", "edits", "late", "paths", "tool", "tool_use_id", "turn")
 
-    def __init__(self, cause: str, edits: bool, paths: "list[str]") -> None:
-        self.cause = cause
-        self.edits = edits
-        self.paths = paths
+    def __init__(self, words: "list[str]") -> None:
+        _, self.cause, session, turn, edits, self.tool_use_id, self.tool, *self.paths = words
+        self.turn = session, turn
+        self.edits = edits == "edits"
         self.late = False
 
 
 def note_begun(
-    layout: Layout, worktree: str, session: str, turn: str, cause: str, edits: bool, paths: "list[str]"
+    layout: Layout,
+    worktree: str,
+    turn: "tuple[str, str]",
+    cause: str,
+    tool: "tuple[str, str]",
+    edits: bool,
+    paths: "list[str]",
 ) -> None:
-    words = ["begun", cause, short(session), short(turn), "edits" if edits else "any", *paths[:64]]
+    """Args: turn: (session, turn); tool: (tool_use_id, name)."""
+    names = ["_".join(name.split()) or "-" for name in tool]
+    words = ["begun", cause, *map(short, turn), "edits" if edits else "any", *names, *paths[:64]]
     _append(layout, f"{worktree}.running", [words])
 
 
@@ -116,8 +125,8 @@ def running(layout: Layout, worktree: str, told: Told) -> "list[Running]":
     turns = {(short(session), short(parts[1])) for session, parts in told.open.items()}
     found: "dict[str, Running]" = {}
     for words in _lines(layout, f"{worktree}.running"):
-        if words[0] == "begun" and len(words) >= 5 and (words[2], words[3]) in turns:
-            found[words[1]] = Running(words[1], words[4] == "edits", words[5:])
+        if words[0] == "begun" and len(words) >= 7 and (words[2], words[3]) in turns:
+            found[words[1]] = Running(words)
         elif words[0] == "ended" and len(words) == 2:
             found.pop(words[1], None)
         elif words[0] == "late" and words[-1] in found:

@@ -16,6 +16,7 @@ from eventlog.agents.call import int_of, object_of, text_of
 from eventlog.names import event_id_of
 from eventlog.types import Event
 
+_SUBAGENTS_MAX = 256  # to look at again
 _SYNTHETIC = "<synthetic>"  # the model of messages that the client itself made up
 _PROMPT_ID = b'"promptId":"'
 
@@ -50,6 +51,17 @@ def read_calls(agent: str, path: str, mark: Mark, bytes_max: int) -> "tuple[list
     if end == 0 and len(data) == bytes_max:
         end = len(data)  # a line longer than what one call may read is passed over
     return _calls_in(agent, data[:end]), Mark(found.st_ino, offset + end)
+
+
+def subagents_of(path: str) -> "list[str]":
+    """The transcripts of the subagents of the session with this one."""
+    directory = f"{path.removesuffix('.jsonl')}/subagents"
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return []  # it has none
+    found = sorted(name for name in names if name.startswith("agent-") and name.endswith(".jsonl"))
+    return [f"{directory}/{name}" for name in found[:_SUBAGENTS_MAX]]
 
 
 def _calls_in(agent: str, data: bytes) -> "list[Event]":

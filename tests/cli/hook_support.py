@@ -27,7 +27,7 @@ def run_hook(
 ) -> subprocess.CompletedProcess[bytes]:
     """One hook process, which must be silent and end well (P4)."""
     # Maintenance is tested by itself; elsewhere no process is to be left behind.
-    variables = {**os.environ, "LOCUS_NO_MAINTENANCE": "1", **(environ or {})}
+    variables = {**os.environ, "LOCUS_NO_MAINTENANCE": "1", "LOCUS_HOOK_PATIENCE": "20", **(environ or {})}
     done = subprocess.run(
         [*HOOK, agent], input=stdin, capture_output=True, cwd=cwd, env=variables, timeout=60
     )

@@ -1,4 +1,4 @@
-"""Live capture: the real hook program beside a real repository, from the first prompt to the last (P1, P4)."""
+"""Live capture: the real hook program beside a real repository, from first prompt to last (P1, P4)."""
 
 import base64
 import fcntl
@@ -8,7 +8,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -54,7 +53,7 @@ def last_turn(work: Path) -> dict[str, Any]:
 
 def test_a_whole_session_is_replayable_turn_by_turn(work: Path, tmp_path: Path) -> None:
     """P1, S1-57, S1-23, S1-24, S1-28…S1-31, S1-33, S1-36…S1-39, S1-41: after each turn its replay equals the
-    directory byte for byte, whether tools, commands or a person changed it, and each change names its action."""
+    directory byte for byte, whoever changed it, and each change names its action."""
     agent = Agent(work)
     agent.start()
     agent.prompt("Fix the parser so that it reads dates")
@@ -98,14 +97,16 @@ def test_a_whole_session_is_replayable_turn_by_turn(work: Path, tmp_path: Path) 
     assert by[action_of(written)] == {("add", "new.py")}
     assert by[action_of(edited)] == {("edit", "src/app.py")}
     assert by[action_of(shell)] == {
-        ("delete", ".gitignore"), ("rename", "d/README.md"), ("add", "d/e"), ("add", "d/odd"), ("mode", "src/app.py"),
+        ("delete", ".gitignore"), ("rename", "d/README.md"), ("add", "d/e"), ("add", "d/odd"),
+        ("mode", "src/app.py"),
     }  # fmt: skip
     assert by[action_of(linked)] == {("add", "link")}
     assert by[action_of(failing)] == {("add", "partly.txt")}
     assert by[action_of(by_subagent)] == {("add", "by_subagent.txt")}
     outside = {(op, path, source, turn) for op, path, cause, source, turn in told if cause is None}
     assert outside == {
-        ("edit", "new.py", "user", None), ("add", "gone_by_hand", "user", None), ("add", "after.txt", "user", None),
+        ("edit", "new.py", "user", None), ("add", "gone_by_hand", "user", None),
+        ("add", "after.txt", "user", None),
     }  # fmt: skip
 
     recorded = events(work)
@@ -121,7 +122,7 @@ def test_a_whole_session_is_replayable_turn_by_turn(work: Path, tmp_path: Path) 
     }  # fmt: skip
     assert Counter(e["event_id"] for e in recorded).most_common(1)[0][1] == 1
     assert {e["subagent_id"] for e in recorded if e["tool_use_id"] == by_subagent} == {"sub1"}
-    assert [e["payload"]["command"] for e in recorded if e["event_type"] == "error"][0].endswith("exit 3")
+    assert next(e["payload"]["command"] for e in recorded if e["event_type"] == "error").endswith("exit 3")
     with Store.open(work / ".locus") as store:
         (session,) = store.query("select * from sessions").rows
         assert store.verify("deep") == []
@@ -244,8 +245,8 @@ def test_a_turn_without_an_end_is_ended_with_its_session(work: Path, tmp_path: P
 
 
 def test_sessions_that_are_resumed_compacted_and_forked(work: Path) -> None:
-    """P3: a resumed session goes on as itself; a compaction moves no turn; a fork is a session of its own, and
-    model calls that its transcript repeats count once."""
+    """P3: a resumed session goes on as itself; a compaction moves no turn; a fork is a session of its own,
+    and model calls that its transcript repeats count once."""
     agent = Agent(work)
     agent.start()
     agent.prompt("First")
@@ -307,12 +308,13 @@ def test_a_background_subagent_reports_by_itself(work: Path) -> None:
 def test_a_busy_directory_is_left_to_the_next_capture(work: Path, tmp_path: Path) -> None:
     """P4, P7, I31: while another capture holds the directory the event is recorded without its files and says
     so; the next call tells them, with the action that made them."""
-    agent = Agent(work)
+    agent = Agent(work, environ={"LOCUS_HOOK_PATIENCE": "1"})
     agent.prompt("Go")
     lock = work / f".locus/locks/worktree-{short(os.fsencode(os.path.realpath(work)))}.lock"
     with open(lock, "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         late = agent.write("late.txt", "1\n")
+    agent.environ = None
     busy = events(work, "action")[-1]
     assert busy["payload"]["capture"] == {"state": "busy"}
     assert changes(work) == []

@@ -1,0 +1,143 @@
+"""What a call says, completed by what was noted before: names, model calls, and calls told twice or never.
+
+Reads the notes of the session and the transcripts of the agent; writes nothing. On the hook path.
+"""
+
+from eventlog import identity
+from eventlog.agents import live_state
+from eventlog.agents.call import SESSION, SESSION_END, TOOL, TURN_END, Call, title_of
+from eventlog.agents.live_place import Place
+from eventlog.agents.live_state import Calls, short
+from eventlog.layout import Layout
+from eventlog.names import event_id_of, session_context, session_id_of, sessions_context, slugify
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eventlog.redaction import Redactor
+
+_TRANSCRIPT_BYTES = {SESSION_END: 1 << 20}
+_TRANSCRIPT_BYTES_USUAL = 4 << 20
+
+
+class Completion:
+    """Completes `call`; `lines` gets what is to be noted of the session behind the append."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        who: identity.Identity,
+        call: Call,
+        place: "Place | None",
+        known: Calls,
+        redactor: "Redactor",
+        lines: "list[list[str]]",
+        note: "Callable[[BaseException], None]",
+    ) -> None:
+        self.layout = layout
+        self.who = who
+        self.call = call
+        self.place = place
+        self.known = known
+        self.redactor = redactor
+        self.lines = lines
+        self.note = note
+
+    def run(self) -> None:
+        """Events that need what was noted before: a session's name, model calls, and calls told twice."""
+        call, session = self.call, self.call.session
+        if session is None:
+            return
+        if call.repeats:
+            call.events = [one for one in call.events if str(one.get("event_id")) not in self.known.actions]
+        if call.settles and self.place is not None:
+            self._settle(self.place, session)
+        if call.moment == SESSION:
+            self._add_master()
+        if call.prompt is not None:
+            # Before it is cut: half a secret is not recognised any more.
+            prompt = self.redactor.text(call.prompt)
+            call.events[0]["title"] = title_of(prompt)
+            if not self.known.named:
+                self._add_name(session, prompt)
+        for path in self._transcripts():
+            self._add_model_calls(path)
+
+    def _settle(self, place: Place, session: str) -> None:
+        """An action for each tool of the turn that ended unheard, and a look at what it changed."""
+        call = self.call
+        told = live_state.read_told(self.layout, place.key)
+        turn = short(session), short(call.turn or "")
+        ended = [
+            one
+            for one in live_state.running(self.layout, place.key, told)
+            if one.turn == turn and not one.late
+        ]
+        for one in ended:
+            event = call.add(
+                "action", {"told_by": "PreModelRequest"}, tool=one.tool, tool_use_id=one.tool_use_id
+            )
+            event["event_id"] = one.cause
+            call.finished.append(one.tool_use_id)
+        if ended:
+            call.moment, call.writes = TOOL, True
+            call.cause = ended[0].cause if len(ended) == 1 else None
+
+    def _transcripts(self) -> "list[str]":
+        """Those of the call, and those of subagents, whose last words are written when they are gone."""
+        from eventlog.agents.transcript import subagents_of
+
+        found = self.call.transcripts
+        if self.call.moment in (TURN_END, SESSION_END):
+            found = [*found, *(path for one in found for path in subagents_of(one))]
+        return found
+
+    def _add_master(self) -> None:
+        repo, name = self.who.repo_hash, self.who.project_name
+        event = self.call.add(
+            "sessions",
+            {"total_sessions": 0},
+            operation="start",
+            title=name,
+            context_id=sessions_context(repo),
+        )
+        event["event_id"] = event_id_of("locus", "sessions", repo)
+        self.call.events.insert(0, self.call.events.pop())
+
+    def _add_name(self, session: str, prompt: str) -> None:
+        session_id = session_id_of(self.call.agent, session)
+        slug = slugify(prompt[:2_000], session_id)
+        self.call.add(
+            "session",
+            {"slug": slug},
+            "session",
+            session,
+            "name",
+            operation="update",
+            title=title_of(prompt),
+            context_id=session_context(slug, session_id),
+            extends=[sessions_context(self.who.repo_hash)],
+        )
+        self.call.events.insert(0, self.call.events.pop())
+        self.lines.append(["named"])
+
+    def _add_model_calls(self, path: str) -> None:
+        from eventlog.agents.transcript import Mark, read_calls
+
+        key = short(path)
+        before = self.known.marks.get(key) or Mark()
+        bytes_max = _TRANSCRIPT_BYTES.get(self.call.moment or "", _TRANSCRIPT_BYTES_USUAL)
+        try:
+            found, mark = read_calls(self.call.agent, path, before, bytes_max)
+        except FileNotFoundError:
+            return  # this client keeps no transcript
+        except OSError as error:
+            self.note(error)
+            return
+        # Before the end of the turn that they belong to.
+        at = next((i for i, one in enumerate(self.call.events) if one["event_type"] == "turn"), None)
+        at = 0 if at is None else at
+        self.call.events[at:at] = found
+        if (mark.inode, mark.offset) != (before.inode, before.offset):
+            self.lines.append(["mark", key, str(mark.inode), str(mark.offset)])
