@@ -1,6 +1,7 @@
 """`locus hooks install`: our hooks into the settings of coding agents."""
 
 import os
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -62,7 +63,7 @@ def _say_what_is_left(ctx: click.Context, directory: str, changes: "list[Change]
             name = os.path.relpath(change.file, directory)
             say(
                 f"git does not ignore {name}, and it names paths of this machine. To keep it out of commits: "
-                f"echo {name} >> {directory}/.git/info/exclude"
+                f'echo {shlex.quote(name)} >> "$(git rev-parse --git-path info/exclude)"'
             )
     if any(change.agent == engine.CODEX for change in changes):
         say(
