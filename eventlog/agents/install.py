@@ -44,7 +44,7 @@ _CLAUDE_CODE_EVENTS = (
     "PreCompact", "PostCompact", "Notification", "ConfigChange", "CwdChanged",
 )  # fmt: skip
 _CODEX_EVENTS = (
-    "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostModelRequest",
+    "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PreModelRequest", "PostModelRequest",
     "SubagentStart", "SubagentStop", "Stop", "Interrupt", "SessionEnd",
     "PreCompact", "PostCompact",
 )  # fmt: skip
@@ -409,8 +409,10 @@ def _replace(fs: FileSystem, change: Change, data: bytes) -> None:
     except FileExistsError:
         raise _changed_meanwhile(change) from None
     finally:
-        if fs.exists(beside):
+        try:
             fs.unlink(beside)
+        except OSError:
+            pass  # it has its name, or stays as a hidden file that nobody reads
 
 
 def _like(fs: FileSystem, fd: int, old: os.stat_result) -> None:
@@ -455,7 +457,7 @@ def _receipts(fs: FileSystem, directory: str, file: str) -> dict[str, _Receipt]:
                         bool(fields["created"]),
                         bool(fields["made_directory"]),
                     )
-            except (OSError, ValueError, KeyError, TypeError):
+            except (FileNotFoundError, ValueError, KeyError, TypeError):
                 continue  # without it our entries are found by what they are
     return found
 

@@ -195,7 +195,7 @@ def test_codex_must_trust(project: Path, locus: Locus, tmp_path: Path) -> None:
     names = [re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower() for event in install.EVENTS["codex"]]
     states = [f'[hooks.state."{path}:{name}:0:0"]\ntrusted_hash = "x"\n' for name in names]
     (home / "config.toml").write_text("".join(states[1:]))
-    assert "trust 1 of the 12 hooks" in texts(asked(locus)[1], "codex")
+    assert "trust 1 of the 13 hooks" in texts(asked(locus)[1], "codex")
     (home / "config.toml").write_text("[features]\nhooks = false\n" + "".join(states))
     code, found = asked(locus)
     assert code == 1 and "turns hooks off" in texts(found, "codex")

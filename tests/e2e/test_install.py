@@ -57,7 +57,7 @@ def test_codex_runs_what_is_trusted(bare: Desk) -> None:
     client = replace(bare.client, arguments=_without(bare.client, "--dangerously-bypass-hook-trust"))
     assert client.run(bare.home, bare.project, prompt_of("edit")).code == 0
     assert bare.events() == []
-    assert "has not noted that you trust 12 of the 12 hooks" in bare.locus("doctor")
+    assert "has not noted that you trust 13 of the 13 hooks" in bare.locus("doctor")
 
     config = bare.home.path / ".codex/config.toml"
     trusted = [
