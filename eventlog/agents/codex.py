@@ -1,10 +1,11 @@
 """What Codex says in its hooks: `interpret`, from hook input to a `Call`.
 
 Pure: reads no file and no clock; what is not known here is kept raw. Facts that it rests on: `turn_id` names
-a turn, but a subagent counts turns of its own, and what it does belongs to the session's turn under way; a shell command that fails gives a PostToolUse with its output and no exit code, so whether it
-succeeded is unknown; a patch tells its files in its text, and one within a shell command gives no
-PostToolUse; before a model is asked, the tools that it asked for have ended; model calls have no ids, and
-their input counts what came from the cache. On the hook path.
+a turn, but a subagent counts turns of its own, and what it does belongs to the session's turn under way; a
+shell command that fails gives a PostToolUse with its output and no exit code, so whether it succeeded is
+unknown; a patch tells its files in its text, and one within a shell command gives no PostToolUse; before a
+model is asked, the tools that it asked for have ended; model calls have no ids, and their input counts what
+came from the cache. On the hook path.
 """
 
 from eventlog.agents.call import (
