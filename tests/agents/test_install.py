@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 import locus_cli
 from eventlog.agents import install, launch
 from eventlog.agents.install import CLAUDE_CODE, CODEX, Homes
-from eventlog.errors import Refused
+from eventlog.errors import EventLogError, Refused
 from eventlog.fs import REAL
 from eventlog.store import Store
+from tests.faultfs import FAULTS, FaultFS
 
 COMMANDS = os.path.dirname(os.path.abspath(locus_cli.__file__))
 ROOT = Path(__file__).resolve().parents[2]
@@ -226,6 +227,39 @@ def test_a_change_in_the_same_moment_is_not_lost(file: Path, homes: Homes) -> No
         install.install(Racing(), CLAUDE_CODE, str(file), WANTED, homes)
     assert file.read_bytes() == SETTINGS["tight"]
     assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_disk_that_refuses_leaves_old_or_new(
+    file: Path, homes: Homes, fault: int, persistent: bool
+) -> None:
+    """P4, I35: whichever call fails, the settings are whole, old or new; trying again gives every byte back."""
+    old = SETTINGS["foreign"]
+    file.write_bytes(old)
+    put_in(file, homes)
+    new = file.read_bytes()
+    take_out(file, homes)
+
+    for act, before, after in ((install.install, old, new), (install.uninstall, new, old)):
+        arguments = (WANTED, homes) if act is install.install else (homes,)
+        for nth in range(200):
+            fs = FaultFS(nth, fault, persistent=persistent)
+            try:
+                act(fs, CLAUDE_CODE, str(file), *arguments)  # type: ignore[operator]
+            except EventLogError:
+                pass
+            assert file.read_bytes() in (before, after)
+            assert fs.open_fds == {}
+            if len(fs.made) <= nth:
+                break
+            if act is install.install:
+                take_out(file, homes)
+                assert file.read_bytes() == old
+            else:
+                put_in(file, homes)
+                assert file.read_bytes() == new
+        assert nth > 10 and file.read_bytes() == after
 
 
 def test_receipts_hold_nothing_of_the_settings(file: Path, homes: Homes, tmp_path: Path) -> None:
