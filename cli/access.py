@@ -20,6 +20,8 @@ def open_store(ctx: click.Context, *, maintained: bool = True) -> "Store":
     from eventlog.store import Store
 
     store = Store.open(ctx.find_root().obj)
+    if store.redactor.problem is not None:
+        say(store.redactor.problem)
     if maintained:
         store.maintain()
     return store

@@ -1,8 +1,15 @@
 """`locus cat`: the bytes of one recorded file."""
 
+from typing import TYPE_CHECKING
+
 import click
 
+from eventlog.errors import Refused
+
 from .access import open_store, put
+
+if TYPE_CHECKING:
+    from eventlog.store import Store
 
 
 @click.command("cat")
@@ -10,9 +17,13 @@ from .access import open_store, put
 @click.option(
     "--at", default="end", show_default=True, metavar="start|end|EVENT", help="Which moment of the turn."
 )
+@click.option("--show-withheld", is_flag=True, help="Also a content that holds a secret.")
 @click.pass_context
-def command(ctx: click.Context, what: str, at: str) -> None:
+def command(ctx: click.Context, what: str, at: str, show_withheld: bool) -> None:
     """Write one recorded file to standard output.
+
+    A content that holds a secret is withheld: it is written only with --show-withheld, and else
+    refused with exit code 3.
 
     \b
     locus cat last:README.md          the file at the end of the newest turn
@@ -22,7 +33,18 @@ def command(ctx: click.Context, what: str, at: str) -> None:
     turn, path = split(what)
     with open_store(ctx) as store:
         data = store.blob(path) if turn is None else store.file(turn, path, at)
+        if not show_withheld and _is_withheld(store, data):
+            raise Refused(
+                f"{what} holds a secret, so its content is withheld. --show-withheld writes it all the same; "
+                "`locus replay` reproduces it without showing it."
+            )
     put(data)
+
+
+def _is_withheld(store: "Store", data: bytes) -> bool:
+    from eventlog.snapshots.ids import blob_id, to_text
+
+    return to_text(blob_id(data)) in store.withheld()
 
 
 def split(what: str) -> tuple[str | None, str]:

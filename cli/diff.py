@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 @click.option("--stat", is_flag=True, help="Count lines instead of showing them.")
 @click.option("--name-only", is_flag=True, help="Only the paths that changed.")
 @click.option("--binary", is_flag=True, help="Show binary files too, in a form that git apply takes.")
+@click.option("--show-withheld", is_flag=True, help="Also contents that hold a secret.")
 @json_option
 @click.pass_context
 def command(
@@ -38,13 +39,15 @@ def command(
     stat: bool,
     name_only: bool,
     binary: bool,
+    show_withheld: bool,
     as_json: bool,
 ) -> None:
     """Show what changed in a turn, or between two.
 
     With A alone from the start of that turn to its end, with B from the end of A to the end of B.
     PATHs are files or folders; write ./NAME for one that is called like a turn. The form is git's:
-    `git apply` takes it. What was not captured is listed on stderr, and the exit code is 4.
+    `git apply` takes it. What was not captured is listed on stderr, and the exit code is 4. So is
+    what holds a secret, unless --show-withheld is given.
 
     \b
     locus diff last
@@ -55,7 +58,7 @@ def command(
         second, paths = _split(store, first, others)
         diff = store.diff(first, second)
         diff = diff.within([_known(store, diff, path) for path in paths])
-        reading = _Reading()
+        reading = _Reading(frozenset() if show_withheld or name_only else store.withheld())
         if as_json:
             put(document(_json(diff, reading, with_lines=not name_only, with_text=not (stat or name_only))))
         elif name_only:
@@ -105,7 +108,8 @@ def _known(store: "Store", diff: "Diff", path: str) -> str:
 class _Reading:
     """Goes through a diff; what cannot be read is noted, and does not keep from the rest."""
 
-    def __init__(self) -> None:
+    def __init__(self, withheld: frozenset[str]) -> None:
+        self._withheld = withheld
         self.lost: list[tuple[str, str]] = []  # (path, reason)
         self.damage: Corruption | None = None
 
@@ -115,7 +119,10 @@ class _Reading:
                 yield file
 
     def read(self, file: "FileDiff") -> bool:
-        """Whether the contents of a change can be read; they are, by this."""
+        """Whether the contents of a change can be shown; they are read by this."""
+        if self._holds_secret(file):
+            self.lost.append((file.path, "withheld, because it holds a secret; --show-withheld shows it"))
+            return False
         try:
             _ = file.binary
         except Corruption as error:
@@ -126,6 +133,12 @@ class _Reading:
         else:
             return True
         return False
+
+    def _holds_secret(self, file: "FileDiff") -> bool:
+        from eventlog.snapshots.ids import to_text
+
+        sides = (file.change.before, file.change.after)
+        return any(side is not None and to_text(side.id) in self._withheld for side in sides)
 
 
 def _put_patch(files: "Iterable[FileDiff]", binary: bool) -> None:

@@ -22,6 +22,8 @@ _LISTED_MAX = 5
 _LIST_SHOWN = 10  # of the paths and other lists of an anchor; --json has them all
 _HEX = frozenset("0123456789abcdef")
 
+WITHHELD_TEXT = "[withheld: the content holds a secret; `locus cat --show-withheld` writes it]"
+
 
 @click.command("show")
 @click.argument("name", metavar="ID")
@@ -131,13 +133,18 @@ def _event(store: "Store", event_id: str) -> tuple[Record, str]:
             "it is shown as it is."
         )
     shown = event_json(event)
-    diff = diff_of(event, store.blobs) if event["event_type"] == "file" else None
+    is_file = event["event_type"] == "file"
+    withheld = is_file and not store.withheld().isdisjoint({event["before_hash"], event["after_hash"]})
+    diff = diff_of(event, store.blobs) if is_file and not withheld else None
     fields: Record = {"event": shown}
     text = _pairs({name: shown.get(name) for name in COLUMN_NAMES if name != "payload"})
     if event["payload"]:
         import json
 
         text += "\npayload\n" + lines(json.dumps(event["payload"], indent=2, ensure_ascii=False)) + "\n"
+    if withheld:
+        fields["withheld"] = True
+        text += f"\n{WITHHELD_TEXT}\n"
     if diff is not None:
         fields["diff"] = diff
         text += "\n" + lines(diff)

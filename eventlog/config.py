@@ -96,7 +96,9 @@ def _parse(data: bytes) -> "dict[str, Any]":
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"line {line}: it is not UTF-8 text") from None
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"it is not TOML: {error}") from None
+        last = data.rstrip().count(b"\n") + 1
+        where = str(error).replace("at end of document", f"at line {last}, the end")
+        raise ValueError(f"it is not TOML: {where}") from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

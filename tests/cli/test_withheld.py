@@ -1,0 +1,149 @@
+"""Contents that hold a secret: replayed here, shown on request, and in no export."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from eventlog.exports import jsonl, jsonl_import, locusgraph, parquet
+from eventlog.recorder.recorder import Recorder
+from eventlog.snapshots.ids import blob_id, to_text
+from eventlog.store import Store
+from tests.cli.support import Locus, git
+from tests.secrets_made import made
+
+CANARY = made(3)["github"]
+CONTENT = f"token is {CANARY}\n".encode()
+HASH = to_text(blob_id(CONTENT))
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository whose history has a file with a secret, imported."""
+    root = tmp_path / "sample"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    (root / "plain.txt").write_text("plain\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", f"Begin with {CANARY}", at=1)
+    (root / "secret.txt").write_bytes(CONTENT)
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "Add what should not be here", at=2)
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.fixture
+def recorded(work: Path, locus: Locus) -> Path:
+    assert locus("init").code == 0
+    assert locus("import", "git", ".").code == 0
+    return work
+
+
+def holders(root: Path) -> list[str]:
+    """The files below `root` in which the canary stands, as it is or as base64."""
+    needles = [CANARY.encode(), *(base64.b64encode(b" " * i + CONTENT)[8:40] for i in range(3))]
+    return sorted(
+        str(path.relative_to(root))
+        for path in root.rglob("*")
+        if path.is_file() and any(needle in path.read_bytes() for needle in needles)
+    )
+
+
+def test_a_withheld_content_is_refused_and_shown_on_request(recorded: Path, locus: Locus) -> None:
+    """P5: `cat` refuses a content that holds a secret, unless it is asked for by name."""
+    refused = [locus("cat", "last:secret.txt"), locus("cat", HASH)]
+    shown = locus("cat", "last:secret.txt", "--show-withheld")
+
+    assert [(one.code, one.out) for one in refused] == [(3, b""), (3, b"")]
+    assert "--show-withheld" in refused[0].err
+    assert (shown.code, shown.out) == (0, CONTENT)
+    assert locus("cat", "last:plain.txt").out == b"plain\n"
+
+
+def test_show_and_diff_put_a_word_in_its_place(recorded: Path, locus: Locus) -> None:
+    """P5, P7: what would show a secret says so instead, and the rest is shown."""
+    with Store.open(recorded / ".locus") as store:
+        event = next(e for e in store.events(event_types=["file"]) if e["path"] == "secret.txt")
+    shown = locus("show", event["event_id"])
+    as_json = json.loads(locus("show", event["event_id"], "--json").out)
+    diff = locus("diff", "last")
+    asked = locus("diff", "last", "--show-withheld")
+
+    assert CANARY.encode() not in shown.out and b"[withheld:" in shown.out
+    assert as_json["withheld"] is True and "diff" not in as_json
+    assert (diff.code, diff.out) == (4, b"") and "secret.txt: withheld" in diff.err
+    assert asked.code == 0 and CANARY.encode() in asked.out
+    assert b"secret.txt" in locus("diff", "last", "--name-only").out
+
+
+def test_replay_and_restore_reproduce_it(recorded: Path, locus: Locus, tmp_path: Path) -> None:
+    """P1: a content that is withheld is replayed and restored byte for byte."""
+    assert locus("replay", "last", "--to", tmp_path / "out").code == 0
+    assert (tmp_path / "out/secret.txt").read_bytes() == CONTENT
+    (recorded / "secret.txt").unlink()
+    assert locus("restore", "last", "secret.txt", "--yes").code == 0
+    assert (recorded / "secret.txt").read_bytes() == CONTENT
+
+
+def test_the_canary_is_in_no_event_and_no_export(recorded: Path, tmp_path: Path) -> None:
+    """P5: after an import, a recorded turn and all exports the secret stands in packs of 0600 only."""
+    with Store.open(recorded / ".locus") as store:
+        turn = Recorder(store, agent="script").start_turn(f"Use {CANARY}")
+        turn.action("bash", {"command": f"export TOKEN={CANARY}"}, {"output": f"ok {CANARY}"})
+        turn.decision(f"{'Because ' * 9}{CANARY}", f"{CANARY}")
+        turn.file("again.txt", before=CONTENT, after=b"x" + CONTENT)
+        turn.end(outcome=CANARY)
+        out = tmp_path / "out"
+        out.mkdir()
+        (tmp_path / "other").mkdir()
+        report = jsonl.export(store, str(out / "log.jsonl"), contents=True)
+        locusgraph.export(store, str(out / "batch.jsonl"), since=0)
+        parquet.export(store, str(out / "parquet"))
+        store.seal()
+        store.reindex()
+        with Store.init(tmp_path / "other/.locus", repo_hash=store.repo_hash) as other:
+            jsonl_import.load(other, str(out / "log.jsonl"))
+            again = [{**e, "position": None} for e in other.events()]
+        # Saying it again left a gap in the positions, and the ledger's note came behind the export.
+        events = [{**e, "position": None} for e in store.events() if e["event_type"] != "cursor"]
+        slugs = [str(e["context_id"]) for e in events]
+
+    assert again == events
+    assert {name for name, _ in report.missing} == {HASH, to_text(blob_id(b"x" + CONTENT))}
+    assert holders(out) == [] and holders(tmp_path / "other") == []
+    assert not any(CANARY.lower()[4:20] in slug for slug in slugs)
+    assert not any(CANARY[:20] in str(e) for e in events)
+    assert all(name.startswith("snapshots/packs/") for name in holders(recorded / ".locus"))
+    modes = {path.stat().st_mode & 0o777 for path in (recorded / ".locus/snapshots/packs").iterdir()}
+    assert modes == {0o600}
+
+
+def test_what_is_withheld_is_a_fold_of_the_log(recorded: Path) -> None:
+    """P2, I8: it is said once for a content, by later puts, after sealing, after a put without event."""
+    with Store.open(recorded / ".locus") as store, store.blobs.writer() as writer:
+        other = to_text(writer.put(b"x" + CONTENT))  # its process dies before it appends
+        writer.flush()
+    with Store.open(recorded / ".locus") as store:
+        assert store.withheld() == {HASH}
+        turn = Recorder(store, agent="script").start_turn("Write it")
+        position = turn.file("b.txt", before=CONTENT, after=b"x" + CONTENT)
+        assert next(iter(store.events(position)))["path"] == "b.txt"
+        store.seal()
+        assert store.withheld() == {HASH, other}
+        said = list(store.events(event_types=["withheld"]))
+        assert [(e["title"], e["payload"]["kinds"]) for e in said] == [
+            (HASH, ["github-token"]),
+            (other, ["github-token"]),
+        ]
+        assert store.verify("deep") == []
+
+
+def test_a_broken_setting_is_told_to_people(recorded: Path, locus: Locus) -> None:
+    """P5, P8: a command that runs under the defaults because of a broken file says so on stderr."""
+    (recorded / ".locus/config.toml").write_text("[redaction]\nallow = [1]\n")
+    ended = locus("log")
+
+    assert ended.code == 0
+    assert "config.toml, line 2: allow must be a list of texts" in ended.err
