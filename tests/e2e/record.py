@@ -106,9 +106,16 @@ def _head(desk: Desk, name: str, calls: list[Json]) -> Json:
 
 
 def _ended_calls(said: list[Json]) -> set[str]:
-    """The calls of which the client told the end, in whatever way."""
+    """The calls of which the client told the end: by itself, in a batch, or by asking the model again."""
     found = {p["tool_use_id"] for p in said if p["hook_event_name"].startswith("PostToolUse")}
-    return found.union(c["tool_use_id"] for p in said for c in p.get("tool_calls", ()))
+    found.update(c["tool_use_id"] for p in said for c in p.get("tool_calls", ()))
+    begun: set[tuple[str, str]] = set()
+    for p in said:
+        if p["hook_event_name"] == "PreToolUse" and "turn_id" in p:
+            begun.add((p["turn_id"], p["tool_use_id"]))
+        elif p["hook_event_name"] == "PreModelRequest":
+            found.update(call for turn, call in begun if turn == p["turn_id"])
+    return found
 
 
 def _tokens(api: str, usage: Json) -> list[int]:
