@@ -4,6 +4,7 @@ import click
 
 from .access import open_store, put, say
 from .session_text import agent_option
+from .text import one_line
 
 
 @click.command("end")
@@ -18,6 +19,7 @@ def command(ctx: click.Context, session: str | None, agent: str, summary: str | 
     """
     from eventlog.errors import NotFound, Refused
     from eventlog.recorder import sessions
+    from eventlog.recorder.completeness import completeness
     from eventlog.recorder.recorder import Recorder
 
     with open_store(ctx) as store:
@@ -32,5 +34,6 @@ def command(ctx: click.Context, session: str | None, agent: str, summary: str | 
         recorder = Recorder(store, agent=row.agent or agent, repo=row.repo)
         recorder.resume(row.session_id)
         recorder.end_session(summary)
-    say("Ended.")
+        said = completeness(store, row.session_id)
+    say(f"Ended: {one_line(str(said))}.")
     put(f"{row.context_id}\n")

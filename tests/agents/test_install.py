@@ -234,7 +234,7 @@ def test_a_change_in_the_same_moment_is_not_lost(file: Path, homes: Homes) -> No
 def test_a_disk_that_refuses_leaves_old_or_new(
     file: Path, homes: Homes, fault: int, persistent: bool
 ) -> None:
-    """P4, I35: whichever call fails, the settings are whole, old or new; trying again gives every byte back."""
+    """P4, I35: whichever call fails, the settings are whole, old or new; again gives every byte back."""
     old = SETTINGS["foreign"]
     file.write_bytes(old)
     put_in(file, homes)
