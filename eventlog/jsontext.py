@@ -2,11 +2,20 @@
 
 `encode` is the standard library's spelling: compact, UTF-8, keys in the order given. `encode_fast`
 is orjson where both provably agree, and `encode` where they do not; a test holds the two equal.
-The hook path uses `encode` only and never imports orjson (25 ms when cold).
+The hook path uses `encode` only and never imports orjson (25 ms when cold), nor `json`, whose import
+costs 10 ms for regular expressions that its C half does without: `encode` and `decode` call that half
+(`_json`) as `json` itself does, and `json` where it is missing or has something to complain about.
 
 Values that JSON cannot hold are kept as nearly as it can: a lone surrogate becomes U+FFFD, a number
 that is not finite becomes null (unknown, P7), bytes and other objects are refused with TypeError.
 """
+
+try:
+    import _json
+
+    _json.make_scanner, _json.make_encoder, _json.encode_basestring  # noqa: B018
+except (ImportError, AttributeError):  # another Python
+    _json = None  # type: ignore[assignment]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,13 +25,11 @@ if TYPE_CHECKING:
 
 def encode(value: "Any") -> bytes:
     """JSON text of `value` by the standard library."""
-    import json
-
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _dumps(value)
     except ValueError:
         if isinstance(value, (dict, list, tuple)):
-            text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+            text = _dumps(_finite(value))
         else:
             text = "null"
     try:
@@ -53,9 +60,47 @@ def encode_without_floats(value: "Any") -> bytes:
 
 def decode(data: "bytes | str") -> "Any":
     """The value of JSON text; ValueError when it is not JSON."""
+    if _json is not None:
+        try:
+            text = data if isinstance(data, str) else _text_of(data)
+            value, end = _json.make_scanner(_Reading)(text, 0)  # type: ignore[arg-type]
+            if end == len(text):
+                return value
+        except (ValueError, StopIteration):
+            pass  # not JSON, or spelled in a way that only `json` knows
     import json
 
     return json.loads(data)
+
+
+class _Reading:
+    """How `_json` reads: as `json.loads` does without arguments."""
+
+    strict = True
+    object_hook = object_pairs_hook = None
+    parse_float, parse_int = float, int
+    parse_constant = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}.__getitem__
+
+
+def _text_of(data: bytes) -> str:
+    """The text without white space around it; ValueError when it is not UTF-8."""
+    return data.decode("utf-8").strip(" \t\n\r")
+
+
+def _dumps(value: "Any") -> str:
+    if _json is None:
+        import json
+
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    if isinstance(value, str):
+        return str(_json.encode_basestring(value))
+    # A new one each time: it notes what it is in the middle of, to find circles.
+    encoder = _json.make_encoder({}, _not_json, _json.encode_basestring, None, ":", ",", False, False, False)
+    return "".join(encoder(value, 0))
+
+
+def _not_json(value: object) -> None:
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 _orjson: "list[tuple[Callable[[Any, None, int], bytes], int]]" = []  # filled at its first use

@@ -1,5 +1,6 @@
 """The ground floor: one spelling of JSON, paths and names that survive the trip, locks in order."""
 
+import json
 import os
 import signal
 import threading
@@ -62,6 +63,35 @@ def test_json_text_is_one_clean_line(value: object) -> None:
 def test_a_json_value_reads_back(value: object) -> None:
     """What JSON can hold comes back as it was, floats to the last digit."""
     assert value == jsontext.decode(jsontext.encode(value))
+
+
+SPELLINGS = st.builds(json.dumps, JSON, ensure_ascii=st.booleans(), indent=st.none() | st.just(1))
+
+
+@given(
+    SPELLINGS.map(lambda text: text.encode("utf-8", "surrogatepass"))
+    | SPELLINGS.map(lambda text: text[:-1].encode("utf-8", "surrogatepass"))
+    | st.binary(max_size=8)
+)
+@example(b"\xef\xbb\xbf[1]")
+@example("[1]".encode("utf-16"))
+@example(b" [1]\n")
+@example(b"[1] 2")
+@example(b"[1,]")
+@example(b"")
+@example(b"NaN")
+@example(b'"\xed\xa0\x80"')
+@example(b'{"a": 1, "a": 2}')
+@example(b'"\x01"')
+def test_json_is_read_as_the_standard_library_reads_it(data: bytes) -> None:
+    """One meaning of JSON text, whichever way it is read; what is not JSON is refused alike."""
+    try:
+        expected = repr(json.loads(data))
+    except ValueError:
+        with pytest.raises(ValueError):
+            jsontext.decode(data)
+    else:
+        assert repr(jsontext.decode(data)) == expected
 
 
 def test_what_json_cannot_hold_becomes_unknown_or_is_refused() -> None:
