@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks import rows_append, rows_git, rows_log, rows_scale, rows_start, rows_tree
+from benchmarks import rows_append, rows_git, rows_hook, rows_log, rows_scale, rows_start, rows_tree
 from benchmarks.frame import Row
 
 
 def rows() -> list[Row]:
-    modules = (rows_append, rows_log, rows_git, rows_tree, rows_start, rows_scale)
+    modules = (rows_append, rows_log, rows_git, rows_tree, rows_start, rows_hook, rows_scale)
     return [row for module in modules for row in module.rows()]

@@ -26,6 +26,7 @@ SCALES = ("small", "full")
 RATE_UNIT = "events/s"
 TIME_UNIT = "s"
 MEMORY_UNIT = "MB"  # 10^6 bytes; less is better
+BYTES_UNIT = "bytes"
 
 _ROUNDS = {"small": 5, "full": 9}
 

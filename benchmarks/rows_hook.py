@@ -1,0 +1,402 @@
+"""What recording an agent costs: a hook's process, a look at the working directory, bytes kept."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from statistics import median
+from typing import Any
+
+from benchmarks.frame import BYTES_UNIT, TIME_UNIT, Bench, Row, Sides
+from benchmarks.process import environment, git, locus, run
+from benchmarks.stores import sealed_store
+from eventlog import Store
+from eventlog.snapshots import worktree
+
+_AGENT = "claude-code"
+_EDITED = "src/d0/edited.py"
+_EDITED_BYTES = 40_000
+_HOOKS = 100  # in one sample of the slowest of a hundred
+
+
+def rows() -> list[Row]:
+    start = "python -I -c pass of a plain virtual environment"
+    add = "git add -A and write-tree, private index, warm"
+    none = "ours syncs its journal and, with a new content, its pack; the anchor nothing"
+    return [
+        Row("hook-edit", "hook process, edit tool, 40 kB file", start, TIME_UNIT, none, _hook_edit(median)),
+        Row(
+            "hook-edit-p99",
+            f"the same, the slowest of {_HOOKS}",
+            f"{start}, median",
+            TIME_UNIT,
+            none,
+            _hook_edit(max),
+        ),
+        Row(
+            "hook-shell",
+            "hook process, shell tool, 10,000 files, nothing changed",
+            f"{add}, and python -I -c pass",
+            TIME_UNIT,
+            none,
+            _hook_shell(changed=False),
+        ),
+        Row(
+            "hook-shell-changed",
+            "the same, one file changed",
+            f"{add}, and python -I -c pass",
+            TIME_UNIT,
+            none,
+            _hook_shell(changed=True),
+        ),
+        Row(
+            "capture",
+            "capture of 5,000 files, nothing changed, in process",
+            add,
+            TIME_UNIT,
+            none,
+            _capture(False),
+        ),
+        Row("capture-changed", "the same, one file changed", add, TIME_UNIT, none, _capture(True)),
+        Row(
+            "capture-first",
+            "first capture of 5,000 files, in process",
+            "git add -A and write-tree into an empty repository",
+            TIME_UNIT,
+            "ours syncs its pack, git nothing",
+            _capture_first,
+        ),
+        Row(
+            "hook-large",
+            "hook process, edit tool, a large log in the store",
+            "the same with an empty store",
+            TIME_UNIT,
+            "both sync",
+            _hook_large,
+        ),
+        Row(
+            "hook-bytes",
+            "bytes of the store after some hundred hook calls and maintenance",
+            "the bytes that the hooks were sent",
+            BYTES_UNIT,
+            "sealed, journals gone",
+            _hook_bytes,
+        ),
+    ]
+
+
+class Desk:
+    """A repository with hooks installed, and the hook's command line as the agent would run it."""
+
+    def __init__(self, directory: str, seed: int, files: int) -> None:
+        self.root = f"{directory}/project"
+        self.home = f"{directory}/home"
+        os.makedirs(self.home)
+        self._environment = environment() | {"HOME": self.home, "XDG_DATA_HOME": f"{self.home}/data"}
+        self._rng = Random(seed)
+        self._calls = 0
+        self.sent = 0
+        make_tree(self.root, self._rng, files)
+        run([git(), "init", "-q", self.root])
+        run([git(), "-C", self.root, "add", "-A"])
+        identity = ["-c", "user.name=Bench", "-c", "user.email=bench@example.org"]
+        run([git(), *identity, "-C", self.root, "commit", "-qm", "start"])
+        run([*locus(), "init"], cwd=self.root)
+        self._install()
+        self.said("UserPromptSubmit", prompt="Look at the parser")
+
+    def _install(self) -> None:
+        command = [*locus(), "hooks", "install", "--agent", _AGENT]
+        subprocess.run(
+            command,
+            cwd=self.root,
+            env=self._environment,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+        )
+        for name in ("settings.local.json", "settings.json"):
+            path = f"{self.root}/.claude/{name}"
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as file:
+                    hooks = json.load(file)["hooks"]
+                self.line: str = hooks["PostToolUse"][0]["hooks"][0]["command"]
+                return
+        raise RuntimeError("`locus hooks install` wrote no settings for Claude Code")
+
+    def said(self, name: str, **fields: Any) -> float:
+        """One hook call; seconds of its process, the shell that starts it included."""
+        self._calls += 1
+        payload = {
+            "session_id": "0b5e55ed-0000-4000-8000-000000000001",
+            "transcript_path": f"{self.home}/none.jsonl",
+            "cwd": self.root,
+            "prompt_id": "0b5e55ed-0000-4000-8000-000000000002",
+            "permission_mode": "default",
+            "hook_event_name": name,
+            **fields,
+        }
+        data = json.dumps(payload).encode()
+        self.sent += len(data)
+        start = time.perf_counter()
+        done = subprocess.run(
+            ["sh", "-c", self.line], input=data, cwd=self.root, env=self._environment, capture_output=True
+        )
+        took = time.perf_counter() - start
+        if done.returncode or done.stdout:
+            raise RuntimeError(f"a hook said something: {done.returncode} {done.stdout!r} {done.stderr!r}")
+        return took
+
+    def edit(self) -> float:
+        """An edit of a 40 kB file, and the hook call behind it."""
+        path = f"{self.root}/{_EDITED}"
+        before = None
+        if os.path.exists(path):
+            with open(path, encoding="ascii") as file:
+                before = file.read()
+        after = text(self._rng, _EDITED_BYTES)
+        with open(path, "w", encoding="ascii") as file:
+            file.write(after)
+        return self.said(
+            "PostToolUse",
+            tool_name="Edit",
+            tool_use_id=f"toolu_{self._calls:012d}",
+            tool_input={"file_path": path, "old_string": "index", "new_string": "table"},
+            tool_response={"filePath": path, "originalFile": before, "userModified": False},
+            duration_ms=9,
+        )
+
+    def shell(self, changed: bool) -> float:
+        """A shell command that changed one file or none, and the hook call behind it."""
+        if changed:
+            with open(f"{self.root}/src/d7/f3.py", "a", encoding="ascii") as file:
+                file.write("# changed\n")
+        return self.said(
+            "PostToolUse",
+            tool_name="Bash",
+            tool_use_id=f"toolu_{self._calls:012d}",
+            tool_input={"command": "make check"},
+            tool_response={"stdout": "ok\n", "stderr": "", "interrupted": False},
+            duration_ms=900,
+        )
+
+
+def make_tree(root: str, rng: Random, files: int) -> None:
+    """Files of a few kilobytes, twenty-five in a directory."""
+    for number in range(files):
+        directory = f"{root}/src/d{number // 25}"
+        if number % 25 == 0:
+            os.makedirs(directory)
+        with open(f"{directory}/f{number % 25}.py", "w", encoding="ascii") as file:
+            file.write(text(rng, int(rng.lognormvariate(8.0, 0.9)) + 100))
+
+
+def text(rng: Random, size: int) -> str:
+    words = [f"{rng.getrandbits(24):06x}" for _ in range(min(size // 7 + 1, 400))]
+    return (" ".join(rng.choices(words, k=size // 7 + 1)).replace(" ", "\n", size // 70))[:size] + "\n"
+
+
+class _PlainPython:
+    """`python -I -c pass` of a virtual environment with nothing in it."""
+
+    def __init__(self, directory: str) -> None:
+        run([sys.executable, "-m", "venv", "--without-pip", f"{directory}/plain"])
+        self._command = [f"{directory}/plain/bin/python", "-I", "-c", "pass"]
+
+    def seconds(self) -> float:
+        start = time.perf_counter()
+        subprocess.run(self._command, check=True, env=environment(), stdin=subprocess.DEVNULL)
+        return time.perf_counter() - start
+
+
+class _GitAdd:
+    """`git add -A` and `git write-tree` with an index of their own, in a copy of the tree."""
+
+    def __init__(self, directory: str, tree: str) -> None:
+        self.root = f"{directory}/theirs"
+        shutil.copytree(tree, self.root, ignore=shutil.ignore_patterns(".git", ".locus", ".claude"))
+        run([git(), "init", "-q", self.root])
+        self._environment = environment() | {"GIT_INDEX_FILE": f"{directory}/private-index"}
+        self.seconds()
+
+    def change(self) -> None:
+        with open(f"{self.root}/src/d7/f3.py", "a", encoding="ascii") as file:
+            file.write("# changed\n")
+
+    def seconds(self) -> float:
+        start = time.perf_counter()
+        for words in (["add", "-A"], ["write-tree"]):
+            subprocess.run(
+                [git(), "-C", self.root, *words],
+                check=True,
+                env=self._environment,
+                stdout=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL,
+            )
+        return time.perf_counter() - start
+
+
+def _hook_edit(summary: Callable[[list[float]], float]) -> Callable[[Bench], Any]:
+    @contextmanager
+    def prepare(bench: Bench) -> Iterator[Sides]:
+        with bench.scratch("hook") as directory:
+            desk, plain = Desk(directory, bench.seed, 200), _PlainPython(directory)
+            calls = _HOOKS if summary is max else bench.pick(11, 41)
+            yield Sides(
+                ours=lambda: summary([desk.edit() for _ in range(calls)]),
+                anchor=lambda: median(plain.seconds() for _ in range(bench.pick(11, 41))),
+                size=f"{calls} calls a sample, 200 files",
+                rounds=bench.pick(3, 5),
+            )
+
+    return prepare
+
+
+def _hook_shell(changed: bool) -> Callable[[Bench], Any]:
+    @contextmanager
+    def prepare(bench: Bench) -> Iterator[Sides]:
+        with bench.scratch("hook-shell") as directory:
+            desk = Desk(directory, bench.seed, 10_000)
+            plain, theirs = _PlainPython(directory), _GitAdd(directory, desk.root)
+
+            def anchor() -> float:
+                if changed:
+                    theirs.change()
+                return theirs.seconds() + plain.seconds()
+
+            yield Sides(
+                ours=lambda: desk.shell(changed),
+                anchor=anchor,
+                size="10,000 files in 400 directories",
+                rounds=bench.pick(9, 25),
+            )
+
+    return prepare
+
+
+def _capture(changed: bool) -> Callable[[Bench], Any]:
+    @contextmanager
+    def prepare(bench: Bench) -> Iterator[Sides]:
+        with bench.scratch("capture") as directory:
+            root = f"{directory}/ours"
+            make_tree(root, Random(bench.seed), 5_000)
+            run([git(), "init", "-q", root])
+            run([git(), "-C", root, "add", "-A"])
+            theirs = _GitAdd(directory, root)
+            with Store.init(f"{root}/.locus") as store:
+                _seconds_of_capture(store, root)
+
+                def ours() -> float:
+                    if changed:
+                        with open(f"{root}/src/d7/f3.py", "a", encoding="ascii") as file:
+                            file.write("# changed\n")
+                    return _seconds_of_capture(store, root)
+
+                def anchor() -> float:
+                    if changed:
+                        theirs.change()
+                    return theirs.seconds()
+
+                yield Sides(
+                    ours=ours,
+                    anchor=anchor,
+                    size="5,000 files in 200 directories",
+                    rounds=bench.pick(11, 25),
+                )
+
+    return prepare
+
+
+def _seconds_of_capture(store: Store, root: str) -> float:
+    start = time.perf_counter()
+    with store.blobs.writer() as writer:
+        found = worktree.capture(store.blobs, writer, root)
+    took = time.perf_counter() - start
+    if found.partial:
+        raise RuntimeError(f"the capture is partial: {found.warning}")
+    return took
+
+
+@contextmanager
+def _capture_first(bench: Bench) -> Iterator[Sides]:
+    with bench.scratch("capture-first") as directory:
+        root = f"{directory}/tree"
+        make_tree(root, Random(bench.seed), 5_000)
+
+        def ours() -> float:
+            run([git(), "init", "-q", root])
+            with Store.init(f"{root}/.locus") as store:
+                took = _seconds_of_capture(store, root)
+            shutil.rmtree(f"{root}/.locus")
+            shutil.rmtree(f"{root}/.git")
+            return took
+
+        def anchor() -> float:
+            run([git(), "init", "-q", root])
+            start = time.perf_counter()
+            for words in (["add", "-A"], ["write-tree"]):
+                run([git(), "-C", root, *words])
+            took = time.perf_counter() - start
+            shutil.rmtree(f"{root}/.git")
+            return took
+
+        yield Sides(ours=ours, anchor=anchor, size="5,000 files", rounds=bench.pick(3, 7))
+
+
+@contextmanager
+def _hook_large(bench: Bench) -> Iterator[Sides]:
+    source = sealed_store(bench)
+    with bench.scratch("hook-large") as directory:
+        for name in ("large", "empty"):
+            os.mkdir(f"{directory}/{name}")
+        large, empty = (Desk(f"{directory}/{name}", bench.seed, 200) for name in ("large", "empty"))
+        with source.copy(bench, "hook-large-store") as path:
+            shutil.rmtree(f"{large.root}/.locus")
+            shutil.move(path, f"{large.root}/.locus")
+            large.said("UserPromptSubmit", prompt="Look at the parser")
+            calls = bench.pick(11, 41)
+            yield Sides(
+                ours=lambda: median(large.edit() for _ in range(calls)),
+                anchor=lambda: median(empty.edit() for _ in range(calls)),
+                size=f"{source.events:,} events, {calls} calls a sample",
+                rounds=bench.pick(3, 7),
+            )
+
+
+@contextmanager
+def _hook_bytes(bench: Bench) -> Iterator[Sides]:
+    calls = bench.pick(200, 1_000)
+    with bench.scratch("hook-bytes") as directory:
+        desk = Desk(directory, bench.seed, 200)
+        before = desk.sent
+        for number in range(calls):
+            desk.edit() if number % 3 == 0 else desk.shell(number % 3 == 1)
+        sent = desk.sent - before
+        with Store.open(f"{desk.root}/.locus") as store:
+            store.seal()
+            store.rebuild()
+        yield Sides(
+            ours=lambda: _kept(f"{desk.root}/.locus"),
+            anchor=lambda: float(sent),
+            size=f"{calls} calls, {math.ceil(sent / calls):,} bytes each; the index included",
+            rounds=1,
+            warm_up=False,
+        )
+
+
+def _kept(path: str) -> float:
+    return float(
+        sum(
+            os.lstat(os.path.join(directory, name)).st_size
+            for directory, _, names in os.walk(path)
+            for name in names
+        )
+    )
