@@ -92,6 +92,11 @@ class Redactor:
             self._expressions = [re.compile(text.encode("utf-8")) for text in expressions]
         self._names: "dict[str, bool]" = {}
 
+    @property
+    def has_rules_only(self) -> bool:
+        """Whether it looks for what `secret_rules.find` finds and for nothing that a person denied."""
+        return self.enabled and not self._denied and not self._expressions
+
     # -- events --------------------------------------------------------------------------------
 
     def redact(self, event: Event) -> Event:

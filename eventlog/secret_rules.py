@@ -170,7 +170,7 @@ KINDS = tuple(
 )
 
 # Names that a secret is assigned to end in one of these; what `key` needs in front of it is below.
-_ENDINGS = (
+ENDINGS = (
     b"password",
     b"passwd",
     b"passphrase",
@@ -183,7 +183,7 @@ _ENDINGS = (
     b"credential",
 )
 _PASSWORDS = (b"password", b"passwd", b"passphrase", b"pass", b"pwd")
-_KEYS_OF = (
+KEYS_OF = (
     b"access", b"account", b"api", b"app", b"auth", b"encryption", b"license", b"master", b"private",
     b"secret", b"service", b"shared", b"signing", b"storage", b"subscription", b"webhook",
 )  # fmt: skip
@@ -233,7 +233,7 @@ def find(data: bytes) -> "list[Span]":
     low = data.lower()
     if b"bearer" in low:
         _find_bearers(data, low, spans)
-    for ending in _ENDINGS:
+    for ending in ENDINGS:
         if ending in low:
             _find_assigned(data, low, ending, spans)
     return spans
@@ -422,8 +422,8 @@ def is_secret_name(name: bytes) -> bool:
     """Whether what is called so is a secret. `name` is in lower case."""
     bare = name.rstrip(_DIGIT).replace(b"-", b"").replace(b"_", b"")
     if bare.endswith(b"key"):
-        return bare[:-3].endswith(_KEYS_OF)
-    return name.rstrip(_DIGIT).endswith(_ENDINGS)
+        return bare[:-3].endswith(KEYS_OF)
+    return name.rstrip(_DIGIT).endswith(ENDINGS)
 
 
 def _find_value(data: bytes, at: int, name: bytes, spans: "list[Span]") -> None:

@@ -28,6 +28,7 @@ from eventlog.agents.git_objects import (
     open_repository,
 )
 from eventlog.agents.git_turns import FileChange, Known, Place, TreeFacts
+from eventlog.agents.secret_scan import suspects
 from eventlog.errors import NotFound
 from eventlog.fs import Refusals
 from eventlog.paths import path_text
@@ -495,9 +496,12 @@ class _Window:
     def _pack(self) -> None:
         """Write the contents into a pack, all versions of a path beside each other."""
         writer = self._open()
-        for _, _, data in sorted(self._contents):
+        contents = [data for _, _, data in sorted(self._contents)]
+        redactor = self._store.redactor
+        looks = suspects(contents) if redactor.has_rules_only else [redactor.enabled] * len(contents)
+        for data, suspect in zip(contents, looks, strict=True):
             before = writer.pending_bytes()
-            writer.put(data)
+            writer.put(data, look=suspect)
             self.blobs_stored += writer.pending_bytes() > before
         writer.flush()
         self._contents = []

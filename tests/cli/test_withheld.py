@@ -133,7 +133,7 @@ def test_what_is_withheld_is_a_fold_of_the_log(recorded: Path) -> None:
         store.seal()
         assert store.withheld() == {HASH, other}
         said = list(store.events(event_types=["withheld"]))
-        assert [(e["title"], e["payload"]["kinds"]) for e in said] == [
+        assert [(e["title"], e["payload"]["kinds"]) for e in said] == [  # type: ignore[index]
             (HASH, ["github-token"]),
             (other, ["github-token"]),
         ]
