@@ -178,7 +178,7 @@ def _try(line: str, environ: Mapping[str, str]) -> float | None:
     """Run a launch line on a store that is thrown away; milliseconds, or None when nothing was recorded."""
     with tempfile.TemporaryDirectory(prefix="locus-doctor-") as directory:
         root = f"{directory}/.locus"
-        Store.init(root, project_name="doctor", repo_hash="0" * 12).close()
+        Store.init(root, project_name="doctor", repo_hash="0" * 12, force=True).close()
         started = REAL.monotonic()
         try:
             subprocess.run(
