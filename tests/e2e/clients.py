@@ -193,6 +193,7 @@ def _codex_arguments(project: Path, prompt: str, resume: str | None, fork: bool)
 
 def _configure_claude(home: Home) -> dict[str, str]:
     (home.path / ".claude").mkdir()
+    (home.path / "tmp").mkdir()
     return {
         "IS_SANDBOX": "1",
         "ANTHROPIC_BASE_URL": home.model_url,
