@@ -23,12 +23,12 @@ def command(ctx: click.Context, as_json: bool) -> None:
     Looks at the store, the disk, the settings of coding agents and what their hooks recorded, and tries each
     hook once on a store of its own. Changes nothing. Exit code 1 when there is a problem; a note is none.
     """
-    from eventlog.agents import health
+    from eventlog.agents import health, health_store
 
     given = ctx.find_root().obj
     commands = os.path.dirname(os.path.abspath(__file__))
     findings = health.examine(given, project_directory(ctx), os.environ, commands)
-    problems = sum(finding.level == health.PROBLEM for finding in findings)
+    problems = sum(finding.level == health_store.PROBLEM for finding in findings)
     if as_json:
         put(document({"problems": problems, "findings": [dataclasses.asdict(one) for one in findings]}))
     else:
