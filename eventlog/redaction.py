@@ -12,7 +12,7 @@ not closed.
 Redaction changes texts only: payload strings and keys, and the columns TEXT_COLUMNS. Ids, hashes, links,
 numbers and the paths of file events stay, because replay stands on them. What is redacted already stays as
 it is. Nothing here raises: a text that cannot be looked at is taken out whole. One thread at a time.
-docs/design.md §23 is the protocol. On the hook path.
+docs/secrets.md is the protocol. On the hook path.
 """
 
 import os

@@ -3,7 +3,7 @@
 Secrets are taken out of events before they are written, so the text of an event in the log may leave.
 What may not leave is a content that holds a secret: it is kept for replay on this machine only. Such a
 content is called withheld, and everything made from it (its bytes, a diff) is withheld with it. The log
-says which ones are (docs/design.md §23). One thread, one view.
+says which ones are (docs/design.md §25). One thread, one view.
 """
 
 from typing import TYPE_CHECKING
