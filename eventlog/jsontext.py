@@ -66,8 +66,8 @@ def decode(data: "bytes | str") -> "Any":
             value, end = _json.make_scanner(_Reading)(text, 0)  # type: ignore[arg-type]
             if end == len(text):
                 return value
-        except (ValueError, StopIteration):
-            pass  # not JSON, or spelled in a way that only `json` knows
+        except (ValueError, StopIteration, SystemError):
+            pass  # not JSON (what is wrong only `json` can say), or spelled in a way that only it knows
     import json
 
     return json.loads(data)

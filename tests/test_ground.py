@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -92,6 +94,26 @@ def test_json_is_read_as_the_standard_library_reads_it(data: bytes) -> None:
             jsontext.decode(data)
     else:
         assert repr(jsontext.decode(data)) == expected
+
+
+def test_json_is_refused_where_the_standard_library_is_not_loaded() -> None:
+    """What is not JSON is a ValueError also in a process that has not imported `json`."""
+    probe = """
+import sys
+from eventlog import jsontext
+assert "json" not in sys.modules
+for text in sys.argv[1:]:
+    sys.modules.pop("json.decoder", None)
+    try:
+        jsontext.decode(text.encode())
+    except ValueError:
+        continue
+    raise SystemExit(text)
+"""
+    wrong = ["{", "[1,", '"', "{]", '{"a"}', "tru", "", "[1] 2", '"\\x"', '{"a":1,}']
+    done = subprocess.run([sys.executable, "-c", probe, *wrong], capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_what_json_cannot_hold_becomes_unknown_or_is_refused() -> None:
