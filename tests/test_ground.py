@@ -103,7 +103,8 @@ import sys
 from eventlog import jsontext
 assert "json" not in sys.modules
 for text in sys.argv[1:]:
-    sys.modules.pop("json.decoder", None)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "json"]:
+        del sys.modules[name]
     try:
         jsontext.decode(text.encode())
     except ValueError:

@@ -405,7 +405,8 @@ class _Recording:
         if session is None:
             return
         if self.call.moment in (TURN_END, SESSION_END):
-            told.open.pop(session, None)
+            if self.captured:  # else what it left untold would pass for a person's
+                told.open.pop(session, None)
         elif self.call.moment == TURN_START and turn is not None:
             told.open.pop(session, None)  # to stand last: it is the newest
             process = self.environ.get("CLAUDE_PID", "")

@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 
+from eventlog.agents import live
 from eventlog.agents.live_state import short
+from eventlog.fs import REAL
 from eventlog.names import event_id_of, session_id_of
 from eventlog.store import Store
 from tests.cli.hook_support import (
@@ -325,6 +327,43 @@ def test_a_busy_directory_is_left_to_the_next_capture(work: Path, tmp_path: Path
     assert told["late.txt"] == action_of(late)
     agent.stop()
     assert replayed(work, last_turn(work), tmp_path / "out") == here(work)
+
+
+def test_a_look_that_is_not_finished_in_time_is_finished_by_the_next(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1, P4, P7: past its time a capture tells no changes and says so, a replay of its tree names it as
+    incomplete, and the next one tells all that happened since."""
+    agent = Agent(work)
+    agent.prompt("Go")
+    said = agent.payload("PostToolUse", tool_name="Bash", tool_input={}, tool_use_id="slow_1")
+    started = agent.payload("PreToolUse", tool_name="Bash", tool_input={}, tool_use_id="slow_1")
+    monkeypatch.setitem(live.BUDGET_S, "tool", 0.0)
+    monkeypatch.setitem(live.BUDGET_S, "turn_end", 0.0)
+
+    def record(payload: dict[str, Any]) -> None:
+        call = live.interpret("claude-code", payload)
+        live.record(REAL, str(work / ".locus"), call, {}, print, started_s=time.monotonic())
+
+    record(started)
+    (work / "made.txt").write_text("1")
+    record(said)
+    record(agent.payload("Stop", last_assistant_message="Done."))
+    ended = last_turn(work)
+
+    assert changes(work) == []
+    assert events(work, "action")[-1]["payload"]["capture"]["state"] == "partial"
+    assert events(work, "snapshot")[-1]["success"] is False
+    with Store.open(work / ".locus") as store:
+        report = store.replay(f"turn:{ended['session_id']}_{ended['turn_id']}", to=tmp_path / "out")
+    assert [path for path, _ in report.missing] == [b"."]
+
+    shell = agent.bash("true")
+    (change,) = events(work, "file")
+    assert (change["path"], change["cause"], change["source"]) == ("made.txt", None, "system")
+    assert set(change["payload"]["causes"]) == {action_of("slow_1"), action_of(shell)}
+    agent.stop()
+    assert replayed(work, ended, tmp_path / "whole") == here(work)
 
 
 def test_notes_between_calls_may_be_deleted(work: Path, tmp_path: Path) -> None:
