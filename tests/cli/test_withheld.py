@@ -10,12 +10,14 @@ from eventlog.exports import jsonl, jsonl_import, locusgraph, parquet
 from eventlog.recorder.recorder import Recorder
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
+from tests.cli.hook_support import Agent
 from tests.cli.support import Locus, git
 from tests.secrets_made import made
 
 CANARY = made(3)["github"]
 CONTENT = f"token is {CANARY}\n".encode()
 HASH = to_text(blob_id(CONTENT))
+SAID = "the code is tulip"
 
 
 @pytest.fixture
@@ -147,3 +149,26 @@ def test_a_broken_setting_is_told_to_people(recorded: Path, locus: Locus) -> Non
 
     assert ended.code == 0
     assert "config.toml, line 2: allow must be a list of texts" in ended.err
+
+
+def test_a_hook_call_lets_no_secret_through(work: Path, locus: Locus) -> None:
+    """P5: after real hook calls of a turn that handles a secret, it stands in packs only, and is withheld."""
+    assert locus("init").code == 0
+    agent = Agent(work)
+    agent.start()
+    agent.prompt(f"{CANARY} is the key, {'and so on ' * 12}<private>{SAID}</private>")
+    args = {"command": f"deploy --token {CANARY}", "description": "x"}
+    tool = agent.begin("Bash", args)
+    (work / "made.env").write_bytes(b"made " + CONTENT)
+    agent.end(tool, "Bash", args, {"stdout": f"used {CANARY}\n" * 3_000, "stderr": ""})
+    agent.say("Notification", message=f"about {CANARY}")
+    agent.say("Stop", last_assistant_message=f"done with {CANARY}")
+    with Store.open(work / ".locus") as store:
+        events = list(store.events())
+        withheld = store.withheld()
+
+    assert to_text(blob_id(b"made " + CONTENT)) in withheld and HASH in withheld
+    assert {e["event_type"] for e in events if e["redacted"]} >= {"intent", "action", "tool_start"}
+    texts = json.dumps(events)
+    assert CANARY[4:24].lower() not in texts.lower() and SAID not in texts
+    assert all(name.startswith("snapshots/packs/") for name in holders(work / ".locus"))
