@@ -1,7 +1,7 @@
 """`locus-hook AGENT`: the recorder that a coding agent's hooks start.
 
 Reads one JSON object from standard input and records what it says and what it changed; what that means is the
-business of `eventlog.agents.live`, this is the process around it. It never hurts the work it watches (P4):
+business of `eventlog.agents.live`; this is the process around it. It never hurts the work it watches (P4):
 it exits 0 whatever happens, prints nothing, ends within `_DEADLINE_S` and a little, and imports no click,
 pyarrow, duckdb or orjson (I34). What went wrong is noted in `.locus/tmp/hook-errors.log`. Without a store it
 does nothing.
@@ -46,12 +46,12 @@ def main() -> None:
         _signal.signal(_signal.SIGALRM, _too_late)
         _signal.setitimer(_signal.ITIMER_REAL, _DEADLINE_S, _DEADLINE_NEXT_S)
         data, size = _read_input()
-        from eventlog.agents import live, live_place
+        from eventlog.agents import adapters, live, live_place
         from eventlog.fs import REAL
 
         _signal.setitimer(_signal.ITIMER_REAL, _DEADLINE_S * live.patience(os.environ), _DEADLINE_NEXT_S)
 
-        call = live.interpret(_agent(sys.argv), payload_of(data, size))
+        call = adapters.interpret(_agent(sys.argv), payload_of(data, size))
         root = live_place.find_store(call, os.environ)
         if root is not None:
             store = root

@@ -22,9 +22,6 @@ from eventlog.agents.call import (
     TURN_START,
     Call,
     Named,
-    columns_of,
-    raw,
-    text_of,
 )
 from eventlog.agents.live_complete import Completion
 from eventlog.agents.live_place import Place, find_root
@@ -63,33 +60,6 @@ _APPEND_TIMEOUT_S = 2.0
 _LOCK_WAIT_S_MIN = 0.02
 _SUSPECT_SIZE = 4 << 20  # of a hook's input
 _SHOWN_MAX = 50
-
-# What agents without an adapter share: column, names in order of preference.
-_SHARED = (
-    ("agent_session_id", ("session_id", "sessionId", "conversation_id")),
-    ("agent_turn_id", ("prompt_id", "turn_id")),
-    ("tool_use_id", ("tool_use_id", "tool_call_id")),
-    ("cwd", ("cwd",)),
-    ("tool", ("tool_name",)),
-    ("model", ("model",)),
-)
-
-
-def interpret(agent: str, said: "dict[str, object]") -> Call:
-    """The call that a hook input makes, for agents with and without an adapter."""
-    if agent == "claude-code":
-        from eventlog.agents import claude_code
-
-        return claude_code.interpret(said)
-    if agent == "codex":
-        from eventlog.agents import codex
-
-        return codex.interpret(said)
-    pairs = [(column, name) for column, names in _SHARED for name in reversed(names)]
-    columns = columns_of(agent, said, pairs)
-    call = Call(agent, columns)
-    raw(call, said, text_of(said, "hook_event_name"), text_of(columns, "tool_use_id"))
-    return call
 
 
 def record(

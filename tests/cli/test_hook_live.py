@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents import live
+from eventlog.agents import adapters, live
 from eventlog.agents.live_state import short
 from eventlog.fs import REAL
 from eventlog.names import event_id_of, session_id_of
@@ -342,7 +342,7 @@ def test_a_look_that_is_not_finished_in_time_is_finished_by_the_next(
     monkeypatch.setitem(live.BUDGET_S, "turn_end", 0.0)
 
     def record(payload: dict[str, Any]) -> None:
-        call = live.interpret("claude-code", payload)
+        call = adapters.interpret("claude-code", payload)
         live.record(REAL, str(work / ".locus"), call, {}, print, started_s=time.monotonic())
 
     record(started)
