@@ -6,6 +6,7 @@ The fixtures are made by tests/e2e/record.py; docs/e2e.md says what is in them.
 import base64
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -131,6 +132,28 @@ def test_a_captured_session_is_recorded_whole(played: Played, tmp_path: Path) ->
     begun = sorted(e["tool_use_id"] for e in events if e["event_type"] == "tool_start")
     assert begun == head["tool_calls_begun"]
     assert [list(row) for row in tokens] == head["tokens"]
+
+
+def strings(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, below in value.items():
+            yield key
+            yield from strings(below)
+    elif isinstance(value, list):
+        for below in value:
+            yield from strings(below)
+    elif isinstance(value, str):
+        yield value
+
+
+@pytest.mark.parametrize("fixture", fixtures(), ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_fixture_holds_no_machine_and_no_long_text(fixture: Path) -> None:
+    """P5: what a client is told by its vendor is long; none of it is kept, and nobody's directories."""
+    found = list(strings([json.loads(line) for line in fixture.read_text(encoding="utf-8").splitlines()]))
+
+    assert max(map(len, found)) <= 700
+    homes = re.compile(r"(?<![@\w])/(home|root|Users|tmp|private|var)/")
+    assert [text for text in found if homes.search(text)] == []
 
 
 def visible(tree: dict[str, list[str]]) -> dict[str, list[str]]:

@@ -1,5 +1,7 @@
 """Sessions: resumed, forked, side by side, with a person's hand between turns, stopped and killed."""
 
+import re
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -8,6 +10,7 @@ import pytest
 
 from .clients import ended, wait_for
 from .desk import Desk, end_command, prompt_of
+from .scenarios import SCENARIOS
 from .test_install import trust
 from .test_turns import actions, agree, calls_of
 
@@ -133,6 +136,29 @@ def test_killed_in_mid_tool(desk: Desk) -> None:
 
     assert (begun["tool"], actions(desk)) == ("Bash", {})
     go_on(desk)
+
+
+@pytest.mark.parametrize("broken", ["no store", "store damaged", "store read-only", "stub gone"])
+def test_a_broken_recorder_disturbs_nobody(desk: Desk, broken: str) -> None:
+    """P4: whatever became of store and installation, the client does its work and hears nothing."""
+    if broken == "no store":
+        shutil.rmtree(desk.store)
+    elif broken == "store damaged":
+        (desk.store / "STORE").write_text("{")
+    elif broken == "store read-only":
+        for path in [*desk.store.rglob("*"), desk.store]:
+            path.chmod(0o500 if path.is_dir() else 0o400)
+    else:
+        hook = desk.scratch / "never-there.py"
+        settings = desk.home.path / desk.client.settings
+        text = settings.read_text()
+        assert "locus-hook.py" in text
+        settings.write_text(re.sub(r"/[^ '\"]*/locus-hook\.py", str(hook), text))
+    done = desk.run("edit")
+
+    assert (done.code, len(desk.served())) == (0, len(SCENARIOS["edit"]))
+    assert b"good morning" in (desk.project / "kiosk.py").read_bytes()
+    assert "locus" not in (done.out + done.err).replace(str(desk.project.parent), "")
 
 
 def stop(desk: Desk, number: signal.Signals) -> None:
