@@ -2,7 +2,7 @@
 
     redactor = redaction.of_store(fs, layout)
     redactor.redact(event)      the event as it may be written, `redacted` when something was taken out
-    redactor.withheld_of(data)  the kinds of secrets in a content; () when it may leave the machine
+    redactor.kinds_in(data)     the kinds of secrets in a content; () when it may leave the machine
 
 A secret becomes `[REDACTED:kind:fingerprint]`. The fingerprint is keyed with 32 random bytes that never
 leave the store, so that equal secrets are recognisable in one store and nobody can try guesses on what
@@ -224,22 +224,16 @@ class Redactor:
 
     # -- texts and contents --------------------------------------------------------------------
 
-    def kinds_in(self, data: bytes, *, said: bool = False) -> "tuple[str, ...]":
-        """The kinds of secrets in a content.
-
-        Args: said: it is what somebody said (a prompt, a result), so that `<private>` blocks count. In
-        files of a working directory the same letters may mean something of their own.
-        """
+    def kinds_in(self, data: bytes) -> "tuple[str, ...]":
+        """The kinds of secrets in a content. `<private>` may mean something of its own in a file."""
         if not self.enabled:
             return ()
         try:
             if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
                 data = data.decode("utf-16", "replace").encode("utf-8", "replace")
-            return tuple(sorted({kind for _, _, kind in self._find(data, said=said)}))
+            return tuple(sorted({kind for _, _, kind in self._find(data, said=False)}))
         except Exception:
             return ("unreadable",)
-
-    withheld_of = kinds_in
 
     def _text(self, text: str) -> str:
         data = text.encode("utf-8", "surrogatepass")
