@@ -100,10 +100,15 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
-    def do_CONNECT(self) -> None:
+    def parse_request(self) -> bool:
         """Clients take this for their proxy: whoever wants to leave the machine is seen, and refused."""
+        if not super().parse_request():
+            return False
+        if self.command != "CONNECT" and self.path.startswith("/"):
+            return True
         self.model.strays.append(self.path)
         self.send_error(403)
+        return False
 
     def do_HEAD(self) -> None:
         self._json({})
@@ -162,8 +167,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
             self.wfile.flush()
 
-    # Anthropic Messages
-
     def _messages(self, request: Json) -> None:
         tools = {str(tool.get("name")) for tool in request.get("tools") or ()}
         name, number, step = next_step(*_anthropic_conversation(request))
@@ -214,8 +217,6 @@ class _Handler(BaseHTTPRequestHandler):
             task = {"description": "A part", "prompt": call.command, "subagent_type": "general-purpose"}
             return {"name": "Agent" if "Agent" in tools else "Task", "input": task}
         return {"name": "Bash", "input": {"command": self._command(call), "description": "Run it"}}
-
-    # OpenAI Responses
 
     def _responses(self, request: Json) -> None:
         tools = {str(tool.get("name")): str(tool.get("type")) for tool in request.get("tools") or ()}
