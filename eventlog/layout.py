@@ -5,7 +5,7 @@
       STORE                                           identity, written once
       config.toml                                     settings; a person writes it
       config.json                                     derived: what came of parsing it
-      redaction.key                                   32 random bytes; made at the first secret, never exported
+      redaction.key                                   made at the first secret, 32 random bytes, not exported
       log/journal/<n:020d>.evj                        n from 1, dense, never reused; highest is active
       log/segments/<base:020d>-<end:020d>-<hash16>.parquet
       log/manifest/<n:020d>.json                      n from 1; the highest is current
