@@ -195,7 +195,7 @@ def _trimmed(line: bytes) -> bytes:
 def _ways(pattern: bytes) -> "Iterator[bytes]":
     names = pattern.split(b"/")
     for count in range(1, len(names)):
-        if names[count - 1] == b"**":
+        if len(names[count - 1]) > 1 and not names[count - 1].strip(b"*"):
             return
         yield b"/".join(names[:count])
 
@@ -211,7 +211,7 @@ def _compiled(pattern: bytes) -> "re.Pattern[bytes] | None":
             after = at
             while pattern[after : after + 1] == b"*":
                 after += 1
-            free = (at == 0 or pattern[at - 1 : at] == b"/") and after - at == 2
+            free = (at == 0 or pattern[at - 1 : at] == b"/") and after - at >= 2  # git takes more stars for two
             if free and after == end:
                 out.append(b".*")
             elif free and pattern[after : after + 1] == b"/":
