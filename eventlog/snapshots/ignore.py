@@ -211,7 +211,8 @@ def _compiled(pattern: bytes) -> "re.Pattern[bytes] | None":
             after = at
             while pattern[after : after + 1] == b"*":
                 after += 1
-            free = (at == 0 or pattern[at - 1 : at] == b"/") and after - at >= 2  # git takes more stars for two
+            # Git takes three stars and more for two.
+            free = (at == 0 or pattern[at - 1 : at] == b"/") and after - at >= 2
             if free and after == end:
                 out.append(b".*")
             elif free and pattern[after : after + 1] == b"/":

@@ -165,6 +165,8 @@ def test_completion_needs_a_known_shell(locus: Locus, monkeypatch: pytest.Monkey
 
 def test_words_are_completed(tmp_path: Path) -> None:
     """The shell's question is answered with the verbs that fit."""
-    ended = locus_process(cwd=tmp_path, _LOCUS_COMPLETE="bash_complete", COMP_WORDS="locus st", COMP_CWORD="1")
+    ended = locus_process(
+        cwd=tmp_path, _LOCUS_COMPLETE="bash_complete", COMP_WORDS="locus st", COMP_CWORD="1"
+    )
 
     assert sorted(ended.text.split()) == ["plain,status", "plain,store"]
