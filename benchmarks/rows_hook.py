@@ -254,63 +254,70 @@ def _hook_edit(summary: Callable[[list[float]], float]) -> Callable[[Bench], Any
                 ours=lambda: summary([desk.edit() for _ in range(calls)]),
                 anchor=lambda: median(plain.seconds() for _ in range(bench.pick(11, 41))),
                 size=f"{calls} calls a sample, 200 files",
-                rounds=bench.pick(3, 5),
+                rounds=bench.pick(2 if summary is max else 3, 5),
             )
 
     return prepare
+
+
+def _large_desk(bench: Bench) -> tuple[Desk, _PlainPython, _GitAdd]:
+    directory = bench.new_directory("hook-shell")
+    desk = Desk(directory, bench.seed, 10_000)
+    return desk, _PlainPython(directory), _GitAdd(directory, desk.root)
 
 
 def _hook_shell(changed: bool) -> Callable[[Bench], Any]:
     @contextmanager
     def prepare(bench: Bench) -> Iterator[Sides]:
-        with bench.scratch("hook-shell") as directory:
-            desk = Desk(directory, bench.seed, 10_000)
-            plain, theirs = _PlainPython(directory), _GitAdd(directory, desk.root)
+        desk, plain, theirs = bench.shared("desk of 10,000 files", lambda: _large_desk(bench))
 
-            def anchor() -> float:
-                if changed:
-                    theirs.change()
-                return theirs.seconds() + plain.seconds()
+        def anchor() -> float:
+            if changed:
+                theirs.change()
+            return float(theirs.seconds() + plain.seconds())
 
-            yield Sides(
-                ours=lambda: desk.shell(changed),
-                anchor=anchor,
-                size="10,000 files in 400 directories",
-                rounds=bench.pick(9, 25),
-            )
+        yield Sides(
+            ours=lambda: desk.shell(changed),
+            anchor=anchor,
+            size="10,000 files in 400 directories",
+            rounds=bench.pick(9, 25),
+        )
 
     return prepare
+
+
+def _captured(bench: Bench) -> tuple[str, _GitAdd]:
+    """A repository of 5,000 files with a store that has captured it, and git's side."""
+    directory = bench.new_directory("capture")
+    root = f"{directory}/ours"
+    make_tree(root, Random(bench.seed), 5_000)
+    run([git(), "init", "-q", root])
+    run([git(), "-C", root, "add", "-A"])
+    with Store.init(f"{root}/.locus") as store:
+        _seconds_of_capture(store, root)
+    return root, _GitAdd(directory, root)
 
 
 def _capture(changed: bool) -> Callable[[Bench], Any]:
     @contextmanager
     def prepare(bench: Bench) -> Iterator[Sides]:
-        with bench.scratch("capture") as directory:
-            root = f"{directory}/ours"
-            make_tree(root, Random(bench.seed), 5_000)
-            run([git(), "init", "-q", root])
-            run([git(), "-C", root, "add", "-A"])
-            theirs = _GitAdd(directory, root)
-            with Store.init(f"{root}/.locus") as store:
-                _seconds_of_capture(store, root)
+        root, theirs = bench.shared("captured tree", lambda: _captured(bench))
+        with Store.open(f"{root}/.locus") as store:
 
-                def ours() -> float:
-                    if changed:
-                        with open(f"{root}/src/d7/f3.py", "a", encoding="ascii") as file:
-                            file.write("# changed\n")
-                    return _seconds_of_capture(store, root)
+            def ours() -> float:
+                if changed:
+                    with open(f"{root}/src/d7/f3.py", "a", encoding="ascii") as file:
+                        file.write("# changed\n")
+                return _seconds_of_capture(store, root)
 
-                def anchor() -> float:
-                    if changed:
-                        theirs.change()
-                    return theirs.seconds()
+            def anchor() -> float:
+                if changed:
+                    theirs.change()
+                return float(theirs.seconds())
 
-                yield Sides(
-                    ours=ours,
-                    anchor=anchor,
-                    size="5,000 files in 200 directories",
-                    rounds=bench.pick(11, 25),
-                )
+            yield Sides(
+                ours=ours, anchor=anchor, size="5,000 files in 200 directories", rounds=bench.pick(11, 25)
+            )
 
     return prepare
 
@@ -376,7 +383,7 @@ def _hook_bytes(bench: Bench) -> Iterator[Sides]:
     calls = bench.pick(200, 1_000)
     with bench.scratch("hook-bytes") as directory:
         desk = Desk(directory, bench.seed, 200)
-        before = desk.sent
+        before, kept_before = desk.sent, _kept(f"{desk.root}/.locus")
         for number in range(calls):
             desk.edit() if number % 3 == 0 else desk.shell(number % 3 == 1)
         sent = desk.sent - before
@@ -384,8 +391,9 @@ def _hook_bytes(bench: Bench) -> Iterator[Sides]:
             store.seal()
             store.rebuild()
         yield Sides(
-            ours=lambda: _kept(f"{desk.root}/.locus"),
+            ours=lambda: _kept(f"{desk.root}/.locus") - kept_before,
             anchor=lambda: float(sent),
+            beside={"of it the index, which is derived, bytes": lambda: _kept(f"{desk.root}/.locus/index")},
             size=f"{calls} calls, {math.ceil(sent / calls):,} bytes each; the index included",
             rounds=1,
             warm_up=False,

@@ -84,7 +84,7 @@ def _seconds_of_diff(store: Store, before: object, after: object) -> float:
 def _restore(bench: Bench) -> Iterator[Sides]:
     with bench.scratch("restore") as directory:
         repository = f"{directory}/project.git"
-        make_repository(repository, bench.seed, commits=10, files=_FILES)
+        make_repository(repository, bench.seed, commits=3, files=_FILES)
         commit = _commits(repository)[-1]
         trees = [Path(directory, name) for name in ("ours", "theirs")]
         for tree in trees:
