@@ -65,7 +65,7 @@ def main() -> None:
                 input_size=size,
             )
             if call.moment in ("turn_end", "session_end"):
-                from locus_cli import maintainer
+                from . import maintainer
 
                 maintainer.start(store)
     except BaseException as error:

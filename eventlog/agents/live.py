@@ -11,7 +11,7 @@ capture. No segment, index or journal is read, so the cost is independent of the
 import os
 import time
 
-from eventlog import gate, identity, redaction
+from eventlog import config, gate, identity, redaction
 from eventlog.agents import live_state, live_texts
 from eventlog.agents.call import (
     SESSION,
@@ -38,6 +38,7 @@ from eventlog.types import Event
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any
 
     from eventlog.snapshots.store import BlobStore
     from eventlog.snapshots.worktree import Capture
@@ -198,16 +199,22 @@ class _Recording:
         self, blobs: "BlobStore", writer: "BlobWriter", told: Told, deadline: float
     ) -> "tuple[Capture, bytes | None]":
         """The capture, and the tree that its changes start from."""
-        from eventlog.snapshots.worktree import capture
+        from eventlog.snapshots.worktree import FILE_SIZE_MAX, capture
 
         assert self.place is not None
+        root, settings = self.place.root, config.read(self.fs, self.layout)
+        wanted: "dict[str, Any]" = {
+            "include": settings.include,
+            "size_max": FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes,
+            "deadline": deadline,
+        }
         try:
-            return capture(blobs, writer, self.place.root, previous=told.tree, deadline=deadline), told.tree
+            return capture(blobs, writer, root, previous=told.tree, **wanted), told.tree
         except (NotFound, Corruption) as error:
             if told.tree is None:
                 raise
             self.note(error)  # the tree told last cannot be read: begin anew
-        return capture(blobs, writer, self.place.root, deadline=deadline), None
+        return capture(blobs, writer, root, **wanted), None
 
     def _tell(
         self,

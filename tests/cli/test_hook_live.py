@@ -20,6 +20,7 @@ from eventlog.agents import adapters, live
 from eventlog.agents.live_state import short
 from eventlog.fs import REAL
 from eventlog.names import event_id_of, session_id_of
+from eventlog.snapshots.tree import SKIPPED
 from eventlog.store import Store
 from tests.cli.hook_support import (
     HOOK,
@@ -432,6 +433,25 @@ def test_a_person_uses_ignored_files_alone(work: Path) -> None:
 
     assert changes(work) == []
     assert events(work, "action")[-1]["success"] is True
+
+
+def test_settings_say_which_ignored_and_how_large_files_are_captured(work: Path) -> None:
+    """P1: `[capture]` of config.toml opts ignored files in; what is over its limit is listed, not stored."""
+    (work / ".locus/config.toml").write_text('[capture]\ninclude = ["*.log"]\nmax_file_bytes = 100\n')
+    (work / ".gitignore").write_text("*.log\n*.tmp\n")
+    (work / "kept.log").write_text("kept")
+    (work / "left.tmp").write_text("left")
+    (work / "large.txt").write_text("x" * 101)
+    agent = Agent(work)
+    agent.prompt("Look")
+    agent.stop()
+
+    with Store.open(work / ".locus") as store:
+        tree = store.tree("last")
+        assert tree.file("kept.log") == b"kept"
+        kinds = {entry.name: entry.kind for entry in store.blobs.get_tree(tree.root)}
+    assert kinds[b"large.txt"] == SKIPPED
+    assert b"left.tmp" not in kinds
 
 
 HOSTILE: dict[str, Any] = {
