@@ -11,6 +11,13 @@ from typing import Any
 
 from eventlog import secret_rules
 
+# No value is a secret that is made of letters, dots and lines alone, and none without quotes in which a
+# bracket or the value's end comes before anything else.
+_SCHEME = r"(?:(?:bearer|basic|token|apikey) )?"
+_QUOTED = r"[rbfu]?\\{0,8}[\"'`]" + _SCHEME + r"[a-z_.-]*[^a-z_. \t\r\n\"'`-]"
+_PLAIN = r"(?:[a-z_.-]*[^a-z_.=<> \t\r\n({\[,)}\]|\\\"'`-]|[a-z_.-]+=)"
+_VALUE = rf"{_SCHEME}(?:{_QUOTED}|{_PLAIN})"
+
 
 def suspects(contents: Sequence[bytes]) -> list[bool]:
     """For each content whether it has to be looked at closely."""
@@ -34,8 +41,10 @@ def _expression() -> str:
     plain = [e.decode() for e in secret_rules.ENDINGS if e != b"key"]
     keys = "|".join(word.decode() for word in secret_rules.KEYS_OF)
     name = rf"(?:{'|'.join(plain)}|(?:{keys})[_-]*key)[0-9]{{0,3}}"
-    assigned = rf"(?i:{name}[\"'`\\\]]{{0,6}}[ \t]{{0,8}}[=:>][^\n]{{4}})"
-    flag = rf"(?i:-[a-z0-9_-]*{name}[\"'`\\\]]{{0,6}}[ \t])"
+    close = r"[\"'`\\\]]{0,6}[ \t]{0,8}"
+    assigned = rf"(?i:{name}{close}(?:[=:>][=>]{{0,2}}[ \t]{{0,8}}{_VALUE}|[=:>][=>]{{3}}))"
+    typed = rf"(?i:{name}{close}[=:>][=>]{{0,2}}[ \t]{{0,8}}[^ =\n]*[ ]{{0,3}}=[ \t]{{0,4}}{_VALUE})"
+    flag = rf"(?i:-[a-z0-9_-]*{name}{close}[=:>]?[=>]{{0,2}}[ \t]{{0,8}}{_VALUE})"
     return "|".join(
         [
             *quoted,
@@ -44,6 +53,7 @@ def _expression() -> str:
             "://[^ \\t\\r\\n/@]{0,250}:[^ \\t\\r\\n/@]{3}",
             r"(?i:bearer[ \t]+[A-Za-z0-9_.~+/=-]{8})",
             assigned,
+            typed,
             flag,
         ]
     )
