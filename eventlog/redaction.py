@@ -48,6 +48,8 @@ TEXT_COLUMNS = (
     "cwd",
     "branch",
 )
+_GATHERED_COLUMNS = (*TEXT_COLUMNS, "path")
+_NO_TEXT = frozenset((int, float, bool, type(None)))
 
 # The names of files are how a change is found again; for events of other types `path` is a text.
 _PATH_TYPES = frozenset(("file", "snapshot", "restore"))
@@ -91,6 +93,7 @@ class Redactor:
 
             self._expressions = [re.compile(text.encode("utf-8")) for text in expressions]
         self._names: "dict[str, bool]" = {}
+        self._plain_names: "set[str]" = set()
 
     @property
     def has_rules_only(self) -> bool:
@@ -122,12 +125,16 @@ class Redactor:
 
     def _gather(self, event: Event, texts: "list[str]") -> bool:
         """Collect the texts of an event; whether a value is a secret because of its name."""
-        for column in (*TEXT_COLUMNS, "path"):
-            value = event.get(column)
+        get = event.get
+        for column in _GATHERED_COLUMNS:
+            value = get(column)
             if type(value) is str:
                 texts.append(value)
         payload = event.get("payload")
+        if not payload:
+            return False
         named = False
+        plain = self._plain_names
         waiting: "list[Any]" = [payload]
         while waiting:
             value = waiting.pop()
@@ -135,14 +142,27 @@ class Redactor:
                 texts.append(value)
             elif isinstance(value, dict):
                 for name, below in value.items():
-                    if isinstance(name, str):
+                    is_text = type(below) is str
+                    if isinstance(name, str) and name not in plain and not self._is_plain_name(name):
                         texts.append(name)
-                        named = named or (isinstance(below, str) and self._is_named_secret(name, below))
-                    waiting.append(below)
+                        named = named or (is_text and self._is_named_secret(name, below))
+                    if is_text:
+                        texts.append(below)
+                    elif below.__class__ not in _NO_TEXT:
+                        waiting.append(below)
             elif isinstance(value, (list, tuple)):
                 waiting.extend(value)
                 named = named or any(self._is_flagged(value, i) for i in range(1, len(value)))
         return named
+
+    def _is_plain_name(self, name: str) -> bool:
+        """Whether a key is neither a secret nor the name of one; the same keys come again and again."""
+        data = name.encode("utf-8", "surrogatepass")
+        if len(name) > 64 or self._find(data, said=True) or secret_rules.is_secret_name(data.lower()):
+            return False
+        if len(self._plain_names) < _NAMES_KEPT:
+            self._plain_names.add(name)
+        return True
 
     def _redacted(self, event: Event) -> Event:
         changed: Event = {}
