@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from benchmarks.frame import NotRunnable
 
@@ -56,4 +56,11 @@ def seconds(command: Sequence[str], *, cwd: str | None = None) -> float:
     """The wall time of a whole process, from before its start until it is gone."""
     start = time.perf_counter()
     run(command, cwd=cwd)
+    return time.perf_counter() - start
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """The wall time of a call in this process."""
+    start = time.perf_counter()
+    work()
     return time.perf_counter() - start

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from glob import glob
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from blake3 import blake3
 
 from benchmarks.frame import RATE_UNIT, TIME_UNIT, Bench, Row, Sides
-from benchmarks.process import locus, run
+from benchmarks.process import locus, run, seconds_of
 from benchmarks.repository import make_repository
 from benchmarks.stores import fill, sealed_store
 from benchmarks.workload import Blocks
@@ -133,7 +133,7 @@ def _rebuild(bench: Bench) -> Iterator[Sides]:
         with store.view() as view:
             segments = list(view.segment_paths)
         yield Sides(
-            ours=lambda: source.events / _seconds(store.rebuild),
+            ours=lambda: source.events / seconds_of(store.rebuild),
             anchor=lambda: source.events / _bare_aggregate(segments, f"{path}/../bare.duckdb"),
             size=f"{source.events:,} events in {source.segments} segments",
         )
@@ -188,19 +188,13 @@ def _index_incremental(bench: Bench) -> Iterator[Sides]:
             store.journal.append(source.next_lines(_NEW_EVENTS))
             store.seal()
             os.sync()
-            return _seconds(store.reindex)
+            return seconds_of(store.reindex)
 
         yield Sides(
             ours=after_new_events,
-            anchor=lambda: _seconds(store.rebuild),
+            anchor=lambda: seconds_of(store.rebuild),
             size=f"{_NEW_EVENTS:,} events behind {source.events:,}, sealed before the clock starts",
         )
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 @contextmanager
@@ -220,8 +214,8 @@ def _verify_read(bench: Bench) -> Iterator[Sides]:
                 segments = list(view.segment_paths)
             packs = sorted(glob(f"{path}/snapshots/packs/*.evp"))
             yield Sides(
-                ours=lambda: _seconds(lambda: _sound(store)),
-                anchor=lambda: _seconds(lambda: _hash_raw(segments, packs)),
+                ours=lambda: seconds_of(lambda: _sound(store)),
+                anchor=lambda: seconds_of(lambda: _hash_raw(segments, packs)),
                 size=f"{len(segments)} segments, {len(packs)} packs, "
                 f"{sum(map(os.path.getsize, [*segments, *packs])):,} bytes",
             )
@@ -281,7 +275,7 @@ def _import_jsonl(bench: Bench) -> Iterator[Sides]:
             jsonl.export(source, file)
         yield Sides(
             ours=lambda: _seconds_of_import(file, f"{directory}/target"),
-            anchor=lambda: _seconds(lambda: _loads(file)),
+            anchor=lambda: seconds_of(lambda: _loads(file)),
             size=f"{events:,} events, {os.path.getsize(file):,} bytes",
         )
 
@@ -289,7 +283,7 @@ def _import_jsonl(bench: Bench) -> Iterator[Sides]:
 def _seconds_of_import(file: str, path: str) -> float:
     with Store.init(path) as store:
         try:
-            return _seconds(lambda: jsonl_import.load(store, file))
+            return seconds_of(lambda: jsonl_import.load(store, file))
         finally:
             shutil.rmtree(path)
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import islice
 
 from benchmarks.frame import MEMORY_UNIT, RATE_UNIT, TIME_UNIT, Bench, NotRunnable, Row, Sides
-from benchmarks.process import environment
+from benchmarks.process import environment, seconds_of
 from benchmarks.repository import make_repository
 from benchmarks.stores import SealedStore, sealed_store
 from benchmarks.workload import generate
@@ -85,8 +85,8 @@ def _timeline(bench: Bench) -> Iterator[Sides]:
         if [event["event_id"] for event in large.timeline(name)] != expected:
             raise RuntimeError(f"the two stores do not show the same events of {name}")
         yield Sides(
-            ours=lambda: _seconds_of_timeline(large, name),
-            anchor=lambda: _seconds_of_timeline(alone, name),
+            ours=lambda: seconds_of(lambda: large.timeline(name)),
+            anchor=lambda: seconds_of(lambda: alone.timeline(name)),
             size=f"{len(expected)} events of {source.events:,} in {source.segments} segments",
             rounds=bench.pick(9, 15),
         )
@@ -104,12 +104,6 @@ def _turn_in_the_middle(store: Store) -> tuple[str, str]:
 def _as_written(event: Event) -> Event:
     """An event as its writer gave it; numbers come out of the fold again."""
     return {name: value for name, value in event.items() if name != "position" and value is not None}
-
-
-def _seconds_of_timeline(store: Store, name: str) -> float:
-    start = time.perf_counter()
-    store.timeline(name)
-    return time.perf_counter() - start
 
 
 @contextmanager
@@ -153,17 +147,11 @@ def _rebuild_library(bench: Bench) -> Iterator[Sides]:
     with source.copy(bench, "library") as path, Store.open(path) as store:
         library = Library(f"{path}/../library.sqlite", generate(bench.seed, _LIBRARY_EVENTS))
         yield Sides(
-            ours=lambda: source.events / _seconds_of_rebuild(store),
+            ours=lambda: source.events / seconds_of(store.rebuild),
             anchor=lambda: _LIBRARY_EVENTS / library.replay_seconds(),
             size=f"{source.events:,} events; the library {_LIBRARY_EVENTS:,}",
             rounds=bench.pick(3, 5),
         )
-
-
-def _seconds_of_rebuild(store: Store) -> float:
-    start = time.perf_counter()
-    store.rebuild()
-    return time.perf_counter() - start
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.frame import TIME_UNIT, Bench, Row, Sides
-from benchmarks.process import environment, git, locus, run, seconds
+from benchmarks.process import environment, git, locus, run, seconds, seconds_of
 from benchmarks.repository import make_repository
 from eventlog import Store
 
@@ -54,7 +54,7 @@ def _diff(bench: Bench) -> Iterator[Sides]:
             turns = store.turn(f"git:{before}"), store.turn(f"git:{after}")
             size = len(_diff_text(store, *turns))
             yield Sides(
-                ours=lambda: _seconds_of_diff(store, *turns),
+                ours=lambda: seconds_of(lambda: _diff_text(store, *turns)),
                 anchor=lambda: seconds(command),
                 size=f"{size:,} bytes of diff; git {len(run(command).stdout):,}",
                 rounds=bench.pick(9, 15),
@@ -72,12 +72,6 @@ def _diff_text(store: Store, before: object, after: object) -> bytes:
     files = list(diff)
     counts = [(file.lines_added, file.lines_removed) for file in files]
     return b"".join(file.text for file in files) + repr(counts).encode()
-
-
-def _seconds_of_diff(store: Store, before: object, after: object) -> float:
-    start = time.perf_counter()
-    _diff_text(store, before, after)
-    return time.perf_counter() - start
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import click
 from . import exits
 from .access import json_option, open_store, put, say
 from .jsonout import document
-from .progress import Progress
+from .progress import Progress, seal_shown
 from .text import count, one_line
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ def command(ctx: click.Context, repository: str, rev: str, limit: int | None, as
     with open_store(ctx) as store:
         with Progress("recording commits") as progress:
             report = import_git(store, os.path.abspath(repository), rev=rev, limit=limit, progress=progress)
-        with Progress("sealing"):
-            store.seal()
-            store.reindex()
+        seal_shown(store)
     if as_json:
         put(document({"import": dataclasses.asdict(report)}))
     else:

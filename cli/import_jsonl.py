@@ -9,7 +9,7 @@ import click
 from . import exits
 from .access import json_option, open_store, put, say
 from .jsonout import document
-from .progress import Progress
+from .progress import Progress, seal_shown
 from .text import count, one_line
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ def command(ctx: click.Context, file: str, salvage: bool, as_json: bool) -> None
     with open_store(ctx) as store:
         with Progress("importing"):
             report = _load(store, file, salvage)
-        with Progress("sealing"):
-            store.seal()
-            store.reindex()
+        seal_shown(store)
     if as_json:
         put(document({"import": dataclasses.asdict(report)}))
     else:

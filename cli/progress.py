@@ -6,6 +6,10 @@ A thread of its own writes the line, so that work which reports nothing still sh
 import sys
 import threading
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eventlog.store import Store
 
 _QUIET_S = 1.0
 _BETWEEN_S = 0.2
@@ -52,3 +56,10 @@ def line(what: str, done: int, total: int, elapsed_s: float) -> str:
         return f"{what}: {elapsed_s:.0f} s"
     left_s = elapsed_s / done * (total - done)
     return f"{what}: {done:,} of {total:,} ({100 * done // total} %), {left_s:.0f} s left"
+
+
+def seal_shown(store: "Store") -> None:
+    """Seal what an import appended and index it, so that the next command finds it ready."""
+    with Progress("sealing"):
+        store.seal()
+        store.reindex()

@@ -323,9 +323,9 @@ class Redactor:
         return spans
 
 
-def of_store(fs: FileSystem, layout: Layout) -> Redactor:
-    """The redactor that a store's settings ask for. Never raises."""
-    settings = config.read(fs, layout)
+def of_store(fs: FileSystem, layout: Layout, settings: "config.Config | None" = None) -> Redactor:
+    """The redactor that a store's settings ask for; they are read when they are not given. Never raises."""
+    settings = config.read(fs, layout) if settings is None else settings
     try:
         return Redactor(
             allow=settings.allow,

@@ -123,7 +123,8 @@ class _Recording:
         self.refused = False
         self.place: "Place | None" = None
         self.blobs: "BlobStore | None" = None
-        self.redactor = redaction.of_store(fs, layout)
+        self.settings = config.read(fs, layout)
+        self.redactor = redaction.of_store(fs, layout, self.settings)
         if self.redactor.problem is not None:
             note(EventLogError(self.redactor.problem))
         try:
@@ -202,7 +203,7 @@ class _Recording:
         from eventlog.snapshots.worktree import FILE_SIZE_MAX, capture
 
         assert self.place is not None
-        root, settings = self.place.root, config.read(self.fs, self.layout)
+        root, settings = self.place.root, self.settings
         wanted: "dict[str, Any]" = {
             "include": settings.include,
             "size_max": FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes,
