@@ -8,7 +8,7 @@ are read; pipes, sockets and devices are never opened.
 import errno
 import os
 import stat
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from eventlog.errors import NotFound, Refused
 from eventlog.snapshots.ids import blob_id
@@ -23,9 +23,11 @@ _DESCRIPTORS_MAX = 128
 _READ_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """What stands at a path. `id` is the content's, zeros for what has none; `mode` None is a new file's."""
+class State(NamedTuple):
+    """What stands at a path. `id` is the content's, zeros for what has none; `mode` None is a new file's.
+
+    A tuple, because a plan makes one for every file of the tree.
+    """
 
     kind: bytes
     mode: int | None

@@ -17,7 +17,7 @@ from eventlog.replay.trees import TreeState
 from eventlog.snapshots.ids import from_text
 from eventlog.snapshots.materialize import DEPTH_MAX, ENTRIES_MAX
 from eventlog.snapshots.parallel import Listed
-from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SUBMODULE, SYMLINK, TreeEntry, legal_name
+from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SYMLINK, legal_name
 
 # What is read of the events behind the moment.
 COLUMNS_OF_LATER = ("event_type", "operation", "path", "tree_hash")
@@ -134,39 +134,33 @@ def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
     """Fill in what the tree holds; the id of each of its directories."""
     directories = {b"": state.root}
     stack = [(b"", 0, state.get_tree(state.root))]
+    some, leaves = bool(wanted.paths), (*FILES, SYMLINK)
     count = 0
     while stack:
         prefix, depth, entries = stack.pop()
         count += len(entries)
         if count > ENTRIES_MAX or depth > DEPTH_MAX:
             raise Refused("the tree is too large or too deep to be restored; nothing was touched")
-        for entry in entries:
-            path = prefix + entry.name
-            if not wanted.selects(path) and not (entry.kind == DIRECTORY and wanted.leads(path)):
+        for name, kind, id, size in entries:
+            path = prefix + name
+            if some and not wanted.selects(path) and not (kind == DIRECTORY and wanted.leads(path)):
                 continue
-            if entry.kind == DIRECTORY:
+            if kind in leaves:
+                wanted.entries[path] = State(kind, None, id, size)
+            elif kind == DIRECTORY:
                 wanted.entries[path] = State(DIRECTORY, None, NO_ID, 0)
                 try:
-                    stack.append((path + b"/", depth + 1, state.get_tree(entry.id)))
-                    directories[path] = entry.id
+                    stack.append((path + b"/", depth + 1, state.get_tree(id)))
+                    directories[path] = id
                 except (NotFound, Corruption) as error:
                     del wanted.entries[path]
                     wanted.missing.append((path, f"its list of names cannot be read: {error}"))
                     wanted.alone.add(path)
             else:
-                _take_leaf(wanted, state, path, entry)
+                listed = wanted.missing if kind == SKIPPED else wanted.submodules
+                listed.append((path, _sentence(state, id)))
+                wanted.alone.add(path)
     return directories
-
-
-def _take_leaf(wanted: Wanted, state: TreeState, path: bytes, entry: TreeEntry) -> None:
-    if entry.kind == SKIPPED:
-        wanted.missing.append((path, _sentence(state, entry.id)))
-        wanted.alone.add(path)
-    elif entry.kind == SUBMODULE:
-        wanted.submodules.append((path, _sentence(state, entry.id)))
-        wanted.alone.add(path)
-    else:
-        wanted.entries[path] = State(entry.kind, None, entry.id, entry.size)
 
 
 def _take_later(

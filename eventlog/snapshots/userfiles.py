@@ -11,6 +11,7 @@ from eventlog.fs import REAL
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe must not make us wait for its writer, should it take a file's name between a look and the open.
 _OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_HOLD = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC if hasattr(os, "O_PATH") else None
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -36,6 +37,10 @@ class UserFiles:
     def open_file(self, dir_fd: int, name: bytes) -> int:
         """What has the name, open for reading; not through a symlink."""
         return os.open(name, _OLD_FILE, dir_fd=dir_fd)
+
+    def hold(self, dir_fd: int, name: bytes) -> int:
+        """What has the name, not opened but kept alive, for `fstat`; -1 where the system cannot."""
+        return -1 if _HOLD is None else os.open(name, _HOLD, dir_fd=dir_fd)
 
     def read(self, fd: int, size: int) -> bytes:
         return os.read(fd, size)
