@@ -208,6 +208,7 @@ class _Recording:
             "include": settings.include,
             "size_max": FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes,
             "deadline": deadline,
+            "may_fork": True,  # a hook has one thread, and ends soon
         }
         try:
             return capture(blobs, writer, root, previous=told.tree, **wanted), told.tree

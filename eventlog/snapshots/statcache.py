@@ -216,7 +216,7 @@ class Tables:
     ) -> StatCache:
         """The cache. `watched` are (path, stat)."""
         ids = b"".join(self.ids)
-        return StatCache(
+        made = StatCache(
             root=ids[:32],
             tracked=tracked,
             generation=generation,
@@ -231,6 +231,8 @@ class Tables:
             watched=[path for path, _ in watched],
             absent=absent,
         )
+        made._paths = self.paths
+        return made
 
 
 def encode(cache: StatCache, key: Key) -> bytes:
@@ -339,6 +341,19 @@ def load(fs: FileSystem, layout: Layout, key: Key) -> "StatCache | None":
     except (OSError, ValueError):
         return None
     return decode(data, key)
+
+
+def load_any(
+    fs: FileSystem, layout: Layout, store_id: bytes, worktree: bytes
+) -> "tuple[StatCache, bytes] | None":
+    """The cache of a working directory and its options, whatever they are: each row is true of its path."""
+    try:
+        data = read_file(fs, layout.statcache(worktree.hex()), _SIZE_MAX)
+        options: bytes = _HEADER.unpack_from(data)[5]
+    except (OSError, ValueError, StructError):
+        return None
+    cache = decode(data, Key(store_id, worktree, options))
+    return None if cache is None else (cache, options)
 
 
 def save(fs: FileSystem, layout: Layout, key: Key, cache: StatCache) -> None:

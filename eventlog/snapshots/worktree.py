@@ -84,6 +84,7 @@ def capture(
     size_max: int = FILE_SIZE_MAX,
     deadline: "float | None" = None,
     calls: "UserFiles | None" = None,
+    may_fork: bool = False,
 ) -> Capture:
     """Capture the working directory `root`; its tree and all that is new in it are durable on return.
 
@@ -95,6 +96,8 @@ def capture(
         include: patterns, in the syntax of gitignore, of ignored files to capture all the same.
         size_max: larger files are skipped.
         deadline: monotonic time after which nothing more is looked at.
+        may_fork: children of this process may look at a part of a large directory. For processes of one
+            thread that do not outlive the capture by much, and have no handler of their own for SIGCHLD.
     Raises: NotFound, Refused when `root` is no directory, or one that is never captured; NotDurable.
     """
     path = os.fsencode(os.path.realpath(root))
@@ -102,14 +105,14 @@ def capture(
     place = _place_of(layout, path, root)
     key = Key(blobs.store_id, blake3(path).digest(16), _options(place, include, size_max))
     generation = _gc_generation(fs, layout)
-    probe = _probe(fs, layout, path)
+    probe = probe_of(fs, layout, path)
     cache = statcache.load(fs, layout, key)
     entries = Entries(path, calls or UserFiles(), writer, probe, size_max)
     never = _never(layout, place)
 
     def scan_with(known: "StatCache | None") -> "tuple[Scan, StatCache]":
         rules = Rules(path, place, known, probe, include, deadline)
-        scan = Scan(known, entries, rules, never=never, deadline=deadline)
+        scan = Scan(known, entries, rules, never=never, deadline=deadline, may_fork=may_fork)
         return scan, _tables(scan, generation)
 
     try:
@@ -178,7 +181,7 @@ def _gc_generation(fs: "FileSystem", layout: "Layout") -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-def _probe(fs: "FileSystem", layout: "Layout", path: bytes) -> "tuple[int, int]":
+def probe_of(fs: "FileSystem", layout: "Layout", path: bytes) -> "tuple[int, int]":
     """(now, device) as the file system of `path` tells the time, by a file made for this.
 
     Now is 0, older than anything, where no file can be made.

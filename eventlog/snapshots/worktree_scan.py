@@ -11,22 +11,20 @@ import errno
 import os
 import stat
 import time
-from itertools import compress
+from itertools import compress, pairwise
 
 from eventlog.snapshots.ids import blob_id
 from eventlog.snapshots.statcache import (
-    MISSING,
     STAT_SIZE,
     UNPROVEN,
     StatCache,
     Tables,
-    pack_fields,
-    pack_stat,
 )
 from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SUBMODULE
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
 from eventlog.snapshots.worktree_entries import REFUSED, TOO_DEEP, Entries, name_in_tree
 from eventlog.snapshots.worktree_git import GitFailed
+from eventlog.snapshots.worktree_look import look_at_all
 from eventlog.snapshots.worktree_rules import IGNORE_FILE, Rules
 
 TYPE_CHECKING = False
@@ -41,8 +39,7 @@ if TYPE_CHECKING:
 DEPTH_MAX = 2_048  # a deeper tree could not be written out again
 PENDING_SHOWN = 100
 
-# How many paths are looked at between two looks at the clock: about a millisecond.
-_STRIDE = 256
+_STRIDE = 256  # rows compared at once
 
 _NO, _YES = b"\0", b"\1"
 _DIRS = (DIRECTORY, SUBMODULE)
@@ -106,12 +103,14 @@ class Scan:
         *,
         never: "set[tuple[int, int]]",
         deadline: "float | None",
+        may_fork: bool = False,
     ) -> None:
         self.cache = cache
         self.entries = entries
         self.rules = rules
         self._never = never
         self._deadline = deadline
+        self._may_fork = may_fork
         self._fresh = b""
         self._moved: "set[int]" = set()  # rows of submodules with another commit
         self._full = False
@@ -133,35 +132,15 @@ class Scan:
 
     def _look_at_all(self, cache: StatCache) -> bytes:
         """The stat of each row as it is now; from the deadline on as it was."""
-        lstat, pack, root = os.lstat, pack_fields, self.entries.dir(b"")
         paths = [b".", *cache.paths[1:]]
+        found = look_at_all(self.entries, paths, deadline=self._deadline, may_fork=self._may_fork)
         fresh = []
-        # The one loop whose length is that of the working directory: no call but the system's.
-        for start in range(0, len(paths), _STRIDE):
-            if self._late():
-                break
-            for path in paths[start : start + _STRIDE]:
-                try:
-                    found = lstat(path, dir_fd=root)
-                except OSError as error:
-                    fresh.append(self._look_deep(path, error))
-                    continue
-                fresh.append(
-                    pack(found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-                )
-        known = b"".join(fresh)
-        if len(fresh) < len(paths):
-            self._leave(cache.paths[len(fresh) :])
-        return known + cache.stats[len(known) :]
-
-    def _look_deep(self, path: bytes, error: OSError) -> bytes:
-        if error.errno != errno.ENAMETOOLONG:
-            return MISSING
-        try:
-            directory, _, name = path.rpartition(b"/")
-            return pack_stat(self.entries.lstat(directory, name))
-        except OSError:
-            return MISSING
+        for (start, stats), (end, _) in pairwise([*found, (len(paths), b"")]):
+            seen = start + len(stats) // STAT_SIZE
+            if seen < end:
+                self._leave(cache.paths[seen:end])
+            fresh += [stats, cache.stats[seen * STAT_SIZE : end * STAT_SIZE]]
+        return b"".join(fresh)
 
     def _moved_submodules(self, cache: StatCache) -> "Iterator[int]":
         row = cache.kinds.find(SUBMODULE)
