@@ -1,0 +1,119 @@
+"""What the log has of an agent's sessions, so that an import adds only what is new.
+
+Asked for when a session is met, and only of sessions that the log knows; what this import told is remembered
+as eight bytes of each id. One thread.
+"""
+
+from eventlog.store import Store
+from eventlog.transcripts.lines import Mark
+
+_SESSIONS = "select distinct agent_session_id from sessions where agent = $1"
+_MASTER = "select 1 from sessions_master where repo = $1"
+_TURNS = (
+    "select event_id from events where event_type = 'turn' and operation = 'start' and agent = $1 "
+    "and agent_turn_id is not null"
+)
+_OF_SESSION = (
+    "select event_id, event_type, operation, agent_turn_id, agent_session_id, tree_hash is not null, "
+    "prompt_tokens, completion_tokens, message_id from events where agent = $1 and agent_session_id = $2"
+)
+_CALLS_OF_TURN = (
+    "select event_id, agent_session_id from events "
+    "where event_type = 'llm' and agent = $1 and agent_turn_id = $2"
+)
+_NOTES = "select payload from events where event_type = 'import' and agent = $1 order by position"
+
+
+class Known:
+    """What is known of one agent's sessions."""
+
+    def __init__(self, store: Store, agent: str) -> None:
+        self._store = store
+        self._agent = agent
+        self._ids: set[int] = set()
+        self._told: set[int] = set()
+        self._owner_of_call: dict[int, str] = {}
+        self._loaded: set[str] = set()
+        self._sessions: set[str] = set()
+        self._turn_ids: set[int] = set()
+        self.has_master = False
+        if store.journal.next_position() > 0:
+            self.has_master = bool(store.query(_MASTER, [store.repo_hash]).rows)
+            self._sessions = {str(row[0]) for row in store.query(_SESSIONS, [agent]).rows}
+        if self._sessions:
+            self._turn_ids = {_short(row[0]) for row in store.query(_TURNS, [agent]).rows}
+        # Of the session at hand: from hooks.
+        self.is_live = False
+        self.live_turns: set[str] = set()
+        self.ended_turns: set[str] = set()
+        # (turn, prompt tokens, completion tokens) of calls that hooks told without the provider's id.
+        self.nameless_calls: dict[tuple[str, int | None, int | None], list[str]] = {}
+
+    def enter(self, session: str) -> None:
+        """A session begins to be read."""
+        self.is_live = False
+        self.live_turns, self.ended_turns, self.nameless_calls = set(), set(), {}
+        if session not in self._sessions:
+            return
+        ids = set()
+        for row in self._store.query(_OF_SESSION, [self._agent, session]).rows:
+            event_id, event_type, operation, turn, owner, has_tree, prompt, completion, message = row
+            ids.add(_short(event_id))
+            if event_type == "snapshot" and has_tree:
+                self.is_live = True
+                if turn is not None:
+                    self.live_turns.add(turn)
+            elif event_type == "turn" and operation == "end" and turn is not None:
+                self.ended_turns.add(turn)
+            elif event_type == "llm":
+                self._owner_of_call[_short(event_id)] = owner
+                if message is None and turn is not None:
+                    self.nameless_calls.setdefault((turn, prompt, completion), []).append(event_id)
+        self._ids = ids
+
+    def has(self, event_id: str) -> bool:
+        """Whether the log has the event, or this import told it."""
+        short = _short(event_id)
+        return short in self._ids or short in self._told
+
+    def tell(self, event_id: str) -> None:
+        self._told.add(_short(event_id))
+
+    def owner_of_call(self, event_id: str) -> str | None:
+        """The session of which a model call was told first."""
+        return self._owner_of_call.get(_short(event_id))
+
+    def tell_call(self, event_id: str, session: str) -> None:
+        self._owner_of_call.setdefault(_short(event_id), session)
+
+    def is_turn_known(self, start_id: str, turn: str) -> bool:
+        """Whether the log has a turn; when another session has it, its model calls are looked up."""
+        if _short(start_id) not in self._turn_ids:
+            return False
+        if turn not in self._loaded:
+            self._loaded.add(turn)
+            for event_id, owner in self._store.query(_CALLS_OF_TURN, [self._agent, turn]).rows:
+                self._owner_of_call.setdefault(_short(event_id), owner)
+        return True
+
+    def marks(self) -> "dict[str, dict[str, Mark]]":
+        """How far each source was read, by its path: of each of its files, by name."""
+        from eventlog import jsontext
+
+        if not self._sessions:
+            return {}
+        found: dict[str, dict[str, Mark]] = {}
+        for (text,) in self._store.query(_NOTES, [self._agent]).rows:
+            note = jsontext.decode(text)
+            try:
+                found[note["path"]] = {
+                    one["name"]: Mark(one["bytes"], one["digest"], one["lines"], one["malformed"])
+                    for one in note["parts"]
+                }
+            except (KeyError, TypeError):
+                continue  # of another version
+        return found
+
+
+def _short(event_id: str) -> int:
+    return int(event_id[:16], 16)

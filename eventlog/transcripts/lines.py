@@ -1,0 +1,243 @@
+"""The lines of transcripts, one at a time: bounded, decompressed on the way, several files merged by time.
+
+A *source* is what is read as one: a file, or a session's file with those of its subagents. It only reads.
+One thread at a time.
+"""
+
+import heapq
+import io
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any
+
+import orjson
+from blake3 import blake3
+
+from eventlog.errors import EventLogError, NotFound
+
+# No line of an agent comes near; longer ones are passed on in pieces of this size, not understood.
+LINE_BYTES_MAX = 64 << 20
+# A file that is one JSON document has to fit into memory.
+DOCUMENT_BYTES_MAX = 64 << 20
+_CHUNK_BYTES = 1 << 20
+_ZSTD_SUFFIX = ".zst"
+
+
+class Line:
+    """A line of a source.
+
+    `said` is the JSON object that it is, None when it is none: then `data` says what it is instead. `part` is
+    the file it comes from (index into the source's files), `number` its number there from 1, `offset` where
+    it begins. `told` says that an import before has told it.
+    """
+
+    __slots__ = ("data", "number", "offset", "part", "said", "told")
+
+    def __init__(
+        self, part: int, number: int, offset: int, data: bytes, said: "dict[str, Any] | None", told: bool
+    ) -> None:
+        self.part = part
+        self.number = number
+        self.offset = offset
+        self.data = data
+        self.said = said
+        self.told = told
+
+
+class Mark:
+    """How far a file was told: its first `size` bytes (decompressed) of this BLAKE3 `digest`, its `lines`."""
+
+    __slots__ = ("_digest", "hasher", "lines", "malformed", "size")
+
+    def __init__(self, size: int = 0, digest: str = "", lines: int = 0, malformed: int = 0) -> None:
+        self.size = size
+        self.lines = lines
+        self.malformed = malformed
+        self.hasher: "blake3 | None" = None
+        self._digest = digest
+
+    @property
+    def digest(self) -> str:
+        return self._digest if self.hasher is None else self.hasher.hexdigest()
+
+
+class FileSource:
+    """The files of one session. `parts[0]` is the session's own; `marks` come to hold how far each was read.
+
+    `root` is the directory that its paths are relative to, where that is known; a source `is_foreign` when it
+    is recorded for another repository than the store's, `repo` if anybody knows.
+    """
+
+    def __init__(self, agent: str, parts: Sequence[str], *, root: str | None = None) -> None:
+        self.agent = agent
+        self.root = root
+        self.is_foreign = False
+        self.repo: str | None = None
+        self.path = parts[0]
+        self.parts = tuple(parts)
+        self.marks: list[Mark] = []
+
+    def stamp(self) -> "list[list[int]]":
+        """What changes whenever a file does; cheap. Raises: OSError."""
+        return [[found.st_ino, found.st_size, found.st_mtime_ns] for found in map(os.stat, self.parts)]
+
+    def lines(self, told: "Mapping[str, Mark]") -> Iterator[Line]:
+        """All lines, in order; those of which `told` speaks (by name of the file) are marked so.
+
+        Raises: NotFound when a file is gone, EventLogError when it cannot be read.
+        """
+        self.marks = [Mark() for _ in self.parts]
+        reading = [
+            self._lines_of(part, told.get(os.path.basename(path))) for part, path in enumerate(self.parts)
+        ]
+        if len(reading) == 1:
+            yield from reading[0]
+        else:
+            keyed = [_timed(part, lines) for part, lines in enumerate(reading)]
+            for _, _, _, line in heapq.merge(*keyed):
+                yield line
+
+    def _lines_of(self, part: int, told: "Mark | None") -> Iterator[Line]:
+        path, mark = self.parts[part], self.marks[part]
+        told_size = 0
+        if told is not None and told.size:
+            with opened(path) as file:
+                if _digest_of_first(file, told.size) == told.digest:
+                    told_size = told.size
+        mark.hasher = blake3()
+        with opened(path) as file:
+            offset = 0
+            for data, whole in _split(file, path):
+                if offset == 0 and data.strip() in (b"{", b"[") and (document := read_document(path)):
+                    yield from self._document(part, document, told_size)
+                    return
+                known = offset < told_size
+                said = parse(data) if whole else None
+                if said is not None or data.strip():
+                    yield Line(part, mark.lines + 1, offset, data, said, known)
+                offset += len(data)
+                if not data.endswith(b"\n") and said is None and whole:
+                    return  # half a line: it is read again when it is whole
+                mark.hasher.update(data)
+                mark.size = offset
+                mark.lines += 1
+                mark.malformed += said is None and bool(data.strip())
+
+    def _document(
+        self, part: int, document: tuple[bytes, "dict[str, Any]"], told_size: int
+    ) -> Iterator[Line]:
+        """A file that is one JSON object on many lines, as one line."""
+        data, said = document
+        mark = self.marks[part]
+        assert mark.hasher is not None
+        mark.hasher.update(data)
+        mark.size, mark.lines = len(data), 1
+        yield Line(part, 1, 0, data, said, told_size == len(data))
+
+
+def opened(path: str) -> IO[bytes]:
+    """The bytes of a plain file, decompressed when its name says so. Raises: NotFound, EventLogError."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise NotFound(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise EventLogError(f"{path} cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise EventLogError(f"{path} is no file that could be read as a transcript")
+    file = os.fdopen(fd, "rb", buffering=0)
+    if not path.endswith(_ZSTD_SUFFIX):
+        return file
+    import pyarrow as pa
+
+    return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd"))
+
+
+def parse(data: bytes) -> "dict[str, Any] | None":
+    """The JSON object that a line is; None when it is none."""
+    try:
+        said = orjson.loads(data)
+    except ValueError:
+        said = _parse_odd(data)
+    return said if isinstance(said, dict) else None
+
+
+def _parse_odd(data: bytes) -> Any:
+    """What orjson refuses and others write: lone surrogates, NaN, integers beyond 64 bits."""
+    if not data.lstrip().startswith(b"{"):
+        return None
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_document(path: str) -> "tuple[bytes, dict[str, Any]] | None":
+    """The bytes of a file that is one JSON object, and that; None when it is none. Raises: as `opened`."""
+    with opened(path) as file:
+        pieces, size = [], 0
+        while piece := _read(file, path):
+            size += len(piece)
+            if size > DOCUMENT_BYTES_MAX:
+                return None
+            pieces.append(piece)
+    data = b"".join(pieces)
+    said = parse(data)
+    return None if said is None else (data, said)
+
+
+def _split(file: IO[bytes], path: str) -> Iterator[tuple[bytes, bool]]:
+    """The lines with their ends, and whether each is a whole one: no piece of one that is too long."""
+    rest: list[bytes] = []
+    rest_size = 0
+    whole = True
+    while chunk := _read(file, path):
+        lines = chunk.splitlines(keepends=True) if b"\r" not in chunk else _split_at_newlines(chunk)
+        for line in lines:
+            rest.append(line)
+            rest_size += len(line)
+            if line.endswith(b"\n"):
+                yield (rest[0] if len(rest) == 1 else b"".join(rest)), whole
+                rest, rest_size, whole = [], 0, True
+        if rest_size >= LINE_BYTES_MAX:
+            yield b"".join(rest), False
+            rest, rest_size, whole = [], 0, False
+    if rest:
+        yield b"".join(rest), whole
+
+
+def _split_at_newlines(chunk: bytes) -> list[bytes]:
+    lines = [line + b"\n" for line in chunk.split(b"\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines
+
+
+def _read(file: IO[bytes], path: str) -> bytes:
+    try:
+        return file.read(_CHUNK_BYTES)
+    except OSError as error:
+        raise EventLogError(f"{path} cannot be read to its end: {error}") from error
+
+
+def _digest_of_first(file: IO[bytes], size: int) -> str:
+    digest = blake3()
+    while size > 0:
+        piece = file.read(min(size, _CHUNK_BYTES))
+        if not piece:
+            return ""
+        digest.update(piece)
+        size -= len(piece)
+    return digest.hexdigest()
+
+
+def _timed(part: int, lines: Iterator[Line]) -> "Iterator[tuple[str, int, int, Line]]":
+    """Lines with what they are merged by: the latest time so far (clocks run backwards), file and number."""
+    latest = ""
+    for line in lines:
+        time = line.said.get("timestamp") if line.said is not None else None
+        if isinstance(time, str) and time > latest:
+            latest = time
+        yield latest, part, line.number, line

@@ -1,0 +1,40 @@
+"""Which files were told to their end, by inode, size and time: `live/imports.json`, derived (I22).
+
+It spares an import the opening of files that did not change; deleting it costs no more than that.
+"""
+
+import os
+
+from eventlog import jsontext
+from eventlog.fs import FileSystem, read_file
+from eventlog.layout import Layout
+
+Seen = dict[str, list[list[int]]]
+
+_NAME = "imports.json"
+_SIZE_MAX = 64 << 20
+
+
+def read(fs: FileSystem, layout: Layout) -> Seen:
+    """Path of a source → its stamp; empty when nothing readable is there."""
+    try:
+        said = jsontext.decode(read_file(fs, layout.live(_NAME), _SIZE_MAX))
+    except (OSError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def write(fs: FileSystem, layout: Layout, seen: Seen) -> None:
+    """Keep it; what cannot be kept is only slower next time."""
+    tmp = layout.tmp(f"imports-{os.urandom(8).hex()}")
+    try:
+        fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
+        try:
+            fs.pwrite(fd, jsontext.encode(seen), 0)
+        finally:
+            fs.close(fd)
+        if not fs.exists(layout.live("")):
+            fs.mkdir(layout.live("").rstrip("/"))
+        fs.rename(tmp, layout.live(_NAME))
+    except OSError:
+        pass

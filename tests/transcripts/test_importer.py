@@ -1,0 +1,109 @@
+"""Import of transcripts: once, going on where the last one stopped, losing nothing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from eventlog.store import Store
+from eventlog.transcripts import importer
+from eventlog.transcripts.importer import ImportReport
+from eventlog.transcripts.lines import FileSource
+
+SESSION = "0b5f3c1e-0000-4000-8000-000000000001"
+
+
+def line(number: int, kind: str, content: Any, **more: Any) -> dict[str, Any]:
+    return {
+        "type": kind,
+        "uuid": f"line-{number}",
+        "parentUuid": f"line-{number - 1}" if number else None,
+        "sessionId": more.pop("session", SESSION),
+        "timestamp": f"2026-11-20T10:00:{number:02d}.000Z",
+        "cwd": "/home/dev/shop",
+        "version": "2.1.330",
+        "gitBranch": "main",
+        "message": {"role": kind, "content": content, **more.pop("message", {})},
+        **more,
+    }
+
+
+def usage(output: int) -> dict[str, Any]:
+    return {
+        "id": "msg_1",
+        "model": "claude-opus-5",
+        "usage": {"input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": output},
+    }
+
+
+TEXT = {"type": "text", "text": "I shall write it."}
+WRITE = {"file_path": "/home/dev/shop/a.py", "content": "price = 1\n"}
+CALL = {"type": "tool_use", "id": "tool-1", "name": "Write", "input": WRITE}
+RESULT = {"type": "tool_result", "tool_use_id": "tool-1", "content": "File created"}
+TOLD = {"type": "create", "filePath": WRITE["file_path"], "content": WRITE["content"], "originalFile": None}
+
+TURN = [
+    line(0, "user", "add a price", promptId="prompt-1"),
+    line(1, "assistant", [TEXT], requestId="req_1", message=usage(3)),
+    line(2, "assistant", [CALL], requestId="req_1", message=usage(40)),
+    line(3, "user", [RESULT], promptId="prompt-1", toolUseResult=TOLD),
+]
+
+
+def write(path: Path, lines: list[dict[str, Any]], end: str = "") -> Path:
+    path.write_text("".join(json.dumps(one) + "\n" for one in lines) + end)
+    return path
+
+
+def run(store: Store, *paths: Path) -> ImportReport:
+    return importer.run(store, "claude-code", [FileSource("claude-code", [str(path)]) for path in paths])
+
+
+def test_a_transcript_becomes_a_turn_with_its_call_counted_once(tmp_path: Path) -> None:
+    """P3: an answer on two lines is one model call with its last usage; the file written has its content."""
+    with Store.init(tmp_path / ".locus") as store:
+        report = run(store, write(tmp_path / "one.jsonl", TURN))
+
+        calls = store.query("select message_id, prompt_tokens, completion_tokens from llm_calls").rows
+        assert [tuple(row) for row in calls] == [("msg_1", 15, 40)]
+        (file,) = store.query("select path, operation, after_hash from files").rows
+        assert tuple(file[:2]) == ("a.py", "add")
+        assert store.blob(file[2]) == b"price = 1\n"
+        assert [tuple(r) for r in store.query("select title, outcome, status from turns").rows] == [
+            ("add a price", "I shall write it.", "completed")
+        ]
+        assert (report.sessions, report.turns, report.calls, report.malformed) == (1, 1, 1, 0)
+
+
+def test_a_second_import_adds_nothing_and_growth_adds_the_growth(tmp_path: Path) -> None:
+    """An unchanged file is not read; one that grew adds what is new, also without the notes of files."""
+    path = write(tmp_path / "one.jsonl", TURN[:3])
+    with Store.init(tmp_path / ".locus") as store:
+        run(store, path)
+        before = store.journal.next_position()
+        assert run(store, path).unchanged == 1
+        (tmp_path / ".locus" / "live" / "imports.json").unlink()
+        assert run(store, path).events == 0
+        assert store.journal.next_position() == before
+
+        write(path, TURN)
+        run(store, path)
+
+        assert [tuple(r) for r in store.query("select tool, success from actions").rows] == [("Write", True)]
+        assert store.query("select count(*) from llm_calls").rows[0][0] == 1
+        ids = [event["event_id"] for event in store.events()]
+        assert len(ids) == len(set(ids))
+
+
+def test_a_malformed_and_a_half_written_line_are_kept_and_counted(tmp_path: Path) -> None:
+    """P7: bytes that are no JSON are in the log; half a line at the end is read again when it is whole."""
+    whole = json.dumps(TURN[3])
+    path = write(tmp_path / "one.jsonl", TURN[:3], end="\xff not json\n" + whole[:30])
+    with Store.init(tmp_path / ".locus") as store:
+        assert run(store, path).malformed == 2
+        (event,) = [e for e in store.events() if e["operation"] == "malformed" and e["payload"]["line"] == 4]
+        assert store.blob(event["payload"]["blob"]) == "\xff not json\n".encode()
+
+        path.write_text(path.read_text() + whole[30:] + "\n")
+        run(store, path)
+
+        assert store.query("select count(*) from actions").rows[0][0] == 1
