@@ -376,39 +376,23 @@ class Store:
             delete: also what the log saw made behind that moment.
         Raises: NotFound, Refused (no directory to work in).
         """
-        from eventlog.replay import restore, restore_journal, restore_wanted
+        from eventlog.replay import restore, restore_journal
 
         restore_journal.refuse_unfinished(self.fs, self.layout)
         ref = self._ref(turn)
         state = self.tree(ref, at)
-        last = state.applied[-1] if state.applied else state.snapshot
-        places = self._events_of(ref, ("position", "event_id"))
-        since = next(int(str(event["position"])) for event in places if event["event_id"] == last) + 1
-        later = self.events(since, event_types=("file", "snapshot"), columns=restore_wanted.COLUMNS_OF_LATER)
-        restores = self.events(since, event_types=("restore",))
-        with restore.place_of(self.layout.root, into) as place:
-            restored = restore.restored_there(self.blobs, restores, place)
-            wanted = restore_wanted.wanted_of_turn(state, later, restored, paths, delete=delete)
-            return restore.make_plan(
-                place, wanted, self.blobs, turn=ref.name, at=state.at, tree=state.tree_hash, delete=delete
-            )
+        return restore.plan_of_turn(self.blobs, self.events, ref, state, paths, into, delete=delete)
 
     def undo_plan(self, event_id: str | None = None, *, into: str | os.PathLike[str] | None = None) -> "Plan":
         """What it would take to undo a restore: that of a start event, or the last one that took place.
 
         Raises: NotFound, Ambiguous, Refused, Corruption.
         """
-        from eventlog.replay import restore, restore_journal, restore_wanted
+        from eventlog.replay import restore, restore_journal
 
         restore_journal.refuse_unfinished(self.fs, self.layout)
         start = None if event_id is None else str(self.event(event_id)["event_id"])
-        plan = restore.plan_to_undo(self.events(event_types=("restore",)), start)
-        document = restore.read_plan(self.blobs, plan)
-        wanted = restore_wanted.wanted_of_undo(document)
-        with restore.place_of(self.layout.root, into or os.fsdecode(document.target)) as place:
-            return restore.make_plan(
-                place, wanted, self.blobs, turn=document.turn, at=document.at, tree=None, undo_of=document.id
-            )
+        return restore.plan_of_undo(self.blobs, self.events, start, into)
 
     def restore(self, plan: "Plan", *, force: bool = False) -> "Outcome":
         """Carry out a plan of `restore_plan` or `undo_plan`, whole or not at all.

@@ -20,7 +20,7 @@ from eventlog.locks import GC, RESTORE, acquire
 from eventlog.paths import path_text
 from eventlog.replay import restore_journal
 from eventlog.replay.edited_tree import EditedTree, no_trees
-from eventlog.replay.restore import Plan
+from eventlog.replay.restore import EVENT_TYPE, Plan
 from eventlog.replay.restore_journal import Document, Step
 from eventlog.replay.restore_place import Place, same
 from eventlog.replay.restore_switch import Found, carry_out, changed_since
@@ -31,7 +31,6 @@ from eventlog.snapshots.tree import DIRECTORY
 from eventlog.snapshots.userfiles import UserFiles
 from eventlog.types import Event
 
-EVENT_TYPE = "restore"
 AGENT = "locus"
 
 Append = Callable[[Event], int]
