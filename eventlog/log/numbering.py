@@ -147,6 +147,12 @@ class Numbering:
             self._prime(self._prefix.sessions(new))
         self._fill_places(columns)
 
+    def keep(self, session_ids: "Iterable[str | None]") -> None:
+        """Forget all other sessions: the prefix, which holds them by now, is asked when one comes back."""
+        kept = set(session_ids)
+        self._sessions = {s: session for s, session in self._sessions.items() if s in kept}
+        self._ids = {pair: s for pair, s in self._ids.items() if s in kept}
+
     def _fill_session_ids(self, columns: "dict[str, list[Any]]") -> None:
         given, ids = columns["session_id"], self._ids
         for i, pair in enumerate(zip(columns["agent"], columns["agent_session_id"], strict=True)):

@@ -14,8 +14,10 @@ Damage does not stop sealing: what is valid is sealed, bytes that are not are co
 first, and missing positions are named in the manifest. A journal without a sound header does stop it
 (Corruption): without the key in it nothing in the file can be told from noise.
 
-Memory: one batch of at most BATCH_BYTES of journals plus the last journal's excess, held about six
-times over (lines, envelopes, Arrow columns, Python lists for numbering, Parquet, its read-back).
+Memory: one batch of at most BATCH_BYTES of journals plus the last journal's excess, held up to five
+times over (Arrow columns, Python lists for numbering, payloads apart, Parquet, its read-back), and
+eight bytes for each sealed id where there are several batches. Journals are held one at a time,
+sessions as long as each batch has events of them.
 """
 
 import os
@@ -55,7 +57,7 @@ from eventlog.log.segment import (
     without_duplicates,
 )
 from eventlog.log.segment_file import SegmentPrefix
-from eventlog.log.tail import TailJournal, lost_positions, read_header, unsealed, walk
+from eventlog.log.tail import Lost, TailJournal, lost_positions, read_header, unsealed, walk
 
 # Journals are sealed together up to this size: about one row group of usual events. More would make
 # fewer, larger segments at the price of memory, and compaction merges them later anyway.
@@ -118,10 +120,12 @@ def _seal_all(
     if to_rotate is not None:
         to_rotate.rotate()
     # The fold goes on from batch to batch; it asks segments only about sessions new to it.
-    prefix = SegmentPrefix(fs, layout, store_id, current.segments)
+    batches = list(_batches(fs, layout, store_id, current, batch_bytes))
+    prefix = SegmentPrefix(fs, layout, store_id, current.segments, remember_ids=len(batches) > 1)
     numbering = Numbering(prefix)
-    for batch in _batches(fs, layout, store_id, current, batch_bytes):
+    for batch in batches:
         current = _seal_batch(fs, layout, store_id, current, batch, prefix, numbering, report)
+        pa.default_memory_pool().release_unused()  # else it keeps several times what a batch needs
     _remove_stray_segments(fs, layout, store_id, current)
     _remove_old(fs, layout, store_id, current, report.journals)
 
@@ -170,28 +174,23 @@ def _seal_batch(
     """Make one segment of a batch and commit it; the new manifest."""
     for number in batch.numbers:
         _sync(fs, layout, number)
-    journals: list[TailJournal] = []
-
-    def frames() -> Iterator[Frame]:
-        for journal in walk(fs, layout, store_id, batch.numbers, batch.base):
-            journals.append(journal)
-            yield from journal.frames
-
+    rot = _Rot()
+    journals = walk(fs, layout, store_id, batch.numbers, batch.base)
     path = layout.journal(batch.numbers[0])
-    with closing(tables_from_frames(frames(), path)) as pieces:
+    with closing(tables_from_frames(_frames(journals, batch, rot), path)) as pieces:
         events, dropped = _visible(pieces, prefix, numbering)
-    lost = lost_positions(journals, batch.base, batch.end)
     segments = current.segments
     if batch.end > batch.base:
         entry = _publish_segment(fs, layout, store_id, events, batch, dropped)
         segments = (*segments, entry)
-        prefix.add(entry)
+        prefix.add(entry, events)
         report.segments.append(entry.name)
         report.events += entry.rows
         report.dropped += dropped
+    numbering.keep(events["session_id"].unique().to_pylist())
     del events
-    for journal in journals:
-        _quarantine_damage(fs, layout, journal.scan)
+    for damage in rot.damage:
+        _quarantine_damage(fs, layout, damage)
     following = replace(
         current,
         number=current.number + 1,
@@ -199,12 +198,43 @@ def _seal_batch(
         next_position=batch.end,
         next_journal=batch.numbers[-1] + 1,
         segments=segments,
-        damaged=(*current.damaged, *(DamagedRange(r.base, r.end, r.journal) for r in lost)),
+        damaged=(*current.damaged, *(DamagedRange(r.base, r.end, r.journal) for r in rot.lost)),
     )
     manifests.commit(fs, layout, following)
-    report.lost += sum(r.end - r.base for r in lost)
+    report.lost += sum(r.end - r.base for r in rot.lost)
     report.journals += batch.numbers
     return following
+
+
+@dataclass(frozen=True, slots=True)
+class _Damage:
+    """The bytes of one journal that do not verify."""
+
+    path: str
+    journal: int
+    ranges: tuple[tuple[int, int, str], ...]  # offset, size, reason
+
+
+@dataclass(slots=True)
+class _Rot:
+    """What a batch's journals miss, and what they hold in vain."""
+
+    lost: list[Lost] = field(default_factory=list)
+    damage: list[_Damage] = field(default_factory=list)
+
+
+def _frames(journals: Iterator[TailJournal], batch: _Batch, rot: _Rot) -> Iterator[Frame]:
+    """The frames of a batch. Of journals that are through, nothing is kept but what goes into `rot`."""
+    at = batch.base
+    before: list[TailJournal] = []
+    for journal in journals:
+        rot.lost += lost_positions([*before, journal], at)
+        rot.damage.append(_damage_of(journal.scan))
+        yield from journal.frames
+        if journal.frames:
+            at = journal.frames[-1].end
+        before = [replace(journal, frames=())]
+    rot.lost += lost_positions(before, at, batch.end)
 
 
 def _visible(
@@ -222,7 +252,8 @@ def _visible(
         first = without_duplicates(events, known, seen)
         dropped += events.num_rows - first.num_rows
         kept.append(number_table(first, numbering))
-    return pa.concat_tables(kept), dropped
+    # One chunk of each column: the pieces share their memory with what they were parsed from.
+    return pa.concat_tables(kept).combine_chunks(), dropped
 
 
 def _sync(fs: FileSystem, layout: Layout, number: int) -> None:
@@ -274,14 +305,18 @@ def _publish_segment(
 # Quarantine: bytes that do not verify outlive the journal they were in (I10).
 
 
-def _quarantine_damage(fs: FileSystem, layout: Layout, scan: JournalScan) -> None:
+def _damage_of(scan: JournalScan) -> _Damage:
     ranges = [(damage.offset, damage.size, "damage") for damage in scan.damaged if damage.size]
     if scan.torn is not None:
         ranges.append((*scan.torn, "torn tail of a closed journal"))
-    if ranges:
-        data = read_file(fs, scan.path)
-        for offset, size, reason in ranges:
-            _quarantine(fs, layout, scan.header.number, offset, data[offset : offset + size], reason)
+    return _Damage(scan.path, scan.header.number, tuple(ranges))
+
+
+def _quarantine_damage(fs: FileSystem, layout: Layout, damage: _Damage) -> None:
+    if damage.ranges:
+        data = read_file(fs, damage.path)
+        for offset, size, reason in damage.ranges:
+            _quarantine(fs, layout, damage.journal, offset, data[offset : offset + size], reason)
 
 
 def _quarantine(fs: FileSystem, layout: Layout, number: int, offset: int, data: bytes, reason: str) -> None:
@@ -390,6 +425,6 @@ def _quarantine_replaced(fs: FileSystem, layout: Layout, store_id: bytes, number
     """Keep the bad bytes of a journal that was copied forward: the copy holds its valid frames only."""
     path = layout.journal(number)
     try:
-        _quarantine_damage(fs, layout, scan_journal(fs, path, store_id=store_id, number=number))
+        _quarantine_damage(fs, layout, _damage_of(scan_journal(fs, path, store_id=store_id, number=number)))
     except Corruption as error:
         _quarantine(fs, layout, number, 0, read_file(fs, path), f"replaced journal: {error.what}")

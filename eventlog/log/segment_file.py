@@ -5,6 +5,7 @@ Reads only, takes no lock: the caller's pin keeps the files. One `SegmentFile` b
 
 import io
 import os
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -108,21 +109,34 @@ class SegmentPrefix:
 
     Memory: the asked-for columns of one row group of 122,880 rows, and the session ids of each segment.
     Time: all event and session ids of the log for `seen`; for `sessions` the rows of those asked for, and
-    of segments that `seen` has not been through, the session ids.
+    of segments that `seen` has not been through, the session ids. Who asks `seen` again and again says
+    `remember_ids`: eight bytes for each id are kept then, and a segment is read once more only when one of
+    its ids seems to be asked for.
     """
 
     def __init__(
-        self, fs: FileSystem, layout: Layout, store_id: bytes, entries: Sequence[SegmentEntry]
+        self,
+        fs: FileSystem,
+        layout: Layout,
+        store_id: bytes,
+        entries: Sequence[SegmentEntry],
+        *,
+        remember_ids: bool = False,
     ) -> None:
         self._fs = fs
         self._layout = layout
         self._store_id = store_id
         self.entries = list(entries)
         self._sessions_in: dict[str, set[str | None]] = {}  # segment → the sessions of its events
+        self._remembers = remember_ids
+        self._hashes: dict[str, pa.Array] = {}  # segment → a hash of each of its ids
 
-    def add(self, entry: SegmentEntry) -> None:
-        """Look at this segment too from now on."""
+    def add(self, entry: SegmentEntry, events: "pa.Table") -> None:
+        """Look at this segment too from now on; it holds `events`."""
         self.entries.append(entry)
+        self._sessions_in[entry.name] = set(events["session_id"].unique().to_pylist())
+        if self._remembers:
+            self._hashes[entry.name] = _hashes(events["event_id"])
 
     def seen(self, event_ids: Sequence[str]) -> set[str]:
         return set(self.seen_ids(pa.array(event_ids, pa.string())).to_pylist())
@@ -132,9 +146,13 @@ class SegmentPrefix:
         if not len(ids):
             return ids
         found = [ids.slice(0, 0)]
+        passed = self._surely_without(ids)
         for entry in self.entries:
+            if entry.name in passed:
+                continue
             with SegmentFile(self._fs, self._layout, self._store_id, entry) as file:
                 sessions: set[str | None] = set()
+                hashes = []
                 for group in range(file.row_groups):
                     events = file.read(("event_id", "session_id"), group)
                     sessions.update(events["session_id"].unique().to_pylist())
@@ -142,8 +160,26 @@ class SegmentPrefix:
                         hits = pc.is_in(chunk, value_set=ids)
                         if hits.true_count:
                             found.append(chunk.filter(hits))
+                    if self._remembers:
+                        hashes.append(_hashes(events["event_id"]))
                 self._sessions_in[entry.name] = sessions
+                if self._remembers:
+                    self._hashes[entry.name] = pa.concat_arrays([pa.array([], pa.int64()), *hashes])
         return pa.concat_arrays(found)
+
+    def _surely_without(self, ids: "pa.Array") -> set[str]:
+        """The segments that, by the hashes of their ids, hold none of `ids`."""
+        if not self._hashes:
+            return set()
+        every = pa.chunked_array(list(self._hashes.values()))
+        hits = pc.is_in(every, value_set=_hashes(ids))
+        without = set()
+        start = 0
+        for name, hashes in self._hashes.items():
+            if not pc.any(hits.slice(start, len(hashes))).as_py():
+                without.add(name)
+            start += len(hashes)
+        return without
 
     def sessions(self, session_ids: Sequence[str]) -> Iterable[PrefixRow]:
         if not session_ids:
@@ -160,6 +196,12 @@ class SegmentPrefix:
                     if pc.any(mask).as_py():
                         rows += _prefix_rows(file.read(_PLACES, group).filter(mask))
         return rows
+
+
+def _hashes(ids: "pa.Array | pa.ChunkedArray") -> "pa.Array":
+    """64 bits of each text, which mean something to this process alone."""
+    numbers = array("q", map(hash, ids.to_pylist()))
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def _prefix_rows(table: "pa.Table") -> Iterator[PrefixRow]:

@@ -1,6 +1,7 @@
 """Sealing: journals become segments, and nothing a reader sees changes."""
 
 import fcntl
+import gc
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,12 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import Corruption, LockTimeout, NotDurable
-from eventlog.fs import REAL, read_file
-from eventlog.layout import MANIFEST_DIR, QUARANTINE_DIR, TMP_DIR, Layout, segment_name
+from eventlog.fs import REAL, FileSystem, read_file
+from eventlog.layout import (
+    JOURNAL_DIR,
+    MANIFEST_DIR,
+    QUARANTINE_DIR,
+    SEGMENT_DIR,
+    TMP_DIR,
+    Layout,
+    segment_name,
+)
 from eventlog.locks import MAINTAIN, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log import segment
-from eventlog.log.journal import scan_journal
+from eventlog.log.journal import JournalScan, scan_journal
 from eventlog.log.reader import open_view
 from eventlog.log.seal import MANIFESTS_KEPT, SealReport
 from eventlog.log.segment import SegmentMeta, decode_segment, encode_segment
@@ -109,6 +118,53 @@ def test_a_batch_of_many_pieces_is_deduplicated_and_numbered_as_one(log: Log) ->
     assert (report.events, report.dropped) == (6_000, 9)
     seqs = [row["seq"] for row in log.rows(columns=("seq", "title")) if row["title"] is not None]
     assert seqs == list(range(1, 6_001))
+
+
+def test_a_run_of_many_batches_is_one_fold(log: Log) -> None:
+    """Sessions that pause and ids of any earlier batch are met again, as by a reader (I8, I22)."""
+    pauses = ("ab", "b", "ac", "c", "abc", "a")
+    for batch, sessions in enumerate(pauses):
+        for session in sessions:
+            first = event(
+                100 * batch + ord(session), agent_session_id=session, agent_turn_id=f"t{batch // 2}"
+            )
+            log.append([first, event(1, title="again"), {**first, "event_id": f"{batch}{session}" * 16}])
+        log.journal.rotate()
+    before = log.rows()
+
+    report = log.seal(batch_bytes=1)
+
+    assert (len(report.segments), report.dropped) == (len(pauses), sum(map(len, pauses)) - 1)
+    assert log.rows() == before
+
+
+def test_a_seal_holds_one_journal_and_reads_no_segment_for_its_ids_twice(layout: Layout) -> None:
+    """However much is sealed, memory is one batch (I35) and the work of each batch the same."""
+    held: list[int] = []
+    opened: list[str] = []
+
+    class Watched(FileSystem):
+        def link(self, source: str, target: str) -> None:
+            held.append(sum(type(thing) is JournalScan for thing in gc.get_objects()))
+            super().link(source, target)
+
+        def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+            opened.extend([path] if SEGMENT_DIR in path and not flags & os.O_CREAT else [])
+            return super().open(path, flags, mode)
+
+    log = Log(Watched(), layout)
+    for batch_journals, first in ((1, 0), (4, 24)):
+        for number in range(first, first + 24):
+            log.append([event(number, agent_session_id=f"s{number}")])
+            log.journal.rotate()
+        size = os.path.getsize(f"{layout.directory(JOURNAL_DIR)}/{log.journals()[0]}")
+        held.clear()
+        opened.clear()
+        report = log.seal(batch_bytes=batch_journals * (size + 16))
+
+    assert (len(report.segments), len(report.journals)) == (6, 24)
+    assert max(held) <= 2
+    assert sorted(opened) == [layout.segment(entry.name) for entry in current(log).segments[:24]]
 
 
 def test_what_segments_say_of_a_session_is_enough_to_go_on(log: Log) -> None:
