@@ -66,11 +66,8 @@ class Teller:
             outside: columns of an event that no tool explains.
             by_tool: the capture was made for a tool call, or at the end of its turn.
         """
-        named = self._named.get(change.path)
-        if not by_tool:
-            return [self._event(change, change.before, change.after, outside, None, None)]
-        cause, others = self._cause_of(change.path, named)
-        columns: Event = {} if cause is not None else outside
+        named = self._named.get(change.path) if by_tool else None
+        cause, columns, others = self._cause_of(change.path, named, outside, by_tool=by_tool)
         found = []
         before = change.before
         if named is not None and named.original is not None and change.old_path is None:
@@ -84,22 +81,45 @@ class Teller:
             event["payload"]["causes"] = others  # type: ignore[index]
         return [*found, event]
 
-    def _cause_of(self, path: bytes, named: "Named | None") -> "tuple[str | None, list[str]]":
-        """The action behind a change that this call's capture found, or those of which it may be one."""
+    def _cause_of(
+        self, path: bytes, named: "Named | None", outside: Event, *, by_tool: bool
+    ) -> "tuple[str | None, Event, list[str]]":
+        """The action behind a change that this call's capture found, the columns of its turn, and where
+        nobody can tell, the actions of which it may be one."""
         call = self._call
         if named is not None:
-            return call.cause, []
+            return call.cause, {}, []
         key = short(path)
         for other in reversed(self._others):
             if key in other.paths:
-                return other.cause, []
+                return other.cause, self._place_of(other), []
+        if not by_tool:
+            return None, outside, []
         # An edit tool changes what it names; the rest is a command's that runs, or ran, beside it.
-        possible = [other.cause for other in self._others if not other.edits]
-        if call.cause is not None and not (call.edits and possible):
-            possible.append(call.cause)
-        if len(possible) == 1 and (call.cause is not None or self._others[-1].late):
-            return possible[0], []
-        return None, possible
+        others = [other for other in self._others if not other.edits]
+        own = call.cause if call.cause is not None and not (call.edits and others) else None
+        if own is not None and not others:
+            return own, {}, []
+        if own is None and len(others) == 1 and (call.cause is not None or self._others[-1].late):
+            return others[0].cause, self._place_of(others[0]), []
+        possible = [other.cause for other in others] + ([own] if own is not None else [])
+        if call.cause is not None and all(self._is_beside(other) for other in others):
+            return None, {"source": "system"}, possible  # which of them is not known, the turn is
+        return None, outside, possible
+
+    def _is_beside(self, other: Running) -> bool:
+        """Whether a tool stands in the same turn as the call."""
+        return other.place == (self._call.agent, self._call.session, self._call.turn)
+
+    def _place_of(self, other: Running) -> Event:
+        """Columns of a change by another tool than the call's: it counts where its action does."""
+        if self._is_beside(other):
+            return {"subagent_id": None}
+        agent, session, turn = other.place
+        return {
+            "agent": agent, "agent_session_id": session, "agent_turn_id": turn,
+            "subagent_id": None, "cwd": None, "model": None,
+        }  # fmt: skip
 
     def _between(self, original: str, before: "TreeEntry | None", blobs: "BlobStore") -> "TreeEntry | None":
         """The state that the tool found, when it is another one than the log knows."""

@@ -87,15 +87,16 @@ def forget_dead(told: Told, now_s: float) -> None:
 class Running:
     """A tool under way: `cause` is the id of its action, `paths` are the `short` files an edit tool named.
 
-    `turn` is its `short` session and turn. `late`: it has ended, and nobody has looked at the directory
-    since.
+    `turn` is its `short` session and turn, `place` its agent with both in full. `late`: it has ended, and
+    nobody has looked at the directory since.
     """
 
-    __slots__ = ("cause", "edits", "late", "paths", "tool", "tool_use_id", "turn")
+    __slots__ = ("cause", "edits", "late", "paths", "place", "tool", "tool_use_id", "turn")
 
-    def __init__(self, words: "list[str]") -> None:
+    def __init__(self, words: "list[str]", place: "tuple[str, str, str]") -> None:
         _, self.cause, session, turn, edits, self.tool_use_id, self.tool, *self.paths = words
         self.turn = session, turn
+        self.place = place
         self.edits = edits == "edits"
         self.late = False
 
@@ -122,11 +123,14 @@ def note_ended(layout: Layout, worktree: str, causes: "list[str]", *, late: bool
 
 def running(layout: Layout, worktree: str, told: Told) -> "list[Running]":
     """The tools that began in a turn under way and did not end, or ended unlooked at; the latest last."""
-    turns = {(short(session), short(parts[1])) for session, parts in told.open.items()}
+    turns = {
+        (short(session), short(turn)): (agent, session, turn)
+        for session, (agent, turn, *_) in told.open.items()
+    }
     found: "dict[str, Running]" = {}
     for words in _lines(layout, f"{worktree}.running"):
         if words[0] == "begun" and len(words) >= 7 and (words[2], words[3]) in turns:
-            found[words[1]] = Running(words)
+            found[words[1]] = Running(words, turns[words[2], words[3]])
         elif words[0] == "ended" and len(words) == 2:
             found.pop(words[1], None)
         elif words[0] == "late" and words[-1] in found:
