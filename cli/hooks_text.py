@@ -48,6 +48,7 @@ def edit_options(function: F) -> F:
 def project_directory(ctx: click.Context) -> str:
     """The directory whose work is recorded: the repository's root, else where the store is, else here."""
     from eventlog import identity
+    from eventlog.errors import EventLogError
     from eventlog.repository import git_root
 
     here = os.getcwd()
@@ -55,7 +56,10 @@ def project_directory(ctx: click.Context) -> str:
     if root is not None:
         return root
     given = ctx.find_root().obj
-    store = os.path.abspath(given) if given else identity.find(here, os.environ)
+    try:
+        store = os.path.abspath(given) if given else identity.find(here, os.environ)
+    except EventLogError:
+        store = None  # somebody else's; who needs it says so
     above = os.path.dirname(store) if store else here
     return above if here == above or here.startswith(above.rstrip("/") + "/") else here
 

@@ -585,21 +585,6 @@ def test_a_full_disk_is_noted_and_forgotten(work: Path, tmp_path: Path) -> None:
     assert replayed(work, last_turn(work), tmp_path / "out") == here(work)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes where others may not")
-def test_a_store_without_the_right_to_write(work: Path) -> None:
-    """P4: a store that may only be read is left as it is, silently."""
-    for directory in (work / ".locus").rglob("*"):
-        if directory.is_dir():
-            directory.chmod(0o500)
-    try:
-        Agent(work).prompt("Go")
-    finally:
-        for directory in (work / ".locus").rglob("*"):
-            if directory.is_dir():
-                directory.chmod(0o700)
-    assert events(work) == []
-
-
 def test_packs_that_cannot_be_written_cost_no_event(work: Path) -> None:
     """P4: when no content can be stored the event is recorded, marked, with the beginning of its texts."""
     agent = Agent(work)
