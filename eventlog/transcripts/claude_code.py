@@ -6,6 +6,7 @@ grows, so the last line counts; a tool's result is a line of the user's; lines o
 turn where it stands, else the prompt's own line does; a fork's file begins with its parent's lines.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from eventlog.agents.call import int_of, object_of, text_of
@@ -53,6 +54,11 @@ _REFUSALS = (
 )
 _SYNTHETIC = "<synthetic>"
 _WRITES = ("Write", "Edit", "MultiEdit", "NotebookEdit")
+
+
+def places(environ: "Mapping[str, str]") -> list[str]:
+    """Where Claude Code keeps the transcripts of all projects (docs/adapters.md)."""
+    return [f"{environ.get('CLAUDE_CONFIG_DIR') or environ.get('HOME', '') + '/.claude'}/projects"]
 
 
 def recognises(said: "dict[str, Any]") -> bool:

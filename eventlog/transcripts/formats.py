@@ -1,8 +1,26 @@
-"""Which reader understands which agent's transcripts. Pure."""
+"""Which reader understands which agent's transcripts, and how their files are found and recognised."""
 
+import os
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any, Protocol
 
+from eventlog.errors import EventLogError
 from eventlog.transcripts.draft import Draft
+from eventlog.transcripts.lines import FileSource, head_of
+
+Environ = Mapping[str, str]
+
+# Agent → its module here. A module has `AGENT`, `Reader` and `recognises`, and may have
+# - `SUFFIXES`: how the names of its files end;
+# - `places(environ) -> list[str]`: where the agent keeps them;
+# - `sources_in(path) -> list[FileSource]`: what a file holds, nothing when it is part of another;
+# - `directory_of(source) -> str | None`: where a session ran, when its first lines do not say it as `cwd`.
+_MODULES = {
+    "claude-code": "claude_code",
+}
+AGENTS = tuple(_MODULES)
+_SUFFIXES = (".jsonl",)
 
 
 class Reader(Protocol):
@@ -17,7 +35,75 @@ class Reader(Protocol):
         """What is still pending at the end."""
 
 
-def reader_of(agent: str) -> type[Reader]:
-    from eventlog.transcripts import claude_code
+def _module(agent: str) -> Any:
+    return import_module(f"eventlog.transcripts.{_MODULES[agent]}")
 
-    return {"claude-code": claude_code.Reader}[agent]
+
+def reader_of(agent: str) -> type[Reader]:
+    reader: type[Reader] = _module(agent).Reader
+    return reader
+
+
+def suffixes_of(agent: str) -> tuple[str, ...]:
+    suffixes: tuple[str, ...] = getattr(_module(agent), "SUFFIXES", _SUFFIXES)
+    return suffixes
+
+
+def places_of(agent: str, environ: Environ) -> list[str]:
+    """Where the agent keeps its transcripts; empty when it has no such place."""
+    places = getattr(_module(agent), "places", None)
+    found: list[str] = [] if places is None else places(environ)
+    return found
+
+
+def source_of(agent: str, path: str) -> FileSource:
+    """The source that a named file is, whatever it looks like."""
+    return next(iter(sources_in(agent, path)), None) or FileSource(agent, [path])
+
+
+def sources_in(agent: str, path: str) -> Iterator[FileSource]:
+    of_module = getattr(_module(agent), "sources_in", None)
+    if of_module is None:
+        yield FileSource(agent, [path])
+    else:
+        yield from of_module(path)
+
+
+def directory_of(agent: str, source: FileSource) -> str | None:
+    """Where the session ran, as far as its first lines say."""
+    of_module = getattr(_module(agent), "directory_of", None)
+    if of_module is not None:
+        directory: str | None = of_module(source)
+        return directory
+    try:
+        head = head_of(source.path)
+    except EventLogError:
+        return None
+    for said in head:
+        payload = said.get("payload")
+        for one in (said, payload if isinstance(payload, dict) else {}):
+            cwd = one.get("cwd")
+            if isinstance(cwd, str) and cwd:
+                return os.path.normpath(cwd)
+    return None
+
+
+def check(agent: str, path: str) -> None:
+    """Raises: EventLogError when the beginning of a file shows that it is none of this agent's."""
+    head = head_of(path)
+    if not head or any(_module(agent).recognises(said) for said in head):
+        return
+    others = [
+        other for other in AGENTS if other != agent and any(_module(other).recognises(said) for said in head)
+    ]
+    like = f"; it looks like one of {others[0]}: locus import {verb_of(others[0])}" if others else ""
+    raise EventLogError(f"{path} is no transcript of {agent}{like}")
+
+
+def verb_of(agent: str) -> str:
+    """What the agent is called behind `locus import`."""
+    return {"gemini-cli": "gemini"}.get(agent, agent)
+
+
+def home_of(environ: Environ) -> str:
+    return environ.get("HOME") or os.path.expanduser("~")

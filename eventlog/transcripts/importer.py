@@ -126,6 +126,8 @@ class _Import:
 
     def take(self, source: FileSource) -> None:
         """One source, to its end. Raises: EventLogError."""
+        for path in source.parts[:1]:
+            formats.check(self._agent, path)
         told = self._marks.get(source.path, {})
         draft = Draft(self._agent)
         reader = formats.reader_of(self._agent)(draft)

@@ -22,6 +22,7 @@ LINE_BYTES_MAX = 64 << 20
 # A file that is one JSON document has to fit into memory.
 DOCUMENT_BYTES_MAX = 64 << 20
 _CHUNK_BYTES = 1 << 20
+_HEAD_LINES = 20
 _ZSTD_SUFFIX = ".zst"
 
 
@@ -173,6 +174,20 @@ def _parse_odd(data: bytes) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError):
         return None
+
+
+def head_of(path: str) -> "list[dict[str, Any]]":
+    """The JSON objects with which a file begins: its whole lines in the first part, or the one it is.
+
+    Raises: as `opened`.
+    """
+    with opened(path) as file:
+        head = _read(file, path)
+    found = [said for line in head.split(b"\n")[:_HEAD_LINES] if line.strip() and (said := parse(line))]
+    if not found and head.lstrip()[:1] == b"{":
+        document = read_document(path)
+        found = [] if document is None else [document[1]]
+    return found
 
 
 def read_document(path: str) -> "tuple[bytes, dict[str, Any]] | None":

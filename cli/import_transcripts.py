@@ -1,0 +1,122 @@
+"""`locus import claude-code|codex|…`: what agents left on disk of their sessions."""
+
+import dataclasses
+import datetime
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from . import exits
+from .access import json_option, open_store, put, say
+from .jsonout import document
+from .progress import Progress, seal_shown
+from .text import count, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eventlog.store import Store
+    from eventlog.transcripts.importer import ImportReport
+
+_SHOWN_MAX = 20
+
+_HELP = """Record the sessions that {agent} left on disk.
+
+Without PATH: those of this repository, from where {agent} keeps them. A file or a directory that is
+named is taken as it is, whatever directory its sessions ran in. Only reads there. Each model response
+counts once, also when sessions were resumed, forked or recorded live. Repeating it adds what is new.
+What could not be read is kept or named, and then the exit code is 4.
+"""
+_HELP_OF_FILES = """Record sessions of {agent} from files.
+
+PATH is a transcript, or a directory of them. Only reads there. Repeating it adds what is new. What could
+not be read is kept or named, and then the exit code is 4.
+"""
+
+
+def make(agent: str, *, has_places: bool) -> click.Command:
+    """The command for one agent. `has_places`: the agent keeps its transcripts where they can be found."""
+
+    def run(
+        ctx: click.Context,
+        path: "tuple[str, ...]",
+        since: datetime.datetime | None,
+        all_projects: bool,
+        as_json: bool,
+    ) -> None:
+        if path and all_projects:
+            raise click.UsageError("--all-projects is about the agent's own places; leave PATH out")
+        with open_store(ctx) as store:
+            since_s = None if since is None else since.replace(tzinfo=datetime.UTC).timestamp()
+            with Progress("importing sessions") as progress:
+                report = _run(store, agent, path, since_s, all_projects, progress)
+            seal_shown(store)
+        if as_json:
+            put(document({"import": dataclasses.asdict(report)}))
+        else:
+            _tell(report)
+        if report.problems or report.malformed:
+            ctx.exit(exits.PARTIAL)
+
+    run.__doc__ = (_HELP if has_places else _HELP_OF_FILES).format(agent=agent)
+    callback = click.pass_context(run)
+    callback = json_option(callback)
+    callback = click.option(
+        "--all-projects", is_flag=True, help="Also the sessions of other directories.", hidden=not has_places
+    )(callback)
+    callback = click.option(
+        "--since",
+        type=click.DateTime(formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
+        metavar="DATE",
+        help="Only files that were changed since (UTC), such as 2026-11-01.",
+    )(callback)
+    callback = click.argument("path", nargs=-1, required=not has_places, type=click.Path())(callback)
+    return click.command(agent)(callback)
+
+
+def _run(
+    store: "Store",
+    agent: str,
+    paths: "Sequence[str]",
+    since_s: float | None,
+    all_projects: bool,
+    progress: Progress,
+) -> "ImportReport":
+    from eventlog.transcripts import importer, sources
+
+    if paths:
+        found = sources.named(agent, paths, since_s=since_s)
+    else:
+        home = os.path.dirname(store.layout.root)
+        found = sources.kept(agent, home, os.environ, since_s=since_s, all_projects=all_projects)
+    return importer.run(store, agent, found, progress=progress)
+
+
+def _tell(report: "ImportReport") -> None:
+    for path, reason in report.problems[:_SHOWN_MAX]:
+        where = "" if path in reason else f"{one_line(path)}: "
+        say(f"not imported: {where}{one_line(reason)}")
+    if len(report.problems) > _SHOWN_MAX:
+        say(f"… and {len(report.problems) - _SHOWN_MAX:,} more")
+    if report.malformed:
+        lines = count(report.malformed, "line")
+        say(f"{lines} could not be understood: kept as they are, `locus log --type transcript` shows them.")
+    if not (report.sources or report.unchanged or report.problems):
+        say("No transcripts of sessions in this repository; --all-projects takes those of other directories.")
+        return
+    if report.events == 0:
+        say(f"Nothing new: {count(report.unchanged + report.sources, 'transcript')} known before.")
+        return
+    say(
+        f"Recorded {count(report.sessions, 'session')} with {count(report.turns, 'new turn')}: "
+        f"{count(report.events, 'event')}, {count(report.calls, 'model call')}"
+        + (f" ({report.copies:,} more were copies and count no second time)" if report.copies else "")
+        + "."
+    )
+    if report.mismatches:
+        say(
+            f"{count(report.mismatches, 'file')} had other contents than the calls before explain: "
+            "somebody changed them in between (`locus log --type mismatch`)."
+        )
+    say("Next: `locus log` lists the turns, `locus session ls` the sessions.")
