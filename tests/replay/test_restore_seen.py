@@ -130,6 +130,23 @@ def test_an_edit_within_one_tick_is_seen(tmp_path: Path) -> None:
         assert actions(world.plan()) == {b"d5/f5": "overwrite"}
 
 
+class SlowClock(FileSystem):
+    """A file system whose clock has not ticked since the files were written."""
+
+    def fstat(self, fd: int) -> os.stat_result:
+        return os.stat_result([*super().fstat(fd)], {"st_mtime_ns": 1, "st_ctime_ns": 1})
+
+
+def test_a_file_as_young_as_the_plan_proves_nothing(tmp_path: Path) -> None:
+    """I26: a stat from the tick in which the plan began is not kept, for an edit may leave it as it is."""
+    world = aged_world(tmp_path)
+    with Store.open(world.store.layout.root, fs=SlowClock()) as store:
+        store.restore_plan(WANTED, into=world.work)
+    assert caches(world) == []
+    world.plan()
+    assert len(caches(world)) == 1
+
+
 def test_what_is_replaced_is_read_whatever_the_cache_says(tmp_path: Path) -> None:
     """I26, P1: the content of every file that a restore overwrites or deletes is saved as it is on disk."""
     world = World(tmp_path, wanted=TREE, disk=TREE | {b"later": (FILE, b"later")})
