@@ -1,5 +1,5 @@
-"""Patterns in the syntax of gitignore: those that opt ignored files in, and `.gitignore` files where there
-is no git to ask.
+"""Patterns in the syntax of gitignore: those that take ignored files in or keep others out, and `.gitignore`
+files where there is no git to ask.
 
 `re` is imported on the first pattern, because a hook in a repository needs none. A pattern that git would
 let match nothing matches nothing here. Any number of threads may use a `Patterns`. On the hook path.
@@ -52,13 +52,18 @@ class _Pattern:
 
 
 class Patterns:
-    """Lines in the order in which they stand: the last one that matches decides."""
+    """Lines in the order in which they stand: the last one that matches decides.
+
+    Args: hide: what a line names is kept out and what `!` stands before is taken in, as in an ignore file.
+    """
 
     __slots__ = ("_patterns",)
 
-    def __init__(self, lines: "Iterable[str | bytes]") -> None:
+    def __init__(self, lines: "Iterable[str | bytes]", *, hide: bool = False) -> None:
         texts = (line if isinstance(line, bytes) else os.fsencode(line) for line in lines)
         self._patterns = [pattern for pattern in map(_parse, texts) if pattern is not None]
+        for pattern in self._patterns if hide else ():
+            pattern.negated = not pattern.negated
 
     def __bool__(self) -> bool:
         return bool(self._patterns)
@@ -73,20 +78,21 @@ class Patterns:
                 return not pattern.negated
         return None
 
-    def wants(self, path: bytes, is_dir: bool) -> bool:
+    def word(self, path: bytes, is_dir: bool) -> "bool | None":
         """Whether `path`, or the nearest directory above it with a verdict, is taken in; a directory also
-        when it is on the way to what an anchored pattern names.
+        when it is on the way to what an anchored pattern names. None when no pattern has a word.
         """
         verdict = self.verdict(path, is_dir)
-        above = path
+        above = path.rpartition(b"/")[0]
         while verdict is None and above:
+            verdict = self.verdict(above, True)
             above = above.rpartition(b"/")[0]
-            verdict = self.verdict(above, True) if above else False
         if verdict or not is_dir:
-            return bool(verdict)
-        return any(
+            return verdict
+        on_the_way = any(
             way.fullmatch(path) for pattern in self._patterns if not pattern.negated for way in pattern.ways
         )
+        return True if on_the_way else verdict
 
 
 class IgnoreFiles:
@@ -117,7 +123,7 @@ class IgnoreFiles:
             at = at.rpartition(b"/")[0]
         files = self._above.get(at, [])
         for one in reversed(todo):
-            patterns = Patterns(_lines_of((self._root + b"/" + one if one else self._root) + b"/.gitignore"))
+            patterns = Patterns(lines_of((self._root + b"/" + one if one else self._root) + b"/.gitignore"))
             if patterns:
                 files = [*files, (len(one) + 1 if one else 0, patterns)]
             self._above[one] = files
@@ -142,7 +148,7 @@ def _from_the_top(path: bytes, is_dir: bool) -> "Iterator[tuple[bytes, bool]]":
     yield path, is_dir
 
 
-def _lines_of(path: bytes) -> "list[bytes]":
+def lines_of(path: bytes) -> "list[bytes]":
     """The lines of an ignore file; none when it cannot be read, is a link (as in git) or no file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -43,12 +43,13 @@ _CHANGED = "it changed while it was read"
 _UNBORN = "it is a repository without a commit"
 _UNREADABLE = "it cannot be read: "
 TOO_DEEP = "it is too many directories deep"
+LEFT_OUT = ".locusignore leaves it out"
 
 
 def reason_texts(size_max: int) -> "list[str]":
     """The reasons that most skipped entries have."""
     unreadable = _UNREADABLE + os.strerror(errno.EACCES)
-    return [_SOCKET, _PIPE, _DEVICE, _CHANGED, _UNBORN, TOO_DEEP, unreadable, _too_large(size_max)]
+    return [_SOCKET, _PIPE, _DEVICE, _CHANGED, _UNBORN, TOO_DEEP, LEFT_OUT, unreadable, _too_large(size_max)]
 
 
 def name_in_tree(name: bytes) -> "tuple[bytes, str | None]":
@@ -157,6 +158,10 @@ class Entries:
     def unreadable(self, error: OSError, size: int) -> "Found":
         """Rights change without a trace in the file, so nothing proves that it still cannot be read."""
         return self.skipped(f"{_UNREADABLE}{error.strerror}", size, UNPROVEN)
+
+    def left_out(self, proof: bytes) -> "Found":
+        """What `.locusignore` keeps out: the same whatever stands there."""
+        return self.skipped(LEFT_OUT, SIZE_UNKNOWN, proof)
 
     def refused(self, reason: str) -> "Found":
         """What has a name that no tree may hold. Nothing stands under the name that it gets instead."""

@@ -1,8 +1,9 @@
 """Which names of a working directory belong into its tree: what git tracks and what it does not ignore.
 
 Inside a repository git decides; elsewhere, and where git cannot be asked, `.gitignore` files are read by
-`ignore.py`. The files that the decision rests on are *watched*: while their stats stay, the verdicts of the
-last capture hold for every name that it took in. Belongs to one scan. On the hook path.
+`ignore.py`. The `include` patterns of the settings and then `.locusignore` come before both, for names that
+git does not track. The files that the decision rests on are *watched*: while their stats stay, the verdicts
+of the last capture hold for every name that it took in. Belongs to one scan. On the hook path.
 """
 
 import os
@@ -11,7 +12,7 @@ import time
 from blake3 import blake3
 
 from eventlog.snapshots import worktree_git
-from eventlog.snapshots.ignore import IgnoreFiles, Patterns
+from eventlog.snapshots.ignore import IgnoreFiles, Patterns, lines_of
 from eventlog.snapshots.statcache import MISSING, UNPROVEN, pack_stat
 from eventlog.snapshots.worktree_git import GitFailed
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from eventlog.snapshots.worktree_git import GitPlace
 
 IGNORE_FILE = b".gitignore"
+OWN_IGNORE_FILE = b".locusignore"  # at the root only
 
 # Files on other file systems have other clocks: how much older than the probe they must be.
 _OTHER_CLOCK_NS = 2_000_000_000
@@ -51,6 +53,8 @@ class Rules:
         self._cache = cache
         self._now, self._device = probe
         self._include = Patterns(include)
+        self._own_file = root + b"/" + OWN_IGNORE_FILE
+        self._own: "Patterns | None" = None  # until it is read
         self._ignore_files = IgnoreFiles(root)
         self._deadline = deadline
         self._index = b"" if place is None else place.git_dir + b"/index"
@@ -101,15 +105,17 @@ class Rules:
 
     def prepare_full(self) -> None:
         """Ask git everything anew; when it cannot be asked, `warning` says so."""
-        self._watched = {}
+        self._own = None
+        # Looked at before it is read: a change from here on shows next time.
+        self._watched = {self._own_file: self._proof(self._own_file)}
         self._ignore_files = IgnoreFiles(self._root)
         if self._place is None:
             self._set_tracked({})
             return
         try:
             files = [self._index, *worktree_git.rule_files(self._place, self._root, self._deadline)]
-            # Looked at before git reads them again: a change from here on shows next time.
-            self._watched = {path: self._proof(path) for path in files}
+            # As above: before git reads them again.
+            self._watched.update((path, self._proof(path)) for path in files)
             if self._asked is None or self.warning is not None:
                 self._ask_tracked()
             assert self._asked is not None
@@ -176,13 +182,14 @@ class Rules:
             assert self._asked is not None
         return self._asked.get(path)
 
-    def left_out(self, paths: "Sequence[tuple[bytes, bool]]") -> "set[bytes]":
-        """Those of the untracked paths (is each a directory?) that no tree of this directory holds.
+    def left_out(self, paths: "Sequence[tuple[bytes, bool]]") -> "tuple[set[bytes], set[bytes]]":
+        """Those of the untracked paths (is each a directory?) that git ignores, and those that only
+        `.locusignore` keeps out.
 
         Raises: GitFailed when the deadline passed.
         """
         if not paths:
-            return set()
+            return set(), set()
         ignored: "set[bytes]"
         if self._place is not None and self.warning is None:
             try:
@@ -194,9 +201,20 @@ class Rules:
                 ignored = self._read_ignored(paths)
         else:
             ignored = self._read_ignored(paths)
-        if not self._include:
-            return ignored
-        return {path for path, is_dir in paths if path in ignored and not self._include.wants(path, is_dir)}
+        if self._own is None:
+            self._own = Patterns(lines_of(self._own_file), hide=True)
+        if not self._include and not self._own:
+            return ignored, set()
+        kept_out = set()
+        for path, is_dir in paths:
+            # What a person set for this store goes before what a repository brings along.
+            word = self._include.word(path, is_dir)
+            own = self._own.word(path, is_dir) if word is None else None
+            if word or own:
+                ignored.discard(path)
+            elif own is False and path not in ignored:
+                kept_out.add(path)
+        return ignored, kept_out
 
     def _read_ignored(self, paths: "Sequence[tuple[bytes, bool]]") -> "set[bytes]":
         return {path for path, is_dir in paths if self._ignore_files.hidden(path, is_dir)}

@@ -14,15 +14,10 @@ import time
 from itertools import compress, pairwise
 
 from eventlog.snapshots.ids import blob_id
-from eventlog.snapshots.statcache import (
-    STAT_SIZE,
-    UNPROVEN,
-    StatCache,
-    Tables,
-)
+from eventlog.snapshots.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
 from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SUBMODULE
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
-from eventlog.snapshots.worktree_entries import REFUSED, TOO_DEEP, Entries, name_in_tree
+from eventlog.snapshots.worktree_entries import LEFT_OUT, REFUSED, TOO_DEEP, Entries, name_in_tree
 from eventlog.snapshots.worktree_git import GitFailed
 from eventlog.snapshots.worktree_look import look_at_all
 from eventlog.snapshots.worktree_rules import IGNORE_FILE, Rules
@@ -42,6 +37,7 @@ PENDING_SHOWN = 100
 _STRIDE = 256  # rows compared at once
 
 _NO, _YES = b"\0", b"\1"
+_LEFT_OUT = SKIPPED, blob_id(LEFT_OUT.encode())
 _DIRS = (DIRECTORY, SUBMODULE)
 
 
@@ -56,6 +52,7 @@ class Directory:
         "depth",
         "done",
         "id",
+        "left_out",
         "listing",
         "name",
         "number",
@@ -76,6 +73,7 @@ class Directory:
         self.number = number  # in the cache
         self.rows: "dict[bytes, Row]" = {}
         self.suspects: "set[bytes]" = set()  # names whose stat is not that of the cache
+        self.left_out: "set[bytes]" = set()  # names that `.locusignore` keeps out
         self.refused: "dict[bytes, str]" = {}  # names in the tree that stand for others, and why
         self.listing = False
         self.done = True
@@ -90,6 +88,13 @@ class Directory:
 
 def join(directory: Directory, name: bytes) -> bytes:
     return directory.path + b"/" + name if directory.path else name
+
+
+def _is_another(row: "Row", is_dir: bool, suspect: bool) -> bool:
+    """Whether a directory may stand where none was, or none where one was."""
+    if row[0] == SKIPPED:
+        return suspect and row[:2] == _LEFT_OUT
+    return (row[0] in _DIRS) != is_dir
 
 
 class Scan:
@@ -204,7 +209,7 @@ class Scan:
             if kind == DIRECTORY:
                 sub = below
                 below += cache.span(below)
-            if not known:
+            if not known or (self._full and (kind, id) == _LEFT_OUT):
                 continue  # as if it had never been seen
             if row in self._moved or self._fresh[row * STAT_SIZE : (row + 1) * STAT_SIZE] != stat:
                 directory.suspects.add(base)
@@ -299,7 +304,7 @@ class Scan:
             if name in directory.refused:
                 looks.append((directory, name))
                 continue
-            if row is not None and row[0] != SKIPPED and (row[0] in _DIRS) != is_dir:
+            if row is not None and _is_another(row, is_dir, name in directory.suspects):
                 self._forget(directory, name)  # patterns may treat a directory otherwise than a file
                 row = None
             if row is None or self._full:
@@ -325,7 +330,7 @@ class Scan:
         """The names to look at, of those that an ignore file may hide."""
         paths = [join(directory, name) for directory, name, _ in doubts]
         try:
-            hidden = self.rules.left_out(
+            hidden, kept_out = self.rules.left_out(
                 [(path, is_dir) for path, (_, _, is_dir) in zip(paths, doubts, strict=True)]
             )
         except GitFailed:  # too late
@@ -334,14 +339,16 @@ class Scan:
                 directory.done = directory.done and name in directory.rows
             return
         for path, (directory, name, _) in zip(paths, doubts, strict=True):
-            row = directory.rows.get(name)
+            if name in directory.rows and (path in hidden or path in kept_out):
+                self._forget(directory, name)
             if path in hidden:
-                if row is not None:
-                    self._forget(directory, name)
                 if name == IGNORE_FILE:
                     self._rules_changed()
                     self.rules.watch(path)
-            elif row is None or name in directory.suspects:
+                continue
+            if path in kept_out:
+                directory.left_out.add(name)
+            if name not in directory.rows or name in directory.suspects:
                 yield directory, name
 
     def _look(self, directory: Directory, name: bytes) -> None:
@@ -355,7 +362,10 @@ class Scan:
             return  # stands for another name, and changes only when the directory does
         try:
             found = self.entries.lstat(directory.path, name)
-            if stat.S_ISDIR(found.st_mode):
+            row = directory.rows.get(name)
+            if name in directory.left_out or (row is not None and row[:2] == _LEFT_OUT):
+                self._put(directory, name, self.entries.left_out(self.entries.proof(found)))
+            elif stat.S_ISDIR(found.st_mode):
                 self._look_at_dir(directory, name, found)
             else:
                 self._put(directory, name, self.entries.read(directory.path, name, found))
