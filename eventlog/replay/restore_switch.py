@@ -16,6 +16,7 @@ from eventlog.replay.restore_place import Place, State, same, untouched
 from eventlog.replay.restore_wanted import ways
 from eventlog.snapshots.parallel import Listed
 from eventlog.snapshots.store import BlobStore
+from eventlog.snapshots.target import TEMPORARY
 from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, SYMLINK
 
 # Descriptors that wait to be dealt with together: of files that are written and not synced, and of
@@ -86,7 +87,7 @@ class _Switch:
         self.calls = place.calls
         self.blobs = blobs
         self.left: Listed = []
-        self._mark = b".locus-new-" + document.id[:16].encode("ascii") + b"-"
+        self._mark = TEMPORARY + document.id[:16].encode("ascii") + b"-"
         self._steps = [
             _Change(n, s.path, s.before, s.after) if forward else _Change(n, s.path, s.after, s.before)
             for n, s in enumerate(document.steps)

@@ -14,6 +14,10 @@ from eventlog.snapshots.userfiles import UserFiles
 
 FILE_MODE, EXECUTABLE_MODE, DIRECTORY_MODE = 0o644, 0o755, 0o755
 
+# Begins the names that files have before they get their own; 16 hex digits follow, and `-` and a number.
+TEMPORARY = b".locus-new-"
+_MARK_SIZE = 16
+
 _DESCRIPTORS_MAX = 128
 
 
@@ -170,4 +174,13 @@ def reason_of(error: OSError) -> str:
 
 
 def _sibling() -> bytes:
-    return b".locus-new-" + os.urandom(8).hex().encode("ascii")
+    return TEMPORARY + os.urandom(_MARK_SIZE // 2).hex().encode("ascii")
+
+
+def is_temporary(name: bytes) -> bool:
+    """Whether a replay or a restore may have made this name, for a file that is on its way to another."""
+    if not name.startswith(TEMPORARY):
+        return False
+    mark, dash, number = name[len(TEMPORARY) :].partition(b"-")
+    hex_only = len(mark) == _MARK_SIZE and not mark.strip(b"0123456789abcdef")
+    return hex_only and (not dash or number.isdigit())

@@ -15,6 +15,7 @@ from itertools import compress, pairwise
 
 from eventlog.snapshots.ids import blob_id
 from eventlog.snapshots.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
+from eventlog.snapshots.target import is_temporary
 from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SUBMODULE
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
 from eventlog.snapshots.worktree_entries import LEFT_OUT, REFUSED, TOO_DEEP, Entries, name_in_tree
@@ -292,6 +293,8 @@ class Scan:
         names = {}
         for name, is_dir in found.items():
             if (name == b".git" and not directory.path) or (name == b".locus" and is_dir):
+                continue
+            if name[:1] == b"." and not is_dir and is_temporary(name):
                 continue
             shown, reason = name_in_tree(name)
             if reason is not None:

@@ -10,7 +10,9 @@ import pytest
 
 from eventlog.errors import Refused
 from eventlog.layout import RESTORE_DIR
+from eventlog.snapshots.materialize import walk
 from eventlog.snapshots.tree import EXECUTABLE, FILE, SYMLINK
+from eventlog.snapshots.worktree import capture
 from eventlog.store import Store
 from tests.replay.restoring import WANTED, World, write_node
 from tests.snapshots.support import Node, read_node
@@ -196,3 +198,25 @@ def test_a_restore_refuses_until_the_killed_one_is_recovered(template: Path, tmp
     copy.recover()
     copy.restore()
     assert copy.files() == NEW | FOREIGN
+
+
+def test_a_capture_leaves_out_what_a_killed_restore_has_staged(template: Path, tmp_path: Path) -> None:
+    """P1, I32: the temporary names of a restore are in no tree; names that only look like them are."""
+    number = 0
+    while True:
+        copy = Copy(template, tmp_path / "copy")
+        assert in_child(copy.restore, number)
+        names = [name for _, _, names in os.walk(copy.root / "work") for name in names]
+        if len([name for name in names if name.startswith(".locus-new-")]) > 3:
+            break
+        number += 1
+    (copy.root / "work" / ".locus-new-notes").write_text("mine")
+    (copy.root / "work" / (".locus-new-" + "0" * 16)).mkdir()
+    with Store.open(copy.root / ".locus") as store, store.blobs.writer() as writer:
+        tree = capture(store.blobs, writer, os.fspath(copy.root / "work")).root
+        captured = {path for path, _ in walk(store.blobs, tree)}
+    assert {path for path in captured if b".locus-new-" in path} == {
+        b".locus-new-notes",
+        b".locus-new-" + b"0" * 16,
+    }
+    assert b"edit" in captured
