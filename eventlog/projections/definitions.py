@@ -155,12 +155,14 @@ COLUMNS_OF: "dict[str, Columns]" = {
 
 # What makes two rows one call. Where both ids are unknown every event is a call of its own; the
 # position stands for the event's id there, being as unique and much smaller.
-_CALL_KEY = (
+CALL_KEY = (
     "agent",
     "message_id",
     "request_id",
     "CASE WHEN message_id IS NULL AND request_id IS NULL THEN position END",
 )
+# Of events with one key, which counts: the first in this order.
+CALL_ORDER = "greatest(coalesce(completion_tokens, -1), -1) DESC, position"
 
 _SUMMED = tuple(name for name, _, _ in _TOKENS if name != "tokens_used")
 
@@ -180,7 +182,7 @@ def call_rows(events: str) -> str:
     The hash only says which rows may speak of one call; `beaten` compares the keys themselves.
     """
     return f"""
-        SELECT hash({", ".join(_CALL_KEY)}) AS key, position, session_id, turn, {", ".join(_SUMMED)}
+        SELECT hash({", ".join(CALL_KEY)}) AS key, position, session_id, turn, {", ".join(_SUMMED)}
         FROM {events} WHERE event_type = 'llm'"""
 
 
@@ -189,10 +191,10 @@ def beaten(events: str, positions: str) -> str:
 
     The most completion tokens win, null being fewer than none; then the lowest position.
     """
-    order = "greatest(coalesce(completion_tokens, -1), -1) DESC, position"
     return f"""
         SELECT position FROM (
-            SELECT position, row_number() OVER (PARTITION BY {", ".join(_CALL_KEY)} ORDER BY {order}) AS place
+            SELECT position,
+                row_number() OVER (PARTITION BY {", ".join(CALL_KEY)} ORDER BY {CALL_ORDER}) AS place
             FROM {events} WHERE event_type = 'llm' AND position IN ({positions}))
         WHERE place > 1"""
 

@@ -171,6 +171,48 @@ _OF_TYPE = {
     ),
 }
 
+# Which model calls were merged into which (P3); the key and the order are those of `llm_calls`.
+_DUPLICATES: Columns = (
+    ("agent", "VARCHAR", "the agent"),
+    ("event_id", "VARCHAR", "the event that does not count"),
+    ("kept_event_id", "VARCHAR", "the event that counts instead"),
+    (
+        "reason",
+        "VARCHAR",
+        "grown: an earlier line of the same response; repeated: the same again; fork: a copy in another "
+        "session's transcript; hook: told by a hook too",
+    ),
+    ("session_id", "VARCHAR", "session of the event that does not count"),
+    ("kept_session_id", "VARCHAR", "session of the event that counts"),
+    ("message_id", "VARCHAR", "the model provider's id of the response"),
+    ("request_id", "VARCHAR", "the model provider's id of the request"),
+    ("prompt_tokens", "BIGINT", "what would have been counted twice"),
+    ("completion_tokens", "BIGINT", "what would have been counted twice"),
+    ("position", "BIGINT", "position of the event that does not count"),
+)
+
+
+def _duplicates() -> str:
+    return f"""
+        WITH told AS (
+            SELECT agent, event_id, session_id, message_id, request_id, prompt_tokens, completion_tokens,
+                position, first_value(event_id) OVER kept AS kept_event_id,
+                first_value(session_id) OVER kept AS kept_session_id,
+                first_value(completion_tokens) OVER kept AS kept_tokens
+            FROM events WHERE event_type = 'llm'
+            WINDOW kept AS (PARTITION BY {", ".join(d.CALL_KEY)} ORDER BY {d.CALL_ORDER}))
+        SELECT agent, event_id, kept_event_id,
+            if(completion_tokens IS DISTINCT FROM kept_tokens, 'grown', 'repeated') AS reason,
+            session_id, kept_session_id, message_id, request_id, prompt_tokens, completion_tokens, position
+        FROM told WHERE event_id <> kept_event_id
+        UNION ALL
+        SELECT copy.agent, copy.event_id, coalesce(told.kept_event_id, copy.cause), copy.operation,
+            copy.session_id, told.kept_session_id, copy.message_id, copy.request_id, copy.prompt_tokens,
+            copy.completion_tokens, copy.position
+        FROM events AS copy LEFT JOIN told ON told.event_id = copy.cause
+        WHERE copy.event_type = 'llm_copy'"""
+
+
 PROJECTIONS = ("turns", "sessions", "llm_calls", "sessions_master")
 
 COLUMNS_OF: "dict[str, Columns]" = {
@@ -180,6 +222,7 @@ COLUMNS_OF: "dict[str, Columns]" = {
     "actions": _OF_TYPE["actions"].columns,
     "files": _OF_TYPE["files"].columns,
     "llm_calls": d.LLM_CALLS,
+    "llm_duplicates": _DUPLICATES,
     "decisions": _OF_TYPE["decisions"].columns,
     "errors": _OF_TYPE["errors"].columns,
     "feedback": _OF_TYPE["feedback"].columns,
@@ -191,5 +234,5 @@ NAMES = tuple(COLUMNS_OF)
 
 
 def over_events(name: str) -> str:
-    """The SELECT of a view of one event type, out of the view `events`."""
-    return _OF_TYPE[name].select()
+    """The SELECT of a view that is no projection, out of the view `events`."""
+    return _duplicates() if name == "llm_duplicates" else _OF_TYPE[name].select()
