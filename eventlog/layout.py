@@ -14,6 +14,7 @@
       snapshots/packs/<hash64>.evp                    live by existence
       snapshots/condemned/<unix>-<hash64>.evp         dead, kept one day
       snapshots/idx/<n:020d>.evx                      derived
+      snapshots/idx/young                             derived: tables of small packs that no idx covers
       snapshots/gc_generation                         a number
       snapshots/statcache/<worktree>.evc              derived
       live/<worktree>.{told,running}                  derived: what hooks have told of a working directory
@@ -122,6 +123,10 @@ class Layout:
     def idx(self, number: int) -> str:
         return f"{self.root}/{IDX_DIR}/{number:020d}.evx"
 
+    @property
+    def young(self) -> str:
+        return f"{self.root}/{IDX_DIR}/young"
+
     def statcache(self, worktree: str) -> str:
         return f"{self.root}/{STATCACHE_DIR}/{worktree}.evc"
 
@@ -192,6 +197,12 @@ def parse_index(name: str) -> "tuple[int, str] | None":
         return None
     number = _number(parts[0])
     return None if number is None else (number, parts[1])
+
+
+def parse_statcache(name: str) -> "str | None":
+    """The 32 hex digits in a stat cache's name."""
+    stem = name[:-4]
+    return stem if name.endswith(".evc") and _is_hex(stem, 32) else None
 
 
 def parse_pack(name: str) -> "str | None":

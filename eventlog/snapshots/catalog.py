@@ -1,6 +1,7 @@
 """Which packs a store has, and where in them an id is.
 
-Order of look-up: the newest usable idx, then the tables of packs newer than it, then `condemned/`.
+Order of look-up: the newest usable idx, then the tables of packs newer than it, then `condemned/`. Those
+tables come from one file (`young.py`) where it has them, since hooks make a small pack each.
 A pack is live because it exists, so a listing of the directory is the truth and everything here is
 a cache of it, renewed by `refresh`. A `Catalog` belongs to one thread at a time. On the hook path.
 """
@@ -11,6 +12,7 @@ from bisect import bisect_right
 from eventlog.errors import Corruption
 from eventlog.fs import FileSystem
 from eventlog.layout import CONDEMNED_DIR, IDX_DIR, PACK_DIR, Layout, parse_idx, parse_pack
+from eventlog.snapshots import young
 from eventlog.snapshots.idx import Idx
 from eventlog.snapshots.pack import (
     FOOTER_SIZE,
@@ -45,6 +47,7 @@ class Catalog:
         "_order",
         "_store_id",
         "_tables",
+        "_unkept",
         "_young",
         "names",
         "settled",
@@ -58,6 +61,7 @@ class Catalog:
         self._idx: "Idx | None" = None
         self._condemned: "dict[str, PackTables]" = {}
         self._tables: "dict[str, PackTables]" = {}
+        self._unkept: "list[PackTables]" = []
         self._listed = False
         self.names: "set[str]" = set()
         self.settled: "set[str]" = set()
@@ -100,16 +104,26 @@ class Catalog:
             for tables in self._tables.values():
                 self._add_young(tables)
         self.unreadable = {name: why for name, why in self.unreadable.items() if name in wanted}
-        for name in sorted(wanted - self._tables.keys()):
-            self._load(name)
+        missing = sorted(wanted - self._tables.keys())
+        kept = young.read(self._fs, self._layout, self._store_id, missing) if len(missing) > 1 else {}
+        for name in missing:
+            if name in kept:
+                self._take(kept[name])
+            elif self._load(name):
+                self._unkept.append(self._tables[name])
+
+    def keep_young(self) -> None:
+        """Spare the next process the packs that this one had to open, or has made. Derived: never fails."""
+        found, self._unkept = self._unkept, []
+        young.keep(self._fs, self._layout, found)
 
     def add(self, tables: PackTables) -> None:
         """Take note of a pack that this process published; its name is durable."""
         self.settled.add(tables.name)
         self.names.add(tables.name)
         if tables.name not in self._tables:
-            self._tables[tables.name] = tables
-            self._add_young(tables)
+            self._take(tables)
+            self._unkept.append(tables)
 
     def has(self, id: bytes) -> bool:
         """Whether a live pack holds `id`, as of the last listing."""
@@ -226,7 +240,8 @@ class Catalog:
                 return
             idx.close()
 
-    def _load(self, name: str) -> None:
+    def _load(self, name: str) -> bool:
+        """Open a pack for its tables; False when it is gone or damaged."""
         try:
             tables = self._load_tables(name)
         except FileNotFoundError:
@@ -234,8 +249,13 @@ class Catalog:
         except Corruption as error:
             self.unreadable[name] = str(error)
         else:
-            self._tables[name] = tables
-            self._add_young(tables)
+            self._take(tables)
+            return True
+        return False
+
+    def _take(self, tables: PackTables) -> None:
+        self._tables[tables.name] = tables
+        self._add_young(tables)
 
     def _load_tables(self, name: str) -> PackTables:
         return load_tables(self._fs, self._layout.pack(name), name, self._store_id)

@@ -105,6 +105,10 @@ class PackTables:
         """The number of entries."""
         return len(self._entries) // ENTRY_SIZE
 
+    def encoded(self) -> "tuple[bytes, bytes]":
+        """The group table and the entry table, as they stand in the pack."""
+        return self._groups, self._entries
+
     def ids(self) -> "list[bytes]":
         """The ids of all entries, sorted."""
         table = self._entries

@@ -242,11 +242,11 @@ class BlobStore:
             publish(fs, tmp, layout.idx(number), encode_idx(self.store_id, tables))
         except FileExistsError:
             return None
-        for old in numbers:
+        for old in (*map(layout.idx, numbers), layout.young):
             try:
-                fs.unlink(layout.idx(old))
+                fs.unlink(old)
             except FileNotFoundError:
-                pass  # another builder dropped it
+                pass  # another builder dropped it, or there was none
         catalog.close()
         return number
 

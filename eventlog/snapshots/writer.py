@@ -217,6 +217,7 @@ class BlobWriter:
             raise
         self._start_pack()
         self._catalog.add(tables)
+        self._catalog.keep_young()
         self._mark_settled()
         return tables.name
 
