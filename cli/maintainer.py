@@ -68,12 +68,12 @@ def _become(root: str) -> None:
     os.closerange(3, 256)
     os.chdir("/")
     environ = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
-    code = "import sys; sys.path[:0] = sys.argv[2:]; from locus_cli.maintainer import main; main(sys.argv[1])"
-    os.execve(sys.executable, [sys.executable, "-I", "-c", code, root], environ)
+    code = "import sys; from locus_cli.maintainer import main; main(*sys.argv[1:])"
+    os.execve(sys.executable, [sys.executable, "-I", "-c", code, root, sys.argv[0]], environ)
 
 
-def main(root: str) -> None:
-    """Maintain the store at `root`, unless another process does."""
+def main(root: str, program: str = "") -> None:
+    """Maintain the store at `root`, unless another process does, and what the hook `program` starts from."""
     import fcntl
 
     fd = os.open(
@@ -84,8 +84,11 @@ def main(root: str) -> None:
     except BlockingIOError:
         return
     os.nice(_NICE)
+    from eventlog.agents import launch
+    from eventlog.fs import REAL
     from eventlog.store import Store
 
+    launch.renew_modules(REAL, os.path.dirname(os.path.abspath(__file__)), program)
     with Store.open(root) as store:
         store.maintain()
 

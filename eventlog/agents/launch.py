@@ -15,8 +15,9 @@ import shlex
 import sys
 
 from eventlog import __version__
+from eventlog.agents import launch_modules
 from eventlog.errors import EventLogError
-from eventlog.fs import FileSystem, Refusals, read_file, write_all
+from eventlog.fs import FileSystem, Refusals, read_file
 
 STUB = "locus-hook.py"
 PROGRAM = "locus-hook"
@@ -27,13 +28,28 @@ _COMPILED = ("", "log", "snapshots", "agents")
 _STUB_TEXT = '''\
 """Starts the hook program of Locus {version}. Made by `locus hooks install`, which makes it anew."""
 
+import gc
 import sys
 
+gc.disable()  # the process is gone before there is anything to collect
 try:
     sys.path += {paths!r}
     package = type(sys)("locus_cli")
     package.__path__ = [{commands!r}]
     sys.modules["locus_cli"] = package
+    try:
+        import marshal, posix
+
+        fd = posix.open({modules!r}, posix.O_RDONLY | posix.O_CLOEXEC)
+        head = posix.read(fd, {head_size})
+        version = sys.version.encode() + b"\\n"
+        if head.startswith(version):
+            loader, groups, extensions = marshal.loads(memoryview(head)[len(version) :])
+            names = {{"__name__": "eventlog.agents.launch_loader"}}
+            exec(loader, names)
+            names["load"](fd, groups, extensions)
+    except Exception:
+        pass  # then each module is looked for
     from locus_cli.hook_entry import main
 except BaseException:
     import os
@@ -77,11 +93,31 @@ def make_stub(fs: FileSystem, commands: str, data_home: str) -> str:
     if not sys.executable:
         raise EventLogError("this Python does not know its own path, so no hook can start it. Use --project.")
     compile_modules(commands)
-    text = _STUB_TEXT.format(version=__version__, paths=_paths(), commands=commands).encode()
-    path = f"{stub_directory(data_home)}/{STUB}"
-    with Refusals(path, "write the file that starts hooks"):
-        _write(fs, path, text)
+    directory = stub_directory(data_home)
+    path, modules = f"{directory}/{STUB}", f"{directory}/{launch_modules.MODULES}"
+    text = _STUB_TEXT.format(
+        version=__version__,
+        paths=_paths(),
+        commands=commands,
+        modules=modules,
+        head_size=launch_modules.HEAD_SIZE,
+    ).encode()
+    with Refusals(path, "write the files that start hooks"):
+        os.makedirs(directory, exist_ok=True)
+        launch_modules.renew(fs, modules, commands)
+        if not os.path.exists(path) or read_file(fs, path) != text:
+            launch_modules.replace(fs, path, text)
     return path
+
+
+def renew_modules(fs: FileSystem, commands: str, program: str) -> None:
+    """Make the file of modules beside the stub `program` anew when it is old. Never fails."""
+    modules = f"{os.path.dirname(program)}/{launch_modules.MODULES}"
+    if os.path.basename(program) == STUB and os.path.exists(modules):
+        try:
+            launch_modules.renew(fs, modules, commands)
+        except (OSError, ValueError, SyntaxError):
+            pass  # it is not used, and hooks look for each of their modules
 
 
 def stub_directory(data_home: str) -> str:
@@ -143,21 +179,3 @@ def _packages() -> tuple[str, str]:
     import eventlog
 
     return os.path.dirname(os.path.abspath(eventlog.__file__)), os.path.dirname(str(blake3.__file__))
-
-
-def _write(fs: FileSystem, path: str, data: bytes) -> None:
-    """Put the stub at `path`, whole at any moment: hooks may be starting."""
-    try:
-        if read_file(fs, path) == data:
-            return
-    except OSError:
-        pass  # not there, or not readable: it is written
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    beside = f"{path}.{fs.random_bytes(8).hex()}"
-    fd = fs.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    try:
-        write_all(fs, fd, data)
-        fs.fsync(fd)
-    finally:
-        fs.close(fd)
-    fs.rename(beside, path)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import locus_cli
-from eventlog.agents import install, launch
+from eventlog.agents import install, launch, launch_modules
 from eventlog.agents.install import CLAUDE_CODE, CODEX, Homes
 from eventlog.errors import EventLogError, Refused
 from eventlog.fs import REAL
@@ -458,12 +458,15 @@ def test_a_broken_launch_line_is_silent(stub: str, store: Path, tmp_path: Path) 
     broken.write_text(
         "".join(line for line in Path(stub).read_text().splitlines(True) if "sys.path" not in line)
     )
+    Path(stub).with_name(launch_modules.MODULES).unlink()
     assert silent(run(launch.fast_line(CLAUDE_CODE, str(broken)), store))
     assert count(store) == 0
 
 
 def test_a_hook_compiles_nothing(stub: str, store: Path) -> None:
-    """All modules of a hook come from compiled files, whatever PYTHONDONTWRITEBYTECODE says (I34)."""
+    """Without their one file, all modules of a hook come from compiled files, whatever
+    PYTHONDONTWRITEBYTECODE says (I34)."""
+    Path(stub).with_name(launch_modules.MODULES).unlink()
     for environment in ({}, {"PYTHONDONTWRITEBYTECODE": "1"}, {"PYTHONPYCACHEPREFIX": "/nowhere"}):
         launch.compile_modules(COMMANDS)
         done = subprocess.run(
