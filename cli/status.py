@@ -10,6 +10,10 @@ from .jsonout import document
 from .text import count, size
 
 _NO_INDEX = "none (answers come from the log itself; `locus store seal` makes one)"
+_UNFINISHED = (
+    "under way, or killed: `locus restore --recover` finishes it, "
+    "`locus restore --recover --undo` takes it back"
+)
 
 
 @click.command("status")
@@ -25,6 +29,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     origin = {"roots": "from the first commits", "random": "random: no git history to take it from"}
     active = f" ({status.active_sessions:,} active)" if status.active_sessions else ""
     unsealed = f" ({status.unsealed_events:,} not sealed yet)" if status.unsealed_events else ""
+    unfinished = [("restore", _UNFINISHED)] if status.unfinished_restore else []
     put(
         table.pairs(
             [
@@ -37,6 +42,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
                 ("log", _log(status.segments, status.segment_bytes, status.journals, status.journal_bytes)),
                 ("contents", f"{count(status.packs, 'pack')} ({size(status.pack_bytes)})"),
                 ("index", f"ready ({status.index})" if status.index else _NO_INDEX),
+                *unfinished,
             ]
         )
     )

@@ -78,6 +78,7 @@ class Status:
     packs: int
     pack_bytes: int
     index: str | None
+    unfinished_restore: str | None  # the journal of a restore that is under way, or was killed
 
 
 class Store:
@@ -586,7 +587,9 @@ class Store:
     def status(self) -> Status:
         """Counts and sizes; reads no event payload."""
         from eventlog.projections.index import current
+        from eventlog.replay.restore_journal import unfinished
 
+        restores = unfinished(self.fs, self.layout)
         with self.view() as view:
             segments = view.manifest.segments
             index = current(self.fs, self.layout, view.manifest)
@@ -614,6 +617,7 @@ class Store:
             packs=packs,
             pack_bytes=pack_bytes,
             index=index,
+            unfinished_restore=restores[0] if restores else None,
         )
 
     def _count_files(self, directory: str) -> tuple[int, int]:

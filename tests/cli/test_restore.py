@@ -247,6 +247,19 @@ def test_a_restore_that_was_stopped_is_finished_or_taken_back(
     assert contents(copied.root) == before
 
 
+def test_status_names_an_unfinished_restore(copied: Recorded, locus: Locus) -> None:
+    """I32, P8: `locus status` says that a restore was stopped, and what to type, as long as it is true."""
+    assert "restore" not in locus("status").text
+    stop_in_the_middle(copied)
+    shown = locus("status")
+    assert shown.code == 0
+    assert "`locus restore --recover` finishes it" in shown.text and "--recover --undo" in shown.text
+    assert "/restore/" in json_of(locus("status", "--json"), "status")["unfinished_restore"]
+    assert locus("restore", "--recover").code == 0
+    assert "restore" not in locus("status").text
+    assert json_of(locus("status", "--json"), "status")["unfinished_restore"] is None
+
+
 def test_recover_lists_what_was_changed_since(copied: Recorded, locus: Locus) -> None:
     """A file on which somebody worked after the accident is left and named, and the exit code is 4 (P1)."""
     stop_in_the_middle(copied)
