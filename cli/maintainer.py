@@ -84,13 +84,14 @@ def main(root: str, program: str = "") -> None:
     except BlockingIOError:
         return
     os.nice(_NICE)
-    from eventlog.agents import launch
+    from eventlog.agents import launch, live_sweep
     from eventlog.fs import REAL
     from eventlog.store import Store
 
     launch.renew_modules(REAL, os.path.dirname(os.path.abspath(__file__)), program)
     with Store.open(root) as store:
         store.maintain()
+        live_sweep.sweep(store.fs, store.layout)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ class Seen:
         self._fs = fs
         self._layout = layout
         path = os.fsencode(place.path)
-        self._key = Key(store_id, blake3(path).digest(16), _OF_PLANS)
+        self._key = Key(store_id, blake3(path).digest(16), _OF_PLANS, path)
         found = statcache.load_any(fs, layout, store_id, self._key.worktree)
         self._cache: StatCache | None = None
         self._keeps = found is None or found[1] == _OF_PLANS

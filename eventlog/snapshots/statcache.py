@@ -12,7 +12,8 @@ changes no answer (I22); what is damaged, foreign, or of another format counts a
     1   per row: kind, as in a tree
     1   per row: 1 when git tracks it
     36  per watched file: its stat as above, all ones when it is missing
-    n   NUL-separated: the path of each row, each watched file, each tracked path that is not on disk
+    n   NUL-separated: the path of each row, each watched file, each tracked path that is not on disk, and
+        last that of the working directory itself
     16  BLAKE3-128 of everything above
 
 Directory 0 holds one row: the working directory itself, with an empty path. The rows of a directory
@@ -24,6 +25,7 @@ own moment. On the hook path.
 """
 
 import os
+import stat
 from itertools import accumulate
 from struct import Struct
 from struct import error as StructError
@@ -31,7 +33,7 @@ from struct import error as StructError
 from blake3 import blake3
 
 from eventlog.fs import FileSystem, read_file, write_all
-from eventlog.layout import Layout
+from eventlog.layout import STATCACHE_DIR, Layout, parse_statcache
 from eventlog.snapshots.tree import KINDS
 
 TYPE_CHECKING = False
@@ -39,12 +41,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _MAGIC = b"\x89EVS"
-_VERSION = 1
+_VERSION = 2
 # magic, version, flags, store id, worktree, options, tracked set, root tree, generation, directories,
 # rows, watched files, absent paths
 _HEADER = Struct("<4sHH16s16s16s16s32sQIIII")
 _DIGEST_SIZE = 16
 _SIZE_MAX = 1 << 30
+_PATH_SIZE_MAX = 4096
 
 _STAT = Struct("<IQQqq")
 STAT_SIZE = _STAT.size
@@ -65,12 +68,13 @@ def pack_stat(found: os.stat_result) -> bytes:
 class Key:
     """Which cache is meant: it must agree in all but `tracked` and `root` to be used."""
 
-    __slots__ = ("options", "store_id", "worktree")
+    __slots__ = ("options", "path", "store_id", "worktree")
 
-    def __init__(self, store_id: bytes, worktree: bytes, options: bytes) -> None:
+    def __init__(self, store_id: bytes, worktree: bytes, options: bytes, path: bytes = b"") -> None:
         self.store_id = store_id
         self.worktree = worktree  # 16 bytes: of its path
         self.options = options  # 16 bytes: of the parameters that decide what is captured
+        self.path = path  # of the working directory, for `sweep`
 
 
 class StatCache:
@@ -253,7 +257,9 @@ def encode(cache: StatCache, key: Key) -> bytes:
         len(cache.absent),
     )
     tables = (cache.dirs, cache.stats, cache.sizes, cache.ids, cache.kinds, cache.flags, cache.watch_stats)
-    body = b"".join((header, *tables, b"\0".join((cache.paths_blob, *cache.watched, *cache.absent))))
+    body = b"".join(
+        (header, *tables, b"\0".join((cache.paths_blob, *cache.watched, *cache.absent, key.path)))
+    )
     return body + blake3(body).digest(_DIGEST_SIZE)
 
 
@@ -281,8 +287,8 @@ def decode(data: bytes, key: Key) -> "StatCache | None":
     if at > end:
         return None
     # The paths of rows are most of the file: they are cut apart later, and all at once.
-    tail = data[at:end].rsplit(b"\0", watched + absent)
-    names = tail[1:]
+    tail = data[at:end].rsplit(b"\0", watched + absent + 1)
+    names = tail[1:-1]
     try:
         cache = StatCache(
             root=root,
@@ -314,6 +320,50 @@ def decode(data: bytes, key: Key) -> "StatCache | None":
         and not cache.kinds.translate(None, b"".join(KINDS))
     )
     return cache if agrees else None
+
+
+def sweep(fs: FileSystem, layout: Layout, *, age_s_min: float) -> "list[str]":
+    """Remove the caches of working directories that are gone; the paths of the files that went.
+
+    One that was written within `age_s_min` stays: a directory may be back in a moment. So do foreign files
+    and what a newer version wrote. A disk that is not mounted looks gone: its next capture is a first one.
+    """
+    went = []
+    for name in fs.listdir(layout.directory(STATCACHE_DIR)):
+        worktree = parse_statcache(name)
+        if worktree is None:
+            continue
+        path = layout.statcache(worktree)
+        try:
+            age_s = fs.time_ns() / 1e9 - fs.stat(path).st_mtime
+            if age_s > age_s_min and _is_stale(fs, path):
+                fs.unlink(path)
+                went.append(path)
+        except OSError:
+            pass  # a capture is replacing it, or it stays for the next sweep
+    return went
+
+
+def _is_stale(fs: FileSystem, path: str) -> bool:
+    """Whether nobody will read a cache again: of an earlier version, or of a directory that is gone."""
+    fd = fs.open(path, os.O_RDONLY)
+    try:
+        head = fs.pread(fd, _HEADER.size, 0)
+        size = fs.fstat(fd).st_size
+        at = max(0, size - _PATH_SIZE_MAX - _DIGEST_SIZE)
+        tail = fs.pread(fd, size - at, at)[:-_DIGEST_SIZE]
+    finally:
+        fs.close(fd)
+    if len(head) < _HEADER.size or not head.startswith(_MAGIC):
+        return False
+    version: int = _HEADER.unpack(head)[1]
+    place = tail.rpartition(b"\0")[2]
+    if version != _VERSION or not place.startswith(b"/"):
+        return version < _VERSION
+    try:
+        return not stat.S_ISDIR(os.lstat(place).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
 
 
 def is_nested(cache: StatCache) -> bool:

@@ -103,7 +103,7 @@ def capture(
     path = os.fsencode(os.path.realpath(root))
     fs, layout = blobs.fs, blobs.layout
     place = _place_of(layout, path, root)
-    key = Key(blobs.store_id, blake3(path).digest(16), _options(place, include, size_max))
+    key = Key(blobs.store_id, blake3(path).digest(16), _options(place, include, size_max), path)
     generation = _gc_generation(fs, layout)
     probe = probe_of(fs, layout, path)
     cache = statcache.load(fs, layout, key)

@@ -9,13 +9,14 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventlog.fs import REAL
 from eventlog.layout import Layout
 from eventlog.snapshots import statcache
 from eventlog.snapshots.statcache import Key, StatCache, Tables, decode, encode, is_nested
 from tests.snapshots.test_worktree import fill, write
 from tests.snapshots.worktree_support import Bench, age, on_disk
 
-KEY = Key(b"s" * 16, b"w" * 16, b"o" * 16)
+KEY = Key(b"s" * 16, b"w" * 16, b"o" * 16, b"/work")
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_a_damaged_cache_is_replaced(bench: Bench) -> None:
     (file,) = bench.caches()
     whole = file.read_bytes()
     newer = bytearray(whole[:-16])
-    newer[4] = 2
+    newer[4] = 3
     foreign = bytearray(whole[:-16])
     foreign[8:24] = bytes(16)
     resealed = [bytes(body) + blake3(bytes(body)).digest(16) for body in (newer, foreign)]
@@ -156,3 +157,35 @@ def test_an_entry_is_proven_by_every_field() -> None:
     assert statcache.pack_stat(Changed("")) == base  # type: ignore[arg-type]
     for field in fields:
         assert statcache.pack_stat(Changed(field)) != base  # type: ignore[arg-type]
+
+
+def test_caches_of_directories_that_are_gone_are_swept(bench: Bench) -> None:
+    """I22, S1-61: later the cache of a removed directory goes; those of others and foreign files stay."""
+    gone = bench.work.parent / "gone"
+    write(gone / "a")
+    write(bench.work / "a")
+    bench.capture(root=str(gone))
+    (of_gone,) = bench.caches()
+    bench.capture(previous=None)
+    place = of_gone.parent
+    for name in ("notes.txt", "0" * 32 + ".evc", "1" * 32 + ".evc"):
+        (place / name).write_bytes(b"somebody else's")
+    earlier, newer = place / ("2" * 32 + ".evc"), place / ("3" * 32 + ".evc")
+    whole = bytearray(of_gone.read_bytes())
+    for path, version in ((earlier, 1), (newer, 99)):
+        whole[4] = version
+        path.write_bytes(whole)
+    before = set(bench.caches())
+
+    def swept() -> set[Path]:
+        return {Path(path) for path in statcache.sweep(REAL, bench.layout, age_s_min=3600)}
+
+    for path in before:
+        os.utime(path, (0, 0))
+    assert swept() == {earlier}
+    shutil.rmtree(gone)
+    os.utime(of_gone)
+    assert swept() == set()
+    os.utime(of_gone, (0, 0))
+    assert swept() == {of_gone}
+    assert set(bench.caches()) == before - {earlier, of_gone}
