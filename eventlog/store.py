@@ -199,7 +199,8 @@ class Store:
             return range(at, at)
         # What is said of withheld contents stands in the frame of the first event that names them, or,
         # where there are several frames, in front of all: positions are those of the caller's events.
-        withheld = list(self._lines(self.blobs.withheld_events()))
+        said = self.blobs.withheld_events()
+        withheld = list(self._lines(said)) if said else []
         if withheld and (len(batches) > 1 or len(withheld) > _WITHHELD_BEHIND_MAX):
             for lines in _batches(withheld):
                 self.journal.append(lines)
@@ -221,8 +222,7 @@ class Store:
     def _lines(self, events: Iterable[Event]) -> Iterator[bytes]:
         waiting = iter(events)
         while some := list(islice(waiting, _ADMITTED_AT_ONCE)):
-            for admitted in gate.admit_all(self.fs, some, self.redactor):
-                yield encode_line(admitted, jsontext.encode_fast, jsontext.encode_without_floats)
+            yield from gate.lines(self.fs, some, _encode_line, self.redactor)
 
     @property
     def redactor(self) -> redaction.Redactor:
@@ -634,6 +634,10 @@ class Store:
 
     def _ref(self, turn: "TurnRef | str") -> TurnRef:
         return turn if isinstance(turn, TurnRef) else self.turn(turn)
+
+
+def _encode_line(event: Event) -> bytes:
+    return encode_line(event, jsontext.encode_fast, jsontext.encode_without_floats)
 
 
 def _presented(row: Event) -> Event:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _REQUIRED = ("event_type", "event_kind", "source")
 _NAMES = frozenset(ENVELOPE_NAMES)
-_TEXT_NAMES = frozenset(name for name in ENVELOPE_NAMES if COLUMN_KINDS[name] == TEXT)
-_INT_NAMES = frozenset(name for name in ENVELOPE_NAMES if COLUMN_KINDS[name] in (INT, TIME))
+_TYPES = {TEXT: str, INT: int, TIME: int, BOOL: bool, LIST: None}  # items of lists are looked at
+_USUAL = {name: _TYPES[COLUMN_KINDS[name]] for name in ENVELOPE_NAMES}
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _WANTED = {
     INT: "an integer of 64 bits",
@@ -47,19 +47,17 @@ def encode_line(
         raise InvalidEvent(f"payload must be a JSON object, not {type(payload).__name__}")
     if envelope.get("schema_version") is None:
         envelope["schema_version"] = SCHEMA_VERSION
-    nulls = []
+    nulls = None
     for name, value in envelope.items():
-        # Usual values pass at once: this loop is a third of what an append costs.
-        kind = type(value)
-        if kind is str and name in _TEXT_NAMES:
-            continue
-        if kind is int and name in _INT_NAMES and _INT_MIN <= value <= _INT_MAX:  # type: ignore[operator]
+        # Usual values pass at once: this loop is a third of what encoding costs.
+        kind = value.__class__
+        if kind is _USUAL.get(name) and (kind is not int or _INT_MIN <= value <= _INT_MAX):  # type: ignore[operator]
             continue
         if value is None and name in _NAMES:
-            nulls.append(name)
+            nulls = [*(nulls or ()), name]
         else:
             _check(name, value, event)
-    for name in nulls:
+    for name in nulls or ():
         del envelope[name]
     _check_identity(envelope)
     try:
