@@ -159,10 +159,6 @@ class StatCache:
         span: int = _DIR.unpack_from(self.dirs, dir * 8)[1]
         return span
 
-    def rows_below(self, dir: int) -> "tuple[int, int]":
-        """[first, end) of the rows of a directory and of all directories below it."""
-        return self.firsts[dir], self.firsts[dir + self.span(dir)]
-
 
 class Tables:
     """A cache that is being written: stretches of the last one, and rows anew."""
@@ -197,12 +193,11 @@ class Tables:
         self.stats.append(stat)
         self.flags.append(tracked)
 
-    def copy_below(self, cache: StatCache, dir: int) -> None:
-        """A directory of the last cache with all that is below it."""
-        first, end = cache.rows_below(dir)
-        span = cache.span(dir)
-        self.dirs.append(cache.dirs[dir * 8 : (dir + span) * 8])
-        self.dir_count += span
+    def copy(self, cache: StatCache, dir: int, end_dir: int) -> None:
+        """Directories [dir, end_dir) of the last cache: siblings with all that is below them."""
+        first, end = cache.firsts[dir], cache.firsts[end_dir]
+        self.dirs.append(cache.dirs[dir * 8 : end_dir * 8])
+        self.dir_count += end_dir - dir
         self.stats.append(cache.stats[first * STAT_SIZE : end * STAT_SIZE])
         self.sizes.append(cache.sizes[first * 8 : end * 8])
         self.ids.append(cache.ids[first * 32 : end * 32])

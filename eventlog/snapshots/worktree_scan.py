@@ -16,11 +16,12 @@ from itertools import compress, pairwise
 from eventlog.snapshots.ids import blob_id
 from eventlog.snapshots.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
 from eventlog.snapshots.target import is_temporary
-from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SUBMODULE
+from eventlog.snapshots.tree import DIRECTORY, SUBMODULE
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
-from eventlog.snapshots.worktree_entries import LEFT_OUT, REFUSED, TOO_DEEP, Entries, name_in_tree
+from eventlog.snapshots.worktree_entries import REFUSED, TOO_DEEP, Entries, name_in_tree
 from eventlog.snapshots.worktree_git import GitFailed
 from eventlog.snapshots.worktree_look import look_at_all
+from eventlog.snapshots.worktree_rows import LEFT_OUT_ROW, NO, YES, Directory, is_another, join
 from eventlog.snapshots.worktree_rules import IGNORE_FILE, Rules
 
 TYPE_CHECKING = False
@@ -28,74 +29,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eventlog.snapshots.worktree_entries import Found
-
-    # kind, id, size, stat, tracked, what is below: a directory of the cache by number, or loaded
-    Row = tuple[bytes, bytes, int, bytes, bytes, "int | Directory | None"]
+    from eventlog.snapshots.worktree_rows import Row
 
 DEPTH_MAX = 2_048  # a deeper tree could not be written out again
 PENDING_SHOWN = 100
 
 _STRIDE = 256  # rows compared at once
 
-_NO, _YES = b"\0", b"\1"
-_LEFT_OUT = SKIPPED, blob_id(LEFT_OUT.encode())
-_DIRS = (DIRECTORY, SUBMODULE)
-
 
 class RulesChanged(Exception):
     """An ignore file came, went or changed under a quick scan."""
-
-
-class Directory:
-    """A directory whose rows are loaded, because something in it or below it has changed."""
-
-    __slots__ = (
-        "depth",
-        "done",
-        "id",
-        "left_out",
-        "listing",
-        "name",
-        "number",
-        "parent",
-        "path",
-        "proof",
-        "refused",
-        "rows",
-        "stat",
-        "suspects",
-    )
-
-    def __init__(self, parent: "Directory | None", name: bytes, number: int = -1) -> None:
-        self.parent = parent
-        self.name = name
-        self.depth: int = 0 if parent is None else parent.depth + 1
-        self.path = join(parent, name) if parent is not None else b""
-        self.number = number  # in the cache
-        self.rows: "dict[bytes, Row]" = {}
-        self.suspects: "set[bytes]" = set()  # names whose stat is not that of the cache
-        self.left_out: "set[bytes]" = set()  # names that `.locusignore` keeps out
-        self.refused: "dict[bytes, str]" = {}  # names in the tree that stand for others, and why
-        self.listing = False
-        self.done = True
-        self.stat = self.proof = UNPROVEN
-        self.id = EMPTY_TREE
-
-    def set_id(self, id: bytes) -> None:
-        self.id = id
-        if self.parent is not None:
-            self.parent.rows[self.name] = (DIRECTORY, id, 0, self.stat, _NO, self)
-
-
-def join(directory: Directory, name: bytes) -> bytes:
-    return directory.path + b"/" + name if directory.path else name
-
-
-def _is_another(row: "Row", is_dir: bool, suspect: bool) -> bool:
-    """Whether a directory may stand where none was, or none where one was."""
-    if row[0] == SKIPPED:
-        return suspect and row[:2] == _LEFT_OUT
-    return (row[0] in _DIRS) != is_dir
 
 
 class Scan:
@@ -193,11 +136,11 @@ class Scan:
         assert cache is not None
         directory = Directory(parent, name, number)
         if number == 1:
-            parent.rows[name] = (DIRECTORY, cache.id(0), 0, cache.stat(0), _NO, 1)
+            parent.rows[name] = (DIRECTORY, cache.id(0), 0, cache.stat(0), NO, 1)
             if self._fresh[:STAT_SIZE] != cache.stat(0):
                 parent.suspects.add(name)
         _, directory.id, _, directory.stat, _, _ = parent.rows[name]
-        parent.rows[name] = (DIRECTORY, directory.id, 0, directory.stat, _NO, directory)
+        parent.rows[name] = (DIRECTORY, directory.id, 0, directory.stat, NO, directory)
         prefix = len(directory.path) + 1 if directory.path else 0
         first, end = cache.rows_of(number)
         below = number + 1
@@ -210,7 +153,7 @@ class Scan:
             if kind == DIRECTORY:
                 sub = below
                 below += cache.span(below)
-            if not known or (self._full and (kind, id) == _LEFT_OUT):
+            if not known or (self._full and (kind, id) == LEFT_OUT_ROW):
                 continue  # as if it had never been seen
             if row in self._moved or self._fresh[row * STAT_SIZE : (row + 1) * STAT_SIZE] != stat:
                 directory.suspects.add(base)
@@ -220,7 +163,7 @@ class Scan:
     def _new(self, parent: Directory, name: bytes) -> Directory:
         directory = Directory(parent, name)
         directory.listing = self._reshaped = True
-        parent.rows[name] = (DIRECTORY, EMPTY_TREE, 0, UNPROVEN, _NO, directory)
+        parent.rows[name] = (DIRECTORY, EMPTY_TREE, 0, UNPROVEN, NO, directory)
         return directory
 
     def _reach_changes(self, top: Directory) -> None:
@@ -307,7 +250,7 @@ class Scan:
             if name in directory.refused:
                 looks.append((directory, name))
                 continue
-            if row is not None and _is_another(row, is_dir, name in directory.suspects):
+            if row is not None and is_another(row, is_dir, name in directory.suspects):
                 self._forget(directory, name)  # patterns may treat a directory otherwise than a file
                 row = None
             if row is None or self._full:
@@ -322,10 +265,10 @@ class Scan:
                 looks.append((directory, name))
 
     def _mark_tracked(self, directory: Directory, name: bytes, row: "Row", path: bytes) -> bool:
-        flag = _YES if path in self.rules.tracked else _NO
+        flag = YES if path in self.rules.tracked else NO
         if row[4] != flag:
             directory.rows[name] = (*row[:4], flag, row[5])
-        return flag == _YES or path in self.rules.tracked_dirs
+        return flag == YES or path in self.rules.tracked_dirs
 
     def _without_ignored(
         self, doubts: "list[tuple[Directory, bytes, bool]]"
@@ -366,7 +309,7 @@ class Scan:
         try:
             found = self.entries.lstat(directory.path, name)
             row = directory.rows.get(name)
-            if name in directory.left_out or (row is not None and row[:2] == _LEFT_OUT):
+            if name in directory.left_out or (row is not None and row[:2] == LEFT_OUT_ROW):
                 self._put(directory, name, self.entries.left_out(self.entries.proof(found)))
             elif stat.S_ISDIR(found.st_mode):
                 self._look_at_dir(directory, name, found)
@@ -387,7 +330,7 @@ class Scan:
                 self._forget(directory, name)
             return
         commit = self.entries.commit_at(path)
-        if commit is None and (path in self.rules.tracked or (row is not None and row[4] == _YES)):
+        if commit is None and (path in self.rules.tracked or (row is not None and row[4] == YES)):
             commit = self._staged_commit(path)
         if commit is not None:
             self._put(directory, name, self.entries.repository(commit, self.entries.proof(found)))
@@ -414,7 +357,7 @@ class Scan:
         if old is not None and old[0] != DIRECTORY:
             flag = old[4]
         else:
-            flag = _YES if join(directory, name) in self.rules.tracked else _NO
+            flag = YES if join(directory, name) in self.rules.tracked else NO
             self._reshaped = True
         directory.rows[name] = (*found, flag, None)
 
@@ -465,22 +408,28 @@ class Scan:
     def tables(self, top: Directory, generation: int) -> StatCache:
         """The cache of this scan; ids of loaded directories are in their parents' rows."""
         tables = Tables()
-        stack: "list[tuple[Directory | int, tuple[int, int] | None]]" = [(top, None)]
+        # Of a directory that is not loaded, and its siblings up to the next loaded one: [first, end).
+        stack: "list[tuple[Directory | int, tuple[int, int] | int | None]]" = [(top, None)]
         while stack:
             directory, mark = stack.pop()
             if isinstance(directory, int):
-                assert self.cache is not None
-                tables.copy_below(self.cache, directory)
-            elif mark is not None:
+                assert self.cache is not None and isinstance(mark, int)
+                tables.copy(self.cache, directory, mark)
+            elif isinstance(mark, tuple):
                 tables.end_dir(mark, len(directory.rows))
             else:
                 stack.append((directory, tables.begin_dir()))
-                below = []
+                below: "list[tuple[Directory | int, int | None]]" = []
                 for name in sorted(directory.rows):
                     kind, id, size, stat, tracked, sub = directory.rows[name]
                     path = join(directory, name) if directory is not top else b""
                     tables.add_row(path, kind, id, size, stat, tracked)
-                    if sub is not None:
+                    if isinstance(sub, int):
+                        assert self.cache is not None
+                        beside = bool(below) and below[-1][1] == sub
+                        first = below.pop()[0] if beside else sub
+                        below.append((first, sub + self.cache.span(sub)))
+                    elif sub is not None:
                         below.append((sub, None))
                 stack += reversed(below)
         return tables.finish(

@@ -50,9 +50,9 @@ def test_a_cache_is_read_as_it_was_written() -> None:
     assert read.paths == [b"", b"a", b"f", b"a/x"]
     assert (read.root, read.generation, read.tracked) == (b"r" * 32, 3, b"t" * 16)
     assert (list(read.watched), list(read.absent)) == ([b"/etc/x"], [b"gone", b"a/gone"])
-    assert (read.rows_of(2), read.rows_below(1), read.size(3)) == ((3, 4), (1, 4), 9)
+    assert (read.rows_of(2), read.span(1), read.size(3)) == ((3, 4), 2, 9)
     copy = Tables()
-    copy.copy_below(read, 0)
+    copy.copy(read, 0, read.span(0))
     again = copy.finish(
         tracked=read.tracked, generation=3, watched=[(b"/etc/x", b"\5" * 36)], absent=read.absent
     )
@@ -80,7 +80,7 @@ def test_bytes_of_bad_will_end_in_no_cache_or_a_sound_one(at: int, patch: bytes)
     if cache is not None and is_nested(cache):
         assert len(cache.paths) == cache.row_count
         copy = Tables()
-        copy.copy_below(cache, 0)
+        copy.copy(cache, 0, cache.span(0))
 
 
 def test_a_damaged_cache_is_replaced(bench: Bench) -> None:

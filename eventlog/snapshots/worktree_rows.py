@@ -1,0 +1,71 @@
+"""The rows of one directory of a working directory while they are brought up to date.
+
+Belongs to one scan. On the hook path.
+"""
+
+from eventlog.snapshots.ids import blob_id
+from eventlog.snapshots.statcache import UNPROVEN
+from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SUBMODULE
+from eventlog.snapshots.worktree_changes import EMPTY_TREE
+from eventlog.snapshots.worktree_entries import LEFT_OUT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # kind, id, size, stat, tracked, what is below: a directory of the cache by number, or loaded
+    Row = tuple[bytes, bytes, int, bytes, bytes, "int | Directory | None"]
+
+NO, YES = b"\0", b"\1"  # is a row's path tracked?
+LEFT_OUT_ROW = SKIPPED, blob_id(LEFT_OUT.encode())
+_DIRS = (DIRECTORY, SUBMODULE)
+
+
+class Directory:
+    """A directory whose rows are loaded, because something in it or below it has changed."""
+
+    __slots__ = (
+        "depth",
+        "done",
+        "id",
+        "left_out",
+        "listing",
+        "name",
+        "number",
+        "parent",
+        "path",
+        "proof",
+        "refused",
+        "rows",
+        "stat",
+        "suspects",
+    )
+
+    def __init__(self, parent: "Directory | None", name: bytes, number: int = -1) -> None:
+        self.parent = parent
+        self.name = name
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.path = join(parent, name) if parent is not None else b""
+        self.number = number  # in the cache
+        self.rows: "dict[bytes, Row]" = {}
+        self.suspects: "set[bytes]" = set()  # names whose stat is not that of the cache
+        self.left_out: "set[bytes]" = set()  # names that `.locusignore` keeps out
+        self.refused: "dict[bytes, str]" = {}  # names in the tree that stand for others, and why
+        self.listing = False
+        self.done = True
+        self.stat = self.proof = UNPROVEN
+        self.id = EMPTY_TREE
+
+    def set_id(self, id: bytes) -> None:
+        self.id = id
+        if self.parent is not None:
+            self.parent.rows[self.name] = (DIRECTORY, id, 0, self.stat, NO, self)
+
+
+def join(directory: Directory, name: bytes) -> bytes:
+    return directory.path + b"/" + name if directory.path else name
+
+
+def is_another(row: "Row", is_dir: bool, suspect: bool) -> bool:
+    """Whether a directory may stand where none was, or none where one was."""
+    if row[0] == SKIPPED:
+        return suspect and row[:2] == LEFT_OUT_ROW
+    return (row[0] in _DIRS) != is_dir
