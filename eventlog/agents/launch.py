@@ -116,7 +116,7 @@ def renew_modules(fs: FileSystem, commands: str, program: str) -> None:
     if os.path.basename(program) == STUB and os.path.exists(modules):
         try:
             launch_modules.renew(fs, modules, commands)
-        except (OSError, ValueError, SyntaxError):
+        except Exception:
             pass  # it is not used, and hooks look for each of their modules
 
 

@@ -45,8 +45,11 @@ _ROOTS = (
         "eventlog.agents.claude_code",
     ),
     ("eventlog.snapshots.store", "eventlog.snapshots.worktree", "eventlog.agents.live_files"),
-    ("eventlog.agents.codex",),
+    ("eventlog.snapshots.groups",),
+    ("eventlog.snapshots.idx",),
+    ("eventlog.agents.live_complete",),
     ("eventlog.agents.transcript",),
+    ("eventlog.agents.codex",),
     ("locus_cli.maintainer",),
 )
 

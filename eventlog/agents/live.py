@@ -23,7 +23,6 @@ from eventlog.agents.call import (
     Call,
     Named,
 )
-from eventlog.agents.live_complete import Completion
 from eventlog.agents.live_place import Place, find_root
 from eventlog.agents.live_state import Calls, Told, short
 from eventlog.errors import Corruption, EventLogError, LockTimeout, NotFound
@@ -139,12 +138,14 @@ class _Recording:
 
     def run(self) -> None:
         call = self.call
-        try:
-            Completion(
-                self.layout, self.who, call, self.place, self.known, self.redactor, self.lines, self.note
-            ).run()
-        except Exception as error:
-            self.note(error)
+        if (
+            call.repeats
+            or call.settles
+            or call.transcripts
+            or call.prompt is not None
+            or call.moment == SESSION
+        ):
+            self._complete()
         events = [self._admit(event) for event in call.events]
         if events and (self.place is None or call.moment is None or not self._captures()):
             self._append_plain(events)
@@ -159,6 +160,15 @@ class _Recording:
                     self._append_plain(events)
                 self.note(error)
         self._remember()
+
+    def _complete(self) -> None:
+        from eventlog.agents.live_complete import Completion
+
+        args = self.layout, self.who, self.call, self.place, self.known, self.redactor, self.lines, self.note
+        try:
+            Completion(*args).run()
+        except Exception as error:
+            self.note(error)
 
     def _common(self) -> Event:
         place = self.place

@@ -7,7 +7,7 @@ from eventlog import identity
 from eventlog.agents import live_state
 from eventlog.agents.call import SESSION, SESSION_END, TOOL, TURN_END, Call, title_of
 from eventlog.agents.live_place import Place
-from eventlog.agents.live_state import Calls, short
+from eventlog.agents.live_state import Calls, Mark, short
 from eventlog.layout import Layout
 from eventlog.names import event_id_of, session_context, session_id_of, sessions_context, slugify
 
@@ -86,10 +86,10 @@ class Completion:
 
     def _transcripts(self) -> "list[str]":
         """Those of the call, and those of subagents, whose last words are written when they are gone."""
-        from eventlog.agents.transcript import subagents_of
-
         found = self.call.transcripts
         if self.call.moment in (TURN_END, SESSION_END):
+            from eventlog.agents.transcript import subagents_of
+
             found = [*found, *(path for one in found for path in subagents_of(one))]
         return found
 
@@ -123,7 +123,7 @@ class Completion:
         self.lines.append(["named"])
 
     def _add_model_calls(self, path: str) -> None:
-        from eventlog.agents.transcript import Mark, read_calls
+        from eventlog.agents.transcript import read_calls
 
         key = short(path)
         before = self.known.marks.get(key) or Mark()

@@ -16,7 +16,6 @@ import os
 from blake3 import blake3
 
 from eventlog import jsontext
-from eventlog.agents.transcript import Mark
 from eventlog.layout import LIVE_DIR, Layout
 
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -146,6 +145,16 @@ def trim_running(layout: Layout, worktree: str) -> None:
             os.unlink(path)
     except OSError:
         pass  # it is small, absent, or stays
+
+
+class Mark:
+    """How far a transcript was read: the offset behind the last whole line, in the file of this inode."""
+
+    __slots__ = ("inode", "offset")
+
+    def __init__(self, inode: int = 0, offset: int = 0) -> None:
+        self.inode = inode
+        self.offset = offset
 
 
 class Calls:

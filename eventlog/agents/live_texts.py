@@ -5,9 +5,6 @@ in bytes, and `base64` where the text was the base64 form of the blob. Nothing i
 redacted it (P5). Pure but for `put`. On the hook path.
 """
 
-from binascii import Error as Base64Error
-from binascii import a2b_base64
-
 from eventlog import jsontext
 from eventlog.snapshots.ids import to_text
 from eventlog.types import ANCHOR_TYPES, Event
@@ -76,6 +73,9 @@ def _text(text: str, place: "tuple[str, ...]", sizes: "tuple[int, int]", put: "P
         return text
     entry: "dict[str, object]" = {}
     if place and place[-1] in ("data", "base64"):
+        from binascii import Error as Base64Error
+        from binascii import a2b_base64
+
         try:
             data = a2b_base64(data, strict_mode=True)
             entry["base64"], kept = True, 0

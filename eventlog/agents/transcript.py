@@ -13,22 +13,13 @@ from blake3 import blake3
 
 from eventlog import jsontext
 from eventlog.agents.call import int_of, object_of, text_of
+from eventlog.agents.live_state import Mark
 from eventlog.names import event_id_of
 from eventlog.types import Event
 
 _SUBAGENTS_MAX = 256  # to look at again
 _SYNTHETIC = "<synthetic>"  # the model of messages that the client itself made up
 _PROMPT_ID = b'"promptId":"'
-
-
-class Mark:
-    """How far a file has been read: the offset behind the last whole line, in the file of this inode."""
-
-    __slots__ = ("inode", "offset")
-
-    def __init__(self, inode: int = 0, offset: int = 0) -> None:
-        self.inode = inode
-        self.offset = offset
 
 
 def read_calls(agent: str, path: str, mark: Mark, bytes_max: int) -> "tuple[list[Event], Mark]":

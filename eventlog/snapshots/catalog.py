@@ -7,13 +7,11 @@ a cache of it, renewed by `refresh`. A `Catalog` belongs to one thread at a time
 """
 
 import os
-from bisect import bisect_right
 
 from eventlog.errors import Corruption
 from eventlog.fs import FileSystem
 from eventlog.layout import CONDEMNED_DIR, IDX_DIR, PACK_DIR, Layout, parse_idx, parse_pack
 from eventlog.snapshots import young
-from eventlog.snapshots.idx import Idx
 from eventlog.snapshots.pack import (
     FOOTER_SIZE,
     HEADER_SIZE,
@@ -25,6 +23,8 @@ from eventlog.snapshots.pack import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from eventlog.snapshots.idx import Idx
 
 # (path of the pack, kind, file offset of the group, offset in the raw group, length)
 Place = tuple[str, int, int, int, int]
@@ -141,6 +141,8 @@ class Catalog:
         row = self._young.get(id)
         if row is None:
             return self._in_idx(id) if self._idx is not None else None
+        from bisect import bisect_right
+
         at = bisect_right(self._firsts, row) - 1
         return _place(self._order[at], row - self._firsts[at])
 
@@ -230,6 +232,8 @@ class Catalog:
         directory = self._layout.directory(IDX_DIR)
         numbers = [parse_idx(name) for name in _names_in(self._fs, directory)]
         for number in sorted((n for n in numbers if n is not None), reverse=True):
+            from eventlog.snapshots.idx import Idx
+
             try:
                 idx = Idx(self._fs, self._layout.idx(number), self._store_id)
             except (Corruption, OSError):

@@ -19,8 +19,6 @@ slotted classes; on the hook path. zstd needs pyarrow, imported on its first use
 """
 
 import struct
-import zlib
-from bisect import bisect_left
 
 from blake3 import blake3
 
@@ -120,6 +118,8 @@ class PackTables:
 
     def first_from(self, id: bytes) -> int:
         """The index of the first entry whose id is `id` or after it; the entry count when none is."""
+        from bisect import bisect_left
+
         table = self._entries
         return bisect_left(range(len(self)), id, key=lambda i: table[i * ENTRY_SIZE : i * ENTRY_SIZE + 32])
 
@@ -255,6 +255,8 @@ def check_group(path: str, group: Group) -> None:
 def compress(raw: bytes, codec: int, level: int) -> "tuple[int, bytes]":
     """(codec, stored bytes) of a group: as asked, or raw when that is not larger."""
     if codec == ZLIB:
+        import zlib
+
         if len(raw) >= _SAMPLE_FROM:
             middle = len(raw) // 2
             sample = raw[middle : middle + _SAMPLE_SIZE]
@@ -291,6 +293,8 @@ def decompress(group: Group, stored: bytes, path: str) -> bytes:
 
 
 def _inflate(stored: bytes, raw_size: int) -> "bytes | None":
+    import zlib
+
     stream = zlib.decompressobj()
     try:
         # One byte more than allowed: a longer stream shows, and zlib reads on to its checksum.

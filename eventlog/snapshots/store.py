@@ -13,9 +13,7 @@ from eventlog.fs import FileSystem, Refusals, publish
 from eventlog.layout import IDX_DIR, PACK_DIR, Layout, parse_idx
 from eventlog.redaction import withheld_event
 from eventlog.snapshots.catalog import Catalog, Place
-from eventlog.snapshots.groups import CACHE_BYTES, GroupReader
 from eventlog.snapshots.ids import ID_SIZE, TEXT_PREFIX, blob_id, to_text, tree_id
-from eventlog.snapshots.idx import encode_idx
 from eventlog.snapshots.pack import BLOB, TREE
 from eventlog.snapshots.tree import TreeEntry, decode_tree
 from eventlog.snapshots.writer import BlobWriter
@@ -24,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from eventlog.snapshots.groups import GroupReader
     from eventlog.snapshots.writer import KindsIn
     from eventlog.types import Event
 
@@ -40,7 +39,7 @@ class BlobStore:
         layout: Layout,
         store_id: bytes,
         *,
-        cache_bytes: int = CACHE_BYTES,
+        cache_bytes: "int | None" = None,
         kinds_in: "KindsIn | None" = None,
     ) -> None:
         """Args: kinds_in: tells the secrets in a content, as `Redactor.kinds_in` does; asked of every put."""
@@ -50,7 +49,8 @@ class BlobStore:
         self.layout = layout
         self.store_id = store_id
         self._catalog = Catalog(fs, layout, store_id)
-        self._groups = GroupReader(fs, cache_bytes)
+        self._groups: "GroupReader | None" = None  # not imported for who only writes
+        self._cache_bytes = cache_bytes
         self._reading = Refusals(layout.directory(PACK_DIR), "read the packs")
 
     def __enter__(self) -> "BlobStore":
@@ -61,7 +61,7 @@ class BlobStore:
 
     def close(self) -> None:
         """Close every descriptor; the store opens them again when it is used again."""
-        self._groups.close()
+        self._close_groups()
         self._catalog.close()
 
     def writer(
@@ -218,6 +218,8 @@ class BlobStore:
             return self._build_idx()
 
     def _build_idx(self) -> "int | None":
+        from eventlog.snapshots.idx import encode_idx
+
         catalog = self._catalog
         self.refresh()
         if catalog.young_count() == 0:
@@ -266,7 +268,7 @@ class BlobStore:
                 catalog.refresh()
             except Corruption as error:
                 failure = error
-                self._groups.close()  # the damaged file may have been replaced meanwhile
+                self._close_groups()  # the damaged file may have been replaced meanwhile
             others = catalog.find_all(id)
             condemned = catalog.find_condemned(id)
             for other in [*others, condemned] if condemned is not None else others:
@@ -284,10 +286,18 @@ class BlobStore:
 
     def _read(self, id: bytes, place: Place) -> "tuple[int, bytes]":
         path, kind, group_offset, offset, length = place
+        if self._groups is None:
+            from eventlog.snapshots.groups import CACHE_BYTES, GroupReader
+
+            self._groups = GroupReader(self.fs, self._cache_bytes or CACHE_BYTES)
         data = self._groups.read(path, group_offset, offset, length)
         if (tree_id(data) if kind == TREE else blob_id(data)) != id:
             raise Corruption(path, f"the content of {to_text(id)} does not match its hash", group_offset)
         return kind, data
+
+    def _close_groups(self) -> None:
+        if self._groups is not None:
+            self._groups.close()
 
     def _not_found(self, id: bytes) -> "NotFound | Corruption":
         assert len(id) == ID_SIZE

@@ -8,9 +8,12 @@ directory which somebody swaps for a link is an error and not a way out (I28).
 import errno
 import os
 import stat
-from collections.abc import Sequence
 
 from eventlog.snapshots.userfiles import UserFiles
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 FILE_MODE, EXECUTABLE_MODE, DIRECTORY_MODE = 0o644, 0o755, 0o755
 
@@ -29,7 +32,7 @@ class Target:
     """
 
     def __init__(
-        self, calls: UserFiles, root_fd: int, dirs: Sequence[tuple[int, bytes, bytes]], force: bool
+        self, calls: UserFiles, root_fd: int, dirs: "Sequence[tuple[int, bytes, bytes]]", force: bool
     ) -> None:
         self.calls = calls
         self.dirs = dirs
