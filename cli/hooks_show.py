@@ -1,6 +1,7 @@
 """`locus hooks show`: which hooks are installed."""
 
 import dataclasses
+import os
 
 import click
 
@@ -21,6 +22,7 @@ def command(ctx: click.Context, agent: str | None, level: str | None, as_json: b
     tries whether they work.
     """
     from eventlog.agents import install as engine
+    from eventlog.agents import launch
     from eventlog.fs import REAL
 
     directory, places = project_directory(ctx), homes()
@@ -39,8 +41,14 @@ def command(ctx: click.Context, agent: str | None, level: str | None, as_json: b
             continue
         missing = f"\n  missing {', '.join(one.missing)}" if one.missing else ""
         commands = "".join(f"\n  runs    {lines(line)}" for line in one.lines)
+        named = [path for line in one.lines for path in launch.named_in(line, one.agent) or ()]
+        gone = "".join(
+            f"\n  gone    {lines(path)}; `locus hooks install --agent {one.agent} --{one.level}` corrects it"
+            for path in named
+            if not os.access(path, os.R_OK)
+        )
         off = "\n  off     disableAllHooks is set in this file" if one.disabled else ""
         put(f"{one.agent} ({one.level}) {one.path}\n  events  {', '.join(one.events)}")
-        put(f"{missing}{commands}{off}\n")
+        put(f"{missing}{commands}{gone}{off}\n")
     if not shown:
         say("No hook of ours is installed. `locus hooks install` does it.")

@@ -62,6 +62,8 @@ def _explain(error: Exception) -> tuple[str, str, int]:
         return "Usage", _usage_message(error), exits.USAGE
     if isinstance(error, click.ClickException):
         return "Error", error.format_message(), error.exit_code
+    if isinstance(error, FileNotFoundError) and error.filename is None and _is_nowhere():
+        return "OSError", "the current directory was deleted. Change to one that exists (cd).", exits.ERROR
     if isinstance(error, OSError):
         where = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
         return "OSError", f"{where}{error.strerror or error}", exits.ERROR
@@ -70,6 +72,15 @@ def _explain(error: Exception) -> tuple[str, str, int]:
         f"this is a bug in Locus: {type(error).__name__}: {error}. LOCUS_DEBUG=1 shows where.",
         exits.ERROR,
     )
+
+
+def _is_nowhere() -> bool:
+    """Whether the current directory is gone, as that of a removed worktree."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _usage_message(error: click.UsageError) -> str:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from eventlog import __version__, identity
 from eventlog.agents import install, launch
@@ -21,6 +22,7 @@ from eventlog.agents.health_store import CHECKS, HOOKED, NOTE, OK, PROBLEM, Find
 from eventlog.agents.install import CODEX, Homes, Registered
 from eventlog.errors import EventLogError
 from eventlog.fs import REAL, read_file
+from eventlog.layout import Layout
 from eventlog.store import Store
 
 _LAUNCH_TIMEOUT_S = 10
@@ -51,7 +53,8 @@ def examine(
         with opened:
             for about, check in CHECKS:
                 found += _guarded(about, lambda check=check: check(opened))  # type: ignore[misc]
-    return found
+    # What several checks stumble over is one problem.
+    return list({(one.level, one.what, one.todo): one for one in reversed(found)}.values())[::-1]
 
 
 def _guarded(about: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
@@ -87,10 +90,18 @@ def _find_store(
         root = os.path.abspath(given) if given else identity.find(directory, dict(environ))
     except EventLogError as error:
         return None, [Finding(PROBLEM, "store", str(error))]
-    if root is None:
-        what = f"no store in {directory} or above it, so hooks record nothing"
-        return None, [Finding(PROBLEM, "store", what, "`locus init` makes one")]
-    return root, []
+    if root is not None and os.path.exists(Layout(root).store_file):
+        return root, []
+    named = "--store" if given else "LOCUS_DIR" if environ.get("LOCUS_DIR") else None
+    rest = f"{directory}/{identity.STORE_DIRECTORY}"
+    if root is not None and named:
+        what = f"{named} names {root}, where no store is, so hooks record nothing"
+        return None, [Finding(PROBLEM, "store", what, f"leave {named} away, or `locus init` there")]
+    if os.path.isdir(f"{rest}/log"):
+        what = f"{rest} has a log and no STORE file, without which nothing reads it and hooks record nothing"
+        return None, [Finding(PROBLEM, "store", what, "bring STORE back, from a backup or the trash")]
+    what = f"no store in {directory} or above it, so hooks record nothing"
+    return None, [Finding(PROBLEM, "store", what, "`locus init` makes one")]
 
 
 # -- hooks -------------------------------------------------------------------------------------
@@ -100,7 +111,7 @@ def _hooks(
     directory: str, homes: Homes, environ: Mapping[str, str], store: Store | None
 ) -> Iterator[Finding]:
     here = install.agents_here(directory, homes, environ.get("PATH"))
-    last = _last_calls(store) if store is not None else {}
+    last = _last_calls(store) if store is not None else None
     for agent in install.AGENTS:
         places: dict[str, str] = {}
         for level in install.LEVELS:
@@ -111,9 +122,13 @@ def _hooks(
             yield from _of_file(one)
         if registered:
             yield from _doubled(agent, registered)
-            for line in dict.fromkeys(line for one in registered for line in one.lines):
-                yield from _starts(agent, line, environ, homes)
-            yield from _firing(agent, last, store)
+            started = [said for line in _lines(registered) for said in _starts(line, environ, homes)]
+            records = any(one.level == OK for one in started)
+            # What does nothing is worth knowing where other hooks of the agent do its work.
+            for found in started:
+                yield replace(found, level=NOTE) if records and found.level == PROBLEM else found
+            if records:
+                yield from _firing(agent, last)
             if agent == CODEX:
                 yield from _codex_switches(homes, registered)
         elif agent in here and not any(one.problem for one in files):
@@ -138,36 +153,59 @@ def _of_file(one: Registered) -> Iterator[Finding]:
 
 def _doubled(agent: str, registered: list[Registered]) -> Iterator[Finding]:
     """Whether an event starts more than one hook: agents run only equal commands once."""
-    lines = {line for one in registered for line in one.lines}
-    if len(lines) > 1:
-        what = f"its hooks stand in {' and '.join(one.path for one in registered)}, so each event starts two"
+    number = len({line for one in registered for line in one.lines})
+    if number > 1:
+        files = " and ".join(one.path for one in registered)
+        what = f"its hooks stand in {files}, so each event starts {number} of them; " + (
+            "model calls count as often, nothing else does" if agent == CODEX else "nothing counts twice"
+        )
         levels = " or ".join(f"--{one.level}" for one in registered)
-        todo = f"`locus hooks uninstall --agent {agent}` with {levels}; no event is counted twice meanwhile"
+        todo = f"keep one: `locus hooks uninstall --agent {agent}` with {levels} takes the others out"
         yield Finding(NOTE, agent, what, todo)
 
 
-def _starts(agent: str, line: str, environ: Mapping[str, str], homes: Homes) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A launch line, and the first file that has it; `whose` says which hooks are meant."""
+
+    agent: str
+    text: str
+    level: str
+    whose: str
+
+
+def _lines(registered: list[Registered]) -> list[_Line]:
+    found: dict[str, _Line] = {}
+    for one in registered:
+        whose = "its hooks" if len(registered) == 1 else f"its hooks in {one.path}"
+        for text in one.lines:
+            found.setdefault(text, _Line(one.agent, text, one.level, whose))
+    return list(found.values())
+
+
+def _starts(line: _Line, environ: Mapping[str, str], homes: Homes) -> Iterator[Finding]:
     """Whether a launch line records what it is given."""
-    named = launch.named_in(line, agent)
+    agent, text, whose = line.agent, line.text, line.whose
+    named = launch.named_in(text, agent)
     gone = [path for path in named or () if not os.access(path, os.R_OK)]
-    todo = "`locus hooks install` makes them name this installation"
+    todo = f"`locus hooks install --agent {agent} --{line.level}` makes them name this installation"
     if gone:
-        yield Finding(PROBLEM, agent, f"its hooks do nothing: {gone[0]} is gone", todo)
+        yield Finding(PROBLEM, agent, f"{whose} do nothing: {gone[0]} is gone", todo)
         return
     stub = f"{launch.stub_directory(homes.data)}/{launch.STUB}"
     ours = named is not None and named[1] == stub and os.path.dirname(named[0]) == _directory_of_python()
-    if not ours and line != launch.portable_line(agent):
-        yield Finding(NOTE, agent, f"its hooks name another installation, which was not tried: {line}", todo)
+    if not ours and text != launch.portable_line(agent):
+        yield Finding(NOTE, agent, f"{whose} name another installation, which was not tried: {text}", todo)
         return
     if named is None and shutil.which(launch.PROGRAM, path=environ.get("PATH")) is None:
-        what = f"its hooks start {launch.PROGRAM}, which is not on your PATH, so they do nothing"
+        what = f"{whose} start {launch.PROGRAM}, which is not on your PATH, so they do nothing"
         yield Finding(PROBLEM, agent, what, f"put {os.path.dirname(sys.executable)} on the PATH")
         return
-    took_ms = _try(line, environ)
+    took_ms = _try(text, environ)
     if took_ms is None:
-        yield Finding(PROBLEM, agent, f"its hooks were tried and recorded nothing: {line}", todo)
+        yield Finding(PROBLEM, agent, f"{whose} were tried and recorded nothing: {text}", todo)
     else:
-        yield Finding(OK, agent, f"its hooks were tried and record ({took_ms:.0f} ms)")
+        yield Finding(OK, agent, f"{whose} were tried and record ({took_ms:.0f} ms)")
 
 
 def _directory_of_python() -> str:
@@ -197,8 +235,8 @@ def _try(line: str, environ: Mapping[str, str]) -> float | None:
             return took_ms if next(iter(store.events()), None) is not None else None
 
 
-def _last_calls(store: Store) -> dict[str, int]:
-    """When each agent's hooks were last heard of, in microseconds since 1970."""
+def _last_calls(store: Store) -> dict[str, int] | None:
+    """When each agent's hooks were last heard of, in microseconds since 1970; None when nobody can tell."""
     try:
         rows = store.query(
             f"select agent, epoch_us(max(recorded_at)) from events where position >= $1 and {HOOKED} "
@@ -206,12 +244,12 @@ def _last_calls(store: Store) -> dict[str, int]:
             [recent(store)],
         ).rows
     except EventLogError:
-        return {}  # the check of the log says why
+        return None  # the check of the log says why
     return {agent: at for agent, at in rows if at is not None}
 
 
-def _firing(agent: str, last: Mapping[str, int], store: Store | None) -> Iterator[Finding]:
-    if store is None:
+def _firing(agent: str, last: Mapping[str, int] | None) -> Iterator[Finding]:
+    if last is None:
         return
     if agent not in last:
         todo = "start the agent anew in this directory" + (

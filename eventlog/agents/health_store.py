@@ -3,13 +3,17 @@
 Each check takes an open store and gives findings; `health.py` runs them beside those of the agents.
 """
 
+import fcntl
 import os
+import shlex
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from eventlog import identity, place
 from eventlog.fs import REAL, read_file
-from eventlog.layout import TMP_DIR
+from eventlog.layout import LOCK_DIR, TMP_DIR
+from eventlog.locks import APPEND, WORKTREE
 from eventlog.recorder import failures
 from eventlog.recorder.completeness import completeness, skipped_in
 from eventlog.store import Store
@@ -19,6 +23,7 @@ OK, NOTE, PROBLEM = "ok", "note", "problem"
 # A log may hold millions of events; how hooks fare is seen in the last of them.
 _RECENT_EVENTS = 100_000
 _DISK_LOW_BYTES, _DISK_OUT_BYTES = 1 << 30, 100 << 20
+_LOCK_PATIENCE_S = 1.0
 _STALE_S = 24 * 3600
 _FRESH_S = 24 * 3600
 _CLOCK_SLACK_US = 60_000_000
@@ -50,11 +55,58 @@ def _is_readable(store: Store) -> Iterator[Finding]:
     yield Finding(
         OK,
         "store",
-        f"{status.root}: {status.events:,} events, {status.turns:,} turns, {status.sessions:,} sessions",
+        f"{status.root}: {_count(status.events, 'event')}, {_count(status.turns, 'turn')}, "
+        f"{_count(status.sessions, 'session')}",
     )
     if not os.access(store.layout.root, os.W_OK):
         what = f"{store.layout.root} cannot be written to, so nothing is recorded"
         yield Finding(PROBLEM, "store", what, "restore the permission")
+
+
+def _locks(store: Store) -> Iterator[Finding]:
+    """Whether one process keeps a lock that hooks need. Asked for as readers do, and given back at once."""
+    for name in sorted(os.listdir(store.layout.directory(LOCK_DIR))):
+        of_log = name.startswith(f"{APPEND}.")
+        path = f"{store.layout.directory(LOCK_DIR)}/{name}"
+        if (of_log or name.startswith(WORKTREE)) and (holder := _keeper(path)) is not None:
+            meanwhile = "nothing is recorded" if of_log else "no change of files is told"
+            what = f"{path} is held by {holder} since {_LOCK_PATIENCE_S:g} s or longer; {meanwhile} meanwhile"
+            yield Finding(PROBLEM if of_log else NOTE, "locks", what, "see what that process does, or end it")
+
+
+def _keeper(path: str) -> str | None:
+    """Who holds a lock all the time that we look; None for hooks that follow one another."""
+    until = time.monotonic() + _LOCK_PATIENCE_S
+    first = _holder(path)
+    while _is_held(path) and _holder(path) == first:
+        if time.monotonic() > until:
+            return first
+        time.sleep(0.02)
+    return None
+
+
+def _is_held(path: str) -> bool:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _holder(path: str) -> str:
+    """The process that holds a lock, as far as the kernel tells."""
+    inode = os.stat(path).st_ino
+    try:
+        with open("/proc/locks", encoding="ascii") as file:
+            # 1: FLOCK  ADVISORY  WRITE 4242 fe:00:1234 0 EOF
+            found = [words[4] for words in map(str.split, file)
+                     if words[1] == "FLOCK" and words[5].endswith(f":{inode}")]  # fmt: skip
+    except (OSError, IndexError):
+        found = []
+    return f"process {found[0]}" if found else "another process"
 
 
 def _damage(store: Store) -> Iterator[Finding]:
@@ -113,9 +165,8 @@ def _clock(store: Store) -> Iterator[Finding]:
         what = "the last events were recorded in the future: the clock was ahead, or is behind"
         yield Finding(NOTE, "clock", what, "set the clock; order in the log does not rest on it")
     if back:
-        what = (
-            f"the clock went back {back:,} times between two events; times are as they were, order is right"
-        )
+        times = _count(back, "time")
+        what = f"the clock went back {times} between two events; times are as they were, order is right"
         yield Finding(NOTE, "clock", what)
 
 
@@ -129,7 +180,9 @@ def _durations(store: Store) -> Iterator[Finding]:
     ).rows
     for agent, number, *quantiles in rows:
         p50, p95, p99 = (f"{us / 1000:.0f}" for us in quantiles)
-        what = f"{agent}: {number:,} hook calls took {p50} ms (median), {p95} ms (p95), {p99} ms (p99)"
+        what = (
+            f"{agent}: {_count(number, 'hook call')} took {p50} ms (median), {p95} ms (p95), {p99} ms (p99)"
+        )
         slow = quantiles[0] > _SLOW_US
         todo = "large trees make captures slow: keep generated files in .gitignore" if slow else None
         yield Finding(NOTE if slow else OK, "durations", what, todo)
@@ -144,7 +197,7 @@ def _captures(store: Store) -> Iterator[Finding]:
     ).rows
     for state, number in rows:
         if state != "baseline":
-            what = f"{number:,} captures of the directory were left to the next one ({state})"
+            what = f"{_count(number, 'capture')} of the directory left to the next one ({state})"
             yield Finding(NOTE, "captures", what, "nothing, unless there are many: changes are told later")
 
 
@@ -164,8 +217,8 @@ def _errors(store: Store) -> Iterator[Finding]:
     now_s = REAL.time_ns() / 1e9
     noted = [_noted(line, now_s) for line in lines]
     fresh = any(age_s is None or age_s < _FRESH_S for age_s, _ in noted)
-    what = f"{len(lines):,} hook calls failed, and may have left something out; the last ones follow"
-    todo = f"see {path}; remove it when the cause is gone"
+    what = f"{_count(len(lines), 'hook call')} failed, and may have left something out; the last ones follow"
+    todo = f"when the cause is gone: rm {shlex.quote(path)}"
     yield Finding(PROBLEM if fresh else NOTE, "errors", what, todo)
     for age_s, said in noted[-_ERRORS_SHOWN:]:
         yield Finding(NOTE, "errors", said if age_s is None else f"{age(age_s)} ago: {said}")
@@ -187,7 +240,7 @@ def _sessions(store: Store) -> Iterator[Finding]:
     stale = [id for id, at in rows if at is not None and at < before]
     if stale:
         some = ", ".join(stale[:_SHOWN]) + (", …" if len(stale) > _SHOWN else "")
-        what = f"{len(stale):,} sessions have no end, and nothing happened in them for a day: {some}"
+        what = f"{_count(len(stale), 'session')} without an end, in which nothing happened for a day: {some}"
         yield Finding(
             NOTE, "sessions", what, "their agent was killed; `locus session end SESSION` closes one"
         )
@@ -224,6 +277,7 @@ def _skipped(store: Store) -> Iterator[Finding]:
 
 CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
     ("store", _is_readable),
+    ("locks", _locks),
     ("damage", _damage),
     ("restore", _restores),
     ("disk", _disk),
@@ -235,6 +289,10 @@ CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
     ("sessions", _sessions),
     ("clock", _clock),
 )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def age(seconds: float) -> str:

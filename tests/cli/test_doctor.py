@@ -1,5 +1,6 @@
 """`locus doctor`: each finding provoked for real."""
 
+import fcntl
 import json
 import os
 import re
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents import health_store, install, launch
+from eventlog.agents import health_store, install, launch, launch_modules
 from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.tree import SKIPPED
 from eventlog.store import Store
@@ -139,6 +140,7 @@ def test_an_installation_that_went_away(
         stub.unlink()
     else:
         stub.write_text(stub.read_text().replace("sys.path +=", "_ ="))
+        (stub.parent / launch_modules.MODULES).unlink()
     code, found = asked(locus)
 
     assert code == 1 and "locus hooks install" in texts(found, "claude-code")
@@ -159,12 +161,64 @@ def test_a_foreign_line_is_not_run(project: Path, locus: Locus, tmp_path: Path) 
 
 
 def test_hooks_in_two_files(project: Path, locus: Locus) -> None:
-    """Hooks that start twice for each event are told, with the command that takes one of them out."""
-    assert "starts two" not in texts(asked(locus)[1], "claude-code")
+    """Hooks that start twice for each event are told, with the command that takes one of them out; a line
+    that does nothing is named by its file, and is no problem where another one records."""
+    assert "starts 2" not in texts(asked(locus)[1], "claude-code")
     assert locus("hooks", "install", "--project", "--agent", "claude-code").code == 0
-    _, found = asked(locus)
-    assert "starts two" in texts(found, "claude-code")
-    assert "which is not on your PATH" in texts(found, "claude-code")
+    code, found = asked(locus)
+    said = texts(found, "claude-code")
+    assert code == 0 and "starts 2 of them" in said and "--local or --project" in said
+    assert f"its hooks in {project / SETTINGS} were tried and record" in said
+    assert "settings.json start locus-hook, which is not on your PATH" in said
+
+    (project / SETTINGS).write_text(
+        (project / SETTINGS).read_text().replace(sys.executable, "/usr/gone/python")
+    )
+    code, found = asked(locus)
+    assert code == 1 and "--agent claude-code --local` makes them name" in texts(found, "claude-code")
+    assert "recorded nothing here yet" not in texts(found, "claude-code")
+
+
+def test_a_lock_that_somebody_keeps(project: Path, locus: Locus) -> None:
+    """P4, I31: a process that keeps the lock of the log is named, since nothing is recorded meanwhile."""
+    append(project, {"event_type": "action"})
+    with (project / ".locus/locks/append.lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        code, found = asked(locus)
+    assert code == 1 and f"process {os.getpid()}" in texts(found, "locks")
+    assert "locks" not in asked(locus)[1]
+
+
+def test_a_store_that_lost_its_first_file(project: Path, locus: Locus) -> None:
+    """I10: a log without its STORE file is not taken for a missing store: the file is to come back."""
+    append(project, {"event_type": "action"})
+    (project / ".locus/STORE").unlink()
+    code, found = asked(locus)
+    assert code == 1 and "no STORE file" in texts(found, "store") and "backup" in texts(found, "store")
+    assert "locus init" not in texts(found, "store")
+
+
+def test_a_wrong_name_of_a_store(
+    project: Path, locus: Locus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that LOCUS_DIR names and that is not there is told with the name that is wrong."""
+    monkeypatch.setenv("LOCUS_DIR", str(tmp_path / "nowhere"))
+    code, found = asked(locus)
+    assert code == 1 and f"LOCUS_DIR names {tmp_path / 'nowhere'}" in texts(found, "store")
+
+
+def test_one_failure_is_told_once(project: Path, locus: Locus) -> None:
+    """P7: a segment that is gone is one problem, not one for each check that wanted to read it; whether hooks
+    have recorded anything is then unknown, and not said."""
+    append(project, {"event_type": "action"})
+    assert locus("store", "seal").code == 0
+    (segment,) = (project / ".locus/log/segments").iterdir()
+    segment.unlink()
+    code, found = asked(locus)
+    assert code == 1 and "damage" in found
+    said = [one["what"] for all in found.values() for one in all]
+    assert len(set(said)) == len(said)
+    assert "recorded nothing here yet" not in texts(found, "claude-code")
 
 
 def test_settings_that_stop_hooks(project: Path, locus: Locus) -> None:
@@ -244,8 +298,8 @@ def test_sessions_without_an_end_and_odd_clocks(project: Path, locus: Locus) -> 
     code, found = asked(locus)
 
     assert code == 0
-    assert "1 sessions have no end" in texts(found, "sessions")
-    assert "in the future" in texts(found, "clock") and "went back 1 times" in texts(found, "clock")
+    assert "1 session without an end" in texts(found, "sessions")
+    assert "in the future" in texts(found, "clock") and "went back 1 time " in texts(found, "clock")
 
 
 def test_damage_and_unfinished_restores(project: Path, locus: Locus) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,22 @@ def test_without_a_store_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     done = locus("hooks", "install", "--agent", "claude-code")
 
     assert done.code == 0 and "`locus init` makes one" in done.err
+
+
+def test_show_names_what_is_gone(project: Path, locus: Locus) -> None:
+    """P8: hooks whose Python went away are shown with what is gone, and the command that corrects them."""
+    assert locus("hooks", "install", "--agent", "claude-code").code == 0
+    assert "  gone  " not in locus("hooks", "show").text
+    path = project / ".claude/settings.local.json"
+    path.write_text(path.read_text().replace(sys.executable, "/usr/gone/python"))
+    said = locus("hooks", "show").text
+    assert "gone    /usr/gone/python; `locus hooks install --agent claude-code --local`" in said
+
+
+def test_a_directory_that_was_deleted_is_told(project: Path, tmp_path: Path) -> None:
+    """P8: in a directory that is gone, as that of a removed worktree, one line says so."""
+    (tmp_path / "gone").mkdir()
+    for words in ("doctor", "hooks show", "log", "status"):
+        command = f"rmdir {tmp_path}/gone; {sys.executable} -m locus_cli {words}; mkdir -p {tmp_path}/gone"
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path / "gone", capture_output=True, text=True)
+        assert done.stderr == "locus: the current directory was deleted. Change to one that exists (cd).\n"
