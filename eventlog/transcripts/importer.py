@@ -148,7 +148,7 @@ class _Import:
         session.settle(None)
         if new_lines or not told:
             session.end()
-            self._note(source, draft)
+            self._note(source, draft, session.gaps())
         self.report.sources += 1
         self.report.lines += new_lines
         self.report.malformed += malformed
@@ -176,7 +176,7 @@ class _Import:
             blobs=[blob],
         )
 
-    def _note(self, source: FileSource, draft: Draft) -> None:
+    def _note(self, source: FileSource, draft: Draft, gaps: "dict[str, int] | None") -> None:
         parts = [
             {
                 "name": path.rpartition("/")[2],
@@ -196,7 +196,7 @@ class _Import:
             "operation": "advance",
             "title": source.path,
             "event_id": event_id_of(self._agent, "import", source.path, digest),
-            "payload": {"path": source.path, "agent_session_id": draft.session, "parts": parts},
+            "payload": {"path": source.path, "agent_session_id": draft.session, "parts": parts, "gaps": gaps},
         }
         self._marks[source.path] = {
             str(part["name"]): mark for part, mark in zip(parts, source.marks, strict=True)
@@ -273,6 +273,7 @@ class _Session:
         self._turn: str | None = None
         self._turn_is_open = False
         self._last: Event | None = None
+        self._missed = 0
 
     def settle(self, line: Line | None) -> None:
         """Send on what the reader said of a line; None: of the end."""
@@ -292,6 +293,8 @@ class _Session:
                 self._turn_moves(item, told)
             elif item["event_type"] == "llm":
                 item = self._counted_once(item)
+            elif item["event_type"] == "action":
+                self._compare_with_hooks(item, told)
             self._last = item
             if not told:
                 self._add(item, size)
@@ -385,6 +388,19 @@ class _Session:
         self._add(event, 0)
 
     # -- what is known already -------------------------------------------------------------------
+
+    def gaps(self) -> dict[str, int] | None:
+        """Tool calls that only one side told; None when no hooks recorded the session."""
+        if not self._known.is_live:
+            return None
+        return {"hooks_missed": self._missed, "transcript_missed": len(self._known.live_actions)}
+
+    def _compare_with_hooks(self, action: Event, told: bool) -> None:
+        event_id = str(action["event_id"])
+        if event_id in self._known.live_actions:
+            self._known.live_actions.discard(event_id)
+        elif not told and self._is_live(action):
+            self._missed += 1
 
     def _is_live(self, event: Event) -> bool:
         """Whether hooks looked at the disk in the turn of a file event."""

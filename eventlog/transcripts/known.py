@@ -14,7 +14,7 @@ _TURNS = (
     "and agent_turn_id is not null"
 )
 _OF_SESSION = (
-    "select event_id, event_type, operation, agent_turn_id, agent_session_id, tree_hash is not null, "
+    "select event_id, event_type, agent_turn_id, agent_session_id, tree_hash is not null, "
     "prompt_tokens, completion_tokens, message_id from events where agent = $1 and agent_session_id = $2"
 )
 _CALLS_OF_TURN = (
@@ -45,31 +45,34 @@ class Known:
         # Of the session at hand: from hooks.
         self.is_live = False
         self.live_turns: set[str] = set()
-        self.ended_turns: set[str] = set()
+        self.live_actions: set[str] = set()
         # (turn, prompt tokens, completion tokens) of calls that hooks told without the provider's id.
         self.nameless_calls: dict[tuple[str, int | None, int | None], list[str]] = {}
 
     def enter(self, session: str) -> None:
         """A session begins to be read."""
         self.is_live = False
-        self.live_turns, self.ended_turns, self.nameless_calls = set(), set(), {}
+        self.live_turns, self.live_actions = set(), set()
+        self.nameless_calls = {}
         if session not in self._sessions:
             return
-        ids = set()
+        ids: set[int] = set()
+        actions: set[tuple[str, str]] = set()
         for row in self._store.query(_OF_SESSION, [self._agent, session]).rows:
-            event_id, event_type, operation, turn, owner, has_tree, prompt, completion, message = row
+            event_id, event_type, turn, owner, has_tree, prompt, completion, message = row
             ids.add(_short(event_id))
             if event_type == "snapshot" and has_tree:
                 self.is_live = True
                 if turn is not None:
                     self.live_turns.add(turn)
-            elif event_type == "turn" and operation == "end" and turn is not None:
-                self.ended_turns.add(turn)
+            elif event_type == "action":
+                actions.add((turn, event_id))
             elif event_type == "llm":
                 self._owner_of_call[_short(event_id)] = owner
                 if message is None and turn is not None:
                     self.nameless_calls.setdefault((turn, prompt, completion), []).append(event_id)
         self._ids = ids
+        self.live_actions = {event_id for turn, event_id in actions if turn in self.live_turns}
 
     def has(self, event_id: str) -> bool:
         """Whether the log has the event, or this import told it."""
