@@ -67,7 +67,7 @@ def _calls_in(agent: str, data: bytes) -> "list[Event]":
         except (ValueError, RecursionError):
             continue  # half a line, or damaged
         if isinstance(said, dict) and said.get("type") == "assistant":
-            event = _call_of(agent, said)
+            event = call_of(agent, said)
             if event is not None:
                 if "agent_turn_id" not in event and prompt_id is not None:
                     event["agent_turn_id"] = prompt_id
@@ -82,7 +82,8 @@ def _prompt_of(line: bytes) -> "str | None":
     return name.decode("ascii", "replace") if mark and 0 < len(name) < 64 else None
 
 
-def _call_of(agent: str, said: "dict[str, object]") -> "Event | None":
+def call_of(agent: str, said: "dict[str, object]") -> "Event | None":
+    """The model call that a line of an answer tells; None when it tells none."""
     message = object_of(said, "message")
     usage = object_of(message, "usage")
     message_id, model = text_of(message, "id"), text_of(message, "model")

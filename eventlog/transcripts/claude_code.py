@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eventlog.agents.call import int_of, object_of, text_of
-from eventlog.agents.transcript import _call_of, time_of
+from eventlog.agents.transcript import call_of, time_of
 from eventlog.transcripts.draft import REPLACE, SEEN, WRITE, Draft, FileEdit
 from eventlog.types import Event
 
@@ -268,7 +268,7 @@ class Reader:
         draft = self._draft
         message = object_of(said, "message")
         uuid = text_of(said, "uuid")
-        call = _call_of(AGENT, said)
+        call = call_of(AGENT, said)
         if call is not None:
             call.update((name, value) for name, value in draft.of_line.items() if name not in call)
             self._calls[str(call["message_id"]), str(call.get("request_id", ""))] = call

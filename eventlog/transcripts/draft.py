@@ -4,7 +4,7 @@ A `Draft` belongs to one source and one thread. Readers call it in the order of 
 `items` after each line. Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blake3 import blake3
@@ -89,7 +89,8 @@ class Draft:
 
     `columns` are what every event of the source has, `of_line` what those of the present line have; readers
     set them. `session`, `turn`, `cwd` (the first) and `commit` are known once they were said; `outcome` is
-    what the model said last.
+    what the model said last, `status` how the turn under way ends when it does not end well. `parts` are the
+    paths of the source's files, to which the number of a line's part belongs.
     """
 
     __slots__ = (
@@ -101,12 +102,15 @@ class Draft:
         "line",
         "of_line",
         "outcome",
+        "parts",
         "session",
+        "status",
         "turn",
     )
 
-    def __init__(self, agent: str) -> None:
+    def __init__(self, agent: str, parts: Sequence[str] = ()) -> None:
         self.agent = agent
+        self.parts = parts
         self.columns: Event = {"agent": agent}
         self.of_line: Event = {}
         self.items: list[Event | FileItem] = []
@@ -116,6 +120,7 @@ class Draft:
         self.commit: str | None = None
         self.line: Line | None = None
         self.outcome: str | None = None
+        self.status: str | None = None
 
     # -- what a reader calls ---------------------------------------------------------------------
 
