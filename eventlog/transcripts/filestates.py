@@ -1,8 +1,9 @@
 """What files held, chained through a session from what its transcript says (docs/transcripts.md).
 
 Each path has a known content, is known to be absent, or is unknown. An edit says what it did to that;
-where a line shows a file again, the prediction is checked, and a difference is a `mismatch` event. The
-contents kept in memory are bounded: beyond that, the oldest become unknown. One thread.
+where a line shows a file again, the prediction is checked, and a difference is a `mismatch` event. Agents
+show text, so line ends and a byte-order mark are no difference, and the chain keeps those that it knows.
+The contents kept in memory are bounded: beyond that, the oldest become unknown. One thread.
 """
 
 import os
@@ -13,8 +14,9 @@ from collections.abc import Callable
 from eventlog.names import event_id_of
 from eventlog.paths import path_text
 from eventlog.snapshots.ids import to_text
+from eventlog.transcripts.codex_patch import apply_section, is_section
 from eventlog.transcripts.draft import DELETE, PATCH, REPLACE, SEEN, WRITE, FileEdit, FileItem
-from eventlog.transcripts.unified import apply_patch
+from eventlog.transcripts.unified import agrees, apply_patch
 from eventlog.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
 
 Put = Callable[[bytes], bytes]
@@ -23,6 +25,7 @@ Base = Callable[[str], "bytes | None"]
 
 _CONTENTS_BYTES_MAX = 64 << 20
 _DRIVE = re.compile(r"^[A-Za-z]:[\\/]")
+_BOM = b"\xef\xbb\xbf"
 
 
 class _Absent:
@@ -62,12 +65,19 @@ class FileStates:
         elif edit.created:
             shown = _ABSENT
         predicted = self._states.get(source)
+        before: _State
         if shown is not None:
-            if predicted is not None and predicted != shown and not (predicted is _ABSENT and shown == b""):
+            before = shown
+            if predicted is not None and _alike(predicted, shown):
+                before = predicted
+            elif predicted is not None and not (predicted is _ABSENT and shown == b""):
                 found.append(self._mismatch(item, source, predicted, shown, "before"))
-            before: _State = shown
         elif predicted is not None:
             before = predicted
+            # Codex may have found leniently what is not there exactly: that shows nothing.
+            if not _fits(edit, predicted) and not is_section(edit.patch or ""):
+                found.append(self._mismatch(item, source, predicted, None, "edit"))
+                before = None
         else:
             before = self._from_base(source, edit)
         after = _after(edit, before)
@@ -124,14 +134,14 @@ class FileStates:
             if not edit.loose:
                 self._keep(path, content)
             return []
-        if predicted == content or (edit.loose and predicted == content + b"\n"):
+        if _alike(predicted, content) or (edit.loose and _alike(predicted, content + b"\n")):
             return []
         event = self._mismatch(item, path, predicted, content, "read")
         self._keep(path, None if edit.loose else content)
         return [event]
 
     def _mismatch(
-        self, item: FileItem, path: str, predicted: "bytes | _Absent", shown: "bytes | _Absent", evidence: str
+        self, item: FileItem, path: str, predicted: "bytes | _Absent", shown: _State, evidence: str
     ) -> Event:
         before_hash, after_hash = self._hash(predicted), self._hash(shown)
         event = self._event(item, "mismatch", {"evidence": evidence}, path)
@@ -179,13 +189,11 @@ class FileStates:
             self._size -= len(gone) if isinstance(gone, bytes) else 0
 
     def _from_base(self, path: str, edit: FileEdit) -> _State:
-        """What the commit held, if the edit can have been made to it: a replacement that fits shows that."""
+        """What the commit held, if the edit can have been made to it."""
         if self._base is None or edit.kind not in (REPLACE, PATCH):
             return None
         content = self._base(path)
-        if content is None or _after(edit, content) is None:
-            return None
-        return content
+        return content if content is not None and _fits(edit, content) else None
 
     def _hash(self, state: _State) -> str | None:
         return to_text(self._put(state)) if isinstance(state, bytes) else None
@@ -220,6 +228,26 @@ def _bytes_of(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
 
 
+def _alike(one: "bytes | _Absent", other: "bytes | _Absent") -> bool:
+    """Whether two states are the same text."""
+    if isinstance(one, _Absent) or isinstance(other, _Absent) or one == other:
+        return one == other
+    return _text_of(one) == _text_of(other)
+
+
+def _text_of(content: bytes) -> bytes:
+    return content.removeprefix(_BOM).replace(b"\r\n", b"\n")
+
+
+def _fits(edit: FileEdit, before: "bytes | _Absent") -> bool:
+    """Whether the edit can have been made to this content."""
+    if edit.kind in (WRITE, DELETE):
+        return True
+    if isinstance(before, _Absent) or _after(edit, before) is None:
+        return False
+    return edit.patch is None or edit.kind == PATCH or agrees(before, edit.patch)
+
+
 def _after(edit: FileEdit, before: _State) -> _State:
     """The content after the edit; None when it cannot be computed."""
     if edit.kind == DELETE:
@@ -229,19 +257,52 @@ def _after(edit: FileEdit, before: _State) -> _State:
     if not isinstance(before, bytes):
         return None
     if edit.kind == PATCH and edit.patch is not None:
-        return apply_patch(before, edit.patch)
-    if edit.kind == WRITE:
-        return None
-    content = before
-    for old, new, everywhere in edit.replacements:
-        old_bytes, new_bytes = _bytes_of(old), _bytes_of(new)
-        if not old_bytes:
+        return (apply_section if is_section(edit.patch) else apply_patch)(before, edit.patch)
+    if edit.kind == REPLACE:
+        return _replaced(edit, before)
+    return None
+
+
+def _replaced(edit: FileEdit, before: bytes) -> bytes | None:
+    """The content after replacements, which were made in the text with plain line ends.
+
+    Clients differ in whether a text that is taken away takes the newline behind it with it: the count of
+    lines that the edit names decides, and where it fits neither the content is unknown.
+    """
+    windows = b"\r\n" in before
+    if windows and before.count(b"\r\n") != before.count(b"\n"):
+        return None  # which line ends such a file has after an edit is the client's choice
+    text = before.replace(b"\r\n", b"\n") if windows else before
+    for whole_lines in (False, True):
+        after = _replace(edit.replacements, text, whole_lines, plain_ends=windows)
+        if after is None:
+            return None
+        grown = _count_lines(after) - _count_lines(text)
+        if edit.added is None or edit.removed is None or grown == edit.added - edit.removed:
+            return after.replace(b"\n", b"\r\n") if windows else after
+    return None
+
+
+def _replace(
+    replacements: "tuple[tuple[str, str, bool], ...]", content: bytes, whole_lines: bool, *, plain_ends: bool
+) -> bytes | None:
+    for old_text, new_text, everywhere in replacements:
+        old, new = _bytes_of(old_text), _bytes_of(new_text)
+        if plain_ends:
+            old, new = old.replace(b"\r\n", b"\n"), new.replace(b"\r\n", b"\n")
+        if not old:
             if content:
                 return None
-            content = new_bytes
+            content = new
             continue
-        count = content.count(old_bytes)
+        count = content.count(old)
         if count == 0 or (count > 1 and not everywhere):
             return None
-        content = content.replace(old_bytes, new_bytes)
+        if whole_lines and not new and not old.endswith(b"\n") and old + b"\n" in content:
+            old += b"\n"
+        content = content.replace(old, new)
     return content
+
+
+def _count_lines(content: bytes) -> int:
+    return content.count(b"\n") + (not content.endswith(b"\n") and content != b"")

@@ -23,6 +23,7 @@ from eventlog.store import Store
 from eventlog.transcripts import formats, seen
 from eventlog.transcripts.draft import Draft, FileItem
 from eventlog.transcripts.filestates import FileStates
+from eventlog.transcripts.gitbase import GitBase
 from eventlog.transcripts.known import Known
 from eventlog.transcripts.lines import FileSource, Line
 from eventlog.types import Event
@@ -116,11 +117,13 @@ class _Import:
         self._batch: list[Event] = []
         self._bytes = 0
         self._writer: BlobWriter | None = None
+        self._base: GitBase | None = None  # of the source at hand
 
     def __enter__(self) -> "_Import":
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.use(None)
         if self._writer is not None:
             self._writer.close()
 
@@ -129,7 +132,7 @@ class _Import:
         for path in source.parts[:1]:
             formats.check(self._agent, path)
         told = self._marks.get(source.path, {})
-        draft = Draft(self._agent)
+        draft = Draft(self._agent, source.parts)
         reader = formats.reader_of(self._agent)(draft)
         session = _Session(self, source, draft)
         new_lines = malformed = 0
@@ -227,6 +230,12 @@ class _Import:
             self.add(master, 0)
         return self.store.repo_hash
 
+    def use(self, base: GitBase | None) -> None:
+        """The repository that a source is compared with, instead of that of the one before."""
+        if self._base is not None:
+            self._base.close()
+        self._base = base
+
     # -- writing ---------------------------------------------------------------------------------
 
     def put(self, data: bytes) -> bytes:
@@ -269,6 +278,8 @@ class _Session:
         self._known = into.known
         self._report = into.report
         self._states: FileStates | None = None
+        self._branch: str | None = None
+        self._began_at: int | None = None
         self._entered: str | None = None
         self._turn: str | None = None
         self._turn_is_open = False
@@ -295,6 +306,8 @@ class _Session:
                 item = self._counted_once(item)
             elif item["event_type"] == "action":
                 self._compare_with_hooks(item, told)
+            if item.get("operation") == "end" and self._is_live(item):
+                item = {**item, "event_type": "transcript"}  # hooks tell the ends of what they record
             self._last = item
             if not told:
                 self._add(item, size)
@@ -304,6 +317,8 @@ class _Session:
         self._end_turn(told=False)
         if self._last is None or self._entered is None or self._known.is_live:
             return
+        if "subagent_id" in self._draft.columns:
+            return  # its file is no whole session
         draft, last = self._draft, self._last
         draft.of_line = {"occurred_at": last["occurred_at"]} if "occurred_at" in last else {}
         key = ("session", draft.session, "end", str(last["event_id"]))
@@ -318,6 +333,9 @@ class _Session:
         assert self._draft.session is not None
         self._entered = self._draft.session
         self._known.enter(self._entered)
+        branch, began_at = start.get("branch"), start.get("occurred_at")
+        self._branch = branch if isinstance(branch, str) else None
+        self._began_at = began_at if isinstance(began_at, int) else None
         self._report.sessions += 1
         repo = self._into.repo_of(self._source)
         if repo is not None:
@@ -352,6 +370,7 @@ class _Session:
         self._turn_is_open = False
         draft, last = self._draft, self._last
         outcome, draft.outcome = draft.outcome, None
+        status, draft.status = draft.status or "completed", None
         if told or self._turn in self._known.live_turns:
             return
         kept = draft.of_line
@@ -359,7 +378,7 @@ class _Session:
         if "occurred_at" in last:
             draft.of_line["occurred_at"] = last["occurred_at"]
         key = ("turn", self._turn, "end", str(last["event_id"]))
-        draft.event("turn", {"outcome": outcome}, *key, source="agent", operation="end", status="completed")
+        draft.event("turn", {"outcome": outcome}, *key, source="agent", operation="end", status=status)
         draft.of_line = kept
         event = draft.items.pop()
         assert not isinstance(event, FileItem)
@@ -415,7 +434,9 @@ class _Session:
         turn = event.get("agent_turn_id")
         usage = (str(turn), event.get("prompt_tokens"), event.get("completion_tokens"))
         told_by_hook = self._known.nameless_calls.get(usage)  # type: ignore[arg-type]
-        if told_by_hook and event.get("message_id") is not None:
+        if told_by_hook and event_id in told_by_hook:
+            told_by_hook.remove(event_id)  # an import before told it, without a name that the agent gave
+        elif told_by_hook:
             return self._copy_of(event, told_by_hook.pop(), "hook")
         if session is not None:
             self._known.tell_call(event_id, session)
@@ -433,7 +454,12 @@ class _Session:
 
     def _chain(self) -> FileStates:
         into = self._into
-        return FileStates(self._draft.agent, into.root_of(self._source, self._draft), into.put)
+        root = into.root_of(self._source, self._draft)
+        if root is None:
+            return FileStates(self._draft.agent, None, into.put)
+        base = GitBase(root, commit=self._draft.commit, branch=self._branch, before_us=self._began_at)
+        into.use(base)
+        return FileStates(self._draft.agent, root, into.put, base)
 
     def _add(self, event: Event, size: int) -> None:
         event_id, report = str(event["event_id"]), self._report
