@@ -15,9 +15,12 @@ Environ = Mapping[str, str]
 # - `SUFFIXES`: how the names of its files end;
 # - `places(environ) -> list[str]`: where the agent keeps them;
 # - `sources_in(path) -> list[FileSource]`: what a file holds, nothing when it is part of another;
-# - `directory_of(source) -> str | None`: where a session ran, when its first lines do not say it as `cwd`.
+# - `root_of(source, roots) -> str | None`: in which of these working trees a session ran, when its first
+#   lines do not say where as `cwd`.
 _MODULES = {
     "claude-code": "claude_code",
+    "gemini-cli": "gemini_cli",
+    "codex": "codex",
 }
 AGENTS = tuple(_MODULES)
 _SUFFIXES = (".jsonl",)
@@ -69,35 +72,47 @@ def sources_in(agent: str, path: str) -> Iterator[FileSource]:
         yield from of_module(path)
 
 
-def directory_of(agent: str, source: FileSource) -> str | None:
-    """Where the session ran, as far as its first lines say."""
-    of_module = getattr(_module(agent), "directory_of", None)
+def root_of(agent: str, source: FileSource, roots: list[str]) -> tuple[str | None, str | None]:
+    """Where the session ran, and in which of `roots` that is, as far as its first lines say."""
+    of_module = getattr(_module(agent), "root_of", None)
     if of_module is not None:
-        directory: str | None = of_module(source)
-        return directory
+        root: str | None = of_module(source, roots)
+        return root, root
     try:
         head = head_of(source.path)
     except EventLogError:
-        return None
+        return None, None
     for said in head:
         payload = said.get("payload")
         for one in (said, payload if isinstance(payload, dict) else {}):
             cwd = one.get("cwd")
             if isinstance(cwd, str) and cwd:
-                return os.path.normpath(cwd)
-    return None
+                cwd = os.path.normpath(cwd)
+                return cwd, next((root for root in roots if cwd == root or cwd.startswith(f"{root}/")), None)
+    return None, None
 
 
 def check(agent: str, path: str) -> None:
     """Raises: EventLogError when the beginning of a file shows that it is none of this agent's."""
     head = head_of(path)
-    if not head or any(_module(agent).recognises(said) for said in head):
+    if not head or _is_one(agent, head):
         return
-    others = [
-        other for other in AGENTS if other != agent and any(_module(other).recognises(said) for said in head)
-    ]
+    others = [other for other in AGENTS if other != agent and _is_one(other, head)]
     like = f"; it looks like one of {others[0]}: locus import {verb_of(others[0])}" if others else ""
     raise EventLogError(f"{path} is no transcript of {agent}{like}")
+
+
+def looks_like(agent: str, path: str) -> bool:
+    """Whether a file begins as the agent's transcripts do."""
+    try:
+        return _is_one(agent, head_of(path))
+    except EventLogError:
+        return False
+
+
+def _is_one(agent: str, head: "list[dict[str, Any]]") -> bool:
+    recognises = _module(agent).recognises
+    return any(recognises(said) for said in head)
 
 
 def verb_of(agent: str) -> str:

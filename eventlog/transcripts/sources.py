@@ -22,7 +22,11 @@ def named(agent: str, paths: Sequence[str], *, since_s: float | None = None) -> 
     for path in paths:
         path = os.path.abspath(path)
         if os.path.isdir(path):
-            found += _sources(agent, _files_below(path, formats.suffixes_of(agent)), since_s)
+            below = _files_below(path, formats.suffixes_of(agent))
+            alike = [one for one in below if formats.looks_like(agent, one)]
+            if not alike:
+                raise NotFound(f"{path}: no file in it looks like a transcript of {agent}")
+            found += [formats.source_of(agent, one) for one in alike if _is_wanted(one, since_s)]
         elif os.path.lexists(path):
             found += [formats.source_of(agent, path)]
         else:
@@ -56,8 +60,7 @@ def kept(
     for place in present:
         paths = _files_below(place, formats.suffixes_of(agent)) if os.path.isdir(place) else iter([place])
         for source in _sources(agent, paths, since_s):
-            ran_in = formats.directory_of(agent, source)
-            root = None if ran_in is None else _root_around(ran_in, roots)
+            ran_in, root = formats.root_of(agent, source, roots)
             if root is not None:
                 source.root = root
             elif all_projects:
@@ -71,15 +74,15 @@ def kept(
 
 def _sources(agent: str, paths: "Iterator[str]", since_s: float | None) -> Iterator[FileSource]:
     for path in paths:
-        if since_s is None or _changed_s(path) >= since_s:
+        if _is_wanted(path, since_s):
             yield from formats.sources_in(agent, path)
 
 
-def _changed_s(path: str) -> float:
+def _is_wanted(path: str, since_s: float | None) -> bool:
     try:
-        return os.stat(path).st_mtime
+        return since_s is None or os.stat(path).st_mtime >= since_s
     except OSError:
-        return 0.0
+        return False
 
 
 def _files_below(directory: str, suffixes: tuple[str, ...]) -> Iterator[str]:
@@ -119,10 +122,6 @@ def _roots_of(directory: str) -> list[str]:
             if line.startswith(b"worktree "):
                 roots.add(os.fsdecode(line[len(b"worktree ") :]))
     return sorted(roots, key=len, reverse=True)
-
-
-def _root_around(directory: str, roots: list[str]) -> str | None:
-    return next((root for root in roots if directory == root or directory.startswith(f"{root}/")), None)
 
 
 def _repo_of(directory: str | None, known: "dict[str, str | None]") -> str | None:

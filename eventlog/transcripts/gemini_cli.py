@@ -1,0 +1,346 @@
+"""Chats of Gemini CLI: one JSON document (older), or lines (newer) of which a message's last one counts.
+
+What it rests on: a message is written again with more fields until it is complete, so it is told when another
+one follows; `tokens.input` holds what came from the cache, and thoughts stand beside the output; a tool call
+stands in the answer that made it, with its result, and for edits with both contents of the file.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from eventlog.agents.call import int_of, object_of, text_of
+from eventlog.agents.transcript import time_of
+from eventlog.errors import EventLogError
+from eventlog.transcripts.draft import REPLACE, WRITE, Draft, FileEdit, digest_of
+from eventlog.transcripts.lines import FileSource, head_of
+from eventlog.types import Event
+
+AGENT = "gemini-cli"
+SUFFIXES = (".json", ".jsonl")
+
+_OF_HEAD = frozenset(("messages", "sessionId"))
+_OF_MESSAGE = frozenset(("id", "timestamp", "type", "content", "thoughts", "tokens", "model", "toolCalls"))
+_OF_TOOL = frozenset(("id", "name", "args", "result", "status", "timestamp", "resultDisplay"))
+_DONE = frozenset(("success", "error", "cancelled"))
+_NO_PROMPTS = ("<session_context>", "This is the Gemini CLI. We are setting up the context")
+_WRITES = ("write_file", "replace")
+
+
+def places(environ: "Mapping[str, str]") -> list[str]:
+    """Where Gemini CLI keeps the chats of all projects (docs/adapters.md)."""
+    home = environ.get("GEMINI_CLI_HOME") or environ.get("HOME", "")
+    return [f"{home}/.gemini/tmp"]
+
+
+def sources_in(path: str) -> list[FileSource]:
+    """A chat; other files of the same directories are none."""
+    return [FileSource(AGENT, [path])] if os.path.basename(os.path.dirname(path)) == "chats" else []
+
+
+def root_of(source: FileSource, roots: "list[str]") -> str | None:
+    """Which of `roots` the chat was held in: its head has the SHA-256 of that path."""
+    try:
+        head = head_of(source.path)
+    except EventLogError:
+        return None
+    digest = next((said["projectHash"] for said in head if isinstance(said.get("projectHash"), str)), None)
+    return next((root for root in roots if hashlib.sha256(os.fsencode(root)).hexdigest() == digest), None)
+
+
+def recognises(said: "dict[str, Any]") -> bool:
+    return "sessionId" in said and "projectHash" in said
+
+
+class Reader:
+    """Reads one chat."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._waiting: dict[str, Any] | None = None  # the message that may be written again
+        self._tools: set[str] = set()
+
+    def take(self, said: "dict[str, Any]") -> None:
+        draft = self._draft
+        if "projectHash" in said and draft.session is None:
+            self._begin(said)
+            for message in _list_of(said, "messages"):
+                self._message(message)
+        elif "$set" in said:
+            self._set(object_of(said, "$set"))
+        elif text_of(said, "id") is not None and text_of(said, "type") is not None:
+            self._message(said)
+        else:
+            self._tell_waiting()
+            draft.of_line = {}
+            draft.raw(said, text_of(said, "type"))
+
+    def end(self) -> None:
+        waiting = self._waiting
+        self._tell_waiting()
+        for call in _list_of(waiting or {}, "toolCalls"):
+            tool_use_id = text_of(call, "id")
+            if tool_use_id is not None and tool_use_id not in self._tools:
+                self._draft.event(
+                    "tool_start",
+                    {"args": call.get("args")},
+                    "tool_start",
+                    tool_use_id,
+                    source="agent",
+                    tool=text_of(call, "name"),
+                    tool_use_id=tool_use_id,
+                )
+
+    def _begin(self, said: "dict[str, Any]") -> None:
+        draft = self._draft
+        at = time_of(text_of(said, "startTime"))
+        draft.of_line = {} if at is None else {"occurred_at": at}
+        rest = {name: value for name, value in said.items() if name not in _OF_HEAD}
+        draft.begin_session(str(said.get("sessionId")), rest)
+
+    def _set(self, changed: "dict[str, Any]") -> None:
+        """Fields of the head, written again; of messages those that were not told before count."""
+        for message in _list_of(changed, "messages"):
+            self._message(message)
+        rest = {name: value for name, value in changed.items() if name not in ("messages", "lastUpdated")}
+        if rest:
+            self._draft.of_line = self._place({})
+            self._draft.raw(rest, "$set")
+
+    def _message(self, said: "dict[str, Any]") -> None:
+        waiting = self._waiting
+        if waiting is not None and waiting.get("id") != said.get("id"):
+            self._tell_waiting()
+        self._waiting = said
+
+    def _tell_waiting(self) -> None:
+        said, self._waiting = self._waiting, None
+        if said is None:
+            return
+        self._draft.of_line = self._place(said)
+        kind = said.get("type")
+        if kind == "user":
+            self._user(said)
+        elif kind == "gemini":
+            self._answer(said)
+        elif kind == "error":
+            self._draft.event(
+                "error",
+                {"message": _text_of(said.get("content")), **_rest(said)},
+                "error",
+                text_of(said, "id"),
+                error_type="client",
+                resolved=False,
+                related_to=["errors"],
+            )
+        else:
+            self._raw(said)
+
+    def _place(self, said: "dict[str, Any]") -> Event:
+        columns: Event = {}
+        at = time_of(text_of(said, "timestamp"))
+        if at is not None:
+            columns["occurred_at"] = at
+        if self._draft.turn is not None:
+            columns["agent_turn_id"] = self._draft.turn
+        return columns
+
+    def _raw(self, said: "dict[str, Any]") -> None:
+        rest = {name: value for name, value in said.items() if name not in ("type", "timestamp")}
+        self._draft.raw(rest, text_of(said, "type"), text_of(said, "id"), digest_of(rest))
+
+    def _user(self, said: "dict[str, Any]") -> None:
+        content = said.get("content")
+        parts = content if isinstance(content, list) else []
+        if any(isinstance(part, dict) and "functionResponse" in part for part in parts):
+            return  # what tools gave back stands with their calls
+        text = _text_of(content)
+        if text.startswith(_NO_PROMPTS):
+            if self._draft.cwd is None:
+                self._draft.cwd = _workspace_in(text)
+            self._raw(said)
+            return
+        injected, text = _without_hook_context(text)
+        self._draft.begin_turn(str(said.get("id")), text)
+        if injected:
+            self._draft.raw({"text": injected}, "hook_context", text_of(said, "id"))
+        others = [part for part in parts if not (isinstance(part, dict) and set(part) == {"text"})]
+        rest = {**_rest(said), **({"content": others} if others else {})}
+        if rest:
+            self._draft.raw(rest, "user", text_of(said, "id"))
+
+    def _answer(self, said: "dict[str, Any]") -> None:
+        draft, key = self._draft, text_of(said, "id")
+        rest = _rest(said)
+        for number, thought in enumerate(_list_of(said, "thoughts")):
+            subject, words = thought.get("subject"), thought.get("description")
+            text = "\n".join(part for part in (subject, words) if isinstance(part, str))
+            draft.message("reasoning", text, key, "thought", str(number))
+        text = _text_of(said.get("content"))
+        if text:
+            draft.message("text", text, key, "0", **rest)
+        elif rest:
+            draft.raw(rest, "gemini", key, digest_of(rest))
+        self._usage(said, key)
+        for call in _list_of(said, "toolCalls"):
+            self._tool(call)
+
+    def _usage(self, said: "dict[str, Any]", key: "str | None") -> None:
+        tokens = object_of(said, "tokens")
+        if not tokens:
+            return
+        read, thought = int_of(tokens, "input"), int_of(tokens, "thoughts")
+        written, of_tools = int_of(tokens, "output"), int_of(tokens, "tool")
+        self._draft.event(
+            "llm",
+            {"tokens": tokens},
+            "llm",
+            key,
+            digest_of(tokens),
+            source="system",
+            message_id=key,
+            model=text_of(said, "model"),
+            prompt_tokens=None if read is None else read + (of_tools or 0),
+            completion_tokens=None if written is None else written + (thought or 0),
+            reasoning_tokens=thought,
+            cache_read_tokens=int_of(tokens, "cached"),
+        )
+
+    def _tool(self, call: "dict[str, Any]") -> None:
+        tool_use_id, tool = text_of(call, "id"), text_of(call, "name")
+        status = call.get("status")
+        if (
+            tool_use_id is None
+            or tool_use_id in self._tools
+            or (status not in _DONE and "result" not in call)
+        ):
+            return  # it is told when it has ended
+        self._tools.add(tool_use_id)
+        draft = self._draft
+        draft.of_line = {**draft.of_line, **self._place(call)}
+        args, shown = call.get("args"), call.get("resultDisplay")
+        failed = status in ("error", "cancelled")
+        edit = None if failed else _edit(tool, args, shown)
+        result = call.get("result")
+        payload = {
+            "args": args,
+            "result": result,
+            "shown": _lean(shown) if edit is not None else shown,
+            "status": status,
+            **{name: value for name, value in call.items() if name not in _OF_TOOL},
+        }
+        action = draft.event(
+            "action",
+            payload,
+            "action",
+            tool_use_id,
+            tool=tool,
+            tool_use_id=tool_use_id,
+            success=None if status not in _DONE else not failed,
+        )
+        if failed:
+            draft.event(
+                "error",
+                {"message": _output_of(result), "tool": tool},
+                "error",
+                tool_use_id,
+                tool=tool,
+                tool_use_id=tool_use_id,
+                error_type="refused" if status == "cancelled" else "tool_failure",
+                resolved=False,
+                related_to=["errors"],
+            )
+        if edit is not None:
+            draft.file(action, edit)
+
+
+def _edit(tool: "str | None", args: object, shown: object) -> "FileEdit | None":
+    """What a tool did to its file, by its result or, in older chats, by its arguments."""
+    if tool not in _WRITES or not isinstance(args, dict):
+        return None
+    result = shown if isinstance(shown, dict) else {}
+    path = text_of(result, "filePath") or text_of(args, "file_path")
+    if path is None:
+        return None
+    after, before = result.get("newContent"), result.get("originalContent")
+    stat = object_of(result, "diffStat")
+    if isinstance(after, str):
+        created = result.get("isNewFile") is True
+        return FileEdit(
+            WRITE,
+            path,
+            content=after,
+            original=before if isinstance(before, str) and not created else None,
+            created=created,
+            added=_sum_of(stat, "model_added_lines", "user_added_lines"),
+            removed=_sum_of(stat, "model_removed_lines", "user_removed_lines"),
+        )
+    if tool == "write_file" and isinstance(args.get("content"), str):
+        return FileEdit(WRITE, path, content=args["content"])
+    old, new = args.get("old_string"), args.get("new_string")
+    if isinstance(old, str) and isinstance(new, str):
+        everywhere = (int_of(args, "expected_replacements") or 1) > 1
+        return FileEdit(REPLACE, path, replacements=((old, new, everywhere),))
+    return None
+
+
+def _lean(shown: object) -> object:
+    """A displayed result without the contents that the file event names."""
+    if not isinstance(shown, dict):
+        return shown
+    return {
+        name: value
+        for name, value in shown.items()
+        if name not in ("originalContent", "newContent", "fileDiff")
+    }
+
+
+def _sum_of(stat: "dict[str, Any]", *names: str) -> int | None:
+    found = [value for name in names if (value := int_of(stat, name)) is not None]
+    return sum(found) if found else None
+
+
+def _output_of(result: object) -> str:
+    for part in result if isinstance(result, list) else []:
+        response = (
+            object_of(object_of(part, "functionResponse"), "response") if isinstance(part, dict) else {}
+        )
+        for name in ("error", "output"):
+            if isinstance(response.get(name), str):
+                return str(response[name])
+    return ""
+
+
+def _text_of(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(
+        part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)
+    )
+
+
+def _without_hook_context(text: str) -> tuple[str, str]:
+    """What hooks put in front of a prompt, and the prompt."""
+    mark, end = "<hook_context>", "</hook_context>"
+    if not text.startswith(mark) or end not in text:
+        return "", text
+    injected, _, prompt = text.partition(end)
+    return injected[len(mark) :], prompt.lstrip("\n")
+
+
+def _workspace_in(text: str) -> str | None:
+    """The first directory that the client lists as its workspace."""
+    _, found, rest = text.partition("Workspace Directories:**\n  - ")
+    directory = rest.partition("\n")[0].strip()
+    return directory if found and directory.startswith("/") else None
+
+
+def _rest(said: "dict[str, Any]") -> "dict[str, Any]":
+    return {name: value for name, value in said.items() if name not in _OF_MESSAGE and value is not None}
+
+
+def _list_of(said: "Mapping[str, Any]", name: str) -> "list[dict[str, Any]]":
+    value = said.get(name)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
