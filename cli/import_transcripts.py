@@ -35,8 +35,11 @@ not be read is kept or named, and then the exit code is 4.
 """
 
 
-def make(agent: str, *, has_places: bool) -> click.Command:
-    """The command for one agent. `has_places`: the agent keeps its transcripts where they can be found."""
+def make(agent: str, *, has_places: bool, verb: str | None = None) -> click.Command:
+    """The command for one agent, called `verb`, or as the agent is.
+
+    `has_places`: the agent keeps its transcripts where they can be found.
+    """
 
     def run(
         ctx: click.Context,
@@ -72,7 +75,7 @@ def make(agent: str, *, has_places: bool) -> click.Command:
         help="Only files that were changed since (UTC), such as 2026-11-01.",
     )(callback)
     callback = click.argument("path", nargs=-1, required=not has_places, type=click.Path())(callback)
-    return click.command(agent)(callback)
+    return click.command(verb or agent)(callback)
 
 
 def _run(
