@@ -1,0 +1,83 @@
+"""Model calls of Codex: which lines are one, each once.
+
+A `token_usage_record` is one. Versions that have none write the thread's totals behind each call, and again
+without one: so a `token_count` is a call when its totals are others than the last. Where records are, counts
+only repeat them.
+"""
+
+from typing import Any
+
+from eventlog.agents.call import int_of, object_of, text_of
+from eventlog.transcripts.draft import Draft, digest_of
+
+
+class Usage:
+    """The model calls of one thread."""
+
+    def __init__(self) -> None:
+        self._totals: str | None = None
+        self._has_records = False
+        self._limits: object = None
+        self._repeats = 0
+
+    def take_repeats(self) -> int:
+        """How many counts were no call since the last time."""
+        repeats, self._repeats = self._repeats, 0
+        return repeats
+
+    def pass_over(self, payload: "dict[str, Any]") -> None:
+        """A count that was copied from another thread, from which this one goes on counting."""
+        total = object_of(payload, "info").get("total_token_usage")
+        if total is not None:
+            self._totals = digest_of(total)
+
+    def record(self, draft: Draft, payload: "dict[str, Any]", model: "str | None", line: str) -> None:
+        self._has_records = True
+        response = text_of(payload, "response_id")
+        said = {"usage": object_of(payload, "usage")}
+        _call(draft, said, model, response, ("llm", response or line))
+
+    def count(self, payload: "dict[str, Any]") -> "dict[str, Any] | None":
+        """What a `token_count` says that is new: with `usage` it is a call; None: nothing."""
+        info = object_of(payload, "info")
+        total, last = info.get("total_token_usage"), info.get("last_token_usage")
+        limits = payload.get("rate_limits")
+        said: dict[str, Any] = {}
+        if limits is not None and limits != self._limits:
+            self._limits = said["rate_limits"] = limits
+        totals = None if total is None else digest_of(total)
+        if totals is None or totals == self._totals or self._has_records:
+            self._repeats += 1
+            return said or None
+        self._totals = totals
+        said["usage"] = last if isinstance(last, dict) else {}
+        window = info.get("model_context_window")
+        if window is not None:
+            said["model_context_window"] = window
+        return said
+
+    def tell(self, draft: Draft, said: "dict[str, Any]", model: "str | None", where: str) -> None:
+        """The call of the last count; `where` is its turn."""
+        _call(draft, said, model, None, ("llm", where, self._totals or ""))
+
+
+def _call(
+    draft: Draft,
+    said: "dict[str, Any]",
+    model: "str | None",
+    response: "str | None",
+    key: "tuple[str, ...]",
+) -> None:
+    usage = said["usage"]
+    draft.event(
+        "llm",
+        said,
+        *key,
+        message_id=response,
+        model=model,
+        prompt_tokens=int_of(usage, "input_tokens"),
+        completion_tokens=int_of(usage, "output_tokens"),
+        reasoning_tokens=int_of(usage, "reasoning_output_tokens"),
+        cache_read_tokens=int_of(usage, "cached_input_tokens"),
+        cache_write_tokens=int_of(usage, "cache_write_input_tokens"),
+    )
