@@ -29,6 +29,8 @@ _CLASSES = {
     b"xdigit": b"0-9A-Fa-f",
 }
 
+_STAR, _DEEP = b"[^/]*", b"(?:.*/)?"
+
 
 class _Pattern:
     """One line. `ways` match the directories that lead to what an anchored pattern names."""
@@ -209,7 +211,7 @@ def _ways(pattern: bytes) -> "Iterator[bytes]":
 def _compiled(pattern: bytes) -> "re.Pattern[bytes] | None":
     import re
 
-    out = []
+    out: "list[bytes]" = []
     at, end = 0, len(pattern)
     while at < end:
         char = pattern[at : at + 1]
@@ -222,10 +224,10 @@ def _compiled(pattern: bytes) -> "re.Pattern[bytes] | None":
             if free and after == end:
                 out.append(b".*")
             elif free and pattern[after : after + 1] == b"/":
-                out.append(b"(?:.*/)?")
+                out.append(_DEEP)
                 after += 1
             else:
-                out.append(b"[^/]*")
+                out.append(_STAR)
             at = after
             continue
         if char == b"?":
@@ -246,9 +248,37 @@ def _compiled(pattern: bytes) -> "re.Pattern[bytes] | None":
             out.append(re.escape(char))
         at += 1
     try:
-        return re.compile(b"".join(out), re.DOTALL)
+        return re.compile(_without_retries(out), re.DOTALL)
     except re.error:
         return None
+
+
+def _without_retries(parts: "list[bytes]") -> bytes:
+    """The regex of a pattern in which only the last `**/` and the last `*` try more than one place.
+
+    Whatever stands between two of them may be taken at its first place, since the second one makes up for
+    what is left. So a pattern that somebody else wrote costs no more than a few looks at a path.
+    """
+    groups = _cut(parts, _DEEP)
+    texts = []
+    for number, group in enumerate(groups, 1):
+        last = number == len(groups)
+        first, *rest = (b"".join(part) for part in _cut(group, _STAR))
+        text = first + b"".join(b"(?>[^/]*?" + part + b")" for part in (rest[:-1] if last else rest))
+        text += _STAR + rest[-1] if last and rest else b""
+        deep = number > 1
+        texts.append((_DEEP + text if last else b"(?>(?:.*?/)??" + text + b")") if deep else text)
+    return b"".join(texts)
+
+
+def _cut(parts: "list[bytes]", mark: bytes) -> "list[list[bytes]]":
+    found: "list[list[bytes]]" = [[]]
+    for part in parts:
+        if part is mark:
+            found.append([])
+        else:
+            found[-1].append(part)
+    return found
 
 
 def _bracket(pattern: bytes, at: int) -> "tuple[bytes, int] | None":

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from tempfile import mkdtemp
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -109,3 +110,18 @@ def test_in_an_ignore_file_a_pattern_keeps_out_and_a_negated_one_takes_in() -> N
     assert patterns.word(b"x/a.tmp", False) is False and patterns.word(b"x/keep.tmp", False) is True
     assert patterns.word(b"build", True) is True and patterns.word(b"build/report.txt", False) is True
     assert patterns.word(b"build/other", False) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        (b"*a" * 40 + b"b", b"a" * 255),
+        (b"**/a/" * 40 + b"b", b"a/" * 2000 + b"c"),
+        (b"**/" + b"*a" * 40 + b"/" + b"**/*a*b", (b"a" * 100 + b"/") * 40 + b"a"),
+        (b"[ab]*?" * 40 + b"c/" + b"**/x", b"a" * 255 + b"/x"),
+    ],
+)
+def test_a_pattern_of_bad_will_costs_no_more_than_others(line: bytes, path: bytes) -> None:
+    """P4: a repository brings its ignore files along, and none of their patterns takes long to match."""
+    patterns = Patterns([line])
+    assert patterns.verdict(path, False) is None  # it would not end in the life of the test
