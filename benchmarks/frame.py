@@ -150,7 +150,8 @@ def run_row(
 
     Args: budget_s: stop sampling early when the row, its preparation included, has taken this long.
     """
-    stop_at = time.monotonic() + budget_s
+    began = time.monotonic()
+    stop_at = began + budget_s
     result: dict[str, Any] = {
         "name": row.name,
         "work": row.work,
@@ -166,10 +167,13 @@ def run_row(
         "met": None,
         "durability": row.durability,
         "not_run": None,
+        "prepared_s": None,  # of `took_s`, which is what the whole row took
+        "took_s": None,
     }
     try:
         with ExitStack() as stack:
             sides = stack.enter_context(row.prepare(bench))
+            result["prepared_s"] = round(time.monotonic() - began, 2)
             samples = _sample(sides, bench.scale, stop_at)
             result["size"] = sides.size
             result |= summarize(samples, sides, reach_entry, bench.scale)
@@ -177,6 +181,7 @@ def run_row(
         result["not_run"] = str(error)
     except Exception as error:  # a failing row must not hide the others; --strict makes it count
         result["not_run"] = f"failed: {type(error).__name__}: {error}"
+    result["took_s"] = round(time.monotonic() - began, 2)
     return result
 
 

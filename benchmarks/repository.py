@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Iterator
 from random import Random
 
+from benchmarks.frame import Bench
 from benchmarks.process import environment, git, run
 
 _FIRST_TIME_S = 1_700_000_000
@@ -37,8 +38,22 @@ _STATEMENTS = (
 )
 
 
-def make_repository(path: str, seed: int, commits: int, files: int) -> None:
-    """A repository at `path` (bare) of that many commits, beginning with that many files."""
+def shared_repository(bench: Bench, commits: int, files: int) -> str:
+    """A repository that all rows of a run share; nobody changes it."""
+
+    def build() -> str:
+        path = bench.new_directory("repository") + "/project.git"
+        make_repository(path, bench.seed, commits=commits, files=files)
+        return path
+
+    return str(bench.shared(f"repository of {commits} commits, {files} files", build))
+
+
+def make_repository(path: str, seed: int, commits: int, files: int, *, packed: bool = True) -> None:
+    """A repository at `path` (bare) of that many commits, beginning with that many files.
+
+    Args: packed: as a clone would be; else as `fast-import` leaves it, where nobody times what reads it.
+    """
     run([git(), "init", "-q", "--bare", "--initial-branch=main", path])
     importing = subprocess.Popen(
         [git(), "-C", path, "fast-import", "--quiet"], stdin=subprocess.PIPE, env=environment()
@@ -49,7 +64,8 @@ def make_repository(path: str, seed: int, commits: int, files: int) -> None:
             pipe.write(part)
     if importing.wait():
         raise RuntimeError(f"git fast-import ended with code {importing.returncode}")
-    run([git(), "-C", path, "repack", "-adfq"])
+    if packed:
+        run([git(), "-C", path, "repack", "-adfq"])
 
 
 class _History:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from benchmarks.frame import TIME_UNIT, Bench, NotRunnable, Row, Sides
 from benchmarks.process import environment, git, locus, run, seconds
-from benchmarks.repository import make_repository
+from benchmarks.repository import shared_repository
 from eventlog import Store
 
 
@@ -56,8 +56,7 @@ def _repository(bench: Bench) -> _Repository:
     """The repository given with --repo, or a synthetic one."""
     path = bench.repo
     if path is None:
-        path = bench.new_directory("repository") + "/project.git"
-        make_repository(path, bench.seed, commits=bench.pick(1_000, 4_000), files=bench.pick(300, 1_500))
+        path = shared_repository(bench, commits=bench.pick(1_000, 4_000), files=bench.pick(300, 1_500))
     elif not os.path.isdir(path):
         raise NotRunnable(f"--repo {path} is not a directory")
     listed = run([git(), "-C", path, "rev-list", "--first-parent", "--reverse", "HEAD"])

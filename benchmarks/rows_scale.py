@@ -11,7 +11,7 @@ from itertools import islice
 
 from benchmarks.frame import MEMORY_UNIT, RATE_UNIT, TIME_UNIT, Bench, NotRunnable, Row, Sides
 from benchmarks.process import environment, seconds_of
-from benchmarks.repository import make_repository
+from benchmarks.repository import shared_repository
 from benchmarks.stores import SealedStore, sealed_store
 from benchmarks.workload import generate
 from eventlog import Store
@@ -158,8 +158,7 @@ def _rebuild_library(bench: Bench) -> Iterator[Sides]:
 def _memory_import(bench: Bench) -> Iterator[Sides]:
     commits = bench.pick(1_000, 20_000)
     with bench.scratch("memory-import") as directory:
-        repository = f"{directory}/project.git"
-        make_repository(repository, bench.seed, commits=commits, files=bench.pick(300, 1_500))
+        repository = shared_repository(bench, commits=commits, files=bench.pick(300, 1_500))
         yield _memory(
             bench, f"{directory}/store {repository}", "import", _MEMORY_MAX_MB, f"{commits:,} commits"
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.frame import TIME_UNIT, Bench, Row, Sides
 from benchmarks.process import environment, git, locus, run, seconds, seconds_of
-from benchmarks.repository import make_repository
+from benchmarks.repository import make_repository, shared_repository
 from eventlog import Store
 
 _FILES, _CHANGED = 5_000, 100
@@ -41,10 +41,8 @@ def rows() -> list[Row]:
 @contextmanager
 def _diff(bench: Bench) -> Iterator[Sides]:
     with bench.scratch("diff") as directory:
-        repository, store_path = f"{directory}/project.git", f"{directory}/store"
-        make_repository(
-            repository, bench.seed, commits=bench.pick(1_000, 2_000), files=bench.pick(300, 1_500)
-        )
+        store_path = f"{directory}/store"
+        repository = shared_repository(bench, commits=bench.pick(1_000, 2_000), files=bench.pick(300, 1_500))
         commits = _commits(repository)
         before, after = commits[len(commits) // 2], commits[len(commits) // 2 + 20]
         Store.init(store_path).close()
@@ -78,7 +76,7 @@ def _diff_text(store: Store, before: object, after: object) -> bytes:
 def _restore(bench: Bench) -> Iterator[Sides]:
     with bench.scratch("restore") as directory:
         repository = f"{directory}/project.git"
-        make_repository(repository, bench.seed, commits=3, files=_FILES)
+        make_repository(repository, bench.seed, commits=3, files=_FILES, packed=False)
         commit = _commits(repository)[-1]
         trees = [Path(directory, name) for name in ("ours", "theirs")]
         for tree in trees:
