@@ -15,11 +15,11 @@ from random import Random
 from statistics import median
 from typing import Any
 
+from benchmarks.capturer import Capturer, seconds_of_capture
 from benchmarks.frame import BYTES_UNIT, TIME_UNIT, Bench, Row, Sides
 from benchmarks.process import environment, git, locus, run
 from benchmarks.stores import sealed_store
 from eventlog import Store
-from eventlog.snapshots import worktree
 
 _AGENT = "claude-code"
 _EDITED = "src/d0/edited.py"
@@ -59,7 +59,7 @@ def rows() -> list[Row]:
         ),
         Row(
             "capture",
-            "capture of 5,000 files, nothing changed, in process",
+            "capture of 5,000 files, nothing changed, in a process with its store open",
             add,
             TIME_UNIT,
             none,
@@ -298,7 +298,7 @@ def _captured(bench: Bench) -> tuple[str, _GitAdd]:
     run([git(), "init", "-q", root])
     run([git(), "-C", root, "add", "-A"])
     with Store.init(f"{root}/.locus") as store:
-        _seconds_of_capture(store, root)
+        seconds_of_capture(store, root)
     return root, _GitAdd(directory, root)
 
 
@@ -306,13 +306,13 @@ def _capture(changed: bool) -> Callable[[Bench], Any]:
     @contextmanager
     def prepare(bench: Bench) -> Iterator[Sides]:
         root, theirs = bench.shared("captured tree", lambda: _captured(bench))
-        with Store.open(f"{root}/.locus") as store:
+        with Capturer(root) as capturer:
 
             def ours() -> float:
                 if changed:
                     with open(f"{root}/src/d7/f3.py", "a", encoding="ascii") as file:
                         file.write("# changed\n")
-                return _seconds_of_capture(store, root)
+                return capturer.seconds()
 
             def anchor() -> float:
                 if changed:
@@ -326,16 +326,6 @@ def _capture(changed: bool) -> Callable[[Bench], Any]:
     return prepare
 
 
-def _seconds_of_capture(store: Store, root: str) -> float:
-    start = time.perf_counter()
-    with store.blobs.writer() as writer:
-        found = worktree.capture(store.blobs, writer, root, may_fork=True)  # as a hook does
-    took = time.perf_counter() - start
-    if found.partial:
-        raise RuntimeError(f"the capture is partial: {found.warning}")
-    return took
-
-
 @contextmanager
 def _capture_first(bench: Bench) -> Iterator[Sides]:
     with bench.scratch("capture-first") as directory:
@@ -345,7 +335,7 @@ def _capture_first(bench: Bench) -> Iterator[Sides]:
         def ours() -> float:
             run([git(), "init", "-q", root])
             with Store.init(f"{root}/.locus") as store:
-                took = _seconds_of_capture(store, root)
+                took = seconds_of_capture(store, root)
             shutil.rmtree(f"{root}/.locus")
             shutil.rmtree(f"{root}/.git")
             return took
