@@ -22,7 +22,7 @@
       live/maintained                                 when a hook last started maintenance
       restore/<position:020d>.json                    a restore under way; absent otherwise
       locks/{append,maintain,gc,restore,worktree-*}.lock   empty, for flock, never deleted
-      tmp/                                            same file system; leftovers of crashes
+      tmp/                                            same file system; leftovers of crashes, files for reuse
 
 Paths are text joined with "/". Files are 0600, directories 0700. Parsers return None for names that
 are not theirs, so foreign files are left alone (S1-61).
@@ -122,6 +122,11 @@ class Layout:
 
     def idx(self, number: int) -> str:
         return f"{self.root}/{IDX_DIR}/{number:020d}.evx"
+
+    @property
+    def capture_clock(self) -> str:
+        """Written to, to learn the time of the file system."""
+        return f"{self.root}/{TMP_DIR}/clock"
 
     @property
     def young(self) -> str:

@@ -19,9 +19,11 @@ from eventlog import jsontext
 from eventlog.layout import LIVE_DIR, Layout
 
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_TOLD_SIZE = 512  # a sector
 _LINES_SIZE_MAX = 1 << 20  # of one file's end, which is all that is looked at
 _RUNNING_SIZE_MAX = 256 << 10
-_OPEN_MAX = 64
+_OPEN_MAX = 32  # so that all of it stands on one page, which is written whole
 _OPEN_S_MAX = 3600
 
 
@@ -58,21 +60,22 @@ def read_told(layout: Layout, worktree: str) -> Told:
 
 def write_told(layout: Layout, worktree: str, told: Told) -> None:
     """Not synced: what a power cut leaves is read as absent, or is an earlier one, whose changes are
-    told again under the ids that they had. Raises: OSError."""
+    told again under the ids that they had. Written over the last one, in one call and of one length unless
+    many turns are under way: a new file, and the end of an old one, take longer. Raises: OSError."""
     turns = dict(list(told.open.items())[-_OPEN_MAX:])
     tree = None if told.tree is None else told.tree.hex()
     said = {"tree": tree, "nonce": told.nonce, "open": turns}
-    tmp = layout.tmp(f"live-{os.urandom(8).hex()}")
-    fd = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    path = layout.live(f"{worktree}.told")
     try:
-        os.write(fd, jsontext.encode(said))
-    finally:
-        os.close(fd)
-    try:
-        os.rename(tmp, layout.live(f"{worktree}.told"))
+        fd = os.open(path, _WRITE, 0o600)
     except FileNotFoundError:
         _make_directory(layout)
-        os.rename(tmp, layout.live(f"{worktree}.told"))
+        fd = os.open(path, _WRITE, 0o600)
+    try:
+        data = jsontext.encode(said).ljust(max(_TOLD_SIZE, os.fstat(fd).st_size))
+        os.pwrite(fd, data, 0)
+    finally:
+        os.close(fd)
 
 
 def forget_dead(told: Told, now_s: float) -> None:

@@ -407,17 +407,25 @@ def save(fs: FileSystem, layout: Layout, key: Key, cache: StatCache) -> None:
     Not synced: a power cut leaves a file that fails its digest, or none. `rename` is right here because
     the file is derived: whoever reads it, or the last one, or none in between, is told the truth.
     """
+    data = encode(cache, key)
     tmp = layout.tmp(f"statcache-{fs.random_bytes(8).hex()}")
+    path = layout.statcache(key.worktree.hex())
+    spare = layout.tmp(f"statcache-{key.worktree.hex()}")
     try:
-        fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         try:
-            write_all(fs, fd, encode(cache, key))
+            # The file before last is written again: new files take ext4 long where others went lately.
+            fs.rename(spare, tmp)
+        except FileNotFoundError:
+            pass
+        fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT)
+        try:
+            write_all(fs, fd, data)
+            fs.truncate(fd, len(data))
         finally:
             fs.close(fd)
-        path = layout.statcache(key.worktree.hex())
         try:
             # ext4 brings a file to disk that is renamed over another, which takes longer than the capture.
-            fs.unlink(path)
+            fs.rename(path, spare)
         except FileNotFoundError:
             pass
         fs.rename(tmp, path)

@@ -140,7 +140,26 @@ def test_a_disk_that_takes_no_cache_hurts_nothing(bench: Bench) -> None:
     shutil.rmtree(bench.layout.directory("snapshots/statcache"))
     bench.capture()
     assert bench.tree() == on_disk(bench.work)
-    assert os.listdir(bench.layout.directory("tmp")) == []
+    assert os.listdir(bench.layout.directory("tmp")) == ["clock"]
+
+
+def test_captures_write_to_the_files_they_have(bench: Bench) -> None:
+    """A capture that finds a change makes no new file for its cache, and none to learn the time."""
+    fill(bench.work)
+
+    def inodes() -> set[int]:
+        root = Path(bench.layout.root)
+        return {
+            path.stat().st_ino for name in ("tmp", "snapshots/statcache") for path in (root / name).iterdir()
+        }
+
+    seen = []
+    for number in range(5):
+        write(bench.work / "a" / "one.txt", b"x" * (1000 - 100 * number))
+        bench.capture()
+        assert bench.tree() == on_disk(bench.work)
+        seen.append(inodes())
+    assert seen[1] == seen[2] == seen[3] == seen[4] and len(seen[1]) == 3
 
 
 def test_an_entry_is_proven_by_every_field() -> None:

@@ -56,7 +56,8 @@ def test_a_captured_directory_comes_back_byte_for_byte(bench: Bench, tmp_path: P
 
 
 def test_an_unchanged_directory_is_not_read_again(bench: Bench) -> None:
-    """P4: a capture of an unchanged directory reads no file, lists no directory and writes nothing."""
+    """P4: a capture of an unchanged directory reads no file, lists no directory and writes nothing but a byte
+    to learn the time."""
     fill(bench.work)
     first = bench.capture()
     age(bench.work)
@@ -68,6 +69,7 @@ def test_an_unchanged_directory_is_not_read_again(bench: Bench) -> None:
     assert (done.root, done.read_files) == (first.root, 0)
     assert done.changes == []
     after = {path: path.stat() for path in Path(bench.layout.root).rglob("*") if path.is_file()}
+    del before[Path(bench.layout.capture_clock)], after[Path(bench.layout.capture_clock)]
     assert {p: (s.st_ino, s.st_mtime_ns) for p, s in after.items()} == {
         p: (s.st_ino, s.st_mtime_ns) for p, s in before.items()
     }
