@@ -108,7 +108,7 @@ class Redactor:
             return event
         try:
             payload = event.get("payload")
-            data = _looked_at(event, b"\t" + jsontext.encode(payload) if payload else b"\t")
+            data = texts_of(event, jsontext.encode(payload) if payload else b"")
         except Exception:
             return self._redacted(event)
         return self._redacted(event) if self._may_hold(data) else event
@@ -131,17 +131,23 @@ class Redactor:
         for event in events:
             try:
                 line = encode(event)
-                data = _looked_at(event, line)
+                data = texts_of(event, line[line.index(b"\t") :])
             except Exception:
                 # It may be writable without the text that has to go; if not, this is what says so.
                 line, data = encode(self._redacted(event)), b""
             lines.append(line)
             looked_at.append(data)
-        if self._may_hold(b"\0".join(looked_at)):
-            for i, event in enumerate(events):
-                if self._may_hold(looked_at[i]) and (redacted := self._redacted(event)) is not event:
-                    lines[i] = encode(redacted)
+        for i in self.suspects(looked_at):
+            redacted = self._redacted(events[i])
+            if redacted is not events[i]:
+                lines[i] = encode(redacted)
         return lines
+
+    def suspects(self, looked_at: "Sequence[bytes]") -> "Sequence[int]":
+        """Which of the events have to go through `redact`, by what `texts_of` gives of each; no miss."""
+        if not self.enabled or not self._may_hold(b"\0".join(looked_at)):
+            return ()
+        return [i for i, data in enumerate(looked_at) if self._may_hold(data)]
 
     def text(self, text: str) -> str:
         """A text without its secrets."""
@@ -169,10 +175,30 @@ class Redactor:
                 new_payload = self._value(payload, is_about_files)
             except Exception:
                 # Nested more deeply than we can follow. JSON cannot be written of it either, in most cases.
-                new_payload = {WITHHELD: self._mark("text", repr(type(payload)).encode())}
+                new_payload = payload
+                if self._is_in_any(payload):
+                    new_payload = {WITHHELD: self._mark("text", repr(type(payload)).encode())}
             if new_payload is not payload:
                 changed["payload"] = new_payload
         return {**event, **changed, "redacted": True} if changed else event
+
+    def _is_in_any(self, payload: "Any") -> bool:
+        """Whether a text of the payload would be changed, however deep it stands."""
+        waiting: "list[Any]" = [payload]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, str):
+                if self._text(value) is not value:
+                    return True
+            elif isinstance(value, dict):
+                waiting += [*value, *value.values()]
+                if any(self._is_named_secret(*pair) for pair in value.items() if _are_texts(*pair)):
+                    return True
+            elif isinstance(value, (list, tuple)):
+                waiting += value
+                if any(self._is_flagged(value, i) for i in range(1, len(value))):
+                    return True
+        return False
 
     def _value(self, value: "Any", is_about_files: bool = False) -> "Any":
         """The value with its texts redacted; the same object when nothing was."""
@@ -315,6 +341,16 @@ class Redactor:
         return spans
 
 
+def texts_of(event: Event, payload: bytes) -> bytes:
+    """All texts of an event, to be looked at: those of its columns, and its payload as `jsontext` spells it.
+
+    Raises: TypeError when a column holds something else than a text.
+    """
+    get = event.get
+    texts: "list[Any]" = [text for name in _LOOKED_AT_COLUMNS if (text := get(name))]
+    return payload + "\0".join(["", *texts]).encode("utf-8", "surrogatepass")
+
+
 def of_store(fs: FileSystem, layout: Layout, settings: "config.Config | None" = None) -> Redactor:
     """The redactor that a store's settings ask for; they are read when they are not given. Never raises."""
     settings = config.read(fs, layout) if settings is None else settings
@@ -347,16 +383,6 @@ def withheld_event(content_hash: str, kinds: "Iterable[str]") -> Event:
         "title": content_hash,
         "payload": {"kinds": sorted(kinds)},
     }
-
-
-def _looked_at(event: Event, line: bytes) -> bytes:
-    """All texts of an event: the payload of its journal line and the columns, whatever else stands there.
-
-    Raises: TypeError when a column holds something else than a text.
-    """
-    get = event.get
-    texts: "list[Any]" = [text for name in _LOOKED_AT_COLUMNS if (text := get(name))]
-    return line[line.index(b"\t") :] + "\0".join(["", *texts]).encode("utf-8", "surrogatepass")
 
 
 def _find_private(data: bytes, spans: "list[Span]") -> None:
@@ -399,6 +425,10 @@ def _is_inside(span: "Span", marks: "list[tuple[int, int]]") -> bool:
 
     i = bisect_right(marks, span[0], key=_start) - 1
     return i >= 0 and span[1] <= marks[i][1]
+
+
+def _are_texts(*values: object) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _start(mark: "tuple[int, int]") -> int:

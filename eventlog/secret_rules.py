@@ -341,7 +341,8 @@ def _may_be_flag(low: bytes) -> bool:
                     return True
             at += len(word)
             behind = low[at : at + 64].lstrip(_DIGIT + b"-_")
-            if behind[:2] == b'",' and b'"-' in low[max(0, at - _FLAG_MAX) : at]:
+            is_item = behind[:1] == b'"' and behind[1:].lstrip()[:1] in (b",", b"")
+            if is_item and b'"-' in low[max(0, at - _FLAG_MAX) : at]:
                 return True
             at = low.find(word, at)
     return False

@@ -136,6 +136,18 @@ def test_what_cannot_be_encoded_is_looked_at_first() -> None:
     assert MADE["npm"].encode() not in line and b"withheld" in line
 
 
+def test_deep_nesting_alone_is_no_reason() -> None:
+    """P5, P2: what is nested too deeply to follow stays where only the first look saw a secret."""
+    redactor = Redactor(b"k" * 32)
+    for text, holds in (("token: is a word", False), (MADE["npm"], True)):
+        deep: Any = {"a": text, "b": [("c", 1)]}
+        for _ in range(700):
+            deep = [deep]
+        event = {**place("", ""), "payload": {"a": deep}}
+
+        assert (redactor.redact(event) is not event) is holds
+
+
 _between = st.text(alphabet=st.sampled_from("\t \\\"'`]_-07nt,{\x02"), max_size=4)
 _part = st.one_of(
     _between,

@@ -29,6 +29,7 @@ from eventlog.log.frame import PAYLOAD_SIZE_MAX
 from eventlog.log.line import encode_line
 from eventlog.projections.prefix import SegmentsPrefix
 from eventlog.recorder.ledger import CURSOR
+from eventlog.redaction import texts_of
 from eventlog.snapshots.ids import blob_id, from_text, tree_id
 from eventlog.types import Event
 
@@ -50,6 +51,15 @@ _AS_SPACES = bytes.maketrans(b"\t\r\n", b"   ")
 _NO_PAYLOAD = b"{}"
 _NOTHING = "Nothing of it was imported; get another copy, or take what is sound by itself with --salvage"
 _STOPPED = "What stands before it is imported; repeating the import is safe"
+
+
+# Lines that are looked at for secrets together, and the size from which on one is looked at alone.
+_LOOKED_AT_ONCE = 256
+_LOOKED_AT_BYTES = 1 << 20
+
+# Event id, event, the bytes of its payload, what is looked at, and whether that will not do.
+_Unseen = tuple[str, Event, bytes, bytes, bool]
+_DIGITS_MAX = 4_000  # Python makes no integers of more than 4,300
 
 
 class DamagedFile(Corruption):
@@ -138,6 +148,7 @@ class _Import:
         self._known = _Known(store)
         self._batch: dict[str, bytes] = {}  # event id → journal line
         self._bytes = 0
+        self._unseen: list[_Unseen] = []  # those of the batch that were not looked at for secrets yet
         self._tells_position = False  # whether the batch holds a note that is true at its position only
         self._writer: BlobWriter | None = None
         self._parts = _Parts()
@@ -164,7 +175,8 @@ class _Import:
         self._take_content(number, kind, fields)
 
     def _take_event(self, number: int, head: bytes, rest: bytes) -> None:
-        event = self._object(number, head + b"}", "its columns are not JSON")
+        columns = self._object(number, head + b"}", "its columns are not JSON")
+        event = {name: value for name, value in columns.items() if value is not None}
         if rest[-3:] != b"}}\n":
             raise self._damaged(number, "it ends in the middle")
         payload = rest[:-2]
@@ -176,34 +188,59 @@ class _Import:
         if self._known.passes(event_id, position) or event_id in self._batch:
             self._report.known += 1
             return
-        line = self._line(number, event, payload, value)
+        line = self._line(number, event_id, event, payload, value)
         in_place = self._known.comes_to(position)
         if event["event_type"] == CURSOR:
             if not in_place:
+                self._unseen.pop()
                 self._report.ledger_left_out += 1
                 return
             self._tells_position = True
         self._batch[event_id] = line
         self._bytes += len(line)
+        if len(self._unseen) >= _LOOKED_AT_ONCE or len(line) >= _LOOKED_AT_BYTES:
+            self._look()
         if self._bytes >= _BATCH_BYTES or len(self._batch) >= _BATCH_LINES:
             self.commit()
 
-    def _line(self, number: int, event: Event, payload: bytes, value: "dict[str, Any]") -> bytes:
-        """The journal line, through the gate; the payload's bytes stay unless a secret is taken out of it."""
-        fs, redactor = self._store.fs, self._store.redactor
+    def _line(
+        self, number: int, event_id: str, event: Event, payload: bytes, value: "dict[str, Any]"
+    ) -> bytes:
+        """The journal line with the payload's own bytes, to be looked at before it is written."""
         try:
-            admitted = gate.admit(fs, {**event, "payload": value}, redactor)
-            if admitted["payload"] is not value:  # its numbers may not be those that are written
-                admitted = gate.admit(fs, {**event, "payload": jsontext.decode(payload)}, redactor)
-                payload = jsontext.encode_fast(admitted["payload"])
-            del admitted["payload"]
-            line = encode_line(admitted, _no_payload, jsontext.encode_without_floats)
-            line = line[: -len(_NO_PAYLOAD)] + payload.translate(_AS_SPACES)
-            if len(line) >= PAYLOAD_SIZE_MAX:
-                raise InvalidEvent(f"an event of {len(line):,} bytes is more than a log takes")
-        except (InvalidEvent, ValueError, RecursionError) as error:
+            whole = gate.completed(self._store.fs, event)
+            line = self._encoded(whole, payload)
+            data = texts_of(whole, payload)
+        except (InvalidEvent, ValueError, TypeError, RecursionError) as error:
             raise InvalidEvent(f"{self._path}, line {number}: {error}. {_STOPPED}") from error
+        whole["payload"] = value
+        # A text that is spelled in another way than ours is not seen in the payload's bytes.
+        is_strange = b"\\u" in payload or b"\\/" in payload
+        self._unseen.append((event_id, whole, payload, data, is_strange))
         return line
+
+    def _encoded(self, event: Event, payload: bytes) -> bytes:
+        line = encode_line(event, _no_payload, jsontext.encode_without_floats)
+        line = line[: -len(_NO_PAYLOAD)] + payload.translate(_AS_SPACES)
+        if len(line) >= PAYLOAD_SIZE_MAX:
+            raise InvalidEvent(f"an event of {len(line):,} bytes is more than a log takes")
+        return line
+
+    def _look(self) -> None:
+        """Take secrets out of the lines that were not looked at yet."""
+        unseen, self._unseen = self._unseen, []
+        redactor = self._store.redactor
+        if not redactor.enabled:
+            return
+        seen = set(redactor.suspects([one[3] for one in unseen]))
+        for i, (event_id, event, payload, _, is_strange) in enumerate(unseen):
+            if is_strange or i in seen:
+                redacted = redactor.redact(event)
+                exact, twice = _exactly(payload)
+                if redacted is not event or twice:  # of a key that stands twice the last one counts
+                    redacted = redactor.redact(event if exact is None else {**event, "payload": exact})
+                    payload = jsontext.encode_fast(redacted["payload"])
+                self._batch[event_id] = self._encoded({**redacted, "payload": None}, payload)
 
     def _take_content(self, number: int, kind: str, fields: "dict[str, Any]") -> None:
         try:
@@ -227,6 +264,7 @@ class _Import:
 
     def commit(self) -> None:
         """Make what was taken durable: contents first, then the events. Raises: as `Store.append`."""
+        self._look()
         if self._writer is not None:
             self._writer.flush()
         known = self._known.among(list(self._batch))
@@ -365,6 +403,29 @@ def _checked(text: bytes) -> Any:
 
 def _not_json(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _exactly(text: bytes) -> "tuple[Any, bool]":
+    """JSON with all digits of its numbers, and whether a key stands twice in an object of it.
+
+    None where it is nested too deeply. A number of more digits than Python takes becomes a text.
+    """
+    twice = False
+
+    def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal twice
+        value = dict(pairs)
+        twice = twice or len(value) < len(pairs)
+        return value
+
+    try:
+        return json.loads(text, object_pairs_hook=object_of, parse_int=_integer), twice
+    except RecursionError:
+        return None, False
+
+
+def _integer(digits: str) -> int | str:
+    return int(digits) if len(digits) <= _DIGITS_MAX else digits
 
 
 def _no_payload(_: object) -> bytes:
