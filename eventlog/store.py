@@ -7,6 +7,7 @@ open. Heavy rooms (DuckDB, pyarrow) are imported by the methods that need them.
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -269,14 +270,10 @@ class Store:
         `payload` is a dict; times are integer microseconds since 1970 UTC. Events of older schema
         versions come in the present one.
         """
-        # A step to the present version may look at any column.
-        read = columns if not upcast.STEPS else None
         with self.view() as view:
-            for row in view.iterate(
-                since, until, session_id=session_id, turn=turn, event_types=event_types, columns=read
-            ):
-                event = _presented(row)
-                yield event if read is columns else {name: event[name] for name in columns or ()}
+            yield from _events_in(
+                view, since, until, session_id=session_id, turn=turn, event_types=event_types, columns=columns
+            )
 
     def follow(
         self,
@@ -323,28 +320,18 @@ class Store:
     def timeline(self, turn: "TurnRef | str") -> list[Event]:
         """All events of a turn in order, anchors included (S1-55)."""
         ref = self._ref(turn)
-        return list(self._events_of(ref))
-
-    def _events_of(self, ref: TurnRef, columns: Sequence[str] | None = None) -> Iterator[Event]:
-        return self.events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=columns)
+        return list(self.events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn))
 
     # -- state of the code ---------------------------------------------------------------------
 
     def tree(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
         """The tree at a turn's end, its start, or just after one of its events (an event id)."""
-        ref = self._ref(turn)
-        if at not in ("start", "end"):
-            at = str(self.event(at)["event_id"])
-        return self._trees(ref, at)[0]
+        from eventlog.replay.trees import trees_of
 
-    def _trees(self, ref: TurnRef, *moments: str) -> "list[TreeState]":
-        """The trees at some moments of one turn, its events read once."""
-        from eventlog.replay.trees import COLUMNS, COLUMNS_OF_CHANGES, moment, tree_at
+        return trees_of(self.events, self.blobs, self._ref(turn), self._moment(at))[0]
 
-        events = list(self._events_of(ref, COLUMNS))
-        if any(moment(events, ref.name, at)[1] for at in moments):
-            events = list(self._events_of(ref, COLUMNS_OF_CHANGES))
-        return [tree_at(events, self.blobs, ref.name, at) for at in moments]
+    def _moment(self, at: str) -> str:
+        return at if at in ("start", "end") else str(self.event(at)["event_id"])
 
     def replay(
         self,
@@ -380,9 +367,10 @@ class Store:
         from eventlog.replay import restore, restore_journal
 
         restore_journal.refuse_unfinished(self.fs, self.layout)
-        ref = self._ref(turn)
-        state = self.tree(ref, at)
-        return restore.plan_of_turn(self.blobs, self.events, ref, state, paths, into, delete=delete)
+        ref, at = self._ref(turn), self._moment(at)
+        with self.view() as view:  # one for all its questions: each new one reads the tail again
+            events = partial(_events_in, view)
+            return restore.plan_of_turn(self.blobs, events, ref, at, paths, into, delete=delete)
 
     def undo_plan(self, event_id: str | None = None, *, into: str | os.PathLike[str] | None = None) -> "Plan":
         """What it would take to undo a restore: that of a start event, or the last one that took place.
@@ -427,9 +415,13 @@ class Store:
         Args: paths: only these files and folders. Raises: NotFound (a turn, its tree, a path).
         """
         from eventlog.replay.diffs import diff
+        from eventlog.replay.trees import trees_of
 
         first = self._ref(a)
-        before, after = self._trees(first, "start", "end") if b is None else (self.tree(first), self.tree(b))
+        if b is None:
+            before, after = trees_of(self.events, self.blobs, first, "start", "end")
+        else:
+            before, after = self.tree(first), self.tree(b)
         return diff(before, after).within(paths)
 
     def history(self, path: str, *, limit: int | None = None) -> "list[Version]":
@@ -638,6 +630,17 @@ class Store:
 
 def _encode_line(event: Event) -> bytes:
     return encode_line(event, jsontext.encode_fast, jsontext.encode_without_floats)
+
+
+def _events_in(
+    view: "LogView", since: int = 0, until: int | None = None, *, columns: Sequence[str] | None = None,
+    **which: Any,
+) -> Iterator[Event]:  # fmt: skip
+    # A step to the present version may look at any column.
+    read = columns if not upcast.STEPS else None
+    for row in view.iterate(since, until, columns=read, **which):
+        event = _presented(row)
+        yield event if read is columns else {name: event[name] for name in columns or ()}
 
 
 def _presented(row: Event) -> Event:

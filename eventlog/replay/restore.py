@@ -5,7 +5,7 @@ and its token binds it to what was found: the same token later means that nothin
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from eventlog.replay.restore_journal import ACTIONS, Document, Step, decode
 from eventlog.replay.restore_place import Place, State
 from eventlog.replay.restore_seen import Seen
 from eventlog.replay.restore_wanted import Wanted, wanted_of_turn, wanted_of_undo, ways
-from eventlog.replay.trees import TreeState
+from eventlog.replay.trees import Events, trees_of
 from eventlog.snapshots.ids import blob_id, from_text
 from eventlog.snapshots.parallel import Listed
 from eventlog.snapshots.tree import DIRECTORY, SYMLINK
@@ -35,9 +35,6 @@ EVENT_TYPE = "restore"
 
 # What is read of the events of restores.
 _COLUMNS = ("event_id", "operation", "cause", "success", "payload")
-
-# `Store.events`
-Events = Callable[..., Iterator[Event]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,42 +91,38 @@ def plan_of_turn(
     blobs: "BlobStore",
     events: Events,
     ref: TurnRef,
-    state: TreeState,
+    at: str,
     paths: Sequence[str],
     into: str | os.PathLike[str] | None,
     *,
     delete: bool,
 ) -> Plan:
-    """What brings a directory to `state`, a moment of the turn `ref`. Raises: NotFound, Refused."""
-    since = _end_of(events, ref, state) if delete else 0
+    """What brings a directory to the moment `at` of a turn. Raises: NotFound, Refused."""
+    (state,) = trees_of(events, blobs, ref, at)
+    last = state.applied[-1] if state.applied else state.snapshot
+    columns = (*restore_wanted.COLUMNS_OF_LATER, "position", "event_id")
     with place_of(blobs.layout.root, into) as place:
-        restores: list[Event] = []
+        restores: list[int] = []
 
         def later() -> Iterator[Event]:
-            kinds = ("file", "snapshot", EVENT_TYPE)
-            for event in events(since, event_types=kinds, columns=restore_wanted.COLUMNS_OF_LATER):
-                if event["event_type"] == EVENT_TYPE:
-                    restores.append(event)
+            is_behind = False
+            for event in events(ref.since, event_types=("file", "snapshot", EVENT_TYPE), columns=columns):
+                if not is_behind:
+                    is_behind = event["event_id"] == last
+                elif event["event_type"] == EVENT_TYPE:
+                    restores.append(int(str(event["position"])))
                 else:
                     yield event
 
         def restored() -> Iterator[Document]:
             if restores:  # known when all that is later was seen
-                begun = events(since, event_types=(EVENT_TYPE,), columns=_COLUMNS)
+                begun = events(restores[0], event_types=(EVENT_TYPE,), columns=_COLUMNS)
                 yield from _restored_there(blobs, begun, place, state.tree_hash)
 
         wanted = wanted_of_turn(state, later(), restored(), paths, delete=delete)
         return make_plan(
             place, wanted, blobs, turn=ref.name, at=state.at, tree=state.tree_hash, delete=delete
         )
-
-
-def _end_of(events: Events, ref: TurnRef, state: TreeState) -> int:
-    """The position behind the last event that `state` rests on."""
-    last = state.applied[-1] if state.applied else state.snapshot
-    columns = ("position", "event_id")
-    of_turn = events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=columns)
-    return next(int(str(event["position"])) for event in of_turn if event["event_id"] == last) + 1
 
 
 def plan_of_undo(
@@ -239,7 +232,7 @@ def make_plan(
     comparison.compare()
     comparison.find_kept()
     if wanted.whole and not wanted.paths:
-        seen.keep()
+        seen.keep(comparison.believed)
     lost = _unreadable(blobs, comparison.steps)
     # A directory that cannot become a file keeps what is in it.
     possible = (

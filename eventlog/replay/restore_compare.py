@@ -14,9 +14,10 @@ from eventlog.replay.restore_seen import Seen
 from eventlog.replay.restore_wanted import Wanted, is_below, ways
 from eventlog.repository import git_environment
 from eventlog.snapshots.parallel import Listed
-from eventlog.snapshots.statcache import pack_stat
+from eventlog.snapshots.statcache import pack_fields
 from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, SYMLINK, legal_name
 
+_DIRECTORY = DIRECTORY[0]
 _UNSEEN = "the log never saw it"
 
 
@@ -32,6 +33,7 @@ class Comparison:
         self.seen = seen
         self.protected = protected
         self.steps: list[Step] = []
+        self.believed: set[bytes] = set()  # as wanted, and not read
         self.unchanged = 0
         self.kept: Listed = []
         self.conflicts: Listed = []
@@ -86,9 +88,9 @@ class Comparison:
 
     def compare(self) -> None:
         """A step for every wanted path that is not there as wanted."""
-        believed = self._believed()
-        self.unchanged += len(believed)
-        for path in sorted(self.wanted.entries.keys() - believed):
+        self.believed = self._believed()
+        self.unchanged += len(self.believed)
+        for path in sorted(self.wanted.entries.keys() - self.believed):
             if self._blocked and any(above in self._blocked for above in ways(path)[1:]):
                 continue
             want = self.wanted.entries[path]
@@ -106,14 +108,14 @@ class Comparison:
 
     def _believed(self) -> set[bytes]:
         """The wanted files and links that are proven to stand there as wanted."""
-        entries, lstat = self.wanted.entries, self.place.calls.lstat
+        entries, lstat, pack = self.wanted.entries, self.place.calls.lstat, pack_fields
         believed: set[bytes] = set()
         last: bytes | None = None
         names: dict[bytes, bool] = {}
         fd = -1
-        for path, kind, id, proof in self.seen.rows():
+        for path, kind, (id,), (proof,) in self.seen.rows():
             want = entries.get(path)
-            if want is None or want.id != id or want.kind != kind:
+            if want is None or want[2] != id or want[0][0] != kind or kind == _DIRECTORY:
                 continue
             parent, _, name = path.rpartition(b"/")
             try:
@@ -122,11 +124,15 @@ class Comparison:
                     hidden = self.protected is not None and is_below(parent, self.protected)
                     names = {} if hidden else self._names(parent) or {}
                     fd = self.place.dir(parent) if names else -1
-                if names.get(name) is False and pack_stat(lstat(fd, name)) == proof:
-                    believed.add(path)
-                    self.seen.believe(path, want, proof)
+                if names.get(name) is not False:
+                    continue
+                found = lstat(fd, name)
             except OSError:
                 continue  # it is looked at like any other, and what is wrong is told
+            if proof == pack(
+                found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+            ):
+                believed.add(path)
         return believed
 
     def _compare_directory(self, path: bytes, want: State) -> None:

@@ -10,7 +10,8 @@ belongs to one plan. Nothing here fails: what is not known is read.
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Set
+from struct import Struct
 
 from blake3 import blake3
 
@@ -21,6 +22,8 @@ from eventlog.snapshots import statcache
 from eventlog.snapshots.statcache import UNPROVEN, Key, StatCache, Tables, pack_stat
 from eventlog.snapshots.tree import DIRECTORY
 from eventlog.snapshots.worktree import probe_of
+
+_ID, _STAT = Struct("32s"), Struct(f"{statcache.STAT_SIZE}s")
 
 # Options of a cache that a plan wrote; those of a capture are a digest.
 _OF_PLANS = bytes(16)
@@ -46,43 +49,38 @@ class Seen:
             self._now, self._device = probe_of(fs, layout, path) if self._keeps else (0, 0)
         except OSError:
             self._keeps = False
-        self._rows: dict[bytes, tuple[State, bytes]] = {}  # what is true of this moment
-        self._learned = 0
+        self._learned: dict[bytes, tuple[bytes, bytes, int, bytes]] = {}  # kind, id, size, stat
 
-    def rows(self) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
-        """(path, kind, id, stat) of every file and link whose stat proves its content."""
+    def rows(self) -> Iterable[tuple[bytes, int, tuple[bytes], tuple[bytes]]]:
+        """(path, kind, id, stat) of every path that was seen; id and stat as tuples of one."""
         cache = self._cache
         if cache is None:
-            return
-        kinds, ids, stats, size = cache.kinds, cache.ids, cache.stats, statcache.STAT_SIZE
-        for row, path in enumerate(cache.paths):
-            kind = kinds[row : row + 1]
-            if kind != DIRECTORY:
-                yield path, kind, ids[row * 32 : row * 32 + 32], stats[row * size : row * size + size]
-
-    def believe(self, path: bytes, state: State, proof: bytes) -> None:
-        """A row that the present stat bears out."""
-        if self._keeps:
-            self._rows[path] = state, proof
+            return ()
+        return zip(
+            cache.paths, cache.kinds, _ID.iter_unpack(cache.ids), _STAT.iter_unpack(cache.stats), strict=True
+        )
 
     def learn(self, path: bytes, state: State, found: os.stat_result) -> None:
         """A file that was read. Args: found: its stat from before."""
         proven = found.st_mtime_ns < self._now and found.st_ctime_ns < self._now
         if self._keeps and proven and found.st_dev == self._device and not stat.S_ISDIR(found.st_mode):
-            self._rows[path] = state, pack_stat(found)
-            self._learned += 1
+            self._learned[path] = state.kind, state.id, state.size, pack_stat(found)
 
-    def keep(self) -> None:
-        """Write the cache of plans anew when enough was learned."""
-        if self._learned < max(_NEW_MIN, len(self._rows) // _NEW_SHARE):
+    def keep(self, believed: Set[bytes]) -> None:
+        """Write the cache of plans anew when enough was learned. Args: believed: what has a true row."""
+        if len(self._learned) < max(_NEW_MIN, len(believed) // _NEW_SHARE):
             return
+        rows = dict(self._learned)
+        for path, letter, (id,), (proof,) in self.rows():
+            if path in believed:
+                rows[path] = bytes((letter,)), id, 0, proof
         tables = Tables()
         root = tables.begin_dir()
         tables.add_row(b"", DIRECTORY, NO_ID, 0, UNPROVEN, b"\0")
         files = tables.begin_dir()
-        for path, (state, proof) in sorted(self._rows.items()):
-            tables.add_row(path, state.kind, state.id, state.size, proof, b"\0")
-        tables.end_dir(files, len(self._rows))
+        for path, (kind, id, size, proof) in sorted(rows.items()):
+            tables.add_row(path, kind, id, size, proof, b"\0")
+        tables.end_dir(files, len(rows))
         tables.end_dir(root, 1)
         cache = tables.finish(tracked=bytes(16), generation=0, watched=(), absent=())
         statcache.save(self._fs, self._layout, self._key, cache)

@@ -134,7 +134,7 @@ def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
     """Fill in what the tree holds; the id of each of its directories."""
     directories = {b"": state.root}
     stack = [(b"", 0, state.get_tree(state.root))]
-    some, leaves = bool(wanted.paths), (*FILES, SYMLINK)
+    some, leaves, make = bool(wanted.paths), (*FILES, SYMLINK), tuple.__new__
     count = 0
     while stack:
         prefix, depth, entries = stack.pop()
@@ -146,7 +146,7 @@ def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
             if some and not wanted.selects(path) and not (kind == DIRECTORY and wanted.leads(path)):
                 continue
             if kind in leaves:
-                wanted.entries[path] = State(kind, None, id, size)
+                wanted.entries[path] = make(State, (kind, None, id, size))
             elif kind == DIRECTORY:
                 wanted.entries[path] = State(DIRECTORY, None, NO_ID, 0)
                 try:

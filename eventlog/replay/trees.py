@@ -5,12 +5,14 @@ changed path. What an event does not say (a content that was not captured) is li
 left out: a wrong file is worse than a missing one (P1, P7).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import InvalidEvent, NotFound, Refused
 from eventlog.paths import path_bytes, path_text
+from eventlog.query.lookup import TurnRef
 from eventlog.replay.edited_tree import EditedTree
 from eventlog.snapshots.ids import from_text, to_text, tree_id
 from eventlog.snapshots.tree import (
@@ -24,6 +26,7 @@ from eventlog.snapshots.tree import (
     decode_tree,
     legal_name,
 )
+from eventlog.types import Event
 
 if TYPE_CHECKING:
     from eventlog.snapshots.materialize import Report
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 # snapshot need it: usually there are none.
 COLUMNS = ("event_id", "event_type", "agent", "operation", "path", "tree_hash", "after_hash", "success")
 COLUMNS_OF_CHANGES = (*COLUMNS, "payload")
+
+# `Store.events`, or the same of one view.
+Events = Callable[..., Iterator[Event]]
 
 _KIND_OF_MODE = {"100644": FILE, "100755": EXECUTABLE, "120000": SYMLINK, "160000": SUBMODULE}
 
@@ -100,6 +106,15 @@ class TreeState:
         report = materialize(self.blobs, self.root, target, force=force, paths=wanted, trees=self.made)
         unsaid = [(path.encode("utf-8", "surrogateescape"), why) for path, why in self.missing]
         return replace(report, missing=[*report.missing, *unsaid]) if unsaid else report
+
+
+def trees_of(events: Events, blobs: "BlobStore", ref: TurnRef, *moments: str) -> list[TreeState]:
+    """The trees at some moments of one turn, its events read once. Raises: NotFound, as `tree_at`."""
+    of_turn = partial(events, ref.since, ref.until, session_id=ref.session_id, turn=ref.turn)
+    found = list(of_turn(columns=COLUMNS))
+    if any(moment(found, ref.name, at)[1] for at in moments):
+        found = list(of_turn(columns=COLUMNS_OF_CHANGES))
+    return [tree_at(found, blobs, ref.name, at) for at in moments]
 
 
 def tree_at(events: Iterable[Mapping[str, Any]], blobs: "BlobStore", turn: str, at: str = "end") -> TreeState:

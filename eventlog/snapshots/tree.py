@@ -120,13 +120,37 @@ def decode_tree(encoding: bytes, where: str = "tree") -> "tuple[TreeEntry, ...]"
         name = encoding[name_at:after]
         if name <= previous:
             raise Corruption(where, f"tree entry {name!r} is not in order", at)
-        problem = _problem(name, kind, id, size)
-        if problem is not None:
-            raise Corruption(where, f"tree entry {name!r} {problem}", at)
+        if kind not in KINDS or (size and kind == DIRECTORY):
+            raise Corruption(where, f"tree entry {name!r} {_problem(name, kind, id, size)}", at)
         entries.append(make(TreeEntry, (name, kind, id, size)))
         previous = name
         at = after
+    if not _are_legal([entry[0] for entry in entries]):
+        at = 2
+        for name, _, _, _ in entries:
+            problem = legal_name(name)
+            if problem is not None:
+                raise Corruption(where, f"tree entry {name!r} {problem}", at)
+            at += head + len(name)
     return tuple(entries)
+
+
+def _are_legal(names: "list[bytes]") -> bool:
+    """True when `legal_name` has nothing against any of these; else it has to be asked about each.
+
+    A tree of thousands of names is read faster when nobody looks at each.
+    """
+    together = b"\0".join(names)
+    lower = together.lower()
+    return (
+        together.isascii()
+        and together.count(b"\0") == len(names) - 1
+        and b"/" not in together
+        and b"git" not in lower
+        and b"locus" not in lower
+        and b"." not in names
+        and b".." not in names
+    )
 
 
 def legal_name(name: bytes) -> "str | None":

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eventlog.fs import FileSystem
-from eventlog.layout import STATCACHE_DIR
+from eventlog.layout import STATCACHE_DIR, parse_statcache
 from eventlog.replay import restore, restore_wanted
 from eventlog.replay.restore import Plan
 from eventlog.replay.restore_place import Place
@@ -62,7 +62,8 @@ def read_by_a_plan(world: World) -> list[bytes]:
 
 
 def caches(world: World) -> list[str]:
-    return os.listdir(world.store.layout.directory(STATCACHE_DIR))
+    names = os.listdir(world.store.layout.directory(STATCACHE_DIR))
+    return [name for name in names if parse_statcache(name) is not None]
 
 
 def forget(world: World) -> None:
