@@ -86,7 +86,7 @@ def _read_input() -> "tuple[bytes, int]":
     parts = []
     size = 0
     tail = b""
-    while part := os.read(0, 1 << 20):
+    while part := os.read(0, 1 << 16):  # what a pipe holds
         size += len(part)
         if size <= _INPUT_SIZE_MAX:
             parts.append(part)

@@ -220,7 +220,7 @@ def _read_end(path: str) -> bytes:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         size = os.fstat(fd).st_size
-        data = os.pread(fd, _LINES_SIZE_MAX, max(0, size - _LINES_SIZE_MAX))
+        data = os.pread(fd, min(size, _LINES_SIZE_MAX), max(0, size - _LINES_SIZE_MAX))
     finally:
         os.close(fd)
     return data if size <= _LINES_SIZE_MAX else data.partition(b"\n")[2]
