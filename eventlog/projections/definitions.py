@@ -232,10 +232,11 @@ def parts(events: str) -> str:
 
 
 def told(events: str) -> str:
-    """What events say of each (session_id, turn) in words; `of_session` are the session's own events.
+    """What events say of each (session_id, turn) in words: lifecycle events, decisions and snapshots.
 
-    Said by lifecycle events, with the keys that only their payload has, by decisions and by snapshots.
-    They are few, so the columns of texts are looked at for them alone.
+    They are few, so the columns of texts are looked at for them alone. Fewer still have something to
+    say in their payload: `of_turn` and `of_session` list that, one row each, since an aggregate of texts
+    takes memory for each group, whether it finds one or not.
 
     A payload that is no JSON object of these shapes gives nulls: a key of the wrong type is an
     unknown key (P7), never a query that fails.
@@ -247,16 +248,11 @@ def told(events: str) -> str:
             arg_max(state, position) FILTER (event_type = 'turn') AS status,
             arg_min("at", position) FILTER (event_type = 'turn' AND operation = 'start') AS started_at,
             arg_max("at", position) FILTER (event_type = 'turn' AND operation = 'end') AS ended_at,
-            arg_max(said.user_request, position) AS user_request,
-            arg_max(said.user_message, position) AS user_message,
-            arg_max(said.outcome, position) AS outcome,
-            arg_max(said.decisions, position) AS decisions,
-            arg_max(said.actions_taken, position) AS actions_taken,
-            arg_max(said.files_modified, position) AS files_modified,
-            arg_max(said.files_read, position) AS files_read,
             list(title ORDER BY position) FILTER (event_type = 'decision' AND title IS NOT NULL) AS decided,
             arg_min(tree_hash, position) FILTER (event_type = 'snapshot') AS start_tree,
             arg_max(tree_hash, position) FILTER (event_type = 'snapshot') AS end_tree,
+            list({{'position': position, 'said': said}})
+                FILTER (event_type = 'turn' AND said IS NOT NULL) AS of_turn,
             list({{'position': position, 'operation': operation, 'context_id': context_id, 'title': title,
                 'state': state, 'at': "at", 'extends': extends, 'summary': said.summary,
                 'end_reason': said.end_reason}})
@@ -283,24 +279,38 @@ def used(calls: str) -> str:
 def turns(parts: str, told: str, used: str) -> str:
     """The anchors of the sessions whose `parts`, `told` and `used` are given."""
     return f"""
+        WITH said AS (
+            SELECT session_id, turn,
+                arg_max(user_request, position) AS user_request,
+                arg_max(user_message, position) AS user_message,
+                arg_max(outcome, position) AS outcome,
+                arg_max(decisions, position) AS decisions,
+                arg_max(actions_taken, position) AS actions_taken,
+                arg_max(files_modified, position) AS files_modified,
+                arg_max(files_read, position) AS files_read
+            FROM (SELECT session_id, turn, unnest(of_turn, recursive := true) FROM {told}
+                WHERE of_turn IS NOT NULL)
+            GROUP BY session_id, turn
+        )
         SELECT
-            coalesce(s.context_id, format('turn:{{}}_{{:03d}}', p.session_id, p.turn)) AS context_id,
+            coalesce(t.context_id, format('turn:{{}}_{{:03d}}', p.session_id, p.turn)) AS context_id,
             p.session_id, p.turn, format('{{:03d}}', p.turn) AS turn_id,
-            p.agent, p.repo, p.branch, p."commit", s.title,
+            p.agent, p.repo, p.branch, p."commit", t.title,
             coalesce(s.user_request, s.user_message) AS user_request,
-            s.outcome, s.status,
-            coalesce(s.started_at, p.occurred_first) AS started_at,
-            CASE WHEN s.status <> 'active' THEN s.ended_at END AS completed_at,
+            s.outcome, t.status,
+            coalesce(t.started_at, p.occurred_first) AS started_at,
+            CASE WHEN t.status <> 'active' THEN t.ended_at END AS completed_at,
             p.event_count, p.tool_calls, {_token_columns("u")},
             p.errors, p.errors_resolved,
             {_paths("p.modified", "s.files_modified")} AS files_modified,
             {_paths("p.read", "s.files_read")} AS files_read,
             CASE WHEN len(s.decisions) > 0 THEN s.decisions
-                ELSE coalesce(s.decided, []) END AS decisions,
+                ELSE coalesce(t.decided, []) END AS decisions,
             coalesce(s.actions_taken, []) AS actions_taken,
-            s.start_tree, s.end_tree, p.first_position, p.last_position
+            t.start_tree, t.end_tree, p.first_position, p.last_position
         FROM {parts} p
-        LEFT JOIN {told} s ON s.session_id = p.session_id AND s.turn = p.turn
+        LEFT JOIN {told} t ON t.session_id = p.session_id AND t.turn = p.turn
+        LEFT JOIN said s ON s.session_id = p.session_id AND s.turn = p.turn
         LEFT JOIN {used} u ON u.session_id = p.session_id AND u.turn = p.turn
         WHERE p.turn IS NOT NULL"""
 

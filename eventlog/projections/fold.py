@@ -64,7 +64,8 @@ def fold(
         con.execute(f"CREATE VIEW llm_calls AS {d.llm_calls(events, f'SELECT position FROM {schema}.calls')}")
     if "turns" not in made:
         return
-    con.execute(f"CREATE VIEW work.calls AS SELECT * FROM work.rows WHERE {_NOT_BEATEN}")
+    con.execute(f"CREATE TABLE work.used AS {d.used(f'(SELECT * FROM work.rows WHERE {_NOT_BEATEN})')}")
+    con.execute("DROP TABLE work.rows")
     if "sessions_master" in made:
         keys = d.master_keys(f"({d.master_rows(events)})")
         beside = [f"CREATE TABLE {schema}.master_keys AS {keys}", *beside]
@@ -166,6 +167,7 @@ def _fold_fresh(
         f"WHERE {_NOT_BEATEN} AND position IN (SELECT position FROM {index}.calls WHERE {_IN_TOUCHED} "
         "UNION ALL SELECT position FROM work.rows)"
     )
+    con.execute(f"CREATE TABLE work.used AS {d.used('work.calls')}")
     _fold_events(con, "work.history", "work", sessions="sessions" in made)
 
 
@@ -190,12 +192,11 @@ def _fold_events(
     sessions: bool,
     beside: "Sequence[str]" = (),
 ) -> None:
-    """Make `turns` and `sessions` in `schema` from all events of whole sessions and `work.calls`."""
-    con.execute(f"CREATE TABLE work.parts AS {d.parts(events)}")
+    """Make `turns` and `sessions` in `schema` from all events of whole sessions and `work.used`."""
     con.execute(f"CREATE TABLE work.told AS {d.told(events)}")
-    con.execute(f"CREATE TABLE work.used AS {d.used('work.calls')}")
+    con.execute(f"CREATE TABLE work.parts AS {d.parts(events)}")
+    con.execute(f"CREATE TABLE {schema}.turns AS {d.turns('work.parts', 'work.told', 'work.used')}")
     with _beside(con, beside):
-        con.execute(f"CREATE TABLE {schema}.turns AS {d.turns('work.parts', 'work.told', 'work.used')}")
         if sessions:
             select = d.sessions("work.parts", "work.told", "work.used", f"{schema}.turns")
             con.execute(f"CREATE TABLE {schema}.sessions AS {select}")

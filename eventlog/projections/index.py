@@ -38,6 +38,10 @@ AGE_MAX = 64  # updates of one file before it is made anew, which drops the room
 
 _COPY_BYTES = 16 << 20
 
+# What DuckDB may keep in memory while it builds; beyond that it writes to `tmp/`. Three million events
+# stay just below it.
+MEMORY_BYTES = 480_000_000
+
 _META = (
     "store_id VARCHAR, manifest BIGINT, next_position BIGINT, segments VARCHAR, code VARCHAR, "
     "age BIGINT, hashed_by VARCHAR"
@@ -185,7 +189,7 @@ def _make(fs: FileSystem, layout: Layout, manifest: Manifest, fresh: bool) -> "B
             # DuckDB checks no page, and what an index says is asked again and again (I11).
             with ThreadPoolExecutor(1) as beside:
                 checked = beside.submit(source.check_intact, fs, layout, unknown)
-                incremental = _write(con, tmp, fs, layout, manifest, generation)
+                incremental = _write(con, tmp, fs, layout, manifest, generation, MEMORY_BYTES)
                 checked.result()
             _publish(fs, tmp, layout.index(name))
         finally:
@@ -241,23 +245,42 @@ def _write(
     layout: Layout,
     manifest: Manifest,
     predecessor: "Generation | None",
+    memory: "int | None",
 ) -> bool:
     """Write the database file at `path`; True when it was made from its predecessor."""
     if predecessor is not None and predecessor.age < AGE_MAX:
         try:
             _copy(fs, layout.index(predecessor.name), path)
-            _update(con, path, manifest, layout, predecessor)
+            _open(con, path, memory)
+            _update(con, manifest, layout, predecessor)
             return True
         except (OSError, *source.ERRORS):
             # Removed meanwhile, or damaged inside: the log has it all.
-            _discard(fs, path)
-            with source.connect() as another:
-                return _write(another, path, fs, layout, manifest, None)
+            return _write_anew(con, path, fs, layout, manifest, memory)
     try:
-        _fill(con, path, manifest, layout)
+        _open(con, path, memory)
+        _fill(con, manifest, layout)
     except source.ERRORS as error:
+        if memory is not None and isinstance(error, duckdb.OutOfMemoryException):
+            # Not everything can be written out: better too much memory than no index.
+            return _write_anew(con, path, fs, layout, manifest, None)
         raise source.translated(error, fs, layout, manifest.segments) from error
     return False
+
+
+def _write_anew(
+    con: duckdb.DuckDBPyConnection,
+    path: str,
+    fs: FileSystem,
+    layout: Layout,
+    manifest: Manifest,
+    memory: "int | None",
+) -> bool:
+    """Drop what was begun on `con`, and write the whole database with another connection."""
+    con.close()  # while it is open nobody else may attach the path
+    _discard(fs, path)
+    with source.connect() as another:
+        return _write(another, path, fs, layout, manifest, None, memory)
 
 
 def _copy(fs: FileSystem, path: str, target: str) -> None:
@@ -278,9 +301,9 @@ def _copy(fs: FileSystem, path: str, target: str) -> None:
 
 
 def _update(
-    con: duckdb.DuckDBPyConnection, path: str, manifest: Manifest, layout: Layout, predecessor: Generation
+    con: duckdb.DuckDBPyConnection, manifest: Manifest, layout: Layout, predecessor: Generation
 ) -> None:
-    """Bring the copy of `predecessor` at `path` up to the manifest."""
+    """Bring the copy of `predecessor` in the database `made` up to the manifest."""
 
     def events_from(position: int) -> str:
         return source.events_with_anchors(
@@ -290,7 +313,6 @@ def _update(
     def history(first: "int | None") -> str:
         return "fresh" if first is None else f"({events_from(first)})"
 
-    _open(con, path)
     con.execute(f"CREATE VIEW fresh AS {events_from(predecessor.next_position)}")
     fold.update(con, "made", "fresh", history)
     con.execute(f"INSERT INTO made.event_ids {_EVENT_IDS.format(events='fresh')}")
@@ -298,9 +320,8 @@ def _update(
     _finish(con, manifest, predecessor.age + 1)
 
 
-def _fill(con: duckdb.DuckDBPyConnection, path: str, manifest: Manifest, layout: Layout) -> None:
-    """Make the database at `path` from all segments."""
-    _open(con, path)
+def _fill(con: duckdb.DuckDBPyConnection, manifest: Manifest, layout: Layout) -> None:
+    """Fill the database `made` from all segments."""
     fold_all(con, [layout.segment(entry.name) for entry in manifest.segments if entry.rows])
     con.execute(f"CREATE TABLE made.meta ({_META})")
     _finish(con, manifest, 0)
@@ -313,8 +334,8 @@ def fold_all(con: duckdb.DuckDBPyConnection, segment_paths: "Sequence[str]") -> 
     fold.fold(con, "all_events", fold.STORED, "made", [event_ids])
 
 
-def _open(con: duckdb.DuckDBPyConnection, path: str) -> None:
-    """Attach the database at `path` as `made`, to be filled once.
+def _open(con: duckdb.DuckDBPyConnection, path: str, memory: "int | None") -> None:
+    """Attach the database at `path` as `made`, to be filled once, with so many bytes of memory.
 
     Until the checkpoint the file is worth nothing, so no journal is kept that could save half of it.
     Compressing it would take longer than the fold, for a file that is read a few times.
@@ -324,6 +345,8 @@ def _open(con: duckdb.DuckDBPyConnection, path: str) -> None:
         f"SET temp_directory = {source.literal(path + '.spill')}; SET force_compression = 'uncompressed'; "
         "SET checkpoint_threshold = '1TB'; SET GLOBAL preserve_insertion_order = false"
     )
+    if memory is not None:
+        con.execute(f"SET memory_limit = '{memory}B'")
 
 
 def _finish(con: duckdb.DuckDBPyConnection, manifest: Manifest, age: int) -> None:

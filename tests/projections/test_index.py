@@ -92,6 +92,21 @@ def test_the_last_two_generations_stay(log: Log) -> None:
     assert names(log) == [index_name(n, index.code8()) for n in (3, 4)]
 
 
+@pytest.mark.parametrize("memory", [1 << 18, 12 << 20])
+def test_an_index_is_made_with_little_memory(log: Log, monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
+    """I22, I35: what a build cannot keep goes to `tmp/`; with less than the least it takes what it needs."""
+    for first in range(0, 12_000, 4_000):
+        log.append(*batch(first, 4_000, f"s{first}"))
+    log.seal()
+    log.make_index()
+    before = log.rows(ASK)
+    monkeypatch.setattr(index, "MEMORY_BYTES", memory)
+
+    assert log.make_index(fresh=True) is not None
+    assert log.rows(ASK) == before
+    assert os.listdir(log.layout.directory(TMP_DIR)) == []
+
+
 def test_deleting_the_index_changes_no_answer(log: Log) -> None:
     """I22: `rm -rf index/` is always safe, the directory included."""
     name = indexed(log)
