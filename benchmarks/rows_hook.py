@@ -377,17 +377,24 @@ def _hook_bytes(bench: Bench) -> Iterator[Sides]:
     calls = bench.pick(200, 1_000)
     with bench.scratch("hook-bytes") as directory:
         desk = Desk(directory, bench.seed, 200)
-        before, kept_before = desk.sent, _kept(f"{desk.root}/.locus")
+        store_path = f"{desk.root}/.locus"
+        before, kept_before = desk.sent, _kept(store_path)
         for number in range(calls):
             desk.edit() if number % 3 == 0 else desk.shell(number % 3 == 1)
         sent = desk.sent - before
-        with Store.open(f"{desk.root}/.locus") as store:
+        with Store.open(store_path) as store:
             store.seal()
             store.rebuild()
         yield Sides(
-            ours=lambda: _kept(f"{desk.root}/.locus") - kept_before,
+            ours=lambda: _kept(store_path) - kept_before,
             anchor=lambda: float(sent),
-            beside={"of it the index, which is derived, bytes": lambda: _kept(f"{desk.root}/.locus/index")},
+            # The index may be deleted at any time, and has a least size whatever the calls.
+            beside={
+                "of it the index, which is derived, bytes": lambda: _kept(f"{store_path}/index"),
+                "ratio without it": lambda: (
+                    (_kept(store_path) - kept_before - _kept(f"{store_path}/index")) / sent
+                ),
+            },
             size=f"{calls} calls, {math.ceil(sent / calls):,} bytes each; the index included",
             rounds=1,
             warm_up=False,
