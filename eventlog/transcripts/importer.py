@@ -431,8 +431,8 @@ class _Session:
         owner = self._known.owner_of_call(event_id)
         if owner is not None and owner != session:
             return self._copy_of(event, event_id, "fork")
-        turn = event.get("agent_turn_id")
-        usage = (str(turn), event.get("prompt_tokens"), event.get("completion_tokens"))
+        place = event.get("subagent_id") or event.get("agent_turn_id")
+        usage = (str(place), event.get("prompt_tokens"), event.get("completion_tokens"))
         told_by_hook = self._known.nameless_calls.get(usage)  # type: ignore[arg-type]
         if told_by_hook and event_id in told_by_hook:
             told_by_hook.remove(event_id)  # an import before told it, without a name that the agent gave

@@ -15,7 +15,8 @@ _TURNS = (
 )
 _OF_SESSION = (
     "select event_id, event_type, agent_turn_id, agent_session_id, tree_hash is not null, "
-    "prompt_tokens, completion_tokens, message_id from events where agent = $1 and agent_session_id = $2"
+    "prompt_tokens, completion_tokens, message_id, subagent_id "
+    "from events where agent = $1 and agent_session_id = $2"
 )
 _CALLS_OF_TURN = (
     "select event_id, agent_session_id from events "
@@ -46,7 +47,7 @@ class Known:
         self.is_live = False
         self.live_turns: set[str] = set()
         self.live_actions: set[str] = set()
-        # (turn, prompt tokens, completion tokens) of calls that hooks told without the provider's id.
+        # (subagent or else turn, prompt tokens, completion tokens) of calls without the provider's id.
         self.nameless_calls: dict[tuple[str, int | None, int | None], list[str]] = {}
 
     def enter(self, session: str) -> None:
@@ -59,7 +60,7 @@ class Known:
         ids: set[int] = set()
         actions: set[tuple[str, str]] = set()
         for row in self._store.query(_OF_SESSION, [self._agent, session]).rows:
-            event_id, event_type, turn, owner, has_tree, prompt, completion, message = row
+            event_id, event_type, turn, owner, has_tree, prompt, completion, message, subagent = row
             ids.add(_short(event_id))
             if event_type == "snapshot" and has_tree:
                 self.is_live = True
@@ -69,8 +70,9 @@ class Known:
                 actions.add((turn, event_id))
             elif event_type == "llm":
                 self._owner_of_call[_short(event_id)] = owner
-                if message is None and turn is not None:
-                    self.nameless_calls.setdefault((turn, prompt, completion), []).append(event_id)
+                place = subagent or turn
+                if message is None and place is not None:
+                    self.nameless_calls.setdefault((place, prompt, completion), []).append(event_id)
         self._ids = ids
         self.live_actions = {event_id for turn, event_id in actions if turn in self.live_turns}
 
