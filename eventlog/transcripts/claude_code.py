@@ -6,66 +6,61 @@ grows, so the last line counts; a tool's result is a line of the user's; lines o
 turn where it stands, else the prompt's own line does; a fork's file begins with its parent's lines.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from eventlog.agents.call import int_of, object_of, text_of
-from eventlog.agents.transcript import call_of, time_of
-from eventlog.transcripts.draft import REPLACE, SEEN, WRITE, Draft, FileEdit
+from eventlog.agents.transcript import call_of
+from eventlog.names import event_id_of
+from eventlog.transcripts import claude_texts as own
+from eventlog.transcripts.claude_files import AGENT, parts_of, places, recognises, sources_in, subagents_in
+from eventlog.transcripts.claude_subagents import LAUNCHERS, Subagents
+from eventlog.transcripts.claude_texts import texts_of
+from eventlog.transcripts.claude_tools import beyond, edits_of, lean
+from eventlog.transcripts.draft import Draft
+from eventlog.transcripts.times import time_of
 from eventlog.types import Event
 
-AGENT = "claude-code"
+__all__ = ["AGENT", "Reader", "parts_of", "places", "recognises", "sources_in"]
 
-# What columns hold, or what repeats on every line.
-_COMMON = frozenset(
-    (
-        "type",
-        "sessionId",
-        "session_id",
-        "timestamp",
-        "cwd",
-        "gitBranch",
-        "version",
-        "agentId",
-        "promptId",
-        "isSidechain",
-        "userType",
-        "message",
-        "requestId",
-        "toolUseResult",
-    )
-)
-_OF_MESSAGE = frozenset(("id", "type", "role", "model", "content", "usage", "stop_reason", "stop_sequence"))
-_OF_BLOCK = frozenset(("type", "text", "thinking", "name", "input", "id"))
-# Texts of the client's own that stand where a person's prompt would.
-_NO_PROMPTS = (
-    "<command-",
-    "<local-command-",
-    "<bash-",
-    "[Request interrupted",
-    "Caveat:",
-    "<system-reminder>",
-)
-_NOTIFICATION = "<task-notification>"
-_REFUSALS = (
-    "The user doesn't want to proceed",
-    "Permission to use ",
-    "The user doesn't want to take this action",
-)
+_Said = dict[str, Any]
+
+# What columns hold, what the id of an event is made of, and what is said elsewhere.
+_COMMON = frozenset((
+    "type", "uuid", "parentUuid", "sessionId", "session_id", "timestamp", "cwd", "gitBranch", "version",
+    "agentId", "promptId", "isSidechain", "userType", "message", "requestId", "toolUseResult",
+    "sourceToolAssistantUUID",
+))  # fmt: skip
+# What every message repeats: it is told where it changes.
+_STEADY = frozenset((
+    "slug", "entrypoint", "effort", "permissionMode", "thinkingMetadata", "isApiErrorMessage",
+))  # fmt: skip
+_OF_MESSAGE = frozenset(("id", "type", "role", "model", "content", "usage", "stop_reason"))
+_OF_LINE_OF_CALL = ("timestamp", "promptId", "agentId", "requestId")
+_OF_CALL_OF_MODEL = ("id", "model", "usage", "stop_reason")
+_OF_TEXT = frozenset(("type", "text", "thinking"))
+_OF_CALL = frozenset(("type", "name", "input", "id"))
+_OF_RESULT = frozenset(("type", "tool_use_id", "content", "is_error"))
+_OF_QUEUED = frozenset(("type", "prompt"))
+_PLAIN_CALLER = {"type": "direct"}
+
 _SYNTHETIC = "<synthetic>"
-_WRITES = ("Write", "Edit", "MultiEdit", "NotebookEdit")
+_EARLY_LINES_MAX = 1_000
 
 
-def places(environ: "Mapping[str, str]") -> list[str]:
-    """Where Claude Code keeps the transcripts of all projects (docs/adapters.md)."""
-    return [f"{environ.get('CLAUDE_CONFIG_DIR') or environ.get('HOME', '') + '/.claude'}/projects"]
+class _Call:
+    """A tool call that waits for its result: what its line said."""
+
+    __slots__ = ("args", "columns", "name", "rest", "uuid")
+
+    def __init__(self, name: str | None, args: object, columns: Event, rest: _Said, uuid: str | None) -> None:
+        self.name = name
+        self.args = args
+        self.columns = columns
+        self.rest = rest
+        self.uuid = uuid
 
 
-def recognises(said: "dict[str, Any]") -> bool:
-    """Whether a line is one of this format."""
-    return "sessionId" in said and (
-        "uuid" in said or "message" in said or "leafUuid" in said or "type" in said
-    )
+_UNKNOWN_CALL = _Call(None, None, {}, {}, None)
 
 
 class Reader:
@@ -73,235 +68,387 @@ class Reader:
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
-        self._early: list[dict[str, Any]] = []  # lines in front of the first one with a session
+        self._early: list[_Said] = []  # lines in front of the first one with a session
         self._turns: set[str] = set()
-        self._tools: dict[str, tuple[str | None, Any, Event]] = {}
-        self._calls: dict[tuple[str, str], Event] = {}
-        self._subagents: dict[str, str] = {}  # line → subagent, where lines name none
-        self._told_subagents: set[str] = set()
+        self._tools: dict[str, _Call] = {}
+        self._calls: dict[tuple[str, str], tuple[_Said, Event]] = {}  # their last lines
+        self._command: tuple[str, str, Event] | None = None  # of the client's, if the model gets it: a prompt
+        self._shell: tuple[str, str] | None = None
+        self._steady: _Said = {}
+        self._previous: dict[str, str] = {}  # subagent, or nothing → its last line
+        self._event_of: dict[str, str] = {}  # line → event
+        self._subagents = Subagents(subagents_in(draft.parts))
 
-    def take(self, said: "dict[str, Any]") -> None:
+    def take(self, said: _Said) -> None:
         draft = self._draft
-        session = said.get("sessionId")
-        if draft.session is None:
-            if not isinstance(session, str) or not session:
-                self._early.append(said)
-                return
-            self._begin(session, said)
+        meta_parts = self._subagents.meta_parts
+        if meta_parts and draft.line is not None and draft.line.part in meta_parts:
+            self._subagents.metas[meta_parts[draft.line.part]] = said
+            return
+        if draft.session is None and not self._begin(said):
+            return
         self._place(said)
+        made = len(draft.items)
         kind = said.get("type")
         if kind == "assistant":
             self._assistant(said)
         elif kind == "user":
             self._user(said)
         else:
-            self._raw(said)
+            self._other(said)
+        uuid = said.get("uuid")
+        if type(uuid) is str:
+            columns = draft.of_line
+            self._previous[columns.get("subagent_id", "")] = uuid  # type: ignore[index]
+            for item in draft.items[made:]:
+                if isinstance(item, dict) and item["event_type"] != "llm":
+                    self._event_of[uuid] = str(item["event_id"])
+                    break
 
     def end(self) -> None:
         draft = self._draft
-        if draft.session is None and self._early:
-            self._begin("", {})
-        for tool_use_id, (name, args, columns) in self._tools.items():
-            draft.of_line = columns
+        for one in self._early:
+            self._raw(one)
+        self._early = []
+        for tool_use_id, call in self._tools.items():
+            draft.of_line = call.columns
             draft.event(
-                "tool_start", {"args": args}, "tool_start", tool_use_id, source="agent", tool=name,
-                tool_use_id=tool_use_id,
+                "tool_start", {"args": call.args, **call.rest}, "tool_start", tool_use_id, source="agent",
+                tool=call.name, tool_use_id=tool_use_id,
             )  # fmt: skip
         self._tools.clear()
         self._flush_calls()
+        draft.of_line = {}
+        for subagent, meta in self._subagents.metas.items():
+            draft.raw({"subagent": subagent, **meta}, "subagent_meta")
+        self._subagents.metas.clear()
 
     # -- place -----------------------------------------------------------------------------------
 
-    def _begin(self, session: str, said: "dict[str, Any]") -> None:
+    def _begin(self, said: _Said) -> bool:
+        """Begin the session with the first line that names it; those in front of it wait."""
         draft = self._draft
+        session = text_of(said, "sessionId")
+        if session is None:
+            self._early.append(said)
+            if len(self._early) > _EARLY_LINES_MAX:
+                self._raw(self._early.pop(0))
+            return False
         self._place(said)
+        draft.of_line.pop("subagent_id", None)
         draft.begin_session(session, {"entrypoint": said.get("entrypoint")})
-        early, self._early = self._early, []
-        for one in early:
-            draft.of_line = {}
+        draft.of_line = {}
+        for one in self._early:
             self._raw(one)
+        self._early = []
+        return True
 
-    def _place(self, said: "dict[str, Any]") -> None:
+    def _place(self, said: _Said) -> None:
         """The columns of a line."""
         draft = self._draft
         columns: Event = {}
-        at = time_of(text_of(said, "timestamp"))
+        get = said.get
+        at = time_of(get("timestamp"))
         if at is not None:
             columns["occurred_at"] = at
-        cwd = said.get("cwd")
-        if isinstance(cwd, str) and cwd:
+        cwd = get("cwd")
+        if cwd and type(cwd) is str:
             columns["cwd"] = cwd
             if draft.cwd is None:
                 draft.cwd = cwd
-        branch = said.get("gitBranch")
-        if isinstance(branch, str) and branch:
+        branch = get("gitBranch")
+        if branch and type(branch) is str:
             columns["branch"] = branch
-        version = said.get("version")
-        if isinstance(version, str):
+        version = get("version")
+        if version and type(version) is str:
             columns["agent_version"] = version
-        subagent = said.get("agentId")
-        if said.get("isSidechain") is True:
-            if not isinstance(subagent, str):
-                uuid, parent = str(said.get("uuid")), str(said.get("parentUuid"))
-                subagent = self._subagents[uuid] = self._subagents.get(parent, uuid)
-            columns["subagent_id"] = subagent
-        turn = said.get("promptId")
-        if isinstance(turn, str) and turn in self._turns:
+        if get("isSidechain") is True:
+            columns["subagent_id"] = self._subagents.of_line(said)
+        turn = get("promptId")
+        if type(turn) is str and turn in self._turns:
             columns["agent_turn_id"] = turn
         elif draft.turn is not None:
             columns["agent_turn_id"] = draft.turn
-        if (
-            said.get("sessionId") != draft.session
-            and draft.session
-            and isinstance(said.get("sessionId"), str)
-        ):
-            columns["agent_session_id"] = said["sessionId"]
+        session = get("sessionId")
+        if session != draft.session and draft.session is not None and text_of(said, "sessionId") is not None:
+            columns["agent_session_id"] = session
         draft.of_line = columns
+
+    def _rest(self, said: _Said) -> _Said:
+        """What a line says that no column holds, and where it goes on when that is not the line before."""
+        rest: _Said = {}
+        for name in said.keys() - _COMMON:
+            value = said[name]
+            if value is None:
+                continue
+            if name in _STEADY and "uuid" in said:
+                if self._steady.get(name) == value:
+                    continue
+                self._steady[name] = value
+            rest[name] = value
+        if len(rest) > 1:
+            rest = {name: rest[name] for name in said if name in rest}
+        parent = said.get("parentUuid")
+        if type(parent) is str:
+            subagent: Any = self._draft.of_line.get("subagent_id", "")
+            if parent != self._previous.get(subagent):
+                rest["parent"] = self._event_of.get(parent, parent)
+        return rest
 
     # -- what the user's side says ---------------------------------------------------------------
 
-    def _user(self, said: "dict[str, Any]") -> None:
-        content = object_of(said, "message").get("content")
+    def _user(self, said: _Said) -> None:
+        message = said.get("message")
+        content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, list):
             results = [one for one in content if isinstance(one, dict) and one.get("type") == "tool_result"]
             if results:
-                for number, result in enumerate(results):
-                    self._result(said, result, alone=len(results) == 1, first=number == 0)
+                self._results(said, content, results)
                 return
-        text = _text_of(content)
-        if "subagent_id" in self._draft.of_line:
-            self._subagent_prompt(said, text)
-        elif self._is_prompt(said, text):
-            self._prompt(said, text, content)
-        else:
+        texts = texts_of(content)
+        asked = [text for text in texts if own.is_persons(text)]
+        has_more = isinstance(content, list) and len(content) > len(texts)
+        if said.get("isMeta") is True or said.get("isVisibleInTranscriptOnly") is True:
             self._raw(said)
+        elif said.get("isCompactSummary") is True:
+            self._raw(said, "compact_summary")
+        elif "subagent_id" in self._draft.of_line:
+            self._subagent_prompt(said, "\n".join(texts))
+        elif asked or has_more:
+            self._prompt(said, "\n".join(texts), content)
+        else:
+            self._of_client(said, "\n".join(texts).lstrip())
 
-    def _is_prompt(self, said: "dict[str, Any]", text: str) -> bool:
-        if said.get("isMeta") is True or said.get("isCompactSummary") is True:
-            return False
-        turn = said.get("promptId")
-        if isinstance(turn, str) and turn in self._turns:
-            return False
-        return not text.lstrip().startswith(_NO_PROMPTS)
+    def _prompt(self, said: _Said, text: str, content: object) -> None:
+        begins = text.lstrip()[:40]
+        turn, message = text_of(said, "promptId") or text_of(said, "uuid") or "", text
+        is_command = begins.startswith((own.COMMAND_OF_CLIENT, own.COMMAND_OF_MODEL))
+        if is_command:
+            message = own.command_of(text)
+            if begins.startswith(own.COMMAND_OF_CLIENT):
+                self._raw(said)
+                self._command = turn, message, self._draft.of_line
+                return
+        self._command = None
+        rest = self._rest(said)
+        if is_command:
+            rest["text"] = text
+        if isinstance(content, list):
+            blocks = [one for one in content if not (isinstance(one, dict) and one.get("type") == "text")]
+            if blocks:
+                rest["content"] = blocks
+        origin = "task_notification" if begins.startswith(own.NOTIFICATION) else "user"
+        if turn in self._turns:  # a second message of the same turn
+            self._intent(message, rest, text_of(said, "uuid"))
+            return
+        self._begin_turn(turn, message, origin, rest)
 
-    def _prompt(self, said: "dict[str, Any]", text: str, content: object) -> None:
+    def _begin_turn(self, turn: str, message: str, origin: str, rest: _Said) -> None:
         draft = self._draft
         self._flush_calls()
-        turn = text_of(said, "promptId") or text_of(said, "uuid") or ""
         self._turns.add(turn)
-        origin = "task_notification" if text.lstrip().startswith(_NOTIFICATION) else "user"
-        draft.begin_turn(turn, text, origin=origin)
+        draft.begin_turn(turn, message, origin=origin)
         intent = draft.items[-1]
         assert isinstance(intent, dict)
         payload = intent["payload"]
         assert isinstance(payload, dict)
-        payload.update(_rest(said, _COMMON))
-        if isinstance(content, list) and any(
-            one.get("type") != "text" for one in content if isinstance(one, dict)
-        ):
-            payload["content"] = content
+        for name, value in rest.items():
+            payload.setdefault(name, value)
 
-    def _subagent_prompt(self, said: "dict[str, Any]", text: str) -> None:
+    def _intent(self, message: str, rest: _Said, uuid: str | None) -> None:
+        payload = {**rest, "message": message, "origin": "user"}
+        self._draft.event("intent", payload, "intent", uuid, source="user")
+
+    def _of_client(self, said: _Said, text: str) -> None:
+        """A text of the client's: an interruption, a command that it ran itself, or what came of that."""
+        draft = self._draft
+        if text.startswith(own.INTERRUPTED):
+            draft.status = "interrupted"
+            self._raw(said, "interrupted")
+        elif text.startswith(own.SHELL):
+            self._shell_command(said, text)
+        else:
+            if text.startswith(own.OUTPUT_OF_CLIENT):
+                self._command = None
+            self._raw(said)
+
+    def _shell_command(self, said: _Said, text: str) -> None:
+        """A command that a person ran in the prompt, on one line, and what it printed, on the next."""
+        tags, uuid = own.tags_of(text), text_of(said, "uuid")
+        command = tags.pop("bash-input", None)
+        event_type, payload, key = "action", self._rest(said), uuid
+        if command is not None and uuid is not None:
+            self._shell = uuid, command
+            event_type = "tool_start"
+        elif self._shell is not None:
+            (key, command), self._shell = self._shell, None
+        payload["args"] = {"command": command}
+        if event_type == "action":
+            payload["result"] = {name.removeprefix("bash-"): value for name, value in tags.items()} or text
+        self._draft.event(event_type, payload, event_type, key, source="user", tool="Bash", tool_use_id=key)
+
+    def _subagent_prompt(self, said: _Said, text: str) -> None:
         subagent = str(self._draft.of_line["subagent_id"])
-        if subagent in self._told_subagents:
+        begun = self._subagents.begin(subagent, text)
+        if begun is None:
             self._raw(said)
             return
-        self._told_subagents.add(subagent)
+        meta, tool_use_id, kind = begun
         self._draft.event(
             "subagent",
-            {"prompt": text, **_rest(said, _COMMON)},
-            "subagent",
-            subagent,
-            "start",
+            {**self._rest(said), **meta, "prompt": text},
+            *("subagent", subagent, "start"),
             operation="start",
             source="agent",
+            title=kind,
+            tool_use_id=tool_use_id,
         )
 
-    def _result(self, said: "dict[str, Any]", block: "dict[str, Any]", *, alone: bool, first: bool) -> None:
+    # -- what tools gave -------------------------------------------------------------------------
+
+    def _results(self, said: _Said, content: list[Any], results: list[_Said]) -> None:
+        rest = self._rest(said)
+        told = said.get("toolUseResult")
+        source = said.get("sourceToolAssistantUUID")
+        if len(content) > len(results):
+            rest["beside"] = [one for one in content if one not in results]
+        if len(results) > 1 and told is not None:
+            rest["told"], told = told, None
+        for result in results:
+            tool_use_id = text_of(result, "tool_use_id")
+            call = self._tools.pop(tool_use_id or "", _UNKNOWN_CALL)
+            if source is not None and source != call.uuid:
+                rest["sourceToolAssistantUUID"] = source
+            if tool_use_id is not None and rest.get("parent") == event_id_of(AGENT, "action", tool_use_id):
+                del rest["parent"]
+            self._result(call, tool_use_id, result, told, {**call.rest, **rest})
+            rest = {}
+
+    def _result(self, call: _Call, tool_use_id: str | None, block: _Said, told: object, said: _Said) -> None:
         draft = self._draft
-        tool_use_id = text_of(block, "tool_use_id")
-        name, args, _ = self._tools.pop(tool_use_id or "", (None, None, {}))
-        told = said.get("toolUseResult") if alone else None
         shown = block.get("content")
+        structured: _Said = told if isinstance(told, dict) else {}
         failed = block.get("is_error") is True
-        text = _text_of(shown)
-        edits = [] if failed else _edits(name, args, told)
-        result: object = told if told is not None else shown
-        payload: dict[str, object] = {"args": args, "result": _lean(result, args) if edits else result}
-        if (
-            told is not None
-            and shown != told
-            and not (isinstance(told, dict) and told.get("stdout") == shown)
-        ):
-            payload["shown"] = shown
-        if first:
-            payload.update(_rest(said, _COMMON))
+        interrupted = structured.get("interrupted") is True
+        payload = {**said, **_beside(block, _OF_RESULT), "args": call.args, "shown": beyond(shown, told)}
+        payload["result"] = shown if told is None else lean(call.name, told, call.args)
         action = draft.event(
             "action",
             payload,
-            "action",
-            tool_use_id,
-            tool=name,
+            *("action", tool_use_id),
+            tool=call.name,
             tool_use_id=tool_use_id,
-            duration_ms=int_of(told, "durationMs") if isinstance(told, dict) else None,
-            success=not failed,
+            message_id=call.columns.get("message_id"),
+            duration_ms=int_of(structured, "durationMs"),
+            success=not (failed or interrupted),
         )
         if failed:
-            refused = text_of(said, "toolDenialKind") is not None or text.startswith(_REFUSALS)
-            draft.event(
-                "error",
-                {"message": text, "tool": name, "command": object_of({"args": args}, "args").get("command")},
-                "error",
-                tool_use_id,
-                tool=name,
-                tool_use_id=tool_use_id,
-                error_type="refused" if refused else "tool_failure",
-                resolved=False,
-                related_to=["errors"],
-            )
-        for edit in edits:
-            draft.file(action, edit)
+            self._failure(call, tool_use_id, "\n".join(texts_of(shown)), payload)
+        else:
+            for edit in edits_of(call.name, call.args, told):
+                draft.file(action, edit)
+        if call.name in LAUNCHERS:
+            shown = "\n".join(texts_of(structured.get("content")))
+            ended = self._subagents.ended(tool_use_id, structured, shown)
+            if ended is not None:
+                key = ("subagent", ended[0], "end", ended[1])
+                draft.of_line = {**draft.of_line, "subagent_id": ended[0]}
+                draft.event("subagent", {}, *key, operation="end", source="agent", tool_use_id=tool_use_id)
+
+    def _failure(self, call: _Call, tool_use_id: str | None, text: str, payload: _Said) -> None:
+        if "toolDenialKind" in payload or own.is_refusal(text):
+            error_type = "refused"
+        else:
+            error_type = "interrupted" if text.startswith(own.INTERRUPTED) else "tool_failure"
+        command = call.args.get("command") if isinstance(call.args, dict) else None
+        self._draft.event(
+            "error",
+            {"message": text, "tool": call.name, "command": command},
+            *("error", tool_use_id),
+            tool=call.name,
+            tool_use_id=tool_use_id,
+            error_type=error_type,
+            resolved=False,
+            related_to=["errors"],
+        )
 
     # -- what the model says ---------------------------------------------------------------------
 
-    def _assistant(self, said: "dict[str, Any]") -> None:
+    def _assistant(self, said: _Said) -> None:
         draft = self._draft
         message = object_of(said, "message")
-        uuid = text_of(said, "uuid")
-        call = call_of(AGENT, said)
-        if call is not None:
-            call.update((name, value) for name, value in draft.of_line.items() if name not in call)
-            self._calls[str(call["message_id"]), str(call.get("request_id", ""))] = call
-            draft.of_line["message_id"] = call["message_id"]
+        columns = draft.of_line
+        if (
+            self._command is not None and "subagent_id" not in columns
+        ):  # the model answers a command of the client's: that was a prompt
+            (turn, prompt, draft.of_line), self._command = self._command, None
+            if turn not in self._turns:
+                self._begin_turn(turn, prompt, "user", {})
+            draft.of_line = columns
+            columns["agent_turn_id"] = turn
         if said.get("isApiErrorMessage") is True or message.get("model") == _SYNTHETIC:
-            self._api_error(said, message, uuid)
+            self._of_no_model(said, message)
             return
+        message_id = text_of(message, "id")
+        if message_id is not None:
+            columns["message_id"] = message_id
+            if message.get("usage"):
+                kept = {name: said.get(name) for name in _OF_LINE_OF_CALL}
+                kept["message"] = {name: message.get(name) for name in _OF_CALL_OF_MODEL}
+                self._calls[message_id, text_of(said, "requestId") or ""] = kept, columns
+        if "subagent_id" not in columns:
+            draft.status = None
+        rest = self._rest(said)
+        if len(message) > 7:
+            rest.update(_beside(message, _OF_MESSAGE))
         content = message.get("content")
         blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
-        rest = {**_rest(said, _COMMON), **_rest(message, _OF_MESSAGE)}
         for number, block in enumerate(blocks):
-            if not isinstance(block, dict):
-                block = {"type": "text", "text": str(block)}
-            kind = block.get("type")
-            extra = _rest(block, _OF_BLOCK)
-            if kind == "tool_use" and text_of(block, "id") is not None:
-                self._tools[block["id"]] = (text_of(block, "name"), block.get("input"), dict(draft.of_line))
-                if len(rest) > 2 or extra:  # more than uuid and parentUuid
-                    draft.raw({**rest, **extra, "tool_use_id": block["id"]}, "tool_use", uuid, str(number))
-            elif kind == "text" and isinstance(block.get("text"), str):
-                draft.message("text", block["text"], uuid, str(number), **rest, **extra)
-            elif kind == "thinking" and isinstance(block.get("thinking"), str):
-                draft.message("reasoning", block["thinking"], uuid, str(number), **rest, **extra)
-            else:
-                draft.raw({**rest, "block": block}, f"assistant/{kind}", uuid, str(number))
+            one = block if isinstance(block, dict) else {"type": "", "block": block}
+            self._block(said, number, one, rest)
             rest = {}
 
-    def _api_error(self, said: "dict[str, Any]", message: "dict[str, Any]", uuid: str | None) -> None:
+    def _block(self, said: _Said, number: int, block: _Said, rest: _Said) -> None:
+        draft = self._draft
+        kind, uuid = block.get("type"), text_of(said, "uuid")
+        text = block.get("text" if kind == "text" else "thinking")
+        if kind == "tool_use" and (tool_use_id := text_of(block, "id")) is not None:
+            self._tool_use(tool_use_id, block, rest, uuid)
+        elif kind in ("text", "thinking") and isinstance(text, str):
+            if len(block) > 2:
+                rest = {**rest, **_beside(block, _OF_TEXT)}
+            operation = "text" if kind == "text" else "reasoning"
+            payload = {"text": text, **rest}
+            draft.event("message", payload, "message", uuid, str(number), source="agent", operation=operation)
+            if kind == "text":
+                if "subagent_id" in draft.of_line:
+                    self._subagents.said(str(draft.of_line["subagent_id"]), text)
+                else:
+                    draft.outcome = text
+        else:
+            draft.raw({**rest, "block": block}, f"assistant/{kind}"[:200], uuid, str(number))
+
+    def _tool_use(self, tool_use_id: str, block: _Said, rest: _Said, uuid: str | None) -> None:
+        args, name = block.get("input"), text_of(block, "name")
+        if len(block) > 4:
+            rest = {**rest, **_beside(block, _OF_CALL)}
+            if rest.get("caller") == _PLAIN_CALLER:
+                del rest["caller"]
+        self._tools[tool_use_id] = _Call(name, args, self._draft.of_line, rest, uuid)
+        if uuid is not None:
+            self._event_of[uuid] = event_id_of(AGENT, "action", tool_use_id)
+        self._subagents.launch(name, tool_use_id, args)
+
+    def _of_no_model(self, said: _Said, message: _Said) -> None:
+        """An answer that the client made up: the provider's error, or a word of its own."""
+        if said.get("isApiErrorMessage") is not True:
+            self._raw(said, "synthetic")
+            return
+        self._draft.status = "failed"
         self._draft.event(
             "error",
-            {"message": _text_of(message.get("content")), **_rest(said, _COMMON)},
-            "error",
-            uuid,
+            {**self._rest(said), "message": "\n".join(texts_of(message.get("content")))},
+            *("error", text_of(said, "uuid")),
             error_type=text_of(said, "error") or "api_error",
             resolved=False,
             related_to=["errors"],
@@ -309,109 +456,45 @@ class Reader:
 
     def _flush_calls(self) -> None:
         """Tell the calls whose lines are all read."""
-        self._draft.items += [{**self._draft.columns, **call} for call in self._calls.values()]
+        draft = self._draft
+        for said, columns in self._calls.values():
+            call = call_of(AGENT, said)
+            if call is not None:
+                draft.items.append({**draft.columns, **columns, **call})
         self._calls.clear()
 
     # -- the rest --------------------------------------------------------------------------------
 
-    def _raw(self, said: "dict[str, Any]") -> None:
-        kind = text_of(said, "subtype") if said.get("type") == "system" else text_of(said, "type")
-        rest = {name: value for name, value in said.items() if name not in _COMMON or name == "message"}
-        uuid = text_of(said, "uuid")
-        self._draft.raw(rest, kind, *((uuid,) if uuid else ()))
+    def _other(self, said: _Said) -> None:
+        attachment = said.get("attachment")
+        if isinstance(attachment, dict) and attachment.get("type") == "queued_command":
+            text = "\n".join(texts_of(attachment.get("prompt")))
+            if text and not text.lstrip().startswith(own.NOTIFICATION):
+                # What a person said while the model worked.
+                rest = self._rest(said)
+                if isinstance(attachment.get("prompt"), str):
+                    rest["attachment"] = _beside(attachment, _OF_QUEUED)
+                self._intent(text, rest, text_of(said, "uuid"))
+                return
+        self._raw(said)
+
+    def _raw(self, said: _Said, kind: str | None = None) -> None:
+        rest = self._rest(said)
+        message = said.get("message")
+        if isinstance(message, dict) and len(message) == 2 and "content" in message and "content" not in rest:
+            rest["content"] = message["content"]
+        elif message is not None:
+            rest["message"] = message
+        if said.get("toolUseResult") is not None:
+            rest["toolUseResult"] = said["toolUseResult"]
+        if kind is None:
+            kind = text_of(said, "type")
+            if kind == "system" and (subtype := text_of(said, "subtype")) is not None:
+                kind = subtype
+                del rest["subtype"]
+        self._draft.raw(rest, kind, text_of(said, "uuid"))
 
 
-def _rest(said: "dict[str, Any]", known: "frozenset[str]") -> "dict[str, Any]":
+def _beside(said: _Said, known: frozenset[str]) -> _Said:
+    """What a part of a line says beside what is known."""
     return {name: value for name, value in said.items() if name not in known and value is not None}
-
-
-def _text_of(content: object) -> str:
-    """The text of a message's content: itself, or that of its text blocks."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    texts = [one.get("text") for one in content if isinstance(one, dict) and one.get("type") == "text"]
-    return "\n".join(text for text in texts if isinstance(text, str))
-
-
-def _edits(tool: "str | None", args: object, told: object) -> "list[FileEdit]":
-    """What a tool did to files, by its arguments and its structured result."""
-    if not isinstance(args, dict):
-        return []
-    path = text_of(args, "file_path") or text_of(args, "notebook_path")
-    if path is None:
-        return []
-    result = told if isinstance(told, dict) else {}
-    if tool == "Read":
-        file = object_of(result, "file")
-        content = file.get("content")
-        whole = file.get("startLine") == 1 and file.get("numLines") == file.get("totalLines")
-        if result.get("type") == "text" and whole and isinstance(content, str):
-            return [FileEdit(SEEN, path, content=content, loose=True)]
-        return []
-    if tool not in _WRITES:
-        return []
-    original = result.get("originalFile")
-    if original is None:
-        original = result.get("originalFileContents")
-    patch, added, removed = _patch(result.get("structuredPatch"))
-    common: dict[str, Any] = {
-        "original": original if isinstance(original, str) else None,
-        "patch": patch,
-        "added": added,
-        "removed": removed,
-    }
-    if tool == "Write" and isinstance(args.get("content"), str):
-        if result.get("type") == "create":
-            common["created"] = True
-            common["original"] = None
-        return [FileEdit(WRITE, path, content=args["content"], **common)]
-    replacements = []
-    several = args.get("edits") if tool == "MultiEdit" else None
-    for one in several if isinstance(several, list) else [args]:
-        if (
-            isinstance(one, dict)
-            and isinstance(one.get("old_string"), str)
-            and isinstance(one.get("new_string"), str)
-        ):
-            replacements.append((one["old_string"], one["new_string"], one.get("replace_all") is True))
-    if not replacements:
-        return []
-    if replacements[0][0] == "" and original in (None, ""):
-        common["created"], common["original"] = True, None
-        return [FileEdit(WRITE, path, content=replacements[0][1], **common)] if len(replacements) == 1 else []
-    return [FileEdit(REPLACE, path, replacements=tuple(replacements), **common)]
-
-
-def _patch(hunks: object) -> "tuple[str | None, int | None, int | None]":
-    """A structured patch as text, and the lines that it adds and removes."""
-    if not isinstance(hunks, list) or not hunks:
-        return None, None, None
-    lines: list[str] = []
-    added = removed = 0
-    for hunk in hunks:
-        if not isinstance(hunk, dict) or not isinstance(hunk.get("lines"), list):
-            return None, None, None
-        numbers = [hunk.get(name) for name in ("oldStart", "oldLines", "newStart", "newLines")]
-        lines.append("@@ -{},{} +{},{} @@".format(*numbers))
-        for text in hunk["lines"]:
-            if isinstance(text, str):
-                lines.append(text)
-                added += text.startswith("+")
-                removed += text.startswith("-")
-    return "\n".join(lines), added, removed
-
-
-def _lean(result: object, args: object) -> object:
-    """A result without what the arguments say too, and without contents that a file event names."""
-    if not isinstance(result, dict) or not isinstance(args, dict):
-        return result
-    said = {*(value for value in args.values() if isinstance(value, str))}
-    lean = {}
-    for name, value in result.items():
-        if name in ("originalFile", "originalFileContents") and isinstance(value, str):
-            lean[name] = {"size": len(value.encode("utf-8", "replace"))}
-        elif not (isinstance(value, str) and value in said):
-            lean[name] = value
-    return lean

@@ -1,0 +1,50 @@
+"""Texts that Claude Code itself writes where a person's or a tool's words would stand. Pure."""
+
+import re
+
+INTERRUPTED = "[Request interrupted"
+# A command that the model gets, and one that the client runs itself, as a rule.
+COMMAND_OF_MODEL, COMMAND_OF_CLIENT = "<command-message>", "<command-name>"
+OUTPUT_OF_CLIENT = ("<local-command-stdout", "<local-command-stderr")
+SHELL = "<bash-"
+NOTIFICATION = "<task-notification>"
+
+_NO_PROMPTS = ("<local-command-", SHELL, INTERRUPTED, "Caveat:", "<system-reminder>")
+_REFUSALS = (
+    "The user doesn't want to proceed",
+    "The user doesn't want to take this action",
+    "Permission to use ",
+    "Claude requested permissions to ",
+)
+_TAG = re.compile(r"<(command-name|command-args|bash-input|bash-stdout|bash-stderr)>(.*?)</\1>", re.DOTALL)
+
+
+def texts_of(content: object) -> list[str]:
+    """The texts of a message's content: itself, or those of its text blocks."""
+    if isinstance(content, str):
+        return [content]
+    if not isinstance(content, list):
+        return []
+    texts = [one.get("text") for one in content if isinstance(one, dict) and one.get("type") == "text"]
+    return [text for text in texts if isinstance(text, str)]
+
+
+def is_persons(text: str) -> bool:
+    """Whether it is something that a person, or a notification in their place, asked the model."""
+    return not text.lstrip().startswith(_NO_PROMPTS)
+
+
+def is_refusal(text: str) -> bool:
+    """Whether the result of a tool says that it was not allowed to run."""
+    return text.startswith(_REFUSALS)
+
+
+def tags_of(text: str) -> dict[str, str]:
+    """The parts of a command, by their names."""
+    return dict(_TAG.findall(text))
+
+
+def command_of(text: str) -> str:
+    """A command as the person typed it."""
+    tags = tags_of(text)
+    return f"{tags.get('command-name', '')} {tags.get('command-args', '')}".strip()
