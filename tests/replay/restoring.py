@@ -29,7 +29,7 @@ def record(store: Store, wanted: Node, *later: Node) -> None:
     for number, node in enumerate((wanted, *later), 1):
         tree = put_tree(store, node)
         events.append(lifecycle.turn_start("s1", number, "go"))
-        events.append(lifecycle.snapshot("s1", number, lifecycle.TURN_END, tree))  # type: ignore[arg-type]
+        events.append(lifecycle.snapshot("s1", number, lifecycle.TURN_END, tree))
     store.append(events)
 
 

@@ -412,6 +412,27 @@ def test_many_files_are_synced_by_several_threads(tmp_path: Path) -> None:
     assert len(created) == 300 and created <= {inode for what, inode in traced.trace if what == "fsync"}
 
 
+def test_what_loses_its_name_is_given_back(tmp_path: Path) -> None:
+    """More files are replaced and deleted than descriptors are held, and none stays open (I35)."""
+    old: Node = {b"%d" % n: (FILE, b"old %d" % n) for n in range(600)}
+    new: Node = {b"%d" % n: (FILE, b"new %d" % n) for n in range(300)}
+    world = World(tmp_path, wanted=new, disk=old)
+    plan = world.plan()
+    held: list[int] = []
+
+    class Counting(UserFiles):
+        def rename(self, dir_fd: int, source: bytes, name: bytes) -> None:
+            held.append(len(os.listdir("/dev/fd")))
+            super().rename(dir_fd, source, name)
+
+    before = len(os.listdir("/dev/fd"))
+    run(plan, world.store.blobs, append_to(world.store), calls=Counting())
+    assert files(world) == new
+    assert max(held) < before + 256 + 64
+    world.store.close()
+    assert len(os.listdir("/dev/fd")) <= before
+
+
 def test_everything_is_synced_in_its_order(tmp_path: Path) -> None:
     """Each new file before the first name changes, each changed directory before the end is noted (I32)."""
     world = new_world(tmp_path / "world")
