@@ -15,7 +15,7 @@ from eventlog import gate, identity, jsontext, place, redaction
 from eventlog import layout as names_on_disk
 from eventlog.errors import EventLogError, InvalidEvent, NoStore, Refused
 from eventlog.fs import REAL, FileSystem, Refusals, publish, refusal
-from eventlog.layout import Layout
+from eventlog.layout import JOURNAL_DIR, MANIFEST_DIR, Layout
 from eventlog.log import upcast
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
@@ -129,6 +129,12 @@ class Store:
             )
         with Refusals(root, "make a store"):
             _make_directories(fs, layout)
+            lost = any(fs.listdir(layout.directory(name)) for name in (JOURNAL_DIR, MANIFEST_DIR))
+        if lost and not fs.exists(layout.store_file):  # it comes before the first journal
+            raise Refused(
+                f"{root} has a log, but its file STORE is gone; a new one would not fit. "
+                "Bring STORE back from a backup, or move the directory away."
+            )
         known = (repo_hash, "roots") if repo_hash else repo_hash_of(parent)
         who = identity.Identity(
             store_id=fs.random_bytes(16),

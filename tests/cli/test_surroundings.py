@@ -465,6 +465,19 @@ def test_a_locus_that_is_no_directory_is_told(
     assert path.read_text() == "mine" if kind == "file" else path.is_symlink()
 
 
+def test_a_log_that_lost_its_store_file_gets_no_other(copied: Recorded, locus: Locus) -> None:
+    """I10: init over a log whose STORE is gone refuses, since no other identity fits it; with the file back,
+    all is there."""
+    store_file = copied.store / "STORE"
+    content = store_file.read_bytes()
+    store_file.unlink()
+
+    assert told(locus("init"), 3, "STORE is gone", "backup")
+    assert not store_file.exists()
+    store_file.write_bytes(content)
+    assert is_sound(copied.store)
+
+
 def test_a_link_to_a_directory_is_a_store(
     tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
