@@ -224,6 +224,7 @@ _BEFORE_SIGNS = (
     b"credential",
 )  # fmt: skip
 _AS_FLAGS = bytes(c if c == ord("-") else ord("x") if c in _WORD else 32 for c in range(256))
+_ITEM_ENDS = frozenset(bytes([c]) for c in _DIGIT + b'-_"')
 _FLAG_MAX = 6 * 64  # of JSON: each sign an escape
 
 
@@ -340,10 +341,11 @@ def _may_be_flag(low: bytes) -> bool:
                 if b"-" in before[len(before.rstrip(_WORD)) :]:
                     return True
             at += len(word)
-            behind = low[at : at + 64].lstrip(_DIGIT + b"-_")
-            is_item = behind[:1] == b'"' and behind[1:].lstrip()[:1] in (b",", b"")
-            if is_item and b'"-' in low[max(0, at - _FLAG_MAX) : at]:
-                return True
+            if low[at : at + 1] in _ITEM_ENDS:
+                behind = low[at : at + 64].lstrip(_DIGIT + b"-_")
+                is_item = behind[:1] == b'"' and behind[1:].lstrip()[:1] in (b",", b"")
+                if is_item and b'"-' in low[max(0, at - _FLAG_MAX) : at]:
+                    return True
             at = low.find(word, at)
     return False
 

@@ -54,7 +54,7 @@ _STOPPED = "What stands before it is imported; repeating the import is safe"
 
 
 # Lines that are looked at for secrets together, and the size from which on one is looked at alone.
-_LOOKED_AT_ONCE = 256
+_LOOKED_AT_ONCE = 64
 _LOOKED_AT_BYTES = 1 << 20
 
 # Event id, event, the bytes of its payload, what is looked at, and whether that will not do.
@@ -175,8 +175,7 @@ class _Import:
         self._take_content(number, kind, fields)
 
     def _take_event(self, number: int, head: bytes, rest: bytes) -> None:
-        columns = self._object(number, head + b"}", "its columns are not JSON")
-        event = {name: value for name, value in columns.items() if value is not None}
+        event = self._object(number, head + b"}", "its columns are not JSON")
         if rest[-3:] != b"}}\n":
             raise self._damaged(number, "it ends in the middle")
         payload = rest[:-2]
