@@ -227,10 +227,9 @@ class _Import:
 
     def _look(self) -> None:
         """Take secrets out of the lines that were not looked at yet."""
-        unseen, self._unseen = self._unseen, []
-        redactor = self._store.redactor
+        unseen, redactor = self._unseen, self._store.redactor
         if not redactor.enabled:
-            return
+            unseen.clear()
         seen = set(redactor.suspects([one[3] for one in unseen]))
         for i, (event_id, event, payload, _, is_strange) in enumerate(unseen):
             if is_strange or i in seen:
@@ -240,6 +239,7 @@ class _Import:
                     redacted = redactor.redact(event if exact is None else {**event, "payload": exact})
                     payload = jsontext.encode_fast(redacted["payload"])
                 self._batch[event_id] = self._encoded({**redacted, "payload": None}, payload)
+        unseen.clear()  # only now: what could not be looked at to the end is never written
 
     def _take_content(self, number: int, kind: str, fields: "dict[str, Any]") -> None:
         try:
