@@ -3,10 +3,8 @@
 Each check takes an open store and gives findings; `health.py` runs them beside those of the agents.
 """
 
-import fcntl
 import os
 import shlex
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -76,24 +74,21 @@ def _locks(store: Store) -> Iterator[Finding]:
 
 def _keeper(path: str) -> str | None:
     """Who holds a lock all the time that we look; None for hooks that follow one another."""
-    until = time.monotonic() + _LOCK_PATIENCE_S
+    until = REAL.monotonic() + _LOCK_PATIENCE_S
     first = _holder(path)
     while _is_held(path) and _holder(path) == first:
-        if time.monotonic() > until:
+        if REAL.monotonic() > until:
             return first
-        time.sleep(0.02)
+        REAL.sleep(0.02)
     return None
 
 
 def _is_held(path: str) -> bool:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not REAL.flock(fd, exclusive=False)
     finally:
         os.close(fd)
-    return False
 
 
 def _holder(path: str) -> str:
