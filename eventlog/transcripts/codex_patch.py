@@ -85,9 +85,9 @@ def apply_section(before: bytes, section: str) -> bytes | None:
     changes.sort(key=lambda change: change[0])
     for start, count, new in reversed(changes):
         lines[start : start + count] = new
-    if not lines or lines[-1] != b"":
-        lines.append(b"")
-    return b"\n".join(lines)
+    if lines and lines[-1] == b"":
+        return None  # whether a blank line at the end stays depends on the version
+    return b"".join(line + b"\n" for line in lines)
 
 
 class _Chunk:
@@ -127,6 +127,8 @@ def _chunks(lines: list[bytes]) -> list[_Chunk] | None:
 
 def _seek(lines: list[bytes], wanted: list[bytes], start: int, *, at_end: bool) -> int | None:
     """Where `wanted` stands at or behind `start`; `at_end` asks for the last lines."""
+    if not wanted:
+        return None
     last = len(lines) - len(wanted)
     if at_end and last >= 0:
         start = last

@@ -56,6 +56,7 @@ class Tools:
         # call → its tool, arguments, what else its line says, columns of that, and what ended it
         self._open: dict[str, tuple[str | None, Any, dict[str, Any], Event, dict[str, Any]]] = {}
         self._done: set[str] = set()
+        self._searches: list[object] = []  # that an event told
         self._present: set[str] = set()  # files that an edit of the thread left behind
 
     def takes(self, kind: str) -> bool:
@@ -73,8 +74,7 @@ class Tools:
         rest = {name: value for name, value in item.items() if name not in _OF_CALL and value is not None}
         name = text_of(item, "name") or kind.removesuffix("_call")
         if kind == "web_search_call":
-            if call not in self._done:
-                self._action(call, name, item.get("action"), None, rest, {}, True)
+            self._search(call, item, rest)
             return
         args = item.get("arguments", item.get("input", item.get("action")))
         if isinstance(args, str) and args[:1] == "{":
@@ -84,6 +84,14 @@ class Tools:
             self._draft.raw(item, f"response_item/{kind}")
             return
         self._open[key] = (name, args, rest, dict(self._draft.of_line), {})
+
+    def _search(self, call: str | None, item: "dict[str, Any]", rest: "dict[str, Any]") -> None:
+        """A search by the provider; an event in front of the item tells it too, which may have no id."""
+        action = item.get("action")
+        if call is None and action in self._searches:
+            self._searches.remove(action)
+        elif call is None or call not in self._done:
+            self._action(call, "web_search", action, None, rest, {}, True)
 
     def details(self, kind: str, said: "dict[str, Any]", call: str | None) -> None:
         """What the client tells of a tool that ended."""
@@ -100,6 +108,8 @@ class Tools:
             if name == "mcp":
                 name = f"mcp__{invocation.get('server')}__{invocation.get('tool')}"
             args = said.get("action") or invocation.get("arguments")
+            if kind == "web_search_end":
+                self._searches.append(args)
             self._action(call, name, args, None, rest, said, None)
 
     def end(self) -> None:
