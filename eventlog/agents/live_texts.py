@@ -21,6 +21,7 @@ _KEPT = 1_000
 # What a person said is wanted in full wherever it is shown.
 _SAID_SIZE_MAX = 1 << 20
 _SAID_KEPT = 64 << 10
+_ENCODED = ("data", "base64")  # the names of what holds bytes
 _SAID_TYPES = (*ANCHOR_TYPES, "intent")
 # A frame holds 16 MiB; a payload of very many small parts is moved as a whole.
 _PAYLOAD_SIZE_MAX = 4 << 20
@@ -56,6 +57,8 @@ def _walk(
     value: object, place: "tuple[str, ...]", sizes: "tuple[int, int]", put: "Put", moved: "Moved"
 ) -> "object":
     if isinstance(value, str):
+        if place[-1] in _ENCODED:
+            sizes = (TEXT_SIZE_MAX, _KEPT)  # nobody reads it, in a prompt neither
         return _text(value, place, sizes, put, moved) if len(value) > sizes[0] // 4 else value
     if len(place) > _DEPTH_MAX:
         return value
@@ -72,7 +75,7 @@ def _text(text: str, place: "tuple[str, ...]", sizes: "tuple[int, int]", put: "P
     if len(data) <= size_max:
         return text
     entry: "dict[str, object]" = {}
-    if place and place[-1] in ("data", "base64"):
+    if place[-1] in _ENCODED:
         from binascii import Error as Base64Error
         from binascii import a2b_base64
 
