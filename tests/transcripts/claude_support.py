@@ -106,10 +106,10 @@ def write(path: Path, lines: list[Line], end: str = "") -> Path:
     return path
 
 
-def run(store: Store, *paths: Path) -> ImportReport:
+def run(store: Store, *paths: Path, root: str | None = HOME) -> ImportReport:
     sources = [formats.source_of("claude-code", str(path)) for path in paths]
     for source in sources:
-        source.root = HOME
+        source.root = root
     return importer.run(store, "claude-code", sources)
 
 
