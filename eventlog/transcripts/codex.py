@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eventlog.agents.call import int_of, object_of, text_of
-from eventlog.agents.transcript import time_of
 from eventlog.transcripts import codex_copy, codex_texts, codex_tools, codex_usage
 from eventlog.transcripts.codex_texts import EVENT, ITEM, prompt_rest, rest_of, texts_in
 from eventlog.transcripts.draft import Draft, digest_of
+from eventlog.transcripts.times import time_of
 from eventlog.types import Event
 
 AGENT = "codex"
@@ -414,9 +414,9 @@ class Reader:
         if kind == "user_message" and isinstance(message, str):
             self._prompt_event(message, payload)
             return
+        if kind == "item_completed" and self._turn is None:
+            self._enter_turn(payload)
         if kind == "item_completed" and item.get("type") == "UserMessage":
-            if self._turn is None:
-                self._enter_turn(payload)
             self._prompt_event(texts_in(item.get("content")), {})
             return
         self._settle_held()
@@ -437,8 +437,6 @@ class Reader:
 
     def _item_completed(self, payload: "dict[str, Any]", item: "dict[str, Any]") -> None:
         kind = text_of(item, "type") or ""
-        if self._turn is None:
-            self._enter_turn(payload)
         if kind == "AgentMessage":
             said = {"message": texts_in(item.get("content")), **rest_of(item, frozenset(("type", "content")))}
             self._held = ("agent", said, self._draft.of_line, self._number)

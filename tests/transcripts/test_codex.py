@@ -279,7 +279,7 @@ def test_a_patch_within_a_script_is_an_action_of_its_own() -> None:
 
 
 def test_a_compressed_rollout_is_read(tmp_path: Path) -> None:
-    """S1: a rollout that the client compressed gives the same events."""
+    """P7: a rollout that the client compressed gives the same events."""
     import pyarrow as pa
 
     plain = write(tmp_path / "one.jsonl", SESSION)
@@ -334,7 +334,7 @@ def test_no_value_is_too_strange(data: st.DataObject) -> None:
 
 
 def test_the_first_lines_tell_a_rollout() -> None:
-    """S1: a file is recognised by its lines, of each era."""
+    """P7: a file is recognised by its lines, of each era."""
     from eventlog.transcripts.codex import recognises
 
     assert recognises(meta()) and recognises(line(0, "turn_context"))

@@ -53,7 +53,7 @@ def test_a_hunk_is_found_where_codex_finds_it_or_nowhere(
 
 
 def test_a_patch_names_its_files() -> None:
-    """S1: added, updated, moved and deleted files, in the order of the text, with counts of lines."""
+    """P7: added, updated, moved and deleted files, in the order of the text, with counts of lines."""
     text = (
         "*** Begin Patch\n*** Add File: a\n+1\n+2\n*** Update File: b\n*** Move to: c\n@@\n-x\n+y\n+z\n"
         "*** Delete File: d\n*** End Patch"
