@@ -38,9 +38,11 @@ AGE_MAX = 64  # updates of one file before it is made anew, which drops the room
 
 _COPY_BYTES = 16 << 20
 
-# What DuckDB may keep in memory while it builds; beyond that it writes to `tmp/`. Three million events
-# stay just below it.
+# What the process may hold while an index is built, what DuckDB may keep of it at most and at least; beyond
+# that it writes to `tmp/`, which three million events do a little.
+_RESIDENT_BYTES = 560_000_000
 MEMORY_BYTES = 480_000_000
+_MEMORY_BYTES_MIN = 256_000_000
 
 _META = (
     "store_id VARCHAR, manifest BIGINT, next_position BIGINT, segments VARCHAR, code VARCHAR, "
@@ -189,13 +191,23 @@ def _make(fs: FileSystem, layout: Layout, manifest: Manifest, fresh: bool) -> "B
             # DuckDB checks no page, and what an index says is asked again and again (I11).
             with ThreadPoolExecutor(1) as beside:
                 checked = beside.submit(source.check_intact, fs, layout, unknown)
-                incremental = _write(con, tmp, fs, layout, manifest, generation, MEMORY_BYTES)
+                incremental = _write(con, tmp, fs, layout, manifest, generation, _memory_bytes())
                 checked.result()
             _publish(fs, tmp, layout.index(name))
         finally:
             _discard(fs, tmp)
     removed = _remove_old(fs, layout, manifest.number)
     return BuildReport(name, True, incremental, tuple(findings), removed)
+
+
+def _memory_bytes() -> int:
+    """What DuckDB may keep, beside what this process holds already: an import has just sealed."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return MEMORY_BYTES  # another system
+    return max(_MEMORY_BYTES_MIN, min(MEMORY_BYTES, _RESIDENT_BYTES - resident))
 
 
 def _candidates(fs: FileSystem, layout: Layout, manifest: Manifest) -> list[str]:
