@@ -208,10 +208,10 @@ class Reader:
         texts = texts_of(content)
         asked = [text for text in texts if own.is_persons(text)]
         has_more = isinstance(content, list) and len(content) > len(texts)
-        if said.get("isMeta") is True or said.get("isVisibleInTranscriptOnly") is True:
-            self._raw(said)
-        elif said.get("isCompactSummary") is True:
+        if said.get("isCompactSummary") is True:
             self._raw(said, "compact_summary")
+        elif said.get("isMeta") is True or said.get("isVisibleInTranscriptOnly") is True:
+            self._raw(said)
         elif "subagent_id" in self._draft.of_line:
             self._subagent_prompt(said, "\n".join(texts))
         elif asked or has_more:

@@ -125,6 +125,8 @@ def beyond(shown: object, told: object) -> object:
     """What a tool showed to the model that its structured result does not say; None when that is all."""
     if told is None or shown == told:
         return None
+    if isinstance(told, dict) and shown == told.get("content"):
+        return None
     text = shown if isinstance(shown, str) else _only_text(shown)
     if text is None:
         return shown
