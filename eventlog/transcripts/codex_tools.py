@@ -290,6 +290,12 @@ def _lean(details: "dict[str, Any]", output: str, args: object) -> "dict[str, An
     invocation = told.get("invocation")
     if isinstance(invocation, dict) and invocation.get("arguments") == args:
         told["invocation"] = {key: value for key, value in invocation.items() if key != "arguments"}
+    if "action" in told and told["action"] == args:
+        del told["action"]
+    result = object_of(object_of(told, "result"), "Ok")
+    structured = result.get("structuredContent")
+    if structured is not None and structured == _parsed(output.partition("Output:\n")[2] or output):
+        told["result"] = {"Ok": {key: value for key, value in result.items() if key != "structuredContent"}}
     return told
 
 

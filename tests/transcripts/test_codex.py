@@ -278,6 +278,27 @@ def test_a_patch_within_a_script_is_an_action_of_its_own() -> None:
     assert file.cause["event_id"] == inner["event_id"]
 
 
+def test_what_an_answer_of_a_server_holds_is_kept_once() -> None:
+    """P7: the client tells a result that the output holds too; what only it says stays."""
+    answer = {"content": [{"type": "text", "text": "Done."}], "structuredContent": {"number": 255}}
+    invocation = {"server": "hub", "tool": "fetch", "arguments": {"number": 255}}
+    lines = [
+        meta(), *begin(1, TURN), *prompt(1, "go"),
+        item(2, "function_call", name="_fetch", namespace="hub", arguments='{"number": 255}', call_id="c1"),
+        event(2, "mcp_tool_call_end", call_id="c1", invocation=invocation, result={"Ok": answer}),
+        item(2, "function_call_output", call_id="c1", output='Wall time: 1.5 s\nOutput:\n{"number":255}'),
+        event(3, "web_search_end", call_id="ws_1", query="q", action={"type": "search"}),
+        item(3, "web_search_call", status="completed", action={"type": "search"}),
+    ]  # fmt: skip
+    call, search = events_in(lines, "action")
+
+    assert (call["success"], call["duration_ms"], call["payload"]["namespace"]) == (True, 1500, "hub")
+    del answer["structuredContent"], invocation["arguments"]
+    assert call["payload"]["told"] == {"invocation": invocation, "result": {"Ok": answer}}
+    assert (search["tool"], search["payload"]["args"]) == ("web_search", {"type": "search"})
+    assert search["payload"]["told"] == {"query": "q"}
+
+
 def test_a_compressed_rollout_is_read(tmp_path: Path) -> None:
     """P7: a rollout that the client compressed gives the same events."""
     import pyarrow as pa
