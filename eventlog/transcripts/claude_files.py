@@ -56,8 +56,13 @@ def parts_of(path: str) -> list[str]:
     own = path.removesuffix(".jsonl")
     for where, _, names in os.walk(f"{own}/subagents"):
         for one in sorted(names):
-            if one.startswith("agent-") and one.endswith((".jsonl", META_SUFFIX)):
-                parts.append(f"{where}/{one}")
+            found = f"{where}/{one}"
+            if (
+                one.startswith("agent-")
+                and one.endswith((".jsonl", META_SUFFIX))
+                and not os.path.islink(found)
+            ):
+                parts.append(found)
     if name.startswith("agent-"):
         return parts
     try:
@@ -67,7 +72,9 @@ def parts_of(path: str) -> list[str]:
     session = _session_of(path) if beside else None
     for one in beside:
         found = os.path.join(directory, one)
-        if one.endswith(".jsonl") and session is not None and _session_of(found) == session:
+        if not one.endswith(".jsonl") or os.path.islink(found) or session is None:
+            continue
+        if _session_of(found) == session:
             parts.append(found)
     return parts
 

@@ -3,6 +3,7 @@
 import copy
 import json
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from eventlog.names import event_id_of
 from eventlog.store import Store
 from eventlog.transcripts import formats
 from eventlog.transcripts.claude_code import parts_of, recognises, sources_in
+from eventlog.transcripts.draft import FileItem
 from tests.transcripts.claude_support import (
     FORK,
     HOME,
@@ -138,6 +140,8 @@ def test_subagents_work_in_the_turn_of_their_session(tmp_path: Path) -> None:
     write(tmp_path / "agent-a0.jsonl", [old.user("Older"), old.answer("msg_3", text("Old."))])
     other = Teller(FORK, name="other", isSidechain=True, agentId="b0")
     write(tmp_path / "agent-b0.jsonl", [other.user("Not here")])
+    (tmp_path / SESSION / "subagents" / "agent-link.jsonl").symlink_to(tmp_path / "agent-b0.jsonl")
+    (tmp_path / "agent-link.jsonl").symlink_to(tmp_path / "agent-a0.jsonl")
 
     assert [Path(part).name for part in parts_of(str(path))] == [
         f"{SESSION}.jsonl", "agent-a1.jsonl", "agent-a1.meta.json", "agent-a2.meta.json", "agent-a0.jsonl",
@@ -307,6 +311,46 @@ def test_lines_in_front_of_the_session_and_of_none_are_kept() -> None:
     assert all(one["agent_session_id"] == SESSION for one in kept)
     assert [payload(one)["summary"] for one in alone] == ["Work 1", "Work 2"]
     assert all("agent_session_id" not in one for one in alone)
+
+
+def test_lines_of_later_versions_are_kept_whole() -> None:
+    """P7: what this version does not know is an event of its own, with all that it said."""
+    tell = Teller()
+    unknown: list[Line] = [
+        {
+            "type": "api-request",
+            "sessionId": SESSION,
+            "id": "r-1",
+            "params": {"model": "m", "betas": ["b"]},
+            "keep": 3,
+        },
+        {
+            "type": "cost-state",
+            "sessionId": SESSION,
+            "totalCostUSD": 0.25,
+            "modelUsage": {"m": {"inputTokens": 7}},
+        },
+        tell.line("progress", data={"type": "bash_progress", "output": "half"}, toolUseID="t-1"),
+        {"type": "no-such", "sessionId": SESSION},
+        {"sessionId": SESSION, "uuid": "odd"},
+    ]
+    known = tell.answer("msg_1", text("I"), requestRef="r-1", apiBlockIndex=0, turnPosition={"turnIndex": 2})
+    kept = events_in([*unknown, known], "transcript")
+    (message,) = events_in([known], "message")
+
+    assert [one.get("operation") for one in kept] == [
+        "api-request",
+        "cost-state",
+        "progress",
+        "no-such",
+        None,
+    ]
+    for line, event in zip(unknown, kept, strict=True):
+        assert all(payload(event)[name] == value for name, value in line.items() if name in payload(event))
+        assert set(line) - set(payload(event)) <= {"type", "uuid", "parentUuid", *Teller().line("")}
+    assert {"requestRef": "r-1", "apiBlockIndex": 0, "turnPosition": {"turnIndex": 2}}.items() <= payload(
+        message
+    ).items()
 
 
 def test_a_line_says_where_it_goes_on_when_that_is_not_the_line_before() -> None:
@@ -504,6 +548,51 @@ def test_true_sessions_with_values_cut_away_are_taken() -> None:
                     [None, 7, "x", [], {}, [{"type": "tool_result"}], {"content": [None]}]
                 )
         drafts(lines)
+
+
+def leaves(value: Any, *place: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from leaves(part, *place, name)
+    elif isinstance(value, list):
+        for part in value:
+            yield from leaves(part, *place)
+    else:
+        yield place, value
+
+
+# What docs/adapters.md says is not kept, or is kept in another form.
+LEFT_OUT = {
+    "uuid",
+    "parentUuid",
+    "timestamp",
+    "userType",
+    "sourceToolAssistantUUID",
+    "type",
+    "subtype",
+    "role",
+}
+
+
+def test_true_sessions_lose_nothing() -> None:
+    """P7: every text and every larger number of a line is in an event, or in the content of a file."""
+    for path in real():
+        lines = said_in(path)
+        told: set[Any] = set()
+        for item in drafts(lines):
+            if isinstance(item, FileItem):
+                told |= {item.edit.content, item.edit.original, item.edit.patch}
+            else:
+                told |= {value for _, value in leaves(item)}
+        whole = "\0".join(value for value in told if isinstance(value, str))
+        for line in lines:
+            for place, value in leaves(line):
+                small = not value or (isinstance(value, (int, float)) and value < 1_000)
+                if small or value in told or LEFT_OUT & set(place):
+                    continue
+                if place == ("message", "content", "content") and line["toolUseResult"]["type"] == "text":
+                    value = value.partition("<system-reminder>")[2]  # behind the numbered lines of a file
+                assert isinstance(value, str) and value in whole, (path, place, value)
 
 
 def test_the_reader_is_registered() -> None:
