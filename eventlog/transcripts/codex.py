@@ -120,7 +120,7 @@ class Reader:
     def _line(self, said: "dict[str, Any]", kind: str, payload: "dict[str, Any]") -> None:
         draft = self._draft
         draft.of_line = self._columns(text_of(said, "timestamp"))
-        if self._copy.is_under_way:
+        if self._copy.begins(kind, payload, draft.of_line):
             if not self._copy.ends(kind, payload, draft.of_line):
                 self._pass_over(payload)
                 return
@@ -199,7 +199,7 @@ class Reader:
             self._begin_subagent(session, thread, details, spawn)
         fork = text_of(payload, "forked_from_id")
         if fork is not None:
-            self._copy.begin(thread, fork, draft.of_line)
+            self._copy.expect(thread, fork)
         early, self._early = self._early, []
         for one in early:
             self.take(one)

@@ -209,11 +209,13 @@ def test_the_copied_history_of_a_subagent_is_passed_over(tmp_path: Path) -> None
         assert copy["payload"] == {"of": THREAD, "lines": len(SESSION)}
 
 
-def test_a_fork_goes_on_behind_the_copy_of_its_parent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_meta", [True, False])
+def test_a_fork_goes_on_behind_the_copy_of_its_parent(with_meta: bool, tmp_path: Path) -> None:
     """P3: a fork is a session of its own, and counts only what came behind the copy."""
-    copied = [{**one, "timestamp": "2026-11-20T10:00:30.000Z"} for one in SESSION]
+    copied = [{**one, "timestamp": "2026-11-20T10:00:30.000Z"} for one in SESSION[not with_meta :]]
+    first = event(30, "thread_settings_applied", thread_settings={"model": "model-y"})
     own = [*begin(31, CHILD_TURN), *prompt(31, "and a tax"), count(32, 300, 50), end(33, CHILD_TURN)]
-    fork = [meta(30, CHILD, forked_from_id=THREAD), *copied, *own]
+    fork = [meta(30, CHILD, forked_from_id=THREAD), first, *copied, *own]
     with Store.init(tmp_path / ".locus") as store:
         reports = [
             run(store, write(tmp_path / "a.jsonl", SESSION)),
@@ -225,6 +227,13 @@ def test_a_fork_goes_on_behind_the_copy_of_its_parent(tmp_path: Path) -> None:
             "select s.agent_session_id, t.title from turns t join sessions s using (session_id) order by 2"
         )
         assert rows(store, begun) == [(THREAD, "add a price"), (CHILD, "and a tax")]
+        kept = (
+            "select operation, payload->>'lines' from events where event_type = 'transcript' and (operation "
+        )
+        kept += "= 'copied_history' or operation = 'event_msg/thread_settings_applied') order by position"
+        assert rows(store, kept) == [
+            ("event_msg/thread_settings_applied", None), ("copied_history", str(len(copied))),
+        ]  # fmt: skip
 
 
 def test_a_resumed_session_goes_on_and_says_what_changed() -> None:
