@@ -32,6 +32,11 @@ def edits_of(tool: "str | None", args: object, told: object) -> "list[FileEdit]"
         updated = result.get("updated_file")
         return [FileEdit(WRITE, path, content=updated if isinstance(updated, str) else None, **common)]
     content = args.get("content")
+    if result.get("userModified") is True:
+        # A person changed what was proposed: only the result can say to what.
+        content = result.get("content")
+        if not isinstance(content, str):
+            return [FileEdit(WRITE, path, content=None, **common)]
     if tool == "Write" and isinstance(content, str):
         if result.get("type") == "create":
             common["created"], common["original"] = True, None

@@ -133,6 +133,7 @@ def test_paths_are_relative_to_the_root_and_others_have_no_event() -> None:
         assert [one["path"] for one in found] == ([] if told is None else [told])
 
 
+EDIT = {"old_string": "a", "new_string": "b"}
 TEXTS = st.lists(st.sampled_from(["a\n", "b\n", "\n", "ab\n", "b"]), max_size=6).map("".join)
 
 
@@ -158,10 +159,12 @@ def test_a_replacement_is_the_one_that_was_made_or_unknown(
         ("Write", {"content": "x"}, {"type": "create", "originalFile": None}, [(WRITE, "x", True, None)]),
         ("Write", {"content": "x"}, {"type": "update", "originalFile": "w"}, [(WRITE, "x", None, "w")]),
         ("Edit", {"old_string": "", "new_string": "x"}, {"originalFile": ""}, [(WRITE, "x", True, None)]),
-        ("Edit", {"old_string": "a", "new_string": "b"}, {"originalFile": "a"}, [(REPLACE, None, None, "a")]),
+        ("Edit", EDIT, {"originalFile": "a"}, [(REPLACE, None, None, "a")]),
         ("MultiEdit", {"edits": [{"old_string": "a", "new_string": "b"}, {"old_string": "b"}]}, {}, []),
         ("NotebookEdit", {"new_source": "1"}, {}, [(WRITE, None, None, None)]),
         ("NotebookEdit", {}, {"original_file": "{}", "updated_file": "{ }"}, [(WRITE, "{ }", None, "{}")]),
+        ("Edit", EDIT, {"originalFile": "a", "userModified": True}, [(WRITE, None, None, "a")]),
+        ("Write", {"content": "x"}, {"content": "y", "userModified": True}, [(WRITE, "y", None, None)]),
         ("Bash", {}, {}, []),
     ],
 )
