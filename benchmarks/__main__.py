@@ -35,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [row for row in rows if not names or row.name in names]
     directory = tempfile.mkdtemp(prefix="locus-bench-", dir=options.dir or _default_directory())
     try:
-        bench = Bench("small" if options.small else "full", options.seed, directory, options.repo)
+        bench = Bench(
+            "small" if options.small else "full", options.seed, directory, options.repo, options.transcripts
+        )
         result: dict[str, Any] = {
             "machine": machine.machine(directory),
             "versions": machine.versions(),
@@ -70,6 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--repo", metavar="PATH", help="import and replay this repository, not a synthetic one"
+    )
+    parser.add_argument(
+        "--transcripts",
+        metavar="DIR",
+        help="import these, below a directory for each agent, not synthetic ones",
     )
     parser.add_argument("--dir", metavar="DIR", help="work below this directory; its file system is measured")
     return parser

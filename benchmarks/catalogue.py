@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-from benchmarks import rows_append, rows_git, rows_hook, rows_log, rows_scale, rows_start, rows_tree
+from benchmarks import (
+    rows_append,
+    rows_git,
+    rows_hook,
+    rows_log,
+    rows_scale,
+    rows_start,
+    rows_transcripts,
+    rows_tree,
+)
 from benchmarks.frame import Row
 
 
 def rows() -> list[Row]:
-    modules = (rows_append, rows_log, rows_git, rows_tree, rows_start, rows_hook, rows_scale)
+    modules = (
+        rows_append,
+        rows_log,
+        rows_git,
+        rows_tree,
+        rows_start,
+        rows_hook,
+        rows_scale,
+        rows_transcripts,
+    )
     return [row for module in modules for row in module.rows()]

@@ -87,11 +87,19 @@ class Reach:
 class Bench:
     """One run: its scale, its seed, its directory, and the inputs that several rows share."""
 
-    def __init__(self, scale: str, seed: int, directory: str, repo: str | None = None) -> None:
+    def __init__(
+        self,
+        scale: str,
+        seed: int,
+        directory: str,
+        repo: str | None = None,
+        transcripts: str | None = None,
+    ) -> None:
         self.scale = scale
         self.seed = seed
         self.directory = directory
         self.repo = repo
+        self.transcripts = transcripts
         self._shared: dict[str, Any] = {}
 
     @property

@@ -29,7 +29,7 @@ _WORDS_TEXT = (
     "function its callers expect None on a missing key add retry with a deadline log every refusal "
     "update docs cache token refresh session index query column journal segment commit branch merge"
 )
-_WORDS = _WORDS_TEXT.split()
+WORDS = _WORDS_TEXT.split()
 _TOOLS = ("Read", "Edit", "Bash", "Grep", "Write", "Glob")
 _MODELS = ("model-large-1", "model-small-1")
 _ERRORS = ("AssertionError", "TypeError", "TimeoutError", "SyntaxError")
@@ -216,10 +216,10 @@ class _Texts:
     def __init__(self, rng: Random) -> None:
         self._rng = rng
         self._sentences = [
-            " ".join(rng.choices(_WORDS, k=rng.randrange(5, 16))).capitalize() + "." for _ in range(4_000)
+            " ".join(rng.choices(WORDS, k=rng.randrange(5, 16))).capitalize() + "." for _ in range(4_000)
         ]
         self._paths = [
-            f"src/{rng.choice(_WORDS)}/{rng.choice(_WORDS)}_{number}.py".lower() for number in range(600)
+            f"src/{rng.choice(WORDS)}/{rng.choice(WORDS)}_{number}.py".lower() for number in range(600)
         ]
 
     def sentence(self) -> str:
