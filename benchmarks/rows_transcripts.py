@@ -13,6 +13,7 @@ from benchmarks.process import seconds_of
 from benchmarks.transcripts import write_transcripts
 from eventlog import Store
 from eventlog.transcripts import formats, importer, sources
+from eventlog.transcripts.known import LogFacts
 from eventlog.transcripts.lines import FileSource
 
 _ZSTD_LEVEL = 3
@@ -71,8 +72,9 @@ def _transcripts(bench: Bench) -> Found:
 
 
 def _run(store: Store, found: Found) -> None:
+    facts = LogFacts(store)
     for agent, of_agent in found.items():
-        report = importer.run(store, agent, of_agent)
+        report = importer.run(store, agent, of_agent, facts=facts)
         if report.problems:
             raise RuntimeError(f"not imported: {report.problems[0]}")
 

@@ -24,7 +24,7 @@ from eventlog.transcripts import formats, seen
 from eventlog.transcripts.draft import Draft, FileItem
 from eventlog.transcripts.filestates import FileStates
 from eventlog.transcripts.gitbase import GitBase
-from eventlog.transcripts.known import Known
+from eventlog.transcripts.known import Known, LogFacts
 from eventlog.transcripts.lines import FileSource, Line
 from eventlog.types import Event
 
@@ -69,8 +69,12 @@ def run(
     sources: Sequence[FileSource],
     *,
     progress: Progress | None = None,
+    facts: LogFacts | None = None,
 ) -> ImportReport:
-    """Import `sources`, in this order. Raises: as `Store.append`; what is wrong with a source is reported."""
+    """Import `sources`, in this order. Raises: as `Store.append`; what is wrong with a source is reported.
+
+    Args: facts: what the log had before, where several agents are imported one after the other.
+    """
     report = ImportReport(agent)
     remembered = seen.read(store.fs, store.layout)
     waiting = []
@@ -86,7 +90,7 @@ def run(
             waiting.append((source, stamp))
     if not waiting:
         return report
-    with _Import(store, agent, report) as into:
+    with _Import(store, agent, report, facts or LogFacts(store)) as into:
         for number, (source, stamp) in enumerate(waiting):
             if progress is not None:
                 progress(number, len(waiting))
@@ -106,11 +110,11 @@ def run(
 class _Import:
     """Takes sources, and writes their events in batches."""
 
-    def __init__(self, store: Store, agent: str, report: ImportReport) -> None:
+    def __init__(self, store: Store, agent: str, report: ImportReport, facts: LogFacts) -> None:
         self.refused = False  # by the store, not by a source
         self.store = store
         self.report = report
-        self.known = Known(store, agent)
+        self.known = Known(store, agent, facts)
         self._agent = agent
         self._marks = self.known.marks()
         self._is_begun = self.known.has_master
@@ -129,8 +133,7 @@ class _Import:
 
     def take(self, source: FileSource) -> None:
         """One source, to its end. Raises: EventLogError."""
-        for path in source.parts[:1]:
-            formats.check(self._agent, path)
+        formats.check(self._agent, source)
         told = self._marks.get(source.path, {})
         draft = Draft(self._agent, source.parts)
         reader = formats.reader_of(self._agent)(draft)
@@ -359,7 +362,7 @@ class _Session:
             message = self._into.store.redactor.text(str(payload["user_message"]))
             event["title"] = title_of(message)
             if first and not told:
-                self._name(message)
+                self._name(message, event)
         if not told and not self._known.has(str(event["event_id"])):
             self._report.turns += 1
 
@@ -369,8 +372,8 @@ class _Session:
             return
         self._turn_is_open = False
         draft, last = self._draft, self._last
-        outcome, draft.outcome = draft.outcome, None
-        status, draft.status = draft.status or "completed", None
+        outcome, status = draft.closed.pop(str(self._turn), (draft.outcome, draft.status))
+        status = status or "completed"
         if told or self._turn in self._known.live_turns:
             return
         kept = draft.of_line
@@ -384,13 +387,15 @@ class _Session:
         assert not isinstance(event, FileItem)
         self._add(event, 0)
 
-    def _name(self, message: str) -> None:
+    def _name(self, message: str, start: Event) -> None:
         """The session's name, from its first prompt; the same event as a hook's."""
         draft = self._draft
         assert draft.session is not None
         session_id = session_id_of(draft.agent, draft.session)
         slug = slugify(message[:2_000], session_id)
         repo = draft.columns.get("repo")
+        kept = draft.of_line
+        draft.of_line = {name: start[name] for name in kept if name in start}
         draft.event(
             "session",
             {"slug": slug},
@@ -402,6 +407,7 @@ class _Session:
             context_id=session_context(slug, session_id),
             extends=None if repo is None else [sessions_context(str(repo))],
         )
+        draft.of_line = kept
         event = draft.items.pop()
         assert not isinstance(event, FileItem)
         self._add(event, 0)

@@ -7,11 +7,9 @@ as eight bytes of each id. One thread.
 from eventlog.store import Store
 from eventlog.transcripts.lines import Mark
 
-_SESSIONS = "select distinct agent_session_id from sessions where agent = $1"
-_MASTER = "select 1 from sessions_master where repo = $1"
-_TURNS = (
-    "select event_id from events where event_type = 'turn' and operation = 'start' and agent = $1 "
-    "and agent_turn_id is not null"
+_FACTS = (
+    "select event_type, operation, event_id, agent, agent_session_id, repo from events "
+    "where event_type in ('sessions', 'session', 'turn', 'import')"
 )
 _OF_SESSION = (
     "select event_id, event_type, agent_turn_id, agent_session_id, tree_hash is not null, "
@@ -25,24 +23,40 @@ _CALLS_OF_TURN = (
 _NOTES = "select payload from events where event_type = 'import' and agent = $1 order by position"
 
 
+class LogFacts:
+    """Which sessions and turns of which agent the log has: one look at its lifecycle events, for all agents."""
+
+    def __init__(self, store: Store) -> None:
+        self.has_master = False
+        self.sessions: dict[str, set[str]] = {}
+        self.turn_ids: dict[str, set[int]] = {}
+        self.agents_with_notes: set[str] = set()
+        rows = store.query(_FACTS).rows if store.journal.next_position() > 0 else []
+        for event_type, operation, event_id, agent, session, repo in rows:
+            if event_type == "sessions":
+                self.has_master |= repo == store.repo_hash
+            elif event_type == "import":
+                self.agents_with_notes.add(agent)
+            elif session is not None:
+                self.sessions.setdefault(agent, set()).add(session)
+                if event_type == "turn" and operation == "start":
+                    self.turn_ids.setdefault(agent, set()).add(_short(event_id))
+
+
 class Known:
     """What is known of one agent's sessions."""
 
-    def __init__(self, store: Store, agent: str) -> None:
+    def __init__(self, store: Store, agent: str, facts: LogFacts) -> None:
         self._store = store
         self._agent = agent
         self._ids: set[int] = set()
         self._told: set[int] = set()
         self._owner_of_call: dict[int, str] = {}
         self._loaded: set[str] = set()
-        self._sessions: set[str] = set()
-        self._turn_ids: set[int] = set()
-        self.has_master = False
-        if store.journal.next_position() > 0:
-            self.has_master = bool(store.query(_MASTER, [store.repo_hash]).rows)
-            self._sessions = {str(row[0]) for row in store.query(_SESSIONS, [agent]).rows}
-        if self._sessions:
-            self._turn_ids = {_short(row[0]) for row in store.query(_TURNS, [agent]).rows}
+        self._sessions = facts.sessions.get(agent, set())
+        self._turn_ids = facts.turn_ids.get(agent, set())
+        self._has_notes = agent in facts.agents_with_notes
+        self.has_master = facts.has_master
         # Of the session at hand: from hooks.
         self.is_live = False
         self.live_turns: set[str] = set()
@@ -105,7 +119,7 @@ class Known:
         """How far each source was read, by its path: of each of its files, by name."""
         from eventlog import jsontext
 
-        if not self._sessions:
+        if not self._has_notes:
             return {}
         found: dict[str, dict[str, Mark]] = {}
         for (text,) in self._store.query(_NOTES, [self._agent]).rows:
