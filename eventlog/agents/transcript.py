@@ -27,13 +27,19 @@ def read_calls(agent: str, path: str, mark: Mark, bytes_max: int) -> "tuple[list
 
     Raises: OSError when the file cannot be read.
     """
+    data, mark = read_tail(path, mark, bytes_max)
+    return _calls_in(agent, data), mark
+
+
+def read_tail(path: str, mark: Mark, bytes_max: int) -> "tuple[bytes, Mark]":
+    """The whole lines behind `mark`, and the mark to go on from. Raises: as `read_calls`."""
     if not path.endswith(".jsonl"):
-        return [], mark
+        return b"", mark
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            return [], mark
+            return b"", mark
         offset = mark.offset if mark.inode == found.st_ino and mark.offset <= found.st_size else 0
         data = os.pread(fd, bytes_max, offset)
     finally:
@@ -41,7 +47,7 @@ def read_calls(agent: str, path: str, mark: Mark, bytes_max: int) -> "tuple[list
     end = data.rfind(b"\n") + 1
     if end == 0 and len(data) == bytes_max:
         end = len(data)  # a line longer than what one call may read is passed over
-    return _calls_in(agent, data[:end]), Mark(found.st_ino, offset + end)
+    return data[:end], Mark(found.st_ino, offset + end)
 
 
 def subagents_of(path: str) -> "list[str]":

@@ -1,0 +1,46 @@
+"""Names for the calls of an agent that gives none: the turn of a call, and which tool call an end belongs to.
+
+A call tells the time it was made at (`stamp`), which is the same however often it is told. The beginnings of
+turns, and beginnings and ends of tool calls, are lines in the notes of the session. Each call adds its own
+line before it reads them, so that calls told at once count one another. On the hook path.
+"""
+
+from eventlog.agents import live_state
+from eventlog.agents.call import SESSION, SESSION_END, TOOL_START, TURN_START, Call
+from eventlog.agents.live_state import Calls, short
+from eventlog.layout import Layout
+from eventlog.names import event_id_of
+
+
+def complete(layout: Layout, call: Call) -> Calls:
+    """Give `call` its turn, and its events the ids of its tool call; the notes of the session.
+
+    Raises: OSError when the notes cannot be written.
+    """
+    session = call.session
+    assert session is not None and call.stamp is not None
+    key = None
+    if call.tool_call is not None:
+        key = short("\0".join(call.tool_call))
+        word = "asked" if call.moment == TOOL_START else "answered"
+        live_state.note_calls(layout, session, [[word, key, short(call.stamp)]])
+    known = live_state.read_calls(layout, session)
+    if call.moment in (SESSION, TURN_START, SESSION_END) or not known.turns:
+        return known
+    turn = call.columns["agent_turn_id"] = known.turns[-1]
+    if key is not None and call.tool_call is not None:
+        number = known.tools.number(key, short(call.stamp), asked=call.moment == TOOL_START)
+        _name(call, (turn, *call.tool_call, str(number)))
+    return known
+
+
+def _name(call: Call, key: "tuple[str, ...]") -> None:
+    for event in call.events:
+        if event["event_type"] in ("tool_start", "action", "error"):
+            event["event_id"] = event_id_of(call.agent, str(event["event_type"]), *key)
+    action = event_id_of(call.agent, "action", *key)
+    if call.moment == TOOL_START:
+        call.begins = action
+    else:
+        call.cause = action
+        call.ended.append(action)
