@@ -12,6 +12,7 @@ SECTIONS: Sections = (
             Entry("claude-code", "import_claude_code", "Record the sessions that claude-code left on disk."),
             Entry("codex", "import_codex", "Record the sessions that codex left on disk."),
             Entry("gemini", "import_gemini", "Record the sessions that gemini-cli left on disk."),
+            Entry("opencode", "import_opencode", "Record the sessions that opencode left on disk."),
             Entry("jsonl", "import_jsonl", "Take in the log that `locus export jsonl` wrote to FILE."),
         ),
     ),

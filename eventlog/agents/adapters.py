@@ -23,6 +23,14 @@ def interpret(agent: str, said: "dict[str, object]") -> Call:
         from eventlog.agents import codex
 
         return codex.interpret(said)
+    if agent == "opencode":
+        from eventlog.agents import opencode
+
+        return opencode.interpret(said)
+    if agent == "gemini-cli":
+        from eventlog.agents import gemini_cli
+
+        return gemini_cli.interpret(said)
     pairs = [(column, name) for column, names in _SHARED for name in reversed(names)]
     columns = columns_of(agent, said, pairs)
     call = Call(agent, columns)

@@ -57,21 +57,31 @@ class Call:
     change files at all. `prompt` is a person's message, which names the turn (whose start is the first event)
     and may name the session. `finished` are the tools that are known to have ended; `repeats` says that their
     actions may have been recorded before, `settles` that every tool of the turn has ended by
-    now. `transcripts` are files in which the agent keeps its model calls.
+    now. `transcripts` are files in which the agent keeps its model calls. `scope` is what the ids of tool
+    calls are unique in, where that is not the agent.
+
+    An agent that gives its turns and tool calls no ids says `stamp`, the time of the call, and `tool_call`, the
+    tool and a digest of its arguments; `live_names.py` completes such a call. `begins` is the action of a
+    tool that begins, `ended` are actions of tools that ended, where no id of the agent's tells them.
     """
 
     __slots__ = (
         "agent",
+        "begins",
         "cause",
         "columns",
         "edits",
+        "ended",
         "events",
         "finished",
         "moment",
         "named",
         "prompt",
         "repeats",
+        "scope",
         "settles",
+        "stamp",
+        "tool_call",
         "transcripts",
         "writes",
     )
@@ -87,9 +97,14 @@ class Call:
         self.repeats = False
         self.settles = False
         self.cause: "str | None" = None
+        self.scope: "str | None" = None
         self.prompt: "str | None" = None
         self.finished: "list[str]" = []
         self.transcripts: "list[str]" = []
+        self.stamp: "str | None" = None
+        self.tool_call: "tuple[str, str] | None" = None
+        self.begins: "str | None" = None
+        self.ended: "list[str]" = []
 
     @property
     def session(self) -> "str | None":
@@ -98,6 +113,11 @@ class Call:
     @property
     def turn(self) -> "str | None":
         return text_of(self.columns, "agent_turn_id")
+
+    def action_id(self, tool_use_id: str) -> str:
+        """The id of the action that a tool call becomes."""
+        scope = () if self.scope is None else (self.scope,)
+        return event_id_of(self.agent, "action", *scope, tool_use_id)
 
     def add(
         self, event_type: str, payload: "Mapping[str, object]", *key: "str | None", **columns: object

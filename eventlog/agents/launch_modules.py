@@ -50,6 +50,9 @@ _ROOTS = (
     ("eventlog.agents.live_complete",),
     ("eventlog.agents.transcript",),
     ("eventlog.agents.codex",),
+    ("eventlog.agents.opencode",),
+    ("eventlog.agents.gemini_cli", "eventlog.agents.live_names"),
+    ("eventlog.agents.gemini_chat",),
     ("locus_cli.maintainer",),
 )
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from eventlog.errors import EventLogError
 from eventlog.transcripts.draft import Draft
-from eventlog.transcripts.lines import FileSource, head_of
+from eventlog.transcripts.lines import FileSource
 
 Environ = Mapping[str, str]
 
@@ -21,6 +21,12 @@ _MODULES = {
     "claude-code": "claude_code",
     "gemini-cli": "gemini_cli",
     "codex": "codex",
+    "opencode": "opencode",
+    "copilot-cli": "copilot_cli",
+    "cursor": "cursor",
+    "pi": "pi",
+    "swe-agent": "swe_agent",
+    "atif": "atif",
 }
 AGENTS = tuple(_MODULES)
 _SUFFIXES = (".jsonl",)
@@ -60,8 +66,13 @@ def places_of(agent: str, environ: Environ) -> list[str]:
 
 
 def source_of(agent: str, path: str) -> FileSource:
-    """The source that a named file is, whatever it looks like."""
-    return next(iter(sources_in(agent, path)), None) or FileSource(agent, [path])
+    """The first source that a named file is, whatever it looks like."""
+    return sources_of(agent, path)[0]
+
+
+def sources_of(agent: str, path: str) -> list[FileSource]:
+    """The sources that a named file holds; at least one, whatever it looks like."""
+    return list(sources_in(agent, path)) or [FileSource(agent, [path])]
 
 
 def sources_in(agent: str, path: str) -> Iterator[FileSource]:
@@ -79,7 +90,7 @@ def root_of(agent: str, source: FileSource, roots: list[str]) -> tuple[str | Non
         root: str | None = of_module(source, roots)
         return root, root
     try:
-        head = head_of(source.path)
+        head = source.head()
     except EventLogError:
         return None, None
     for said in head:
@@ -92,20 +103,20 @@ def root_of(agent: str, source: FileSource, roots: list[str]) -> tuple[str | Non
     return None, None
 
 
-def check(agent: str, path: str) -> None:
-    """Raises: EventLogError when the beginning of a file shows that it is none of this agent's."""
-    head = head_of(path)
+def check(agent: str, source: FileSource) -> None:
+    """Raises: EventLogError when the beginning of a source shows that it is none of this agent's."""
+    head = source.head()
     if not head or _is_one(agent, head):
         return
     others = [other for other in AGENTS if other != agent and _is_one(other, head)]
     like = f"; it looks like one of {others[0]}: locus import {verb_of(others[0])}" if others else ""
-    raise EventLogError(f"{path} is no transcript of {agent}{like}")
+    raise EventLogError(f"{source.path} is no transcript of {agent}{like}")
 
 
 def looks_like(agent: str, path: str) -> bool:
     """Whether a file begins as the agent's transcripts do."""
     try:
-        return _is_one(agent, head_of(path))
+        return _is_one(agent, sources_of(agent, path)[0].head())
     except EventLogError:
         return False
 

@@ -84,6 +84,14 @@ class FileSource:
         """What changes whenever a file does; cheap. Raises: OSError."""
         return [[found.st_ino, found.st_size, found.st_mtime_ns] for found in map(os.stat, self.parts)]
 
+    def touched_s(self) -> float:
+        """When it was changed last, in seconds since 1970. Raises: OSError."""
+        return os.stat(self.path).st_mtime
+
+    def head(self) -> "list[dict[str, Any]]":
+        """The JSON objects with which it begins. Raises: as `opened`."""
+        return head_of(self.path)
+
     def lines(self, told: "Mapping[str, Mark]") -> Iterator[Line]:
         """All lines, in order; those of which `told` speaks (by name of the file) are marked so.
 

@@ -6,7 +6,7 @@ its transcripts. Symlinks below what was named are not followed.
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from eventlog import repository
 from eventlog.errors import EventLogError, NotFound
@@ -26,9 +26,9 @@ def named(agent: str, paths: Sequence[str], *, since_s: float | None = None) -> 
             alike = [one for one in below if formats.looks_like(agent, one)]
             if not alike:
                 raise NotFound(f"{path}: no file in it looks like a transcript of {agent}")
-            found += [formats.source_of(agent, one) for one in alike if _is_wanted(one, since_s)]
+            found += [one for file in alike for one in _sources(formats.sources_of(agent, file), since_s)]
         elif os.path.lexists(path):
-            found += [formats.source_of(agent, path)]
+            found += formats.sources_of(agent, path)
         else:
             raise NotFound(f"{path}: there is no such file or directory")
     return _each_once(found)
@@ -59,7 +59,8 @@ def kept(
     repos: dict[str, str | None] = {}
     for place in present:
         paths = _files_below(place, formats.suffixes_of(agent)) if os.path.isdir(place) else iter([place])
-        for source in _sources(agent, paths, since_s):
+        inside = (source for path in paths for source in formats.sources_in(agent, path))
+        for source in _sources(inside, since_s):
             ran_in, root = formats.root_of(agent, source, roots)
             if root is not None:
                 source.root = root
@@ -72,17 +73,14 @@ def kept(
     return _each_once(found)
 
 
-def _sources(agent: str, paths: "Iterator[str]", since_s: float | None) -> Iterator[FileSource]:
-    for path in paths:
-        if _is_wanted(path, since_s):
-            yield from formats.sources_in(agent, path)
-
-
-def _is_wanted(path: str, since_s: float | None) -> bool:
-    try:
-        return since_s is None or os.stat(path).st_mtime >= since_s
-    except OSError:
-        return False
+def _sources(sources: "Iterable[FileSource]", since_s: float | None) -> Iterator[FileSource]:
+    """Those that were changed since."""
+    for source in sources:
+        try:
+            if since_s is None or source.touched_s() >= since_s:
+                yield source
+        except OSError:
+            continue  # it is gone
 
 
 def _files_below(directory: str, suffixes: tuple[str, ...]) -> Iterator[str]:
