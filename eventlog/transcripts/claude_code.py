@@ -6,7 +6,7 @@ grows, so the last line counts; a tool's result is a line of the user's; lines o
 turn where it stands, else the prompt's own line does; a fork's file begins with its parent's lines.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventlog.agents.call import int_of, object_of, text_of
 from eventlog.agents.transcript import call_of
@@ -15,7 +15,7 @@ from eventlog.transcripts import claude_texts as own
 from eventlog.transcripts.claude_files import AGENT, parts_of, places, recognises, sources_in, subagents_in
 from eventlog.transcripts.claude_subagents import LAUNCHERS, Subagents
 from eventlog.transcripts.claude_texts import texts_of
-from eventlog.transcripts.claude_tools import beyond, edits_of, lean
+from eventlog.transcripts.claude_tools import beyond, edits_of, is_work, lean
 from eventlog.transcripts.draft import Draft
 from eventlog.transcripts.times import time_of
 from eventlog.types import Event
@@ -47,17 +47,14 @@ _SYNTHETIC = "<synthetic>"
 _EARLY_LINES_MAX = 1_000
 
 
-class _Call:
+class _Call(NamedTuple):
     """A tool call that waits for its result: what its line said."""
 
-    __slots__ = ("args", "columns", "name", "rest", "uuid")
-
-    def __init__(self, name: str | None, args: object, columns: Event, rest: _Said, uuid: str | None) -> None:
-        self.name = name
-        self.args = args
-        self.columns = columns
-        self.rest = rest
-        self.uuid = uuid
+    name: str | None
+    args: object
+    columns: Event
+    rest: _Said
+    uuid: str | None
 
 
 _UNKNOWN_CALL = _Call(None, None, {}, {}, None)
@@ -165,7 +162,8 @@ class Reader:
         if get("isSidechain") is True:
             columns["subagent_id"] = self._subagents.of_line(said)
         turn = get("promptId")
-        if type(turn) is str and turn in self._turns:
+        # Some of the client's own lines have one with which no turn begins.
+        if type(turn) is str and (turn in self._turns or is_work(said)):
             columns["agent_turn_id"] = turn
         elif draft.turn is not None:
             columns["agent_turn_id"] = draft.turn
@@ -404,8 +402,7 @@ class Reader:
         content = message.get("content")
         blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
         for number, block in enumerate(blocks):
-            one = block if isinstance(block, dict) else {"type": "", "block": block}
-            self._block(said, number, one, rest)
+            self._block(said, number, block if isinstance(block, dict) else {"block": block}, rest)
             rest = {}
 
     def _block(self, said: _Said, number: int, block: _Said, rest: _Said) -> None:

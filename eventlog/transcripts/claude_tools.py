@@ -13,6 +13,14 @@ _SEEN_LINE_MAX = 2_000
 _NUMBERED = ("{:>6}→{}", "{}\t{}", "{:>6}\t{}")
 
 
+def is_work(said: "dict[str, Any]") -> bool:
+    """Whether a line is the model's, or the result of a tool."""
+    content = object_of(said, "message").get("content")
+    return said.get("type") == "assistant" or (
+        isinstance(content, list) and any(isinstance(one, dict) and "tool_use_id" in one for one in content)
+    )
+
+
 def edits_of(tool: "str | None", args: object, told: object) -> "list[FileEdit]":
     """What a tool did to files, by its arguments and its structured result."""
     if not isinstance(args, dict):
