@@ -24,10 +24,13 @@ def command(ctx: click.Context, as_json: bool) -> None:
     hook once on a store of its own. Changes nothing. Exit code 1 when there is a problem; a note is none.
     """
     from eventlog.agents import health, health_store
+    from eventlog.transcripts import gaps
 
     given = ctx.find_root().obj
     commands = os.path.dirname(os.path.abspath(__file__))
-    findings = health.examine(given, project_directory(ctx), os.environ, commands)
+    directory = project_directory(ctx)
+    more = gaps.checks(directory, os.environ)
+    findings = health.examine(given, directory, os.environ, commands, more)
     problems = sum(finding.level == health_store.PROBLEM for finding in findings)
     if as_json:
         put(document({"problems": problems, "findings": [dataclasses.asdict(one) for one in findings]}))

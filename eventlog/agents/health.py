@@ -30,12 +30,16 @@ _PROBE = b'{"hook_event_name":"LocusDoctor","session_id":"locus-doctor"}'
 
 
 def examine(
-    store_root: str | None, directory: str, environ: Mapping[str, str], commands: str
+    store_root: str | None,
+    directory: str,
+    environ: Mapping[str, str],
+    commands: str,
+    more: Iterable[tuple[str, Callable[[Store], Iterable[Finding]]]] = (),
 ) -> list[Finding]:
     """All findings, in the order in which a person should read them.
 
     Args: store_root: the store that was named, None to look for it from `directory`, the project;
-    commands: the directory of the package `locus_cli`.
+    commands: the directory of the package `locus_cli`; more: further checks of the store.
     """
     homes = Homes.of(environ)
     found = list(_guarded("versions", lambda: _versions(commands)))
@@ -51,7 +55,7 @@ def examine(
     if store is not None:
         opened = store
         with opened:
-            for about, check in CHECKS:
+            for about, check in (*CHECKS, *more):
                 found += _guarded(about, lambda check=check: check(opened))  # type: ignore[misc]
     # What several checks stumble over is one problem.
     return list({(one.level, one.what, one.todo): one for one in reversed(found)}.values())[::-1]

@@ -4,7 +4,10 @@ Asked for when a session is met, and only of sessions that the log knows; what t
 as eight bytes of each id. One thread.
 """
 
+from eventlog import jsontext
+from eventlog.agents.gemini_cli import AGENT as GEMINI_CLI
 from eventlog.store import Store
+from eventlog.transcripts.hooked import Hooked, prompt_of
 from eventlog.transcripts.lines import Mark
 
 _FACTS = (
@@ -13,8 +16,12 @@ _FACTS = (
 )
 _OF_SESSION = (
     "select event_id, event_type, agent_turn_id, agent_session_id, tree_hash is not null, "
-    "prompt_tokens, completion_tokens, message_id, subagent_id "
+    "prompt_tokens, completion_tokens, message_id, subagent_id, success "
     "from events where agent = $1 and agent_session_id = $2"
+)
+_STARTS = (
+    "select agent_turn_id, payload from events where event_type = 'turn' and operation = 'start' "
+    "and agent = $1 and agent_session_id = $2 and starts_with(agent_turn_id, $2 || ':') order by position"
 )
 _CALLS_OF_TURN = (
     "select event_id, agent_session_id from events "
@@ -24,7 +31,7 @@ _NOTES = "select payload from events where event_type = 'import' and agent = $1 
 
 
 class LogFacts:
-    """Which sessions and turns of which agent the log has: one look at its lifecycle events, for all agents."""
+    """Which sessions and turns of which agent the log has, by one look at its lifecycle events."""
 
     def __init__(self, store: Store) -> None:
         self.has_master = False
@@ -63,18 +70,21 @@ class Known:
         self.live_actions: set[str] = set()
         # (subagent or else turn, prompt tokens, completion tokens) of calls without the provider's id.
         self.nameless_calls: dict[tuple[str, int | None, int | None], list[str]] = {}
+        self.hooked: Hooked | None = None  # where hooks and transcript give different names
 
     def enter(self, session: str) -> None:
         """A session begins to be read."""
         self.is_live = False
         self.live_turns, self.live_actions = set(), set()
         self.nameless_calls = {}
+        self.hooked = None
         if session not in self._sessions:
             return
         ids: set[int] = set()
         actions: set[tuple[str, str]] = set()
+        outcomes: dict[str, bool | None] = {}
         for row in self._store.query(_OF_SESSION, [self._agent, session]).rows:
-            event_id, event_type, turn, owner, has_tree, prompt, completion, message, subagent = row
+            event_id, event_type, turn, owner, has_tree, prompt, completion, message, subagent, success = row
             ids.add(_short(event_id))
             if event_type == "snapshot" and has_tree:
                 self.is_live = True
@@ -82,13 +92,22 @@ class Known:
                     self.live_turns.add(turn)
             elif event_type == "action":
                 actions.add((turn, event_id))
+                outcomes[event_id] = success
             elif event_type == "llm":
                 self._owner_of_call[_short(event_id)] = owner
                 place = subagent or turn
                 if message is None and place is not None:
                     self.nameless_calls.setdefault((place, prompt, completion), []).append(event_id)
         self._ids = ids
+        if self._agent == GEMINI_CLI and self.is_live:
+            self._match(session, outcomes)
         self.live_actions = {event_id for turn, event_id in actions if turn in self.live_turns}
+
+    def _match(self, session: str, outcomes: "dict[str, bool | None]") -> None:
+        rows = self._store.query(_STARTS, [self._agent, session]).rows
+        turns = [(str(turn), prompt_of(jsontext.decode(payload))) for turn, payload in rows]
+        self.hooked = Hooked(self._agent, turns, outcomes)
+        self.live_turns.update(turn for turn, _ in turns)
 
     def has(self, event_id: str) -> bool:
         """Whether the log has the event, or this import told it."""
@@ -117,8 +136,6 @@ class Known:
 
     def marks(self) -> "dict[str, dict[str, Mark]]":
         """How far each source was read, by its path: of each of its files, by name."""
-        from eventlog import jsontext
-
         if not self._has_notes:
             return {}
         found: dict[str, dict[str, Mark]] = {}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eventlog.store import Store
-from eventlog.transcripts import importer, sources
+from eventlog.transcripts import gaps, importer, sources
 from tests.agents.test_captured_sessions import Played, fixtures
 
 CLAUDE = [path for path in fixtures() if path.parent.name.startswith("claude-code")]
@@ -78,3 +78,31 @@ def test_what_no_hook_told_is_added_and_named_a_gap(tmp_path: Path) -> None:
         assert texts == ["I could not find it."]
         (note,) = [e for e in store.events() if e["event_type"] == "import"]
         assert note["payload"]["gaps"]["hooks_missed"] == 1
+
+
+def test_doctor_names_the_gaps_and_what_is_not_imported(tmp_path: Path) -> None:
+    """P7: sessions on disk that the log lacks, and afterwards calls that only one side told."""
+    (fixture,) = (path for path in CLAUDE if path.stem == "work")
+    played, transcripts = place(fixture, tmp_path)
+    home = tmp_path / "other-home"
+    environ = {"HOME": str(home)}
+    kept = home / ".claude/projects/shop"
+    kept.mkdir(parents=True)
+    (path,) = transcripts.rglob("*.jsonl")
+    old = [{**json.loads(line), "cwd": str(played.project)} for line in path.read_text().splitlines()]
+    (kept / path.name).write_text("".join(json.dumps(line) + "\n" for line in old))
+    other = [{**line, "sessionId": "another"} for line in old]
+    (kept / "another.jsonl").write_text("".join(json.dumps(line) + "\n" for line in other))
+
+    with Store.open(played.project / ".locus") as store:
+        asked = dict(gaps.checks(str(played.project), environ))
+        (finding,) = asked["transcripts"](store)
+        assert finding.what.startswith("1 of 2 transcripts of claude-code")
+        assert list(asked["gaps"](store)) == []
+
+        importer.run(store, "claude-code", sources.kept("claude-code", str(played.project), environ))
+
+        (finding,) = asked["transcripts"](store)
+        assert finding.level == "ok"
+        (finding,) = asked["gaps"](store)
+        assert "told by hooks and do not stand in the transcript" in finding.what

@@ -1,0 +1,84 @@
+"""What only hooks or only transcripts told, and which sessions on disk the log does not have. Reads only.
+
+For `locus doctor` (P7): a recorder that misses something has to say so.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from eventlog import jsontext
+from eventlog.agents.health_store import NOTE, OK, Finding
+from eventlog.errors import EventLogError, NotFound
+from eventlog.store import Store
+from eventlog.transcripts import formats, sources
+from eventlog.transcripts.known import LogFacts
+from eventlog.transcripts.lines import FileSource
+
+# Agents that delete what they leave, after weeks.
+_AGENTS = tuple(
+    agent for agent in formats.AGENTS if agent in ("claude-code", "codex", "gemini-cli", "opencode")
+)
+_NOTES = "select agent, payload from events where event_type = 'import' order by position"
+_SHOWN = 5
+
+
+def checks(
+    directory: str, environ: Mapping[str, str]
+) -> "list[tuple[str, Callable[[Store], Iterable[Finding]]]]":
+    """What the doctor asks, of the project at `directory`."""
+    return [
+        ("transcripts", lambda store: _not_imported(store, directory, environ)),
+        ("gaps", _told_by_one_side),
+    ]
+
+
+def _not_imported(store: Store, directory: str, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Sessions of this repository that an agent left on disk and the log knows nothing of."""
+    known = LogFacts(store).sessions
+    for agent in _AGENTS:
+        try:
+            kept = sources.kept(agent, directory, environ)
+        except (NotFound, EventLogError):
+            continue  # it keeps nothing here
+        unknown = [one for one in kept if not any(name in one.path for name in known.get(agent, ()))]
+        if unknown:
+            oldest = min(map(_changed_s, unknown))
+            days = max(0, int((store.fs.time_ns() / 1e9 - oldest) // 86_400))
+            what = (
+                f"{len(unknown):,} of {len(kept):,} transcripts of {agent} in this repository are not in the "
+                f"log; the oldest was last written {days:,} days ago, and agents delete theirs after weeks"
+            )
+            yield Finding(NOTE, "transcripts", what, f"`locus import {formats.verb_of(agent)}`")
+        elif kept:
+            what = (
+                f"all {len(kept):,} transcripts of {agent} in this repository have their session in the log"
+            )
+            yield Finding(OK, "transcripts", what)
+
+
+def _told_by_one_side(store: Store) -> Iterator[Finding]:
+    """Tool calls that stand in a transcript and no hook told, or the other way round."""
+    gaps: dict[tuple[str, str], dict[str, int]] = {}
+    for agent, text in store.query(_NOTES).rows:
+        note = jsontext.decode(text)
+        if isinstance(note.get("gaps"), dict):
+            gaps[agent, str(note.get("agent_session_id"))] = note["gaps"]
+    for name, words, todo in (
+        ("hooks_missed", "stand in the transcript and were told by no hook", "`locus hooks show`"),
+        ("transcript_missed", "were told by hooks and do not stand in the transcript", None),
+    ):
+        of_sessions = {key: one[name] for key, one in gaps.items() if one.get(name)}
+        for (agent, session), count in list(of_sessions.items())[-_SHOWN:]:
+            yield Finding(NOTE, "gaps", f"{agent} session {session}: {count:,} tool calls {words}", todo)
+        if len(of_sessions) > _SHOWN:
+            yield Finding(NOTE, "gaps", f"and {len(of_sessions) - _SHOWN:,} more sessions like these")
+    if gaps and not any(any(one.values()) for one in gaps.values()):
+        what = f"hooks and transcripts told the same tool calls in {len(gaps):,} sessions"
+        yield Finding(OK, "gaps", what)
+
+
+def _changed_s(source: FileSource) -> float:
+    try:
+        return os.stat(source.parts[0]).st_mtime
+    except OSError:
+        return float("inf")
