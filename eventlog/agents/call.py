@@ -60,9 +60,9 @@ class Call:
     now. `transcripts` are files in which the agent keeps its model calls. `scope` is what the ids of tool
     calls are unique in, where that is not the agent.
 
-    An agent that gives its turns and tool calls no ids says `stamp`, the time of the call, and `tool_call`, the
-    tool and a digest of its arguments; `live_names.py` completes such a call. `begins` is the action of a
-    tool that begins, `ended` are actions of tools that ended, where no id of the agent's tells them.
+    An agent that gives its turns and tool calls no ids says `stamp`, the time of the call, and `tool_call`,
+    the tool and a digest of its arguments; `live_names.py` completes such a call. `begins` is the action of
+    a tool that begins, `ended` are actions of tools that ended, where no id of the agent's tells them.
     """
 
     __slots__ = (

@@ -1,7 +1,7 @@
 """Model calls from a chat file of Gemini CLI: the lines behind a remembered offset, up to a bound.
 
-A message is written again with more fields until it is complete: of the lines read at once the last one of each
-id counts, and one read again has the same event id, because that is made of the message's id and its figures.
+A message is written again with more fields until it is complete: of the lines read at once the last one of
+each id counts, and one read again has the same event id, made of the message's id and its figures.
 What is taken is figures and ids, never text. On the hook path.
 """
 
@@ -47,26 +47,37 @@ def call_of(said: "dict[str, object]") -> "Event | None":
     tokens, message_id = object_of(said, "tokens"), text_of(said, "id")
     if not tokens or message_id is None:
         return None
-    read, thought = int_of(tokens, "input"), int_of(tokens, "thoughts")
-    written, of_tools = int_of(tokens, "output"), int_of(tokens, "tool")
-    columns: Event = {
+    columns = {
         "event_type": "llm",
         "event_kind": "action",
         "source": "system",
-        "message_id": message_id,
+        **columns_of(said, tokens),
+        "occurred_at": time_of(text_of(said, "timestamp")),
+    }
+    event: Event = {name: value for name, value in columns.items() if value is not None}
+    event["payload"] = {"tokens": tokens}
+    event["event_id"] = event_id_of(AGENT, *(part or "" for part in key_of(message_id, tokens)))
+    return event
+
+
+def key_of(message_id: "str | None", tokens: "dict[str, object]") -> "tuple[str | None, ...]":
+    """What makes the id of a model call (docs/event-ids.md)."""
+    return "llm", message_id, blake3(jsontext.encode(tokens)).hexdigest()[:32]
+
+
+def columns_of(said: "dict[str, object]", tokens: "dict[str, object]") -> "dict[str, object]":
+    """The columns of a model call; unknown ones are null."""
+    read, thought = int_of(tokens, "input"), int_of(tokens, "thoughts")
+    written, of_tools = int_of(tokens, "output"), int_of(tokens, "tool")
+    return {
+        "message_id": text_of(said, "id"),
         "model": text_of(said, "model"),
         # Input counts what came from the cache; thoughts stand beside the output.
         "prompt_tokens": None if read is None else read + (of_tools or 0),
         "completion_tokens": None if written is None else written + (thought or 0),
         "reasoning_tokens": thought,
         "cache_read_tokens": int_of(tokens, "cached"),
-        "occurred_at": time_of(text_of(said, "timestamp")),
     }
-    event = {name: value for name, value in columns.items() if value is not None}
-    event["payload"] = {"tokens": tokens}
-    digest = blake3(jsontext.encode(tokens)).hexdigest()[:32]
-    event["event_id"] = event_id_of(AGENT, "llm", message_id, digest)
-    return event
 
 
 def _turn_at(time: str, turns: "list[str]") -> "str | None":

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from eventlog.agents.call import int_of, object_of, text_of
+from eventlog.agents.gemini_chat import columns_of, key_of
+from eventlog.agents.gemini_cli import exit_code_of, without_context
 from eventlog.agents.transcript import time_of
 from eventlog.errors import EventLogError
 from eventlog.transcripts.draft import REPLACE, WRITE, Draft, FileEdit, digest_of
@@ -161,7 +163,7 @@ class Reader:
                 self._draft.cwd = _workspace_in(text)
             self._raw(said)
             return
-        injected, text = _without_hook_context(text)
+        injected, text = without_context(text)
         self._draft.begin_turn(str(said.get("id")), text)
         if injected:
             self._draft.raw({"text": injected}, "hook_context", text_of(said, "id"))
@@ -188,24 +190,9 @@ class Reader:
 
     def _usage(self, said: "dict[str, Any]", key: "str | None") -> None:
         tokens = object_of(said, "tokens")
-        if not tokens:
-            return
-        read, thought = int_of(tokens, "input"), int_of(tokens, "thoughts")
-        written, of_tools = int_of(tokens, "output"), int_of(tokens, "tool")
-        self._draft.event(
-            "llm",
-            {"tokens": tokens},
-            "llm",
-            key,
-            digest_of(tokens),
-            source="system",
-            message_id=key,
-            model=text_of(said, "model"),
-            prompt_tokens=None if read is None else read + (of_tools or 0),
-            completion_tokens=None if written is None else written + (thought or 0),
-            reasoning_tokens=thought,
-            cache_read_tokens=int_of(tokens, "cached"),
-        )
+        if tokens:
+            columns = columns_of(said, tokens)
+            self._draft.event("llm", {"tokens": tokens}, *key_of(key, tokens), source="system", **columns)
 
     def _tool(self, call: "dict[str, Any]") -> None:
         tool_use_id, tool = text_of(call, "id"), text_of(call, "name")
@@ -219,13 +206,15 @@ class Reader:
         self._tools.add(tool_use_id)
         draft = self._draft
         draft.of_line = {**draft.of_line, **self._place(call)}
-        args, shown = call.get("args"), call.get("resultDisplay")
-        failed = status in ("error", "cancelled")
+        args, shown, result = call.get("args"), call.get("resultDisplay"), call.get("result")
+        output = _output_of(result)
+        code = exit_code_of(tool, output)
+        failed = status in ("error", "cancelled") or bool(code)
         edit = None if failed else _edit(tool, args, shown)
-        result = call.get("result")
         payload = {
             "args": args,
             "result": result,
+            "exit_code": code,
             "shown": _lean(shown) if edit is not None else shown,
             "status": status,
             **{name: value for name, value in call.items() if name not in _OF_TOOL},
@@ -242,7 +231,7 @@ class Reader:
         if failed:
             draft.event(
                 "error",
-                {"message": _output_of(result), "tool": tool},
+                {"message": output, "tool": tool, "command": object_of(call, "args").get("command")},
                 "error",
                 tool_use_id,
                 tool=tool,
@@ -319,15 +308,6 @@ def _text_of(content: object) -> str:
     return "\n".join(
         part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)
     )
-
-
-def _without_hook_context(text: str) -> tuple[str, str]:
-    """What hooks put in front of a prompt, and the prompt."""
-    mark, end = "<hook_context>", "</hook_context>"
-    if not text.startswith(mark) or end not in text:
-        return "", text
-    injected, _, prompt = text.partition(end)
-    return injected[len(mark) :], prompt.lstrip("\n")
 
 
 def _workspace_in(text: str) -> str | None:

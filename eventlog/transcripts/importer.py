@@ -294,6 +294,8 @@ class _Session:
         told = line is not None and line.told
         size = 0 if line is None else len(line.data)
         for item in self._draft.take():
+            if self._known.hooked is not None:
+                self._known.hooked.adopt(item.columns if isinstance(item, FileItem) else item)
             if isinstance(item, FileItem):
                 if self._states is None:
                     self._states = self._chain()
