@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _BATCH_EVENTS = 8_192
 _BATCH_BYTES = 8 << 20
+_ASKED_AT_ONCE = 32
 _PREVIEW_BYTES = 200
 
 Progress = Callable[[int, int], None]
@@ -94,6 +95,8 @@ def run(
         for number, (source, stamp) in enumerate(waiting):
             if progress is not None:
                 progress(number, len(waiting))
+            if number % _ASKED_AT_ONCE == 0:
+                into.ask_about([one for one, _ in waiting[number : number + _ASKED_AT_ONCE]])
             try:
                 into.take(source)
             except EventLogError as error:
@@ -130,6 +133,22 @@ class _Import:
         self.use(None)
         if self._writer is not None:
             self._writer.close()
+
+    def ask_about(self, sources: Sequence[FileSource]) -> None:
+        """Look up together what the log has of the sessions that these seem to be."""
+        names: list[object] = []
+        for source in sources:
+            try:
+                head = source.head()
+            except (EventLogError, OSError):
+                continue  # told when its turn comes
+            for said in head:
+                payload = said.get("payload")
+                names += said.values()
+                names += payload.values() if isinstance(payload, dict) else ()
+        sessions = list(dict.fromkeys(self.known.of_these(names)))
+        if sessions:
+            self.known.fetch(sessions)  # those of the portion before were read
 
     def take(self, source: FileSource) -> None:
         """One source, to its end. Raises: EventLogError."""

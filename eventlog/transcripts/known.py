@@ -4,6 +4,9 @@ Asked for when a session is met, and only of sessions that the log knows; what t
 as eight bytes of each id. One thread.
 """
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 from eventlog import jsontext
 from eventlog.agents.gemini_cli import AGENT as GEMINI_CLI
 from eventlog.store import Store
@@ -14,10 +17,10 @@ _FACTS = (
     "select event_type, operation, event_id, agent, agent_session_id, repo from events "
     "where event_type in ('sessions', 'session', 'turn', 'import')"
 )
-_OF_SESSION = (
+_OF_SESSIONS = (
     "select event_id, event_type, agent_turn_id, agent_session_id, tree_hash is not null, "
     "prompt_tokens, completion_tokens, message_id, subagent_id, success "
-    "from events where agent = $1 and agent_session_id = $2"
+    "from events where agent = $1 and agent_session_id in (select unnest($2))"
 )
 _STARTS = (
     "select agent_turn_id, payload from events where event_type = 'turn' and operation = 'start' "
@@ -64,6 +67,7 @@ class Known:
         self._turn_ids = facts.turn_ids.get(agent, set())
         self._has_notes = agent in facts.agents_with_notes
         self.has_master = facts.has_master
+        self._fetched: dict[str, list[tuple[Any, ...]]] = {}
         # Of the session at hand: from hooks.
         self.is_live = False
         self.live_turns: set[str] = set()
@@ -71,6 +75,16 @@ class Known:
         # (subagent or else turn, prompt tokens, completion tokens) of calls without the provider's id.
         self.nameless_calls: dict[tuple[str, int | None, int | None], list[str]] = {}
         self.hooked: Hooked | None = None  # where hooks and transcript give different names
+
+    def of_these(self, names: "Iterable[object]") -> list[str]:
+        """Those that are ids of sessions the log knows."""
+        return [name for name in names if isinstance(name, str) and name in self._sessions]
+
+    def fetch(self, sessions: "Sequence[str]") -> None:
+        """Ask for sessions that are about to be read: one question costs as much as many."""
+        self._fetched.update((session, []) for session in sessions)
+        for row in self._store.query(_OF_SESSIONS, [self._agent, list(sessions)]).rows:
+            self._fetched[row[3]].append(row)
 
     def enter(self, session: str) -> None:
         """A session begins to be read."""
@@ -83,7 +97,9 @@ class Known:
         ids: set[int] = set()
         actions: set[tuple[str, str]] = set()
         outcomes: dict[str, bool | None] = {}
-        for row in self._store.query(_OF_SESSION, [self._agent, session]).rows:
+        if session not in self._fetched:
+            self.fetch([session])
+        for row in self._fetched.pop(session):
             event_id, event_type, turn, owner, has_tree, prompt, completion, message, subagent, success = row
             ids.add(_short(event_id))
             if event_type == "snapshot" and has_tree:
@@ -128,6 +144,8 @@ class Known:
         """Whether the log has a turn; when another session has it, its model calls are looked up."""
         if _short(start_id) not in self._turn_ids:
             return False
+        if _short(start_id) in self._ids:
+            return True  # in this session
         if turn not in self._loaded:
             self._loaded.add(turn)
             for event_id, owner in self._store.query(_CALLS_OF_TURN, [self._agent, turn]).rows:
