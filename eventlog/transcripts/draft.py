@@ -90,11 +90,13 @@ class Draft:
     `columns` are what every event of the source has, `of_line` what those of the present line have; readers
     set them. `session`, `turn`, `cwd` (the first) and `commit` are known once they were said; `outcome` is
     what the model said last, `status` how the turn under way ends when it does not end well. `parts` are the
-    paths of the source's files, to which the number of a line's part belongs.
+    paths of the source's files, to which the number of a line's part belongs. `closed` keeps how each turn
+    ended that was followed by another, since a line may tell several.
     """
 
     __slots__ = (
         "agent",
+        "closed",
         "columns",
         "commit",
         "cwd",
@@ -121,6 +123,7 @@ class Draft:
         self.line: Line | None = None
         self.outcome: str | None = None
         self.status: str | None = None
+        self.closed: dict[str, tuple[str | None, str | None]] = {}
 
     # -- what a reader calls ---------------------------------------------------------------------
 
@@ -132,6 +135,9 @@ class Draft:
 
     def begin_turn(self, key: str, message: str, *, origin: str = "user", **columns: object) -> None:
         """A turn begins with `message`: its start, and the intent. `key` is the agent's id of the turn."""
+        if self.turn is not None:
+            self.closed[self.turn] = self.outcome, self.status
+        self.outcome = self.status = None
         self.turn = key
         self.of_line["agent_turn_id"] = key
         self.event(

@@ -1,0 +1,171 @@
+"""Sessions of GitHub Copilot: `events.jsonl` of its command line, and chats of VS Code (`copilot_chat`).
+
+What it rests on: each line is {type, data, id, timestamp, parentId}; a message may count its output, and the
+end of a run counts all of its model calls by model, so its event holds what the messages did not tell.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from eventlog.agents.call import int_of, object_of, text_of
+from eventlog.errors import EventLogError
+from eventlog.transcripts import copilot_chat
+from eventlog.transcripts.draft import Draft, digest_of
+from eventlog.transcripts.lines import FileSource, head_of
+from eventlog.transcripts.steps import Steps, counts, left_of, objects_of, text_in
+
+AGENT = "copilot-cli"
+SUFFIXES = (".jsonl", ".json")
+_Said = dict[str, Any]
+_OF_LINE = ("type", "data", "id", "parentId", "timestamp")
+_TOLD = ("content", "reasoningText", "toolRequests", "model", "outputTokens", "usage", "parentToolCallId")
+_OF_RESULT = ("toolCallId", "success", "result", "error", "model", "parentToolCallId")
+
+
+def places(environ: "Mapping[str, str]") -> list[str]:
+    return [environ.get("COPILOT_HOME") or f"{environ.get('HOME', '')}/.copilot"]
+
+
+def sources_in(path: str) -> list[FileSource]:
+    return [FileSource(AGENT, [path])] if os.path.basename(path) == "events.jsonl" else []
+
+
+def root_of(source: FileSource, roots: "list[str]") -> str | None:
+    try:
+        contexts = [object_of(object_of(said, "data"), "context") for said in head_of(source.path)]
+    except EventLogError:
+        return None
+    cwd = next((os.path.normpath(found) for one in contexts if (found := text_of(one, "cwd"))), None)
+    return None if cwd is None else next((one for one in roots if f"{cwd}/".startswith(f"{one}/")), None)
+
+
+def recognises(said: _Said) -> bool:
+    is_start = said.get("type") == "session.start" and "sessionId" in object_of(said, "data")
+    return is_start or copilot_chat.recognises(said)
+
+
+class Reader:
+    """Reads one session."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._tell = Steps(draft)
+        self._chat: copilot_chat.Chat | None = None
+        self._model: str | None = None
+        self._counted: dict[
+            str | None, list[int]
+        ] = {}  # model → prompt and completion tokens told of this run
+        self._reasoned: object = None
+
+    def take(self, said: _Said) -> None:
+        if self._chat is None and copilot_chat.recognises(said):
+            self._chat = copilot_chat.Chat(self._draft, self._tell)
+        if self._chat is not None:
+            self._chat.take(said)
+            return
+        draft = self._draft
+        data = {**object_of(said, "data"), **left_of(said, *_OF_LINE)}
+        kind = text_of(said, "type")
+        context = object_of(data, "context")
+        self._tell.begin(
+            text_of(said, "id") or digest_of(said), said.get("timestamp"), **_place(data, context)
+        )
+        if kind == "session.start" and draft.session is None:
+            draft.cwd, draft.commit = text_of(context, "cwd"), text_of(context, "headCommit")
+            version = text_of(data, "copilotVersion")
+            if version is not None:
+                draft.columns["agent_version"] = version
+            self._model = text_of(data, "selectedModel")
+            draft.begin_session(text_of(data, "sessionId") or digest_of(data), data)
+        elif kind == "user.message":
+            self._tell.prompt(text_in(data.get("content")), left_of(data, "content"), text_of(said, "id"))
+        elif kind == "assistant.message":
+            self._answer(data)
+        elif kind == "assistant.reasoning":
+            self._reasoned = data.get("content")
+            self._tell.say("reasoning", self._reasoned, **left_of(data, "content"))
+        elif kind == "tool.execution_start" and (call_id := text_of(data, "toolCallId")):
+            others = left_of(data, "toolCallId", "toolName", "arguments", "parentToolCallId")
+            self._tell.call(call_id, text_of(data, "toolName"), data.get("arguments"), **others)
+        elif kind == "tool.execution_complete" and (call_id := text_of(data, "toolCallId")):
+            self._result(call_id, data)
+        elif kind == "session.error":
+            self._tell.error(data.get("message"), text_of(data, "errorType") or "client")
+            self._tell.rest(left_of(data, "message", "errorType"), kind)
+        else:
+            if kind == "abort":
+                draft.status = "interrupted"
+            elif kind == "session.model_change":
+                self._model = text_of(data, "newModel")
+            elif kind == "session.shutdown":
+                self._run_ended(str(said.get("id")), object_of(data, "modelMetrics"))
+            self._tell.rest(data, kind)
+
+    def end(self) -> None:
+        if self._chat is not None:
+            self._chat.end()
+        self._tell.end()
+
+    def _answer(self, data: _Said) -> None:
+        tell, reasoning = self._tell, data.get("reasoningText")
+        if reasoning != self._reasoned:
+            tell.say("reasoning", reasoning)
+        self._reasoned = None
+        tell.say("text", data.get("content"), **left_of(data, *_TOLD))
+        for call in objects_of(data.get("toolRequests")):
+            if (call_id := text_of(call, "toolCallId")) is not None:
+                others = left_of(call, "toolCallId", "name", "arguments")
+                tell.call(call_id, text_of(call, "name"), call.get("arguments"), **others)
+        usage = {
+            **({"outputTokens": data["outputTokens"]} if "outputTokens" in data else {}),
+            **object_of(data, "usage"),
+        }
+        written = int_of(usage, "completion_tokens")
+        written = int_of(usage, "outputTokens") if written is None else written
+        if written is not None:
+            read, model = int_of(usage, "prompt_tokens"), text_of(data, "model") or self._model
+            counted = self._counted.setdefault(model, [0, 0])
+            counted[0], counted[1] = counted[0] + (read or 0), counted[1] + written
+            tell.usage(
+                usage, text_of(data, "messageId"), model=model, prompt_tokens=read, completion_tokens=written
+            )
+
+    def _result(self, call_id: str, data: _Said) -> None:
+        success = data.get("success")
+        success = success if isinstance(success, bool) else None
+        result = data.get("result", data.get("error"))
+        action = self._tell.result(call_id, result, success, **left_of(data, *_OF_RESULT))
+        if success is False:
+            said = data.get("error", result)
+            message = said.get("message", said) if isinstance(said, dict) else said
+            self._tell.error(message, "tool_failure", tool=action.get("tool"), tool_use_id=call_id)
+
+    def _run_ended(self, line: str, metrics: _Said) -> None:
+        """What the model calls of a run used besides what its messages told."""
+        for model in metrics:
+            usage = object_of(object_of(metrics, model), "usage")
+            told = self._counted.get(model, [0, 0])
+            if len(metrics) == 1:
+                told = [
+                    sum(one[0] for one in self._counted.values()),
+                    sum(one[1] for one in self._counted.values()),
+                ]
+            found = counts(
+                usage, prompt_tokens="inputTokens", completion_tokens="outputTokens",
+                cache_read_tokens="cacheReadTokens", cache_write_tokens="cacheWriteTokens",
+            )  # fmt: skip
+            for name, count in zip(("prompt_tokens", "completion_tokens"), told, strict=True):
+                total = found[name]
+                found[name] = None if total is None else max(0, total - count)
+            if any(found.values()):
+                self._tell.usage(usage, f"{self._draft.session}:{line}:{model}", model=model, **found)
+        self._counted = {}
+
+
+def _place(data: _Said, context: _Said) -> dict[str, str | None]:
+    return {
+        "subagent_id": text_of(data, "parentToolCallId"),
+        "cwd": text_of(context, "cwd"),
+        "branch": text_of(context, "branch"),
+    }
