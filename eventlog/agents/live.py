@@ -132,8 +132,16 @@ class _Recording:
         except (OSError, ValueError) as error:
             note(error)
         self.known = Calls()
-        if call.session is not None and (call.moment in _LOOKED_UP or call.transcripts or call.repeats):
+        by_subagent = "subagent_id" in call.columns
+        if call.session is not None and (
+            call.moment in _LOOKED_UP or call.transcripts or call.repeats or by_subagent
+        ):
             self.known = live_state.read_calls(layout, call.session)
+        self.came_late = False  # behind the turn that it counts in
+        if by_subagent:
+            from eventlog.agents.live_subagents import count_in_its_turn
+
+            self.came_late = count_in_its_turn(call, self.known, self.lines)
         self.common = self._common()
 
     def run(self) -> None:
@@ -246,7 +254,7 @@ class _Recording:
         facts = self._facts(done, previous, files)
         events = [self._with_facts(one, done, facts) for one in events]
         if call.moment == TOOL:
-            if not done.partial and (done.changes or previous is None):
+            if not done.partial and (done.changes or previous is None or self.came_late):
                 events += [*files, self._snapshot(done, facts)]
         elif call.moment in (SESSION, TURN_START):
             events = files + events
@@ -484,15 +492,20 @@ class _Recording:
 
     def _remember_running(self, session: str, turn: "str | None") -> None:
         call, place = self.call, self.place
+        if place is not None and call.moment == SESSION:
+            live_state.note_anew(self.layout, place.key, session)
         if place is None or not call.writes:
             return
         if call.moment == TOOL_START and turn is not None:
+            by_subagent = "subagent_id" in call.columns
             tool_use_id = call.events[0].get("tool_use_id")
             if isinstance(tool_use_id, str):
                 cause = event_id_of(call.agent, "action", tool_use_id)
                 paths = [short(path) for path in self._named()]
                 tool = tool_use_id, str(call.events[0].get("tool") or "-")
-                live_state.note_begun(self.layout, place.key, (session, turn), cause, tool, call.edits, paths)
+                live_state.note_begun(
+                    self.layout, place.key, (session, turn), cause, tool, call.edits, paths, by_subagent
+                )
         elif call.finished:
             causes = [event_id_of(call.agent, "action", one) for one in call.finished]
             late = call.moment == TOOL and not self.captured

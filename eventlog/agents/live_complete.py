@@ -135,6 +135,10 @@ class Completion:
         except OSError as error:
             self.note(error)
             return
+        for event in found:
+            turn = self.known.subagents.get(short(str(event.get("subagent_id"))))
+            if turn is not None:
+                event["agent_turn_id"] = turn
         # Before the end of the turn that they belong to.
         at = next((i for i, one in enumerate(self.call.events) if one["event_type"] == "turn"), None)
         at = 0 if at is None else at

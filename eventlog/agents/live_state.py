@@ -111,11 +111,18 @@ def note_begun(
     tool: "tuple[str, str]",
     edits: bool,
     paths: "list[str]",
+    by_subagent: bool,
 ) -> None:
-    """Args: turn: (session, turn); tool: (tool_use_id, name)."""
+    """Args: turn: (session, turn); tool: (tool_use_id, name); by_subagent: it may outlive its turn."""
     names = ["_".join(name.split()) or "-" for name in tool]
     words = ["begun", cause, *map(short, turn), "edits" if edits else "any", *names, *paths[:64]]
-    _append(layout, f"{worktree}.running", [words])
+    outlives = [["of", cause, turn[1]]] if by_subagent and len(turn[1].split()) == 1 else []
+    _append(layout, f"{worktree}.running", [words, *outlives])
+
+
+def note_anew(layout: Layout, worktree: str, session: str) -> None:
+    """The session has a new process: what its last one had begun ended with that."""
+    _append(layout, f"{worktree}.running", [["anew", short(session)]])
 
 
 def note_ended(layout: Layout, worktree: str, causes: "list[str]", *, late: bool = False) -> None:
@@ -124,15 +131,26 @@ def note_ended(layout: Layout, worktree: str, causes: "list[str]", *, late: bool
 
 
 def running(layout: Layout, worktree: str, told: Told) -> "list[Running]":
-    """The tools that began in a turn under way and did not end, or ended unlooked at; the latest last."""
+    """The tools that began in a turn under way and did not end, or ended unlooked at; the latest last.
+
+    Those of subagents count beside any turn of their session.
+    """
     turns = {
         (short(session), short(turn)): (agent, session, turn)
         for session, (agent, turn, *_) in told.open.items()
     }
+    sessions = {short(session): (parts[0], session) for session, parts in told.open.items()}
     found: "dict[str, Running]" = {}
+    begun: "list[str]" = []
     for words in _lines(layout, f"{worktree}.running"):
-        if words[0] == "begun" and len(words) >= 7 and (words[2], words[3]) in turns:
-            found[words[1]] = Running(words, turns[words[2], words[3]])
+        if words[0] == "begun" and len(words) >= 7:
+            begun = words
+            if (words[2], words[3]) in turns:
+                found[words[1]] = Running(words, turns[words[2], words[3]])
+        elif words[0] == "of" and len(words) == 3 and begun[1:2] == words[1:2] and begun[2] in sessions:
+            found[words[1]] = Running(begun, (*sessions[begun[2]], words[2]))
+        elif words[0] == "anew":
+            found = {cause: one for cause, one in found.items() if one.turn[0] != words[-1]}
         elif words[0] == "ended" and len(words) == 2:
             found.pop(words[1], None)
         elif words[0] == "late" and words[-1] in found:
@@ -163,13 +181,14 @@ class Mark:
 class Calls:
     """What was recorded of a session so far. `actions` are ids of actions with how their capture went."""
 
-    __slots__ = ("actions", "ended", "marks", "named")
+    __slots__ = ("actions", "ended", "marks", "named", "subagents")
 
     def __init__(self) -> None:
         self.named = False
         self.ended: "set[str]" = set()  # `short` turns
         self.actions: "dict[str, str]" = {}
         self.marks: "dict[str, Mark]" = {}  # of transcripts, by their `short` path
+        self.subagents: "dict[str, str]" = {}  # `short` subagent → the turn that started it
 
 
 def read_calls(layout: Layout, session: str) -> Calls:
@@ -185,11 +204,14 @@ def read_calls(layout: Layout, session: str) -> Calls:
             calls.actions.setdefault(words[1], words[2])
         elif words[0] == "mark" and len(words) == 4 and words[2].isdigit() and words[3].isdigit():
             calls.marks[words[1]] = Mark(int(words[2]), int(words[3]))
+        elif words[0] == "subagent" and len(words) == 3:
+            calls.subagents[words[1]] = words[2]
     return calls
 
 
 def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:
-    """Lines: `named`; `begun` and `ended` of a turn; `action` id state; `mark` path inode offset."""
+    """Lines: `named`; `begun` and `ended` of a turn; `action` id state; `mark` path inode offset; `subagent`
+    id turn."""
     if lines:
         _append(layout, f"{short(session)}.calls", lines)
 

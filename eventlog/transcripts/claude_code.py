@@ -159,14 +159,15 @@ class Reader:
         version = get("version")
         if version and type(version) is str:
             columns["agent_version"] = version
-        if get("isSidechain") is True:
-            columns["subagent_id"] = self._subagents.of_line(said)
         turn = get("promptId")
         # Some of the client's own lines have one with which no turn begins.
-        if type(turn) is str and (turn in self._turns or is_work(said)):
+        if type(turn) is not str or not (turn in self._turns or is_work(said)):
+            turn = draft.turn
+        if get("isSidechain") is True:
+            subagent = columns["subagent_id"] = self._subagents.of_line(said)
+            turn = self._subagents.turns.setdefault(subagent, turn)
+        if turn is not None:
             columns["agent_turn_id"] = turn
-        elif draft.turn is not None:
-            columns["agent_turn_id"] = draft.turn
         session = get("sessionId")
         if session != draft.session and draft.session is not None and text_of(said, "sessionId") is not None:
             columns["agent_session_id"] = session

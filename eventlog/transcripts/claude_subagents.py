@@ -21,6 +21,7 @@ class Subagents:
     def __init__(self, meta_parts: Mapping[int, str]) -> None:
         self.meta_parts = meta_parts
         self.metas: dict[str, _Said] = {}
+        self.turns: dict[str, str | None] = {}  # of their first lines; later ones may name a later turn
         self._chain: dict[str, str] = {}  # line → subagent, where lines name none
         self._begun: set[str] = set()
         self._launches: dict[str, tuple[str, str | None]] = {}  # prompt → tool call, kind of subagent

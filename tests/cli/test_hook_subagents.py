@@ -1,0 +1,115 @@
+"""Subagents that outlive the turn that started them, by the real hook program."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents.test_captured_sessions import Played, fixtures
+from tests.cli.hook_support import Agent, events, project, replayed
+
+(AGENTS,) = (path for path in fixtures() if path.match("claude-code-*/agents.jsonl"))
+SUBAGENT = {"agent_id": "sub1", "agent_type": "general-purpose"}
+MAKE = {"command": "make"}
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Agent:
+    made = Agent(project(tmp_path))
+    made.start()
+    return made
+
+
+def of_subagents(work: Path) -> dict[str, set[Any]]:
+    """The turns of what subagents did, by type of event."""
+    told: dict[str, set[Any]] = {}
+    for event in events(work):
+        if event["subagent_id"] is not None:
+            told.setdefault(event["event_type"], set()).add(event["turn"])
+    return told
+
+
+@pytest.mark.parametrize("started", [True, False], ids=["SubagentStart", "no SubagentStart"])
+def test_what_ends_behind_the_next_prompt_counts_where_it_began(
+    agent: Agent, tmp_path: Path, started: bool
+) -> None:
+    """P1, P7: a background subagent's tool that ends under the next prompt's id is in the turn that started
+    the subagent, with what it changed; so is what it does from then on."""
+    work = agent.work
+    first = agent.prompt("Have it made")
+    if started:
+        agent.say("SubagentStart", **SUBAGENT)
+    id = agent.begin("Bash", MAKE, **SUBAGENT)
+    agent.stop()
+    second = agent.prompt("<task-notification>\n</task-notification>")
+    (work / "made.txt").write_text("made")
+    agent.end(id, "Bash", MAKE, {"stdout": ""}, **SUBAGENT)
+    agent.write("more.txt", "more", **SUBAGENT)
+    agent.say("SubagentStop", last_assistant_message="Done.", **SUBAGENT)
+    agent.write("own.txt", "own")
+    agent.stop()
+
+    told = of_subagents(work)
+    kinds = {"tool_start", "action", "file", "snapshot", "subagent"}
+    assert (set(told), set.union(*told.values())) == (kinds, {1})
+    late = [e for e in events(work) if e["payload"].get("turn_under_way")]
+    assert {(e["agent_turn_id"], e["payload"]["turn_under_way"]) for e in late} == {(first, second)}
+    changed = {e["path"]: e["turn"] for e in events(work, "file")}
+    assert changed == {"made.txt": 1, "more.txt": 1, "own.txt": 2}
+    (turn,) = [e for e in events(work, "turn") if (e["turn"], e["operation"]) == (1, "start")]
+    assert {b"made.txt", b"more.txt"} <= set(replayed(work, turn, tmp_path / "turn"))
+
+
+def test_a_look_of_another_finds_what_a_subagent_does_beside_the_next_turn(agent: Agent) -> None:
+    """P7: a subagent's command under way counts among those that may have made a change, whatever turn is
+    under way; a new process of the session ends it."""
+    work = agent.work
+    agent.prompt("Have it made")
+    id = agent.begin("Bash", MAKE, **SUBAGENT)
+    agent.stop()
+    agent.prompt("Another thing")
+    agent.write("own.txt", "own")
+    own = agent.begin("Bash", {"command": "date"})
+    (work / "whose.txt").write_text("?")
+    agent.end(own, "Bash", {"command": "date"}, {"stdout": ""})
+    agent.start("resume")
+    alone = agent.begin("Bash", {"command": "date > date.txt"})
+    (work / "date.txt").write_text("today")
+    agent.end(alone, "Bash", {"command": "date > date.txt"}, {"stdout": ""})
+
+    ids = {e["tool_use_id"]: e["event_id"] for e in events(work, "action")}
+    told = {e["path"]: e for e in events(work, "file")}
+    assert told["own.txt"]["cause"] is not None
+    assert (told["whose.txt"]["cause"], len(told["whose.txt"]["payload"]["causes"])) == (None, 2)
+    assert told["date.txt"]["cause"] == ids[alone]
+    assert id not in ids
+
+
+def test_a_true_session_whose_subagents_end_late(tmp_path: Path) -> None:
+    """P1, P3: with the next prompt in front of the subagents' ends, their calls, files and model calls are in
+    the turn that started them."""
+    played = Played(late(tmp_path), tmp_path)
+    played.play()
+
+    told = of_subagents(played.project)
+    assert set(told) >= {"tool_start", "action", "file", "llm", "subagent"}
+    assert set.union(*told.values()) == {1}
+
+
+def late(tmp_path: Path) -> Path:
+    """The captured session, with the second prompt right behind the first one's Stop: from there on its id
+    stands on the subagents' calls."""
+    head, *lines = [json.loads(line) for line in AGENTS.read_text().splitlines()]
+    names = [one["call"]["hook_event_name"] for one in lines]
+    prompt = [n for n, name in enumerate(names) if name == "UserPromptSubmit"][1]
+    second = lines.pop(prompt)
+    stop = names.index("Stop") + 1
+    lines.insert(stop, second)
+    id = second["call"]["prompt_id"]
+    for one in lines[stop + 1 :]:
+        if "agent_id" in one["call"]:
+            one["call"]["prompt_id"] = id
+    path = tmp_path / "late.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in (head, *lines)))
+    return path
