@@ -47,7 +47,7 @@ def command(ctx: click.Context, agent: str | None, level: str | None, as_json: b
             for path in named
             if not os.access(path, os.R_OK)
         )
-        off = "\n  off     disableAllHooks is set in this file" if one.disabled else ""
+        off = f"\n  off     {one.disabled} is set in this file" if one.disabled else ""
         put(f"{one.agent} ({one.level}) {one.path}\n  events  {', '.join(one.events)}")
         put(f"{missing}{commands}{gone}{off}\n")
     if not shown:

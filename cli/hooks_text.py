@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-AGENTS = ("claude-code", "codex", "all")
+AGENTS = ("claude-code", "codex", "gemini-cli", "opencode", "all")
 
 
 def where_options(function: F) -> F:
@@ -81,7 +81,8 @@ def chosen(agent: str | None, directory: str, found_in: "Homes") -> list[str]:
     found = install.agents_here(directory, found_in, os.environ.get("PATH"))
     if not found:
         raise click.UsageError(
-            "No coding agent was found here (no program claude or codex, no ~/.claude, no ~/.codex). "
+            "No coding agent was found here (no program claude, codex, gemini or opencode, nothing of theirs "
+            "at home). "
             "Name one with --agent."
         )
     return found

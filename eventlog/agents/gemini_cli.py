@@ -46,8 +46,8 @@ _SERVER_TOOLS = ("mcp_", "discovered_tool_")
 # Tools that change no file, so that nobody need look after them.
 _QUIET_NAMES = (
     "read_file read_many_files list_directory glob grep_search search_file_content google_web_search "
-    "web_fetch write_todos ask_user update_topic complete_task get_internal_docs activate_skill enter_plan_mode "
-    "exit_plan_mode read_mcp_resource list_mcp_resources"
+    "web_fetch write_todos ask_user update_topic complete_task get_internal_docs activate_skill "
+    "enter_plan_mode exit_plan_mode read_mcp_resource list_mcp_resources"
 )
 _QUIET_TOOLS = frozenset(_QUIET_NAMES.split())
 _CONTENTS = ("originalContent", "newContent")

@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from eventlog import __version__, identity
 from eventlog.agents import install, launch
 from eventlog.agents.health_store import CHECKS, HOOKED, NOTE, OK, PROBLEM, Finding, age, recent
-from eventlog.agents.install import CODEX, Homes, Registered
+from eventlog.agents.install import CODEX, GEMINI_CLI, Homes, Registered
+from eventlog.agents.settings import parse
 from eventlog.errors import EventLogError
 from eventlog.fs import REAL, read_file
 from eventlog.layout import Layout
@@ -135,6 +136,8 @@ def _hooks(
                 yield from _firing(agent, last)
             if agent == CODEX:
                 yield from _codex_switches(homes, registered)
+            elif agent == GEMINI_CLI:
+                yield from _gemini_trust(homes, directory)
         elif agent in here and not any(one.problem for one in files):
             todo = f"`locus hooks install --agent {agent}`"
             yield Finding(NOTE, agent, f"{agent} is here, but its hooks are not installed", todo)
@@ -151,7 +154,7 @@ def _of_file(one: Registered) -> Iterator[Finding]:
     elif one.events:
         yield Finding(OK, one.agent, f"{len(one.events)} hooks in {one.path} ({one.level})")
     if one.disabled:
-        what = f"{one.path} sets disableAllHooks, so no hook runs"
+        what = f"{one.path} sets {one.disabled}, so no hook of ours runs"
         yield Finding(PROBLEM, one.agent, what, "remove that setting")
 
 
@@ -289,6 +292,23 @@ def _codex_switches(homes: Homes, registered: Iterable[Registered]) -> Iterator[
                 f"{one.path}; untrusted hooks are left out without a word"
             )
             yield Finding(NOTE, CODEX, what, "start `codex` here, give the command /hooks, and trust them")
+
+
+def _gemini_trust(homes: Homes, directory: str) -> Iterator[Finding]:
+    """Whether an interactive Gemini CLI takes the directory for one whose hooks may run."""
+    path = f"{homes.gemini}/trustedFolders.json"
+    try:
+        rules = parse(read_file(REAL, path, 8 << 20).decode(), path, comments=True).data
+    except FileNotFoundError:
+        return  # the agent asks when it is started here
+    except (OSError, ValueError, EventLogError) as error:
+        yield Finding(NOTE, GEMINI_CLI, f"it is not known whether {directory} is trusted ({error})")
+        return
+    within = {os.path.dirname(one) if rule == "TRUST_PARENT" else one: rule for one, rule in rules.items()}
+    above = [one for one in within if f"{directory}/".startswith(one.rstrip("/") + "/")]
+    if above and within[max(above, key=len)] == "DO_NOT_TRUST":
+        what = f"{path} says that you do not trust {directory}, where Gemini CLI then runs no hook"
+        yield Finding(NOTE, GEMINI_CLI, what, "start `gemini` here, give the command /permissions")
 
 
 def _is_trusted(said: object) -> bool:

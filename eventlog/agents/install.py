@@ -9,25 +9,23 @@ gives the very bytes that were there before; afterwards only our own entries go.
 Any number of processes may call this at once: one lock of the user's serialises them.
 """
 
-import json
 import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blake3 import blake3
-
-from eventlog.agents import settings
+from eventlog.agents import opencode_plugin, receipts, settings
+from eventlog.agents.receipts import Receipt
 from eventlog.agents.settings import Edit, Handler
 from eventlog.errors import LockTimeout, Refused
 from eventlog.fs import FileSystem, Refusals, read_file, write_all
 from eventlog.repository import git_environment
 
-CLAUDE_CODE, CODEX = "claude-code", "codex"
-AGENTS = (CLAUDE_CODE, CODEX)
+CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE = "claude-code", "codex", "gemini-cli", "opencode"
+AGENTS = (CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE)
 LOCAL, PROJECT, USER = "local", "project", "user"
 LEVELS = (LOCAL, PROJECT, USER)
 
@@ -48,11 +46,22 @@ _CODEX_EVENTS = (
     "SubagentStart", "SubagentStop", "Stop", "Interrupt", "SessionEnd",
     "PreCompact", "PostCompact",
 )  # fmt: skip
-EVENTS: Mapping[str, tuple[str, ...]] = {CLAUDE_CODE: _CLAUDE_CODE_EVENTS, CODEX: _CODEX_EVENTS}
+# Each hook is a process that Gemini CLI waits for. Not registered are those around a model call, of which
+# the chat tells more: BeforeModel, BeforeToolSelection, AfterModel (each piece), PreCompress (before each).
+_GEMINI_CLI_EVENTS = (
+    "SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd", "Notification",
+)  # fmt: skip
+EVENTS: Mapping[str, tuple[str, ...]] = {
+    CLAUDE_CODE: _CLAUDE_CODE_EVENTS,
+    CODEX: _CODEX_EVENTS,
+    GEMINI_CLI: _GEMINI_CLI_EVENTS,
+    OPENCODE: opencode_plugin.EVENTS,
+}
 _SHORT_TIMEOUTS = {(CODEX, "SessionEnd"), (CODEX, "Interrupt")}
 
+# Agents that read comments in their settings.
+_COMMENTED = (GEMINI_CLI,)
 _SETTINGS_SIZE_MAX = 8 << 20
-_RECEIPT_FORMAT = 1
 _LOCK_TIMEOUT_S = 10.0
 _LOCK_WAIT_S = 0.01
 
@@ -63,6 +72,8 @@ class Homes:
 
     claude: str
     codex: str
+    gemini: str
+    opencode: str
     state: str  # receipts
     data: str  # the stub, where there is no virtual environment
 
@@ -76,6 +87,8 @@ class Homes:
         return cls(
             place("CLAUDE_CONFIG_DIR", ".claude"),
             place("CODEX_HOME", ".codex"),
+            os.path.join(os.path.abspath(environ.get("GEMINI_CLI_HOME") or home), ".gemini"),
+            place("XDG_CONFIG_HOME", ".config") + "/opencode",
             place("XDG_STATE_HOME", ".local/state"),
             place("XDG_DATA_HOME", ".local/share"),
         )
@@ -115,18 +128,23 @@ class Registered:
     events: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
-    disabled: bool = False
+    disabled: str | None = None  # the setting that switches hooks off
     problem: str | None = None
 
 
 def settings_path(agent: str, level: str, directory: str, homes: Homes) -> str:
     """The settings file of an agent: of a project directory, shared or not, or of the user.
 
-    Codex has one file for a project, whichever is asked for.
+    All but Claude Code have one file for a project, whichever is asked for; OpenCode's is a plugin.
     """
+    if agent == OPENCODE:
+        above = homes.opencode if level == USER else f"{directory}/.opencode"
+        return f"{above}/plugin/{opencode_plugin.NAME}"
     if agent == CLAUDE_CODE:
         name = "settings.local.json" if level == LOCAL else "settings.json"
         return f"{homes.claude}/{name}" if level == USER else f"{directory}/.claude/{name}"
+    if agent == GEMINI_CLI:
+        return f"{homes.gemini if level == USER else f'{directory}/.gemini'}/settings.json"
     return f"{homes.codex}/hooks.json" if level == USER else f"{directory}/.codex/hooks.json"
 
 
@@ -135,6 +153,8 @@ def agents_here(directory: str, homes: Homes, search_path: str | None) -> list[s
     signs = {
         CLAUDE_CODE: ("claude", homes.claude, f"{directory}/.claude"),
         CODEX: ("codex", homes.codex, f"{directory}/.codex"),
+        GEMINI_CLI: ("gemini", homes.gemini, f"{directory}/.gemini"),
+        OPENCODE: ("opencode", homes.opencode, f"{directory}/.opencode"),
     }
     return [
         agent
@@ -145,11 +165,12 @@ def agents_here(directory: str, homes: Homes, search_path: str | None) -> list[s
 
 def handlers(agent: str, line: str) -> dict[str, Handler]:
     """For every event that the adapter of `agent` wants, what is to run."""
+    unit = 1000 if agent == GEMINI_CLI else 1
     return {
         event: {
             "type": "command",
             "command": line,
-            "timeout": _CODEX_END_TIMEOUT_S if (agent, event) in _SHORT_TIMEOUTS else _TIMEOUT_S,
+            "timeout": _CODEX_END_TIMEOUT_S if (agent, event) in _SHORT_TIMEOUTS else _TIMEOUT_S * unit,
         }
         for event in EVENTS[agent]
     }
@@ -168,11 +189,15 @@ def install(
 
     Raises: Refused (not the JSON it should be, or changed meanwhile), LockTimeout, EventLogError.
     """
+    if agent == OPENCODE:
+        return _edit(fs, agent, path, homes, dry_run, lambda file: file.with_plugin(wanted))
     return _edit(fs, agent, path, homes, dry_run, lambda file: file.with_hooks(wanted))
 
 
 def uninstall(fs: FileSystem, agent: str, path: str, homes: Homes, *, dry_run: bool = False) -> Change:
     """Take our hooks out again. Raises: as `install`."""
+    if agent == OPENCODE:
+        return _edit(fs, agent, path, homes, dry_run, lambda file: file.without_plugin())
     return _edit(fs, agent, path, homes, dry_run, lambda file: file.without_hooks())
 
 
@@ -181,9 +206,11 @@ def look(fs: FileSystem, agent: str, level: str, path: str) -> Registered:
     try:
         data = read_file(fs, path, _SETTINGS_SIZE_MAX)
         text = _text(data, path)
+        if agent == OPENCODE:
+            return _look_at_plugin(level, path, text)
         if settings.is_blank(text):
             return Registered(agent, level, path, True)
-        root = settings.parse(text, path)
+        root = settings.parse(text, path, comments=agent in _COMMENTED)
     except (FileNotFoundError, NotADirectoryError):
         return Registered(agent, level, path, False)
     except OSError as error:
@@ -200,8 +227,31 @@ def look(fs: FileSystem, agent: str, level: str, path: str) -> Registered:
         events=events,
         missing=tuple(event for event in EVENTS[agent] if event not in events) if events else (),
         lines=tuple(dict.fromkeys(_line_of(own.handler) for own in ours)),
-        disabled=root.data.get("disableAllHooks") is True,
+        disabled=_disabled(root.data, ours),
     )
+
+
+def _look_at_plugin(level: str, path: str, text: str) -> Registered:
+    if not opencode_plugin.is_ours(text):
+        return Registered(OPENCODE, level, path, True)
+    events, line = opencode_plugin.events_in(text), opencode_plugin.line_in(text)
+    missing = tuple(event for event in EVENTS[OPENCODE] if event not in events)
+    problem = opencode_plugin.edited(path) if opencode_plugin.is_edited(text) else None
+    lines = () if line is None else (line,)
+    return Registered(OPENCODE, level, path, True, events, missing, lines, problem=problem)
+
+
+def _disabled(said: Mapping[str, Any], ours: Sequence[settings.Ours]) -> str | None:
+    """The setting that keeps our hooks from running."""
+    if said.get("disableAllHooks") is True:
+        return "disableAllHooks"
+    switches = said.get("hooksConfig")
+    if isinstance(switches, dict) and switches.get("enabled") is False:
+        return "hooksConfig.enabled false"
+    off = switches.get("disabled") if isinstance(switches, dict) else None
+    if isinstance(off, list) and any(one.handler.get("command") in off for one in ours):
+        return "hooksConfig.disabled with our command"
+    return None
 
 
 def is_committable(path: str) -> bool:
@@ -226,20 +276,11 @@ def is_committable(path: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Receipt:
-    """How to take an edit back. `edits` is None where there was no file before."""
-
-    edits: tuple[Edit, ...] | None
-    created: bool  # the file would not be there but for us
-    made_directory: bool
-
-
-@dataclass(frozen=True, slots=True)
 class _Edited:
     """What is to become of a file, and what takes it back."""
 
     after: str | None
-    receipt: _Receipt | None = None
+    receipt: Receipt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +289,8 @@ class _File:
 
     path: str
     text: str | None
-    receipt: _Receipt | None  # of exactly these bytes
+    comments: bool  # its agent reads them
+    receipt: Receipt | None  # of exactly these bytes
     created: bool  # by us, as any receipt says
     made_directory: bool
 
@@ -256,7 +298,10 @@ class _File:
         return self.text is None or settings.is_blank(self.text)
 
     def parsed(self) -> settings.Value:
-        return settings.parse(self.text or "", self.path)
+        return self._parse(self.text or "")
+
+    def _parse(self, text: str) -> settings.Value:
+        return settings.parse(text, self.path, comments=self.comments)
 
     def with_hooks(self, wanted: Mapping[str, Handler]) -> _Edited:
         if not self.is_blank() and settings.holds_exactly(self.parsed(), wanted):
@@ -264,13 +309,21 @@ class _File:
         base = self.without_hooks().after
         made_directory = self.made_directory or not os.path.isdir(os.path.dirname(self.path))
         if base is None:
-            return _Edited(settings.created(wanted), _Receipt(None, True, made_directory))
+            return _Edited(settings.created(wanted), Receipt(None, True, made_directory))
         if settings.is_blank(base):
             edits = [Edit(0, len(base), settings.created(wanted))]
         else:
-            edits = settings.insertion(base, settings.parse(base, self.path), wanted)
+            edits = settings.insertion(base, self._parse(base), wanted)
         after, back = settings.apply(base, edits)
-        return _Edited(after, _Receipt(tuple(back), self.created, made_directory))
+        return _Edited(after, Receipt(tuple(back), self.created, made_directory))
+
+    def with_plugin(self, wanted: Mapping[str, Handler]) -> _Edited:
+        after = opencode_plugin.put_in(self.path, self.text, wanted)
+        made_directory = self.made_directory or not os.path.isdir(os.path.dirname(self.path))
+        return _Edited(after, None if after == self.text else Receipt(None, True, made_directory))
+
+    def without_plugin(self) -> _Edited:
+        return _Edited(opencode_plugin.taken_out(self.path, self.text))
 
     def without_hooks(self) -> _Edited:
         if self.text is None or self.is_blank():
@@ -283,8 +336,8 @@ class _File:
                 return _Edited(None)
             left = settings.apply(self.text, self.receipt.edits)[0]
         else:
-            left = settings.apply(self.text, settings.removal(root))[0]
-        is_empty = self.created and settings.parse(left, self.path).data == {}
+            left = settings.apply(self.text, settings.removal(self.text, root))[0]
+        is_empty = self.created and settings.is_empty(left, self.path, comments=self.comments)
         return _Edited(None if is_empty else left)
 
 
@@ -292,14 +345,14 @@ def _edit(fs: FileSystem, agent: str, path: str, homes: Homes, dry_run: bool, ma
     with Refusals(path, "edit the settings"):
         if dry_run:
             return _planned(fs, agent, path, homes, make)[0]
-        receipts = f"{homes.state}/locus/hooks"
-        os.makedirs(receipts, mode=0o700, exist_ok=True)
-        lock = fs.open(f"{receipts}/lock", os.O_RDWR | os.O_CREAT)
+        kept = f"{homes.state}/locus/hooks"
+        os.makedirs(kept, mode=0o700, exist_ok=True)
+        lock = fs.open(f"{kept}/lock", os.O_RDWR | os.O_CREAT)
         try:
-            _wait_for(fs, lock, f"{receipts}/lock")
+            _wait_for(fs, lock, f"{kept}/lock")
             change, edited, made_directory = _planned(fs, agent, path, homes, make)
             if change.kind != "unchanged":
-                _carry_out(fs, change, edited.receipt, receipts, made_directory)
+                _carry_out(fs, change, edited.receipt, kept, made_directory)
             return change
         finally:
             fs.close(lock)
@@ -309,13 +362,14 @@ def _planned(fs: FileSystem, agent: str, path: str, homes: Homes, make: Any) -> 
     file = os.path.realpath(path)
     before = _read(fs, path, file)
     text = None if before is None else _text(before, path)
-    receipts = _receipts(fs, f"{homes.state}/locus/hooks", file)
+    known = receipts.of_file(fs, f"{homes.state}/locus/hooks", file)
     found = _File(
         path,
         text,
-        receipts.get(_digest(before)) if before is not None else None,
-        any(receipt.created for receipt in receipts.values()),
-        any(receipt.made_directory for receipt in receipts.values()),
+        agent in _COMMENTED,
+        known.get(receipts.digest(before)) if before is not None else None,
+        any(receipt.created for receipt in known.values()),
+        any(receipt.made_directory for receipt in known.values()),
     )
     edited: _Edited = make(found)
     after = None if edited.after is None else edited.after.encode()
@@ -367,11 +421,11 @@ def _wait_for(fs: FileSystem, fd: int, path: str) -> None:
 
 
 def _carry_out(
-    fs: FileSystem, change: Change, receipt: _Receipt | None, receipts: str, made_directory: bool
+    fs: FileSystem, change: Change, receipt: Receipt | None, kept: str, made_directory: bool
 ) -> None:
     """The receipt first: a crash leaves one that fits no file, which harms nobody."""
     if receipt is not None and change.after is not None:
-        _write_receipt(fs, receipts, change.file, change.after, receipt)
+        receipts.write(fs, kept, change.file, change.after, receipt)
     directory = os.path.dirname(change.file)
     if change.after is None:
         _refuse_changed(fs, change)
@@ -385,7 +439,7 @@ def _carry_out(
     else:
         os.makedirs(directory, exist_ok=True)
         _replace(fs, change, change.after)
-    _forget(fs, receipts, change.file, change.after if receipt is not None else None)
+    receipts.forget(fs, kept, change.file, change.after if receipt is not None else None)
 
 
 def _replace(fs: FileSystem, change: Change, data: bytes) -> None:
@@ -432,61 +486,3 @@ def _changed_meanwhile(change: Change) -> Refused:
     return Refused(
         f"{change.file} was changed by another program in this moment. Nothing was done; try again."
     )
-
-
-# -- receipts ----------------------------------------------------------------------------------
-
-
-def _digest(data: bytes) -> str:
-    return blake3(data).hexdigest()[:16]
-
-
-def _receipts(fs: FileSystem, directory: str, file: str) -> dict[str, _Receipt]:
-    """Receipts of a settings file, by the digest of the content they fit; other files are passed over."""
-    found = {}
-    prefix = _digest(os.fsencode(file)) + "-"
-    names = fs.listdir(directory) if os.path.isdir(directory) else []
-    for name in names:
-        if name.startswith(prefix) and name.endswith(".json"):
-            try:
-                fields = json.loads(read_file(fs, f"{directory}/{name}", _SETTINGS_SIZE_MAX))
-                edits = fields["edits"]
-                if fields["format"] == _RECEIPT_FORMAT:
-                    found[name[len(prefix) : -len(".json")]] = _Receipt(
-                        None if edits is None else tuple(Edit(int(a), int(b), str(c)) for a, b, c in edits),
-                        bool(fields["created"]),
-                        bool(fields["made_directory"]),
-                    )
-            except (FileNotFoundError, ValueError, KeyError, TypeError):
-                continue  # without it our entries are found by what they are
-    return found
-
-
-def _write_receipt(fs: FileSystem, directory: str, file: str, after: bytes, receipt: _Receipt) -> None:
-    edits = receipt.edits
-    fields = {
-        "format": _RECEIPT_FORMAT,
-        "file": file,
-        "created": receipt.created,
-        "made_directory": receipt.made_directory,
-        "edits": None if edits is None else [[edit.start, edit.end, edit.new] for edit in edits],
-    }
-    path = f"{directory}/{_digest(os.fsencode(file))}-{_digest(after)}.json"
-    beside = f"{path}.{fs.random_bytes(8).hex()}"
-    fd = fs.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
-        write_all(fs, fd, json.dumps(fields).encode())
-        fs.fsync(fd)
-    finally:
-        fs.close(fd)
-    fs.rename(beside, path)
-    fs.fsync_dir(directory)
-
-
-def _forget(fs: FileSystem, directory: str, file: str, kept: bytes | None) -> None:
-    """Drop the receipts of a file but for that of its present content."""
-    prefix = _digest(os.fsencode(file)) + "-"
-    name_kept = None if kept is None else f"{prefix}{_digest(kept)}.json"
-    for name in fs.listdir(directory):
-        if name.startswith(prefix) and name != name_kept:
-            fs.unlink(f"{directory}/{name}")

@@ -1,18 +1,19 @@
 """An agent's settings file as text: our hooks put in and taken out, everything else left as it is.
 
-Claude Code's `settings.json` and Codex's `hooks.json` have one shape:
+Claude Code's and Gemini CLI's `settings.json` and Codex's `hooks.json` have one shape:
 
     {"hooks": {EVENT: [{"matcher": …, "hooks": [{"type": "command", "command": …, "timeout": …}]}]}}
 
 The text is never written anew: an edit inserts or cuts characters, in the file's own indentation and line
-ends, so that numbers, escapes, spaces and the order of keys stay what somebody made them. A handler is *ours*
-when a word of its command is a file called `locus-hook` or `locus-hook.py`.
+ends, so that numbers, escapes, spaces, comments and the order of keys stay what somebody made them. A
+handler is *ours* when a word of its command is a file called `locus-hook` or `locus-hook.py`.
 
 Pure functions.
 """
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,19 +79,29 @@ def is_blank(text: str) -> bool:
     return not text.removeprefix(BOM).strip(_SPACE)
 
 
-def parse(text: str, where: str) -> Value:
+def is_empty(text: str, where: str, *, comments: bool = False) -> bool:
+    """Whether the file is an object that holds nothing, not even a comment. Raises: as `parse`."""
+    root = parse(text, where, comments=comments)
+    return not root.data and not text[root.start + 1 : root.end - 1].strip(_SPACE)
+
+
+def parse(text: str, where: str, *, comments: bool = False) -> Value:
     """The settings as values with their places.
 
+    Args: comments: whether `//` and `/* */` count as white space, as the agent has it.
     Raises: Refused when the text is not a JSON object, or `hooks` does not have the shape above.
     """
     begin = len(BOM) if text.startswith(BOM) else 0
+    if comments:
+        text = _COMMENT.sub(_blank, text)
     try:
         json.loads(text[begin:], parse_constant=_no_constant)
         root = _value(text, _skip(text, begin))
     except json.JSONDecodeError as error:
         raise Refused(
             f"{where}: line {error.lineno}, column {error.colno}: not JSON ({error.msg}). Nothing was "
-            "written. Comments and trailing commas are not JSON either; correct the file, then try again."
+            f"written. {'T' if comments else 'Comments and t'}railing commas are not JSON either; correct "
+            "the file, then try again."
         ) from error
     except (ValueError, RecursionError) as error:
         raise Refused(f"{where}: not JSON ({error}). Nothing was written; correct the file.") from error
@@ -155,8 +166,12 @@ def insertion(text: str, root: Value, wanted: Mapping[str, Handler]) -> list[Edi
     return edits
 
 
-def removal(root: Value) -> list[Edit]:
+def removal(text: str, root: Value) -> list[Edit]:
     """The edits that cut every handler of ours, and what then holds nothing: group, event, `hooks`."""
+    return [Edit(cut.start, cut.end, _comments(text[cut.start : cut.end])) for cut in _removal(root)]
+
+
+def _removal(root: Value) -> list[Edit]:
     hooks = root.member("hooks")
     assert hooks is not None and hooks.items is not None, "there is something of ours"
     edits: list[Edit] = []
@@ -196,6 +211,21 @@ def apply(text: str, edits: Sequence[Edit]) -> tuple[str, list[Edit]]:
 
 
 # -- reading -----------------------------------------------------------------------------------
+
+# A string, which may look like a comment inside, or a comment.
+_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.S)
+
+
+def _comments(text: str) -> str:
+    """The comments in a piece of a file: none is ours."""
+    found = [said for said in _COMMENT.findall(text) if not said.startswith('"')]
+    return "".join(f" {said}\n" if said.startswith("//") else f" {said}" for said in found)
+
+
+def _blank(found: "re.Match[str]") -> str:
+    """White space in place of a comment, so that everything else stays where it is."""
+    said = found[0]
+    return said if said.startswith('"') else re.sub(r"[^\r\n]", " ", said)
 
 
 def _no_constant(name: str) -> None:
@@ -318,8 +348,7 @@ class _Style:
         self.newline = "\r\n" if "\r\n" in text else "\n"
         gap = text[root.start + 1 : root.items[0].start] if root.items else "\n"
         self.is_flat = bool(root.items) and "\n" not in gap
-        self.indent = gap.rpartition("\n")[2] if root.items and not self.is_flat else _INDENT
-        self.indent = self.indent or _INDENT
+        self.indent = (_space_at(gap) if root.items and not self.is_flat else _INDENT) or _INDENT
 
     def append(self, container: Value, pairs: Sequence[tuple[str | None, Any]]) -> Edit:
         """The edit that adds members, or elements (their keys are None), at the container's end."""
@@ -327,19 +356,20 @@ class _Style:
             first, last = container.items[0], container.items[-1]
             gap = self.text[container.start + 1 : first.start]
             if "\n" in gap:
-                gap = self.newline + gap.rpartition("\n")[2]
+                gap = self.newline + _space_at(gap)
                 written = [self._spelled(key, value, gap) for key, value in pairs]
             else:
                 gap = " " if self.text[_comma_after(self.text, first) :][:1] == " " else ""
                 written = [self._flat(key, value) for key, value in pairs]
             return Edit(last.end, last.end, "".join(f",{gap}{one}" for one in written))
-        if self.is_flat:
+        kept = self.text[container.start + 1 : container.end - 1].rstrip(_SPACE)  # a comment, if anything
+        if self.is_flat and not kept:
             inner = ", ".join(self._flat(key, value) for key, value in pairs)
             return Edit(container.start + 1, container.end - 1, inner)
         outer = self.newline + self._indent_of_line(container.start)
         gap = outer + self.indent
         written = [self._spelled(key, value, gap) for key, value in pairs]
-        return Edit(container.start + 1, container.end - 1, gap + f",{gap}".join(written) + outer)
+        return Edit(container.start + 1, container.end - 1, kept + gap + f",{gap}".join(written) + outer)
 
     def _spelled(self, key: str | None, value: Any, gap: str) -> str:
         lines = json.dumps(value, indent=self.indent, ensure_ascii=False).split("\n")
@@ -351,6 +381,12 @@ class _Style:
     def _indent_of_line(self, at: int) -> str:
         line = self.text[self.text.rfind("\n", 0, at) + 1 : at].removeprefix(BOM)
         return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _space_at(gap: str) -> str:
+    """The white space that the last line of `gap` begins with."""
+    line = gap.rpartition("\n")[2]
+    return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _comma_after(text: str, item: Item) -> int:

@@ -1,0 +1,81 @@
+"""Receipts: what takes our edit of a settings file back, beside the user's other state (docs/install.md).
+
+A receipt fits one content of one file, by their digests, and holds none of what else is in it. Written and
+dropped under the lock that `install.py` holds.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+
+from blake3 import blake3
+
+from eventlog.agents.settings import Edit
+from eventlog.fs import FileSystem, read_file, write_all
+
+_FORMAT = 1
+_SIZE_MAX = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """How to take an edit back. `edits` is None where there was no file before."""
+
+    edits: tuple[Edit, ...] | None
+    created: bool  # the file would not be there but for us
+    made_directory: bool
+
+
+def digest(data: bytes) -> str:
+    return blake3(data).hexdigest()[:16]
+
+
+def of_file(fs: FileSystem, directory: str, file: str) -> dict[str, Receipt]:
+    """Receipts of a settings file, by the digest of the content they fit; other files are passed over."""
+    found = {}
+    prefix = digest(os.fsencode(file)) + "-"
+    names = fs.listdir(directory) if os.path.isdir(directory) else []
+    for name in names:
+        if name.startswith(prefix) and name.endswith(".json"):
+            try:
+                fields = json.loads(read_file(fs, f"{directory}/{name}", _SIZE_MAX))
+                edits = fields["edits"]
+                if fields["format"] == _FORMAT:
+                    found[name[len(prefix) : -len(".json")]] = Receipt(
+                        None if edits is None else tuple(Edit(int(a), int(b), str(c)) for a, b, c in edits),
+                        bool(fields["created"]),
+                        bool(fields["made_directory"]),
+                    )
+            except (FileNotFoundError, ValueError, KeyError, TypeError):
+                continue  # without it our entries are found by what they are
+    return found
+
+
+def write(fs: FileSystem, directory: str, file: str, after: bytes, receipt: Receipt) -> None:
+    edits = receipt.edits
+    fields = {
+        "format": _FORMAT,
+        "file": file,
+        "created": receipt.created,
+        "made_directory": receipt.made_directory,
+        "edits": None if edits is None else [[edit.start, edit.end, edit.new] for edit in edits],
+    }
+    path = f"{directory}/{digest(os.fsencode(file))}-{digest(after)}.json"
+    beside = f"{path}.{fs.random_bytes(8).hex()}"
+    fd = fs.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        write_all(fs, fd, json.dumps(fields).encode())
+        fs.fsync(fd)
+    finally:
+        fs.close(fd)
+    fs.rename(beside, path)
+    fs.fsync_dir(directory)
+
+
+def forget(fs: FileSystem, directory: str, file: str, kept: bytes | None) -> None:
+    """Drop the receipts of a file but for that of its present content."""
+    prefix = digest(os.fsencode(file)) + "-"
+    name_kept = None if kept is None else f"{prefix}{digest(kept)}.json"
+    for name in fs.listdir(directory):
+        if name.startswith(prefix) and name != name_kept:
+            fs.unlink(f"{directory}/{name}")
