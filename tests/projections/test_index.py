@@ -75,6 +75,44 @@ def test_the_next_generation_is_made_from_the_one_before(log: Log) -> None:
     assert incremental == log.rows(ASK)
 
 
+def test_the_index_of_a_small_log_is_small(log: Log) -> None:
+    """P6: a log of a few hundred events has an index of no more than 300 kB, also after an update."""
+    indexed(log)
+    log.append(*batch(8, 400), *batch(500, 100, "s2"))
+    log.seal()
+    log.make_index()
+
+    first, second = (os.stat(log.layout.index(name)).st_size for name in names(log))
+    assert first < 200_000
+    assert second < 300_000
+
+
+def test_a_log_that_outgrew_its_blocks_gets_larger_ones(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I19, I22: the index is made anew once, then updated again, and says the same whatever its blocks."""
+    monkeypatch.setattr(index, "SMALL_ROWS_MAX", 20)
+    made = []
+    for first in range(0, 40, 8):
+        log.append(*batch(first, 8, f"s{first // 16}"))
+        log.seal()
+        report = log.make_index()
+        assert report is not None
+        made.append((report.incremental, block_size(log.layout.index(report.name))))
+    large = log.tables()
+    monkeypatch.undo()
+    report = log.make_index(fresh=True)
+
+    assert made == [(False, 16_384), (True, 16_384), (False, 262_144), (True, 262_144), (True, 262_144)]
+    assert report is not None and block_size(log.layout.index(report.name)) == 16_384
+    assert log.tables() == large
+
+
+def block_size(path: str) -> int:
+    with duckdb.connect() as con:
+        con.execute(f"ATTACH '{path}' AS held (READ_ONLY)")
+        row = con.execute("SELECT block_size FROM pragma_database_size() WHERE database_name = 'held'")
+        return int(row.fetchall()[0][0])
+
+
 def test_the_last_two_generations_stay(log: Log) -> None:
     """P6: older ones are unlinked; a query that has one open keeps reading it."""
     for i in range(4):
