@@ -58,6 +58,7 @@ def install(ctx: click.Context, agent: str | None, level: str, *, dry_run: bool,
 def _say_what_is_left(ctx: click.Context, directory: str, changes: "list[Change]", level: str) -> None:
     from eventlog import identity
     from eventlog.agents import install as engine
+    from eventlog.errors import Refused
 
     for change in changes:
         if level == engine.LOCAL and engine.is_committable(change.file):
@@ -71,8 +72,11 @@ def _say_what_is_left(ctx: click.Context, directory: str, changes: "list[Change]
             "Codex runs no hook that you have not trusted: start `codex` here, give the command /hooks, and "
             "trust them (again after each change). `codex exec` leaves untrusted hooks out without a word."
         )
-    if not ctx.find_root().obj and identity.find(directory, os.environ) is None:
-        say("There is no store here yet, so the hooks record nothing: `locus init` makes one.")
+    try:
+        if not ctx.find_root().obj and identity.find(directory, os.environ) is None:
+            say("There is no store here yet, so the hooks record nothing: `locus init` makes one.")
+    except Refused as error:  # installed they are: for other projects, or for when this is put right
+        say(f"The hooks record nothing here: {error}")
     say(
         "A session that is running may go on without them: start the agent anew. "
         "`locus doctor` checks all of it."

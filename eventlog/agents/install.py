@@ -361,17 +361,19 @@ def _edit(fs: FileSystem, agent: str, path: str, homes: Homes, dry_run: bool, ma
 def _planned(fs: FileSystem, agent: str, path: str, homes: Homes, make: Any) -> tuple[Change, _Edited, bool]:
     file = os.path.realpath(path)
     before = _read(fs, path, file)
-    text = None if before is None else _text(before, path)
     known = receipts.of_file(fs, f"{homes.state}/locus/hooks", file)
-    found = _File(
-        path,
-        text,
-        agent in _COMMENTED,
-        known.get(receipts.digest(before)) if before is not None else None,
-        any(receipt.created for receipt in known.values()),
-        any(receipt.made_directory for receipt in known.values()),
-    )
-    edited: _Edited = make(found)
+    try:
+        found = _File(
+            path,
+            None if before is None else _text(before, path),
+            agent in _COMMENTED,
+            known.get(receipts.digest(before)) if before is not None else None,
+            any(receipt.created for receipt in known.values()),
+            any(receipt.made_directory for receipt in known.values()),
+        )
+        edited: _Edited = make(found)
+    except Refused as error:  # said by what only reads, too
+        raise Refused(f"{error} Nothing was written.") from error
     after = None if edited.after is None else edited.after.encode()
     return Change(agent, path, file, before, after), edited, found.made_directory
 
@@ -396,9 +398,7 @@ def _text(data: bytes, path: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Refused(
-            f"{path}: not UTF-8 at byte {error.start}. Nothing was written; save it as UTF-8, then try again."
-        ) from error
+        raise Refused(f"{path}: not UTF-8 at byte {error.start}. Save it as UTF-8.") from error
 
 
 def _line_of(handler: Handler) -> str:

@@ -99,12 +99,11 @@ def parse(text: str, where: str, *, comments: bool = False) -> Value:
         root = _value(text, _skip(text, begin))
     except json.JSONDecodeError as error:
         raise Refused(
-            f"{where}: line {error.lineno}, column {error.colno}: not JSON ({error.msg}). Nothing was "
-            f"written. {'T' if comments else 'Comments and t'}railing commas are not JSON either; correct "
-            "the file, then try again."
+            f"{where}: line {error.lineno}, column {error.colno}: not JSON ({error.msg}). Correct "
+            f"the file; {'' if comments else 'comments and '}trailing commas are not JSON either."
         ) from error
     except (ValueError, RecursionError) as error:
-        raise Refused(f"{where}: not JSON ({error}). Nothing was written; correct the file.") from error
+        raise Refused(f"{where}: not JSON ({error}). Correct the file.") from error
     _refuse_shape(root, text, where)
     return root
 
@@ -267,9 +266,7 @@ def _skip(text: str, at: int) -> int:
 def _refuse_shape(root: Value, text: str, where: str) -> None:
     def refuse(value: Value, what: str) -> None:
         line = text.count("\n", 0, value.start) + 1
-        raise Refused(
-            f"{where}: line {line}: {what}. Nothing was written; the agent could not read this either."
-        )
+        raise Refused(f"{where}: line {line}: {what}. The agent cannot read this either.")
 
     if not isinstance(root.data, dict):
         refuse(root, "the file is not a JSON object")

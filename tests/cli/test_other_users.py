@@ -149,6 +149,24 @@ def public() -> Iterator[Path]:
         yield Path(directory)
 
 
+def test_hooks_are_installed_below_a_store_of_another_user(public: Path) -> None:
+    """P4, P5: installing ends well and says that nothing is recorded here, and whose store is in the way."""
+    words = as_nobody()
+    work = project(public)
+    for path in [work, *work.rglob("*")]:
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    below = work / "theirs"
+    below.mkdir()
+    os.chown(below, NOBODY, NOBODY)
+    done = locus(words, "hooks", "install", "--agent", "claude-code", cwd=below)
+
+    assert done.returncode == 0, done.stderr
+    assert (below / ".claude/settings.local.json").exists()
+    (said,) = (line for line in done.stderr.splitlines() if "record nothing here" in line)
+    assert "another user" in said
+
+
 @pytest.mark.parametrize("named", [False, True])
 def test_a_store_of_another_user(named: bool, public: Path) -> None:
     """P4, P5, I35: somebody else's store is read when it is named, and never otherwise; a hook of another
