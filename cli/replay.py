@@ -36,9 +36,12 @@ def command(
 
     Without PATHs all files. --at start is the state before the turn, --at EVENT the state just
     after that event. DIR is made when it is missing. What could not be reproduced is listed with
-    its reason, and the exit code is 4. A submodule is the commit of another repository: it stands
-    as an empty directory, and the commit is named.
+    its reason, and the exit code is 4, unless .locusignore left it out and no PATH names it. A
+    submodule is the commit of another repository: it stands as an empty directory, and the commit
+    is named.
     """
+    from eventlog.snapshots.worktree_entries import LEFT_OUT
+
     with open_store(ctx) as store, Progress("replaying"):
         ref = store.turn(turn)
         report = store.replay(ref, target, paths=paths, at=at, force=force)
@@ -68,7 +71,8 @@ def command(
             put(f"not reproduced: {one_line(path)}: {one_line(reason)}\n")
         for path, commit in submodules:
             put(f"submodule, left empty: {one_line(path)} at {one_line(commit)}\n")
-    if absent:
+    named = {path.rstrip("/") for path in paths}
+    if any(reason != LEFT_OUT or path in named for path, reason in absent):
         ctx.exit(exits.PARTIAL)
 
 

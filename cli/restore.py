@@ -71,7 +71,7 @@ def command(
 
     Only files that were recorded after that moment are deleted. Files that were never recorded,
     files that git ignores, .git and .locus stay as they are. What could not be restored is listed
-    with its reason, and the exit code is 4.
+    with its reason, and the exit code is 4, unless .locusignore left it out and no PATH names it.
     """
     if recover:
         if turn is not None or dry_run or yes or token or force or into is not None:

@@ -26,6 +26,7 @@ from eventlog.replay.trees import Events, trees_of
 from eventlog.snapshots.ids import blob_id, from_text
 from eventlog.snapshots.parallel import Listed
 from eventlog.snapshots.tree import DIRECTORY, SYMLINK
+from eventlog.snapshots.worktree_entries import LEFT_OUT
 from eventlog.types import Event
 
 if TYPE_CHECKING:
@@ -70,8 +71,8 @@ class Plan:
 
     @property
     def partial(self) -> bool:
-        """Whether the outcome will lack something that is wanted."""
-        return bool(self.missing or self.conflicts)
+        """Whether the outcome will lack something that is wanted; what was left out by choice is not."""
+        return bool(self.conflicts) or any(reason != LEFT_OUT for _, reason in self.missing)
 
     def document(self, id: str) -> Document:
         return Document(

@@ -158,7 +158,8 @@ def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
                     wanted.alone.add(path)
             else:
                 listed = wanted.missing if kind == SKIPPED else wanted.submodules
-                listed.append((path, _sentence(state, id)))
+                asked_for = ", so there is nothing to restore" if path in wanted.paths else ""
+                listed.append((path, _sentence(state, id) + asked_for))
                 wanted.alone.add(path)
     return directories
 
