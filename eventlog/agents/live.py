@@ -31,7 +31,6 @@ from eventlog.layout import Layout
 from eventlog.locks import WORKTREE, acquire
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
-from eventlog.names import event_id_of
 from eventlog.types import Event
 
 TYPE_CHECKING = False
@@ -142,7 +141,18 @@ class _Recording:
             from eventlog.agents.live_subagents import count_in_its_turn
 
             self.came_late = count_in_its_turn(call, self.known, self.lines)
+        if call.stamp is not None and call.session is not None:
+            self._name_call()
         self.common = self._common()
+
+    def _name_call(self) -> None:
+        """What the agent leaves nameless gets its names from the notes."""
+        from eventlog.agents import live_names
+
+        try:
+            self.known = live_names.complete(self.layout, self.call)
+        except OSError as error:
+            self.note(error)
 
     def run(self) -> None:
         call = self.call
@@ -479,7 +489,7 @@ class _Recording:
             return
         try:
             if call.moment == TURN_START and turn is not None:
-                self.lines.append(["begun", short(turn)])
+                self.lines.append(["begun", short(turn), *([turn] if call.stamp is not None else [])])
             elif call.moment == TURN_END and turn is not None:
                 self.lines.append(["ended", short(turn)])
             elif call.cause is not None:
@@ -499,15 +509,17 @@ class _Recording:
         if call.moment == TOOL_START and turn is not None:
             by_subagent = "subagent_id" in call.columns
             tool_use_id = call.events[0].get("tool_use_id")
+            cause = call.begins
             if isinstance(tool_use_id, str):
-                cause = event_id_of(call.agent, "action", tool_use_id)
+                cause = call.action_id(tool_use_id)
+            if cause is not None:
                 paths = [short(path) for path in self._named()]
-                tool = tool_use_id, str(call.events[0].get("tool") or "-")
+                tool = str(tool_use_id or "-"), str(call.events[0].get("tool") or "-")
                 live_state.note_begun(
                     self.layout, place.key, (session, turn), cause, tool, call.edits, paths, by_subagent
                 )
-        elif call.finished:
-            causes = [event_id_of(call.agent, "action", one) for one in call.finished]
+        elif call.finished or call.ended:
+            causes = [*call.ended, *map(call.action_id, call.finished)]
             late = call.moment == TOOL and not self.captured
             live_state.note_ended(self.layout, place.key, causes, late=late)
 

@@ -10,6 +10,7 @@ from eventlog.agents.live_place import Place
 from eventlog.agents.live_state import Calls, Mark, short
 from eventlog.layout import Layout
 from eventlog.names import event_id_of, session_context, session_id_of, sessions_context, slugify
+from eventlog.types import Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,19 +70,23 @@ class Completion:
         call = self.call
         told = live_state.read_told(self.layout, place.key)
         turn = short(session), short(call.turn or "")
+        told_by = "AfterAgent" if call.moment == TURN_END else "PreModelRequest"
         ended = [
             one
             for one in live_state.running(self.layout, place.key, told)
             if one.turn == turn and not one.late
         ]
         for one in ended:
-            event = call.add(
-                "action", {"told_by": "PreModelRequest"}, tool=one.tool, tool_use_id=one.tool_use_id
-            )
+            id = None if one.tool_use_id == "-" else one.tool_use_id
+            event = call.add("action", {"told_by": told_by}, tool=one.tool, tool_use_id=id)
             event["event_id"] = one.cause
-            call.finished.append(one.tool_use_id)
+            call.ended.append(one.cause)
         if ended:
-            call.moment, call.writes = TOOL, True
+            call.writes = True
+        if ended and call.moment == TURN_END:
+            call.events = call.events[-len(ended) :] + call.events[: -len(ended)]
+        elif ended:
+            call.moment = TOOL
             call.cause = ended[0].cause if len(ended) == 1 else None
 
     def _transcripts(self) -> "list[str]":
@@ -123,13 +128,11 @@ class Completion:
         self.lines.append(["named"])
 
     def _add_model_calls(self, path: str) -> None:
-        from eventlog.agents.transcript import read_calls
-
         key = short(path)
         before = self.known.marks.get(key) or Mark()
         bytes_max = _TRANSCRIPT_BYTES.get(self.call.moment or "", _TRANSCRIPT_BYTES_USUAL)
         try:
-            found, mark = read_calls(self.call.agent, path, before, bytes_max)
+            found, mark = self._read(path, before, bytes_max)
         except FileNotFoundError:
             return  # this client keeps no transcript
         except OSError as error:
@@ -145,3 +148,12 @@ class Completion:
         self.call.events[at:at] = found
         if (mark.inode, mark.offset) != (before.inode, before.offset):
             self.lines.append(["mark", key, str(mark.inode), str(mark.offset)])
+
+    def _read(self, path: str, before: Mark, bytes_max: int) -> "tuple[list[Event], Mark]":
+        if self.call.agent == "gemini-cli":
+            from eventlog.agents import gemini_chat
+
+            return gemini_chat.read_calls(path, before, bytes_max, self.known.turns)
+        from eventlog.agents import transcript
+
+        return transcript.read_calls(self.call.agent, path, before, bytes_max)

@@ -178,16 +178,49 @@ class Mark:
         self.offset = offset
 
 
+class Tools:
+    """Tool calls without ids, told by what they ask for (`key`) and when: the number of each in its turn.
+
+    An end belongs to the last beginning of the same key that has none: equal calls are interchangeable, but
+    for one that was refused before and has no end.
+    """
+
+    __slots__ = ("_asked", "_numbers", "_open")
+
+    def __init__(self) -> None:
+        self._asked: "dict[str, int]" = {}  # how many of each key
+        self._numbers: "dict[tuple[str, str, bool], int]" = {}  # by key, time, asked
+        self._open: "dict[str, list[int]]" = {}
+
+    def take(self, key: str, stamp: str, *, asked: bool) -> None:
+        if (key, stamp, asked) in self._numbers:
+            return  # told by two hooks
+        waiting = self._open.setdefault(key, [])
+        if asked or not waiting:
+            number = self._asked[key] = self._asked.get(key, -1) + 1
+        else:
+            number = waiting.pop()
+        if asked:
+            waiting.append(number)
+        self._numbers[key, stamp, asked] = number
+
+    def number(self, key: str, stamp: str, *, asked: bool) -> int:
+        """The number of a call that was taken; 0 when the notes lost it."""
+        return self._numbers.get((key, stamp, asked), 0)
+
+
 class Calls:
     """What was recorded of a session so far. `actions` are ids of actions with how their capture went."""
 
-    __slots__ = ("actions", "ended", "marks", "named", "subagents")
+    __slots__ = ("actions", "ended", "marks", "named", "subagents", "tools", "turns")
 
     def __init__(self) -> None:
         self.named = False
         self.ended: "set[str]" = set()  # `short` turns
         self.actions: "dict[str, str]" = {}
         self.marks: "dict[str, Mark]" = {}  # of transcripts, by their `short` path
+        self.turns: "list[str]" = []  # of an agent without ids of turns; the latest last
+        self.tools = Tools()
         self.subagents: "dict[str, str]" = {}  # `short` subagent → the turn that started it
 
 
@@ -198,8 +231,13 @@ def read_calls(layout: Layout, session: str) -> Calls:
             calls.named = True
         elif words[0] == "ended" and len(words) == 2:
             calls.ended.add(words[1])
-        elif words[0] == "begun" and len(words) == 2:
+        elif words[0] == "begun" and len(words) in (2, 3):
             calls.ended.discard(words[1])
+            if len(words) == 3 and words[2] not in calls.turns:
+                calls.turns.append(words[2])
+                calls.tools = Tools()  # they are counted within their turn
+        elif words[0] in ("asked", "answered") and len(words) == 3:
+            calls.tools.take(words[1], words[2], asked=words[0] == "asked")
         elif words[0] == "action" and len(words) == 3:
             calls.actions.setdefault(words[1], words[2])
         elif words[0] == "mark" and len(words) == 4 and words[2].isdigit() and words[3].isdigit():
@@ -211,7 +249,7 @@ def read_calls(layout: Layout, session: str) -> Calls:
 
 def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:
     """Lines: `named`; `begun` and `ended` of a turn; `action` id state; `mark` path inode offset; `subagent`
-    id turn."""
+    id turn; `asked` and `answered` of a tool call without an id: key, time."""
     if lines:
         _append(layout, f"{short(session)}.calls", lines)
 
