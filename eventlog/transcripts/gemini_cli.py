@@ -62,6 +62,7 @@ class Reader:
         self._draft = draft
         self._waiting: dict[str, Any] | None = None  # the message that may be written again
         self._tools: set[str] = set()
+        self._told: set[str] = set()  # messages, which a session that goes on writes once more
 
     def take(self, said: "dict[str, Any]") -> None:
         draft = self._draft
@@ -102,9 +103,14 @@ class Reader:
         draft.begin_session(str(said.get("sessionId")), rest)
 
     def _set(self, changed: "dict[str, Any]") -> None:
-        """Fields of the head, written again; of messages those that were not told before count."""
+        """Fields of the head, written again; of messages that were told before only what tools did since."""
         for message in _list_of(changed, "messages"):
-            self._message(message)
+            if text_of(message, "id") not in self._told:
+                self._message(message)
+                continue
+            self._draft.of_line = self._place(message)
+            for call in _list_of(message, "toolCalls"):
+                self._tool(call)
         rest = {name: value for name, value in changed.items() if name not in ("messages", "lastUpdated")}
         if rest:
             self._draft.of_line = self._place({})
@@ -120,6 +126,7 @@ class Reader:
         said, self._waiting = self._waiting, None
         if said is None:
             return
+        self._told.add(str(said.get("id")))
         self._draft.of_line = self._place(said)
         kind = said.get("type")
         if kind == "user":

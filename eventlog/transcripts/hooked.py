@@ -40,7 +40,7 @@ class Hooked:
     def adopt(self, event: Event) -> None:
         """Give `event`, or the columns of one, the names that hooks gave it."""
         kind, turn = event.get("event_type"), event.get("agent_turn_id")
-        if kind == "turn" and event.get("operation") == "start":
+        if kind == "turn" and event.get("operation") == "start" and turn not in self._name_of:
             self._find_turn(str(turn), event)
         name = self._name_of.get(str(turn))
         if name is None:

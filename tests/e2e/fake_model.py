@@ -123,8 +123,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._json({"input_tokens": 1000})
         elif path.endswith("/messages"):
             self._messages(request)
+        elif path.endswith("/chat/completions"):
+            self._chat(request)
         elif path.endswith("/responses"):
             self._responses(request)
+        elif path.endswith(("enerateContent", "countTokens")):
+            self._gemini(request, path)
         else:
             self._json({})
 
@@ -164,7 +168,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.close_connection = True
         for event in events:
-            self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+            kind = f"event: {event['type']}\n" if "type" in event else ""
+            self.wfile.write(f"{kind}data: {json.dumps(event)}\n\n".encode())
             self.wfile.flush()
 
     def _messages(self, request: Json) -> None:
@@ -271,6 +276,98 @@ class _Handler(BaseHTTPRequestHandler):
             return {"type": "custom_tool_call", "name": "apply_patch", "input": patch}
         return _function("apply_patch", {"input": patch})
 
+    def _chat(self, request: Json) -> None:
+        name, number, step = next_step(*_chat_conversation(request))
+        if not request.get("tools"):  # a side question of the client's own, such as a title for the session
+            name, number, step = None, 0, Step("A kiosk")
+        response_id, n = self.model.new_id("chatcmpl"), len(self.model.served)
+        usage = {"input_tokens": 1000 + n, "output_tokens": 50 + n}
+        calls = [
+            {
+                "index": i,
+                "id": f"{self.model.new_id('call')}_s{number}_{i}",
+                "type": "function",
+                "function": self._opencode(call),
+            }
+            for i, call in enumerate(step.calls)
+            if call.kind != "wait"  # the tool itself waits for its subagent
+        ]
+        self._keep("chat", name, number, response_id, step, usage, calls, "id")
+        if step.status != 200:
+            error = {"message": "the fake model refuses", "type": "invalid_request_error"}
+            return self._json({"error": error}, step.status)
+        base = {"id": response_id, "object": "chat.completion.chunk", "model": request.get("model")}
+        said = {"role": "assistant", "content": step.text, **({"tool_calls": calls} if calls else {})}
+        used = {
+            "prompt_tokens": usage["input_tokens"],
+            "prompt_tokens_details": {"cached_tokens": 500},
+            "completion_tokens": usage["output_tokens"],
+            "completion_tokens_details": {"reasoning_tokens": 5},
+            "total_tokens": usage["input_tokens"] + usage["output_tokens"],
+        }
+        finish = "tool_calls" if calls else "stop"
+        chunks = [
+            {**base, "choices": [{"index": 0, "delta": said, "finish_reason": None}]},
+            {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}], "usage": used},
+        ]
+        return self._stream(chunks, self.model.new_id("req"))
+
+    def _opencode(self, call: Call) -> Json:
+        path = str(self.model.project / call.path)
+        arguments: Json = {"filePath": path}
+        tool = call.kind
+        if call.kind == "edit":
+            arguments |= {"oldString": call.old, "newString": call.new}
+        elif call.kind == "write":
+            arguments |= {"content": call.new}
+        elif call.kind == "agent":
+            tool = "task"
+            arguments = {"description": "A part", "prompt": call.command, "subagent_type": "general"}
+        elif call.kind == "shell":
+            tool = "bash"
+            arguments = {"command": self._command(call), "description": "Run it"}
+        return {"name": tool, "arguments": json.dumps(arguments)}
+
+    def _gemini(self, request: Json, path: str) -> None:
+        if path.endswith("countTokens"):
+            return self._json({"totalTokens": 1000})
+        name, number, step = next_step(*_gemini_conversation(request))
+        if not request.get("tools"):  # a side question of the client's own
+            name, number, step = None, 0, Step('{"reasoning": "", "next_speaker": "user"}')
+        response_id, n = self.model.new_id("resp"), len(self.model.served)
+        usage = {
+            "promptTokenCount": 1100 + n,
+            "candidatesTokenCount": 30 + n,
+            "thoughtsTokenCount": 5,
+            "cachedContentTokenCount": 500,
+            "totalTokenCount": 1135 + 2 * n,
+        }
+        used = {"input_tokens": 1100 + n, "output_tokens": 35 + n}
+        calls = [{"call": f"{response_id}_{i}", **self._of_gemini(call)} for i, call in enumerate(step.calls)]
+        self._keep("gemini", name, number, response_id, step, used, calls, "call")
+        if step.status != 200:
+            error = {"code": step.status, "message": "the fake model refuses", "status": "INVALID_ARGUMENT"}
+            return self._json({"error": error}, step.status)
+        made = [{"functionCall": {"name": one["name"], "args": one["args"]}} for one in calls]
+        candidate = {"content": {"role": "model", "parts": [{"text": step.text}, *made]}, "index": 0}
+        answer = {"modelVersion": "fake", "responseId": response_id}
+        last = {**answer, "candidates": [{**candidate, "finishReason": "STOP"}], "usageMetadata": usage}
+        if not path.endswith("streamGenerateContent"):
+            return self._json(last)
+        return self._stream([last], response_id)
+
+    def _of_gemini(self, call: Call) -> Json:
+        path = str(self.model.project / call.path)
+        if call.kind == "read":
+            return {"name": "read_file", "args": {"file_path": path}}
+        if call.kind == "edit":
+            args = {"file_path": path, "old_string": call.old, "new_string": call.new, "instruction": "Edit"}
+            return {"name": "replace", "args": args}
+        if call.kind == "write":
+            return {"name": "write_file", "args": {"file_path": path, "content": call.new}}
+        args = {"command": self._command(call), "description": "Run it"}
+        return {"name": "run_shell_command", "args": args}
+
     def _command(self, call: Call) -> str:
         return call.command.replace("{scratch}", str(self.model.scratch))
 
@@ -344,6 +441,32 @@ def _openai_events(response: Json, output: list[Json], usage: Json) -> list[Json
     done = {**response, "status": "completed", "output": output, "usage": usage}
     events.append({"type": "response.completed", "response": done})
     return [{**event, "sequence_number": i} for i, event in enumerate(events)]
+
+
+def _chat_conversation(request: Json) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+    texts, calls = [], []
+    for place, message in enumerate(request.get("messages") or ()):
+        if message.get("role") == "user":
+            texts.append((place, json.dumps(message.get("content"))))
+        calls += [(place, str(call.get("id"))) for call in message.get("tool_calls") or ()]
+    return texts, calls
+
+
+def _gemini_conversation(request: Json) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+    """Its calls have no ids that come back, so they are counted."""
+    texts: list[tuple[int, str]] = []
+    calls: list[tuple[int, str]] = []
+    made = 0
+    for place, content in enumerate(request.get("contents") or ()):
+        parts = content.get("parts") or ()
+        said = " ".join(str(part["text"]) for part in parts if "text" in part)
+        if content.get("role") == "user" and _MARKER.search(said):
+            texts.append((place, said))
+            made = 0
+        elif any("functionCall" in part for part in parts):
+            calls.append((place, f"call_s{made}_0"))
+            made += 1
+    return texts, calls
 
 
 def _function(name: str, arguments: Json) -> Json:

@@ -110,3 +110,19 @@ def test_a_cancelled_call_is_a_refusal_and_changes_no_file(tmp_path: Path) -> No
         assert rows(store, "select tool, success from actions") == [("replace", False)]
         assert rows(store, "select error_type from errors") == [("refused",)]
         assert rows(store, "select count(*) from files") == [(0,)]
+
+
+def test_a_session_that_goes_on_repeats_nothing(tmp_path: Path) -> None:
+    """P3: a resumed chat begins anew and lists all its messages: they are the ones before, turns too."""
+    again = {"$set": {"messages": MESSAGES}}
+    new = [message(8, "user", [{"text": "and one more"}]), message(9, "gemini", "Sure.", tokens=TOKENS)]
+    with Store.init(tmp_path / ".locus") as store:
+        import_of(store, written(tmp_path / "session-1.jsonl", [HEAD, *MESSAGES, HEAD, again, again, *new]))
+
+        assert rows(store, "select user_request, outcome, tool_calls from turns order by context_id") == [
+            ("add a price", "Done.", 2),
+            ("and one more", "Sure.", 0),
+        ]
+        ends = "select count(*) from events where event_type = 'turn' and operation = 'end'"
+        assert rows(store, ends) == [(2,)]
+        assert rows(store, "select count(*) from llm_calls") == [(3,)]
