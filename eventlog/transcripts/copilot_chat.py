@@ -13,6 +13,7 @@ from eventlog.transcripts.draft import Draft, digest_of
 from eventlog.transcripts.steps import Steps, left_of, objects_of
 
 _Said = dict[str, Any]
+_PATH_MAX = 32  # changes could build what is nested too deep to be looked through
 _TOLD = ("requestId", "message", "timestamp", "modelId")
 
 
@@ -110,7 +111,7 @@ class Chat:
 def _change(chat: _Said, said: _Said) -> bool:
     """Make a change to the document; False when it fits nothing in it."""
     path, value = said.get("k"), said.get("v")
-    if said.get("kind") not in (1, 2) or not isinstance(path, list) or not path:
+    if said.get("kind") not in (1, 2) or not isinstance(path, list) or not 0 < len(path) <= _PATH_MAX:
         return False
     place: Any = chat
     try:

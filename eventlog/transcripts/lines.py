@@ -21,6 +21,9 @@ from eventlog.errors import EventLogError, NotFound
 LINE_BYTES_MAX = 64 << 20
 # A file that is one JSON document has to fit into memory.
 DOCUMENT_BYTES_MAX = 64 << 20
+# A value nested deeper than this is kept as the bytes that it is.
+DEPTH_MAX = 150
+BOM = b"\xef\xbb\xbf"
 _CHUNK_BYTES = 1 << 20
 _HEAD_LINES = 20
 _ZSTD_SUFFIX = ".zst"
@@ -119,7 +122,8 @@ class FileSource:
         with opened(path) as file:
             offset = 0
             for data, whole in _split(file, path):
-                if offset == 0 and data.strip() in (b"{", b"[") and (document := read_document(path)):
+                begins = offset == 0 and data.removeprefix(BOM).strip() in (b"{", b"[")
+                if begins and (document := read_document(path)):
                     yield from self._document(part, document, told_size)
                     return
                 known = offset < told_size
@@ -171,12 +175,32 @@ def parse(data: bytes) -> "dict[str, Any] | None":
         said = orjson.loads(data)
     except ValueError:
         said = _parse_odd(data)
-    return said if isinstance(said, dict) else None
+    if not isinstance(said, dict) or _is_deep(data, said):
+        return None
+    return said
+
+
+def _is_deep(data: bytes, said: "dict[str, Any]") -> bool:
+    """Whether a line is nested deeper than anything that an agent writes, and than can be looked through."""
+    if data.count(b"}") + data.count(b"]") <= DEPTH_MAX:
+        return False
+    level: list[Any] = [said]
+    for _ in range(DEPTH_MAX):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) is dict or type(inner) is list
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _parse_odd(data: bytes) -> Any:
-    """What orjson refuses and others write: lone surrogates, NaN, integers beyond 64 bits."""
-    if not data.lstrip().startswith(b"{"):
+    """What orjson refuses and others write: a byte-order mark, lone surrogates, NaN, large integers."""
+    data = data.removeprefix(BOM)
+    if not data.lstrip().startswith(b"{") or data[1:2] == b"\0":  # the latter would be taken for UTF-16
         return None
     try:
         return json.loads(data)
@@ -187,15 +211,24 @@ def _parse_odd(data: bytes) -> Any:
 def head_of(path: str) -> "list[dict[str, Any]]":
     """The JSON objects with which a file begins: its whole lines in the first part, or the one it is.
 
-    Raises: as `opened`.
+    Raises: as `opened`, and EventLogError when nothing in it begins as a JSON object does.
     """
     with opened(path) as file:
-        head = _read(file, path)
+        head = _read(file, path).removeprefix(BOM)
     found = [said for line in head.split(b"\n")[:_HEAD_LINES] if line.strip() and (said := parse(line))]
     if not found and head.lstrip()[:1] == b"{":
         document = read_document(path)
         found = [] if document is None else [document[1]]
+    if not found and head.strip() and (head.lstrip()[:1] != b"{" or head[1:2] == b"\0"):
+        raise EventLogError(f"{path} holds no lines of JSON{_what(head)}, so it is no transcript")
     return found
+
+
+def _what(head: bytes) -> str:
+    """What else a file may be, to say so."""
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or head[1:2] == b"\0":
+        return " in UTF-8 (it looks like UTF-16; `iconv -f UTF-16 -t UTF-8` makes it readable)"
+    return " but something binary" if b"\0" in head else ""
 
 
 def read_document(path: str) -> "tuple[bytes, dict[str, Any]] | None":
