@@ -186,7 +186,7 @@ ENDINGS = (
     b"authorization",
     b"credential",
 )
-_PASSWORDS = (b"password", b"passwd", b"passphrase", b"pass", b"pwd")
+PASSWORDS = (b"password", b"passwd", b"passphrase", b"pass", b"pwd")
 KEYS_OF = (
     b"access", b"account", b"api", b"app", b"auth", b"encryption", b"license", b"master", b"private",
     b"secret", b"service", b"shared", b"signing", b"storage", b"subscription", b"webhook",
@@ -211,7 +211,7 @@ _PLACEHOLDERS = (
 _URL_WORDS = frozenset(
     b"pass passwd password pw pwd secret token user username key apikey postgres root admin test".split()
 )  # fmt: skip
-_SCHEMES = (b"bearer ", b"basic ", b"token ", b"apikey ")
+SCHEMES = (b"bearer ", b"basic ", b"token ", b"apikey ")
 
 MARK = b"[REDACTED:"
 
@@ -560,7 +560,7 @@ def _find_value(data: bytes, at: int, name: bytes, spans: "list[Span]") -> None:
         start, end, quoted = _value(data, at)
     value = data[start:end]
     low = value[:8].lower()
-    for scheme in _SCHEMES:
+    for scheme in SCHEMES:
         if low.startswith(scheme) or (not quoted and low == scheme[:-1] and data[end : end + 1] == b" "):
             start += len(scheme)
             end = end if quoted else start + _run_until(data, start)
@@ -575,7 +575,7 @@ def _find_value(data: bytes, at: int, name: bytes, spans: "list[Span]") -> None:
 def _kind_of(name: bytes) -> str:
     if name.endswith(b"authorization"):
         return "authorization"
-    return "password" if name.rstrip(_DIGIT).endswith(_PASSWORDS) else "secret"
+    return "password" if name.rstrip(_DIGIT).endswith(PASSWORDS) else "secret"
 
 
 def _value(data: bytes, at: int) -> "tuple[int, int, bool]":
@@ -637,7 +637,7 @@ def is_secret_value(name: bytes, value: bytes, quoted: bool) -> bool:
         return False
     if not quoted and any(c in value for c in b"({["):
         return False
-    if name.rstrip(_DIGIT).endswith(_PASSWORDS):
+    if name.rstrip(_DIGIT).endswith(PASSWORDS):
         if quoted and size >= 6:
             return _is_password(value)
         return size >= 8 and _is_password(value) and not _is_wordy(value)

@@ -5,7 +5,7 @@ open. Heavy rooms (DuckDB, pyarrow) are imported by the methods that need them.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -36,13 +36,15 @@ if TYPE_CHECKING:
     from eventlog.replay.restore_run import Outcome
     from eventlog.replay.trees import TreeState
     from eventlog.snapshots.materialize import Report
+    from eventlog.snapshots.repack import Repacked
 
 # A frame holds at most 16 MiB and 65,535 lines (docs/design.md §4.2); batches of a quarter of that
 # keep the append lock short.
 _BATCH_BYTES_MAX = 4 << 20
 _BATCH_LINES_MAX = 16_384
 
-# Looked at for secrets together: the search costs little per byte and much per call.
+# Looked at for secrets together: the search costs little per byte and much per call. An import that lends the
+# redactor a look of its own has bounded its batches itself, and that look costs most per call.
 _ADMITTED_AT_ONCE = 64
 
 # What is said of more withheld contents than these goes into frames of its own.
@@ -228,7 +230,8 @@ class Store:
 
     def _lines(self, events: Iterable[Event]) -> Iterator[bytes]:
         waiting = iter(events)
-        while some := list(islice(waiting, _ADMITTED_AT_ONCE)):
+        at_once = _ADMITTED_AT_ONCE if self.redactor.look is None else _BATCH_LINES_MAX
+        while some := list(islice(waiting, at_once)):
             yield from gate.lines(self.fs, some, _encode_line, self.redactor)
 
     @property
@@ -508,6 +511,32 @@ class Store:
         self.blobs.build_idx()
         with self.view() as view:
             return build(self.fs, self.layout, view, fresh=fresh)
+
+    def repack(
+        self, *, everything: bool = False, bytes_max: int | None = None, lock_timeout_s: float = 10.0
+    ) -> "Repacked":
+        """Merge the packs that are due, or all of them, into one (docs/maintenance.md §3).
+
+        Raises: LockTimeout, NotDurable, Corruption.
+        """
+        from eventlog.snapshots.repack import repack
+
+        self._refuse_strange_place()
+        return repack(
+            self.blobs,
+            everything=everything,
+            bytes_max=bytes_max,
+            named=self._named,
+            lock_timeout_s=lock_timeout_s,
+        )
+
+    def _named(self, ids: Collection[bytes]) -> Iterator[tuple[bytes, bytes, int]]:
+        from eventlog.log.named import named_in
+        from eventlog.snapshots.ids import from_text, to_text
+
+        with self.view() as view:
+            for text, path, position in named_in(view, [to_text(id) for id in ids]):
+                yield from_text(text), os.fsencode(path), position
 
     def maintain(self) -> bool:
         """What ordinary commands do on the side when it is due: seal closed journals, refresh the index.

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from eventlog import jsontext, redaction, secret_rules
 from eventlog.log.line import encode_line
 from eventlog.redaction import Redactor
+from eventlog.secret_scan import json_suspects
 from eventlog.types import Event
 from tests.secrets_made import assigned, made
 
@@ -66,11 +67,19 @@ def encode(event: Event) -> bytes:
     return encode_line(event, jsontext.encode_fast, jsontext.encode_without_floats)
 
 
+def looking_at_many() -> Redactor:
+    """One that looks as an import does, which it would not for so little."""
+    redactor = Redactor(b"k" * 32)
+    redactor.look = json_suspects
+    return redactor
+
+
 @pytest.mark.parametrize("name", SECRETS)
 def test_no_line_holds_a_secret_wherever_it_stands(name: str) -> None:
     """P5: whatever JSON makes of what is beside a secret, at no place of an event does it reach a line."""
     redactor = Redactor(b"k" * 32)
     text, secret = SECRETS[name]
+    many: list[Event] = []
     for beside in BESIDE:
         whole = beside.format(text)
         if redactor.text(whole) == whole:
@@ -81,7 +90,11 @@ def test_no_line_holds_a_secret_wherever_it_stands(name: str) -> None:
             assert b'"redacted":true' in line, (beside, where)
             assert redactor.lines([event], encode) == [line]
             assert encode(redactor.redact(event)) == line
+        many += events
     assert redactor.text(f" {text} ") != f" {text} "
+    bulk = looking_at_many()
+    assert bulk.lines(many, encode) == redactor.lines(many, encode)
+    assert bulk.redact_all(many) == redactor.redact_all(many)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +111,7 @@ def test_values_are_found_by_their_names_and_flags(name: str) -> None:
 
         assert TOKEN.encode() not in line
         assert b'"redacted":true' in line
+        assert looking_at_many().lines([event], encode) == [line]
 
 
 def test_lines_of_many_are_those_of_each() -> None:
@@ -108,6 +122,7 @@ def test_lines_of_many_are_those_of_each() -> None:
 
     assert lines == [encode(redactor.redact(event)) for event in events]
     assert [i for i in range(64) if lines[i] != encode(events[i])] == [i for i in range(64) if i % 7 == 3]
+    assert looking_at_many().lines(events, encode) == lines
     assert Redactor(enabled=False).lines(events, encode) == [encode(event) for event in events]
 
 
@@ -122,7 +137,25 @@ def test_denied_texts_are_found_in_json(denied: str) -> None:
         (line,) = redactor.lines([place(text, where)], encode)
 
         assert b"REDACTED:denied:" in line
+        redactor.look = json_suspects  # which knows nothing of it
+        assert redactor.lines([place(text, where)], encode) == [line]
     assert redactor.lines([place("so", "value")], encode) == [encode(place("so", "value"))]
+
+
+def test_a_look_that_fails_is_made_in_another_way() -> None:
+    """P5: where the look at many gives up, each event is looked at as if there were none."""
+
+    def fails(_: object) -> list[bool]:
+        raise MemoryError
+
+    for look in (fails, lambda _: None):
+        redactor = Redactor(b"k" * 32)
+        redactor.look = look
+        events = [place(MADE["npm"] if i == 70 else PLAIN, "value") for i in range(80)]
+
+        lines = redactor.lines(events, encode)
+        assert [i for i, line in enumerate(lines) if b"REDACTED" in line] == [70]
+        assert redactor.redact_all(events)[70] is not events[70]
 
 
 def test_what_cannot_be_encoded_is_looked_at_first() -> None:
@@ -169,6 +202,7 @@ def test_what_the_rules_find_the_first_look_sees(parts: list[str]) -> None:
         assert secret_rules.may_hold(text.encode("utf-8", "surrogatepass"))
         for value in (text, [text], {text: text}):
             assert secret_rules.may_hold(jsontext.encode(value))
+        assert json_suspects([jsontext.encode(value) for value in (text, [text], {text: text})]) == [True] * 3
 
 
 @settings(max_examples=150 if HUNT == 0 else int(HUNT * 10_000), deadline=None)
@@ -180,3 +214,4 @@ def test_names_that_redact_a_value_are_seen(name: str, value: str) -> None:
         if redactor._value(payload) is not payload:
             event: Event = {"payload": payload}
             assert redactor.redact(event) is not event
+            assert json_suspects([jsontext.encode(event)]) == [True]

@@ -17,7 +17,9 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from eventlog import secret_scan
 from eventlog.agents import git_turns
+from eventlog.agents.batch import Batch
 from eventlog.agents.git_objects import (
     EMPTY_TREE,
     MODE_SUBMODULE,
@@ -28,7 +30,6 @@ from eventlog.agents.git_objects import (
     open_repository,
 )
 from eventlog.agents.git_turns import FileChange, Known, Place, TreeFacts
-from eventlog.agents.secret_scan import suspects
 from eventlog.errors import NotFound
 from eventlog.fs import Refusals
 from eventlog.paths import path_text
@@ -38,7 +39,6 @@ from eventlog.snapshots.tree import EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLIN
 from eventlog.types import Event
 
 if TYPE_CHECKING:
-    from eventlog.snapshots.writer import BlobWriter
     from eventlog.store import Store
 
 # A window holds its file contents in memory, so that all versions of a path can be compressed side
@@ -110,8 +110,9 @@ def import_git(
         rows = store.events(event_types=git_turns.KNOWN_TYPES, columns=git_turns.KNOWN_COLUMNS)
         known = git_turns.known_from(rows, repo)
         first = 0 if limit is None else max(0, len(line) - limit)
-        window = _Window(store, window_bytes)
-        return _Import(store, repository, repo, line, known, window).run(first, progress)
+        window = Batch(store, bytes_max=window_bytes, events_max=_WINDOW_EVENTS)
+        with secret_scan.looking(store.redactor):
+            return _Import(store, repository, repo, line, known, window).run(first, progress)
 
 
 def _repo_hash(store: "Store", repository: GitRepository, head: str) -> str:
@@ -143,7 +144,7 @@ class _Import:
         repo: str,
         line: Sequence[str],
         known: Known,
-        window: "_Window",
+        window: Batch,
     ) -> None:
         self._store = store
         self._repository = repository
@@ -256,7 +257,7 @@ class _Import:
         if change.after_id is None:
             return None, 0
         if change.after_mode == MODE_SUBMODULE:
-            return self._window.put(change.path, change.after_id.encode("ascii")), len(change.after_id)
+            return self._window.put(change.after_id.encode("ascii"), change.path), len(change.after_id)
         found = self._contents.get(change.after_id)
         if found is None:
             found = self._keep(change.path, next(contents))
@@ -264,7 +265,7 @@ class _Import:
         return found
 
     def _keep(self, path: bytes, data: bytes | int) -> tuple[bytes | None, int]:
-        return (None, data) if isinstance(data, int) else (self._window.put(path, data), len(data))
+        return (None, data) if isinstance(data, int) else (self._window.put(data, path), len(data))
 
     # -- the tree ------------------------------------------------------------------------------
 
@@ -334,7 +335,7 @@ class _Import:
         kind = _KIND_OF_MODE.get(change.after_mode, EXECUTABLE if change.after_mode & 0o100 else FILE)
         if reason is not None:
             self._missing[path_text(change.path)] = reason
-            kind, id = SKIPPED, self._window.put(b"", reason.encode("utf-8", "surrogateescape"))
+            kind, id = SKIPPED, self._window.put(reason.encode("utf-8", "surrogateescape"))
         assert id is not None
         self._tree.put(path, kind, id, size)
 
@@ -387,7 +388,7 @@ class _Import:
         self._start(place)
         message_hash = None
         if len(commit.message) > git_turns.MESSAGE_SIZE_MAX:
-            message_hash = to_text(self._window.put(b"", commit.message.encode("utf-8", "replace")))
+            message_hash = to_text(self._window.put(commit.message.encode("utf-8", "replace")))
         there = self._half_done(commit.id)
         for event in git_turns.turn_events(self._repo, place, commit, before, after, described, message_hash):
             if event["event_id"] not in there:
@@ -437,80 +438,6 @@ class _Import:
         if self._repo == self._store.repo_hash:
             return self._store.project_name
         return self._repository.name
-
-
-class _Window:
-    """Contents, trees and events that become durable together: the pack first, then the events."""
-
-    def __init__(self, store: "Store", bytes_max: int) -> None:
-        self._store = store
-        self._bytes_max = bytes_max
-        self._writer: BlobWriter | None = None
-        self._contents: list[tuple[bytes, int, bytes]] = []  # path, order, content
-        self._held: set[bytes] = set()
-        self._events: list[Event] = []
-        self._bytes = 0  # of contents in this window
-        self._waiting = 0  # of those that are in no pack yet
-        self.events_appended = 0
-        self.blobs_stored = 0
-
-    @property
-    def is_full(self) -> bool:
-        return self._bytes >= self._bytes_max or len(self._events) >= _WINDOW_EVENTS
-
-    def put(self, path: bytes, data: bytes) -> bytes:
-        """Take a content; its id. `path` says which others it resembles."""
-        id = blob_id(data)
-        if id not in self._held:
-            self._held.add(id)
-            self._contents.append((path, len(self._contents), data))
-            self._bytes += len(data)
-            self._waiting += len(data)
-            if self._waiting >= 2 * self._bytes_max:
-                self._pack()  # in the middle of one commit that is larger than a window
-        return id
-
-    def put_tree(self, encoding: bytes) -> bytes:
-        return self._open().put_encoded_tree(encoding)
-
-    def add(self, event: Event) -> None:
-        self._events.append(event)
-
-    def commit(self) -> None:
-        """Publish what was put, append the events, give the lock back."""
-        if self._contents or self._writer is not None:
-            self._pack()
-        for at in range(0, len(self._events), _WINDOW_EVENTS):
-            self.events_appended += len(self._store.append(self._events[at : at + _WINDOW_EVENTS]))
-        self.close()
-
-    def close(self) -> None:
-        """Drop what was not committed."""
-        self._contents, self._events = [], []
-        self._bytes = self._waiting = 0
-        self._held.clear()
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-    def _pack(self) -> None:
-        """Write the contents into a pack, all versions of a path beside each other."""
-        writer = self._open()
-        contents = [data for _, _, data in sorted(self._contents)]
-        redactor = self._store.redactor
-        looks = suspects(contents) if redactor.has_rules_only else [redactor.enabled] * len(contents)
-        for data, suspect in zip(contents, looks, strict=True):
-            before = writer.pending_bytes()
-            writer.put(data, look=suspect)
-            self.blobs_stored += writer.pending_bytes() > before
-        writer.flush()
-        self._contents = []
-        self._waiting = 0
-
-    def _open(self) -> "BlobWriter":
-        if self._writer is None:
-            self._writer = self._store.blobs.writer(codec="zstd")
-        return self._writer
 
 
 def _parts(

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 import orjson
 from blake3 import blake3
 
-from eventlog import gate, jsontext
+from eventlog import gate, jsontext, secret_scan
 from eventlog.errors import Corruption, InvalidEvent, NotFound, Unsupported
 from eventlog.exports.jsonl import FORMAT, LINE_BYTES_MAX, PAYLOAD_MARK, VERSION
 from eventlog.log.frame import PAYLOAD_SIZE_MAX
@@ -53,12 +53,8 @@ _NOTHING = "Nothing of it was imported; get another copy, or take what is sound 
 _STOPPED = "What stands before it is imported; repeating the import is safe"
 
 
-# Lines that are looked at for secrets together, and the size from which on one is looked at alone.
-_LOOKED_AT_ONCE = 64
-_LOOKED_AT_BYTES = 1 << 20
-
-# Event id, event, the bytes of its payload, what is looked at, and whether that will not do.
-_Unseen = tuple[str, Event, bytes, bytes, bool]
+# Event id, event without its payload, and the bytes of that.
+_Unseen = tuple[str, Event, bytes]
 _DIGITS_MAX = 4_000  # Python makes no integers of more than 4,300
 
 
@@ -123,7 +119,7 @@ def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -
     )
     report.skipped += unsound
     file.seek(0)
-    with _Import(store, path, report) as into:
+    with secret_scan.looking(store.redactor), _Import(store, path, report) as into:
         for number, line in _lines(file, path):
             if number == 1:
                 continue
@@ -179,7 +175,7 @@ class _Import:
         if rest[-3:] != b"}}\n":
             raise self._damaged(number, "it ends in the middle")
         payload = rest[:-2]
-        value = self._check_payload(number, payload)
+        self._check_payload(number, payload)
         event_id = event.get("event_id")
         if not isinstance(event_id, str):
             raise self._damaged(number, "the event has no event_id")
@@ -187,7 +183,7 @@ class _Import:
         if self._known.passes(event_id, position) or event_id in self._batch:
             self._report.known += 1
             return
-        line = self._line(number, event_id, event, payload, value)
+        line = self._line(number, event_id, event, payload)
         in_place = self._known.comes_to(position)
         if event["event_type"] == CURSOR:
             if not in_place:
@@ -197,25 +193,17 @@ class _Import:
             self._tells_position = True
         self._batch[event_id] = line
         self._bytes += len(line)
-        if len(self._unseen) >= _LOOKED_AT_ONCE or len(line) >= _LOOKED_AT_BYTES:
-            self._look()
         if self._bytes >= _BATCH_BYTES or len(self._batch) >= _BATCH_LINES:
             self.commit()
 
-    def _line(
-        self, number: int, event_id: str, event: Event, payload: bytes, value: "dict[str, Any]"
-    ) -> bytes:
+    def _line(self, number: int, event_id: str, event: Event, payload: bytes) -> bytes:
         """The journal line with the payload's own bytes, to be looked at before it is written."""
         try:
             whole = gate.completed(self._store.fs, event)
             line = self._encoded(whole, payload)
-            data = texts_of(whole, payload)
         except (InvalidEvent, ValueError, TypeError, RecursionError) as error:
             raise InvalidEvent(f"{self._path}, line {number}: {error}. {_STOPPED}") from error
-        whole["payload"] = value
-        # A text that is spelled in another way than ours is not seen in the payload's bytes.
-        is_strange = b"\\u" in payload or b"\\/" in payload
-        self._unseen.append((event_id, whole, payload, data, is_strange))
+        self._unseen.append((event_id, whole, payload))
         return line
 
     def _encoded(self, event: Event, payload: bytes) -> bytes:
@@ -228,18 +216,23 @@ class _Import:
     def _look(self) -> None:
         """Take secrets out of the lines that were not looked at yet."""
         unseen, redactor = self._unseen, self._store.redactor
-        if not redactor.enabled:
-            unseen.clear()
-        seen = set(redactor.suspects([one[3] for one in unseen]))
-        for i, (event_id, event, payload, _, is_strange) in enumerate(unseen):
-            if is_strange or i in seen:
-                redacted = redactor.redact(event)
-                exact, twice = _exactly(payload)
-                if redacted is not event or twice:  # of a key that stands twice the last one counts
-                    redacted = redactor.redact(event if exact is None else {**event, "payload": exact})
-                    payload = jsontext.encode_fast(redacted["payload"])
-                self._batch[event_id] = self._encoded({**redacted, "payload": None}, payload)
+        if redactor.enabled:
+            lines = [self._batch[event_id] for event_id, _, _ in unseen]
+            suspects = set(redactor.suspects(lines, lambda i: texts_of(*unseen[i][1:])))
+            for i, (event_id, event, payload) in enumerate(unseen):
+                # A text that is spelled in another way than ours is not seen in the payload's bytes.
+                if i in suspects or b"\\u" in payload or b"\\/" in payload:
+                    self._redact(event_id, event, payload)
         unseen.clear()  # only now: what could not be looked at to the end is never written
+
+    def _redact(self, event_id: str, event: Event, payload: bytes) -> None:
+        event["payload"] = _checked(payload)
+        redacted = self._store.redactor.redact(event)
+        exact, twice = _exactly(payload)
+        if redacted is not event or twice:  # of a key that stands twice the last one counts
+            redacted = self._store.redactor.redact(event if exact is None else {**event, "payload": exact})
+            payload = jsontext.encode_fast(redacted["payload"])
+        self._batch[event_id] = self._encoded({**redacted, "payload": None}, payload)
 
     def _take_content(self, number: int, kind: str, fields: "dict[str, Any]") -> None:
         try:
@@ -301,14 +294,13 @@ class _Import:
             raise self._damaged(number, what)
         return value
 
-    def _check_payload(self, number: int, text: bytes) -> "dict[str, Any]":
+    def _check_payload(self, number: int, text: bytes) -> None:
         try:
             value = _checked(text)
         except ValueError as error:
             raise self._damaged(number, f"its payload is not a JSON object ({error})") from error
         if not isinstance(value, dict):
             raise self._damaged(number, "its payload is not a JSON object")
-        return value
 
     def _damaged(self, number: int, what: str) -> DamagedFile:
         return DamagedFile(self._path, number, what, _STOPPED)

@@ -8,12 +8,11 @@ being read, and what `known` and `filestates` keep. One thread; other processes 
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from eventlog import gate
-from eventlog.agents import live_texts
+from eventlog import secret_scan
+from eventlog.agents.batch import Batch
 from eventlog.agents.call import title_of
 from eventlog.errors import EventLogError
 from eventlog.names import event_id_of, session_context, session_id_of, sessions_context, slugify
@@ -27,9 +26,6 @@ from eventlog.transcripts.gitbase import GitBase
 from eventlog.transcripts.known import Known, LogFacts
 from eventlog.transcripts.lines import FileSource, Line
 from eventlog.types import Event
-
-if TYPE_CHECKING:
-    from eventlog.snapshots.writer import BlobWriter
 
 _BATCH_EVENTS = 8_192
 _BATCH_BYTES = 8 << 20
@@ -91,7 +87,10 @@ def run(
             waiting.append((source, stamp))
     if not waiting:
         return report
-    with _Import(store, agent, report, facts or LogFacts(store)) as into:
+    with (
+        secret_scan.looking(store.redactor),
+        _Import(store, agent, report, facts or LogFacts(store)) as into,
+    ):
         for number, (source, stamp) in enumerate(waiting):
             if progress is not None:
                 progress(number, len(waiting))
@@ -121,9 +120,8 @@ class _Import:
         self._agent = agent
         self._marks = self.known.marks()
         self._is_begun = self.known.has_master
-        self._batch: list[Event] = []
-        self._bytes = 0
-        self._writer: BlobWriter | None = None
+        self._batch = Batch(store, bytes_max=_BATCH_BYTES, events_max=_BATCH_EVENTS)
+        self.put = self._batch.put
         self._base: GitBase | None = None  # of the source at hand
 
     def __enter__(self) -> "_Import":
@@ -131,8 +129,7 @@ class _Import:
 
     def __exit__(self, *exc: object) -> None:
         self.use(None)
-        if self._writer is not None:
-            self._writer.close()
+        self._batch.close()
 
     def ask_about(self, sources: Sequence[FileSource]) -> None:
         """Look up together what the log has of the sessions that these seem to be."""
@@ -260,34 +257,17 @@ class _Import:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def put(self, data: bytes) -> bytes:
-        if self._writer is None:
-            self._writer = self.store.blobs.writer(codec="zstd")
-        self._bytes += len(data)
-        return self._writer.put(data)
-
     def add(self, event: Event, size: int) -> None:
         """One event; `size` is that of the line it came from."""
-        if size > live_texts.TEXT_SIZE_MAX:
-            event = gate.admit(self.store.fs, event, self.store.redactor)  # before anything is moved (P5)
-            event = live_texts.move(event, self.put, suspect=size > 4 << 20)
-        self._batch.append(event)
-        self._bytes += size
-        if len(self._batch) >= _BATCH_EVENTS or self._bytes >= _BATCH_BYTES:
+        self._batch.add(event, size)
+        if self._batch.is_full:
             self.commit()
 
     def commit(self) -> None:
         """Contents, then the events that name them."""
         self.refused = True
-        if self._writer is not None:
-            self._writer.flush()
-        self.store.append(self._batch)
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        self._batch.commit()
         self.refused = False
-        self._batch = []
-        self._bytes = 0
 
 
 class _Session:
