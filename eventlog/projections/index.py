@@ -185,10 +185,13 @@ def _make(fs: FileSystem, layout: Layout, manifest: Manifest, fresh: bool) -> "B
     with source.connect() as con:
         if not fresh:
             generation, findings = attach(con, fs, layout, manifest)
+        outgrown = generation is not None and not _is_small(manifest) and _has_small_blocks(con, generation)
         if generation is not None:
             con.execute(f"DETACH {generation.catalog}")
             if generation.name == name:
                 return BuildReport(name, made=False, incremental=False, findings=tuple(findings))
+        if outgrown:
+            generation = None  # a copy of it would keep its blocks
         from concurrent.futures import ThreadPoolExecutor  # 5 ms that a query need not pay
 
         known = 0 if generation is None else generation.next_position
@@ -266,8 +269,7 @@ def _write(
     memory: "int | None",
 ) -> bool:
     """Write the database file at `path`; True when it was made from its predecessor."""
-    small = _is_small(manifest, manifest.next_position)
-    if predecessor is not None and predecessor.age < AGE_MAX and _may_follow(predecessor, manifest, small):
+    if predecessor is not None and predecessor.age < AGE_MAX:
         try:
             _copy(fs, layout.index(predecessor.name), path)
             _open(con, path, memory)
@@ -277,7 +279,7 @@ def _write(
             # Removed meanwhile, or damaged inside: the log has it all.
             return _write_anew(con, path, fs, layout, manifest, memory)
     try:
-        _open(con, path, memory, small)
+        _open(con, path, memory, _is_small(manifest))
         _fill(con, manifest, layout)
     except source.ERRORS as error:
         if memory is not None and isinstance(error, duckdb.OutOfMemoryException):
@@ -287,14 +289,16 @@ def _write(
     return False
 
 
-def _is_small(manifest: Manifest, until: int) -> bool:
-    """Whether the log in front of a position is worth small blocks."""
-    return sum(entry.rows for entry in manifest.segments if entry.base < until) <= SMALL_ROWS_MAX
+def _is_small(manifest: Manifest) -> bool:
+    """Whether an index of this log is worth small blocks."""
+    return sum(entry.rows for entry in manifest.segments) <= SMALL_ROWS_MAX
 
 
-def _may_follow(predecessor: Generation, manifest: Manifest, small: bool) -> bool:
-    """Whether a copy of the predecessor, whose blocks stay as they are, has those that the log needs."""
-    return small or not _is_small(manifest, predecessor.next_position)
+def _has_small_blocks(con: duckdb.DuckDBPyConnection, generation: Generation) -> bool:
+    sizes = con.execute(
+        "SELECT block_size FROM pragma_database_size() WHERE database_name = ?", [generation.catalog]
+    )
+    return sizes.fetchall() == [(_SMALL_BLOCK_BYTES,)]
 
 
 def _write_anew(
