@@ -145,6 +145,8 @@ export const Locus = async ({ client, directory }) => {
   const failed = new Map() // session at the top -> error of its turn
   const calls = new Map() // tool call -> when it began, and its arguments
   const told = new Set() // tool calls and messages whose end was told
+  const born = new Map() // session -> when it began
+  const copies = new Set() // messages that a fork copied: they are older than their session
 
   // One after the other, in the order in which OpenCode says it.
   const queue = (job) => (last = last.then(job).catch(() => {}))
@@ -211,6 +213,7 @@ export const Locus = async ({ client, directory }) => {
 
   async function part(said) {
     const session = said.sessionID
+    if (copies.has(said.messageID)) return
     if (said.type === "text") {
       if (said.time?.end && !said.synthetic) words.set(session, said.text)
     } else if (said.type === "step-finish") {
@@ -227,12 +230,14 @@ export const Locus = async ({ client, directory }) => {
     "session.created": async ({ info }) => {
       version = info.version ?? version
       parents.set(info.id, info.parentID ?? null)
+      born.set(info.id, info.time?.created)
       const top = await topOf(info.id)
       if (top === info.id) await begin(top, info)
       else await tell("session.created", top, info.id, { info })
     },
     "message.updated": async ({ info }) => {
-      if (info.role !== "assistant") return
+      if (info.time?.created < born.get(info.sessionID)) copies.add(info.id)
+      if (info.role !== "assistant" || copies.has(info.id)) return
       models.set(info.id, { providerID: info.providerID, modelID: info.modelID })
       if (!info.error || !info.time?.completed || told.has(info.id)) return
       told.add(info.id)

@@ -106,6 +106,7 @@ class Reader:
     def _document(self, said: "dict[str, Any]") -> None:
         info = object_of(said, "info")
         self._head(info)
+        self._totals(info)
         for one in said["messages"]:
             if isinstance(one, dict) and isinstance(one.get("info"), dict):
                 parts = one.get("parts")
@@ -115,7 +116,6 @@ class Reader:
             else:
                 self._draft.of_line = {}
                 self._draft.raw({"message": one}, "message")
-        self._totals(info)
 
     # -- sessions ----------------------------------------------------------------------------------
 

@@ -4,9 +4,9 @@ A *source* is a session with its subagents; its path is that of the database, `#
 lines are JSON objects of ours around what OpenCode wrote:
 
     {"opencode": "session", "info": …}     what of a session stays as it is; a subagent's before its messages
+    {"opencode": "totals", "info": …}      behind it, what changes as it goes on; not part of what was told
     {"opencode": "message", "info": …}     in order of time
     {"opencode": "part", "part": …}        behind their message, in order of ids
-    {"opencode": "totals", "info": …}      what changes as a session goes on; not part of what was told
 
 A database is only read, in one transaction. One that nobody has open (no `-wal` beside it) is read without
 its locks, so that no file of SQLite's is left behind, and its size and time are compared afterwards.
@@ -98,20 +98,23 @@ class _RowSource(FileSource):
         self.marks = [mark]
         known = self._known_lines(told.get(os.path.basename(self.path)))
         mark.hasher = blake3()
-        offset = 0
         for number, (kind, data) in enumerate(self.rows(), 1):
-            yield Line(0, number, offset, data, parse(data), kind != TOTALS and number <= known)
-            offset += len(data)
-            if kind != TOTALS:
-                mark.hasher.update(data)
-                mark.size, mark.lines = offset, number
+            if kind == TOTALS:
+                yield Line(0, number, mark.size, data, parse(data), False)
+                continue
+            said = parse(data)
+            yield Line(0, number, mark.size, data, said, mark.lines < known)
+            mark.hasher.update(data)
+            mark.size += len(data)
+            mark.lines += 1
+            mark.malformed += said is None
 
     def _known_lines(self, told: "Mark | None") -> int:
         """How many of the first lines were told, and are as they were."""
         if told is None or not told.lines:
             return 0
         digest = blake3()
-        for number, (_, data) in enumerate(self.rows(), 1):
+        for number, data in enumerate((data for kind, data in self.rows() if kind != TOTALS), 1):
             digest.update(data)
             if number == told.lines:
                 return number if digest.hexdigest() == told.digest else 0
@@ -146,21 +149,18 @@ class DatabaseSource(_RowSource):
 
     def rows(self) -> Rows:
         with _opened(self._database) as rows:
-            infos = {str(one["id"]): one for one in _infos(rows, self._session)}
-            waiting = dict(infos)
+            waiting = {str(one["id"]): one for one in _infos(rows, self._session)}
             if self._session in waiting:
-                yield HEAD, _line(HEAD, "info", _stable(waiting.pop(self._session)))
+                yield from _head(waiting.pop(self._session))
             for message, session, data in rows.execute(_MESSAGES, [self._session]):
                 if session in waiting:
-                    yield HEAD, _line(HEAD, "info", _stable(waiting.pop(session)))
+                    yield from _head(waiting.pop(session))
                 yield MESSAGE, _row(MESSAGE, "info", {"id": message, "sessionID": session}, data)
                 for part, owner, said in rows.execute(_PARTS, [message]):
                     place = {"id": part, "messageID": message, "sessionID": owner}
                     yield PART, _row(PART, "part", place, said)
             for info in waiting.values():
-                yield HEAD, _line(HEAD, "info", _stable(info))
-            for info in infos.values():
-                yield TOTALS, _line(TOTALS, "info", info)
+                yield from _head(info)
 
 
 class DirectorySource(_RowSource):
@@ -198,10 +198,10 @@ class DirectorySource(_RowSource):
                 messages.append((key, session, path))
         waiting = dict(infos)
         first = next(iter(infos))
-        yield HEAD, _line(HEAD, "info", _stable(waiting.pop(first)))
+        yield from _head(waiting.pop(first))
         for (_, name), session, path in sorted(messages):
             if session in waiting:
-                yield HEAD, _line(HEAD, "info", _stable(waiting.pop(session)))
+                yield from _head(waiting.pop(session))
             message = name.removesuffix(".json")
             place = {"id": message, "sessionID": session}
             yield MESSAGE, _line(MESSAGE, "info", {**place, **_document(path)})
@@ -209,9 +209,7 @@ class DirectorySource(_RowSource):
                 owner = {"id": os.path.basename(part).removesuffix(".json"), "messageID": message}
                 yield PART, _line(PART, "part", {**owner, "sessionID": session, **_document(part)})
         for info in waiting.values():
-            yield HEAD, _line(HEAD, "info", _stable(info))
-        for info in infos.values():
-            yield TOTALS, _line(TOTALS, "info", info)
+            yield from _head(info)
 
     def _infos(self) -> "dict[str, dict[str, Any]]":
         """The session and, behind it, those that descend from it."""
@@ -297,6 +295,11 @@ def _info(row: "dict[str, Any]") -> "dict[str, Any]":
         else:
             info[_NAMES.get(name, name)] = _plain(value)
     return {**info, "time": time}
+
+
+def _head(info: "dict[str, Any]") -> Rows:
+    yield HEAD, _line(HEAD, "info", _stable(info))
+    yield TOTALS, _line(TOTALS, "info", info)
 
 
 def _stable(info: "dict[str, Any]") -> "dict[str, Any]":

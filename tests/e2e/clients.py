@@ -1,4 +1,4 @@
-"""Codex and Claude Code as processes: where they are installed, how they are started and stopped.
+"""Codex, Claude Code and OpenCode as processes: where they are installed, how they are started and stopped.
 
 Each runs with an environment of its own and nothing else of ours: its own HOME, telemetry and updates
 off, the fake model as the only address it knows. Every run is bounded and ends with its whole process
@@ -8,6 +8,7 @@ group.
 import json
 import os
 import platform
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,8 +18,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from eventlog.agents import opencode_plugin
+
 CODEX_VERSION = "0.169.0"
 CLAUDE_VERSION = "2.1.330"
+OPENCODE_VERSION = "1.18.33"
 RUN_S_MAX = 60
 
 CACHE = Path(os.environ.get("LOCUS_E2E_CACHE") or Path.home() / ".cache/locus-e2e")
@@ -76,6 +80,9 @@ class Client:
 
     def write_hooks(self, home: Home, events: Sequence[str], commands: list[str]) -> None:
         """Have `events` run `commands`, one after the other or at once as the client pleases."""
+        if self.agent == "opencode":
+            _write_plugins(home.path / self.settings, events, commands)
+            return
         handlers = [{"type": "command", "command": command, "timeout": 10} for command in commands]
         hooks = {event: [{"hooks": handlers}] for event in events}
         path = home.path / self.settings
@@ -87,6 +94,8 @@ class Client:
         self, home: Home, project: Path, prompt: str, *, resume: str | None = None, fork: bool = False
     ) -> "Iterator[subprocess.Popen[str]]":
         """The client at work. When left, its process group is gone."""
+        # OpenCode may end while it looks for a package, and the next one waits a minute for that lock.
+        shutil.rmtree(home.path / ".local/state/opencode/locks", ignore_errors=True)
         with subprocess.Popen(
             [str(self.binary), *home.options, *self.arguments(project, prompt, resume, fork)],
             cwd=project,
@@ -146,6 +155,15 @@ def find_claude_code() -> Client | None:
         _claude_arguments,
         ".claude/settings.json",
     )
+
+
+def find_opencode() -> Client | None:
+    name = f"opencode-{sys.platform}-{_machine()}"
+    binary = CACHE / "opencode/node_modules" / name / "bin/opencode"
+    if not binary.exists():
+        return None
+    settings = f".config/opencode/plugin/{opencode_plugin.NAME}"
+    return Client("opencode", OPENCODE_VERSION, binary, _configure_opencode, _opencode_arguments, settings)
 
 
 def _machine() -> str:
@@ -212,3 +230,60 @@ def _claude_arguments(project: Path, prompt: str, resume: str | None, fork: bool
     if resume is not None:
         options += ["--resume", resume, *(["--fork-session"] if fork else [])]
     return ["-p", prompt, *options]
+
+
+def _configure_opencode(home: Home) -> dict[str, str]:
+    directory = home.path / ".config/opencode"
+    directory.mkdir(parents=True)
+    limit = {"context": 100_000, "output": 32_000}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "fake",
+        "options": {"baseURL": f"{home.model_url}/v1", "apiKey": "none"},
+        "models": {"fake-model": {"name": "fake", "limit": limit}},
+    }
+    allowed = ("edit", "bash", "webfetch", "external_directory", "task", "doom_loop")
+    said = {
+        "model": "fake/fake-model",
+        "small_model": "fake/fake-model",
+        "autoupdate": False,
+        "share": "disabled",
+        "permission": dict.fromkeys(allowed, "allow"),
+        "provider": {"fake": provider},
+    }
+    (directory / "opencode.json").write_text(json.dumps(said))
+    return {
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+        "npm_config_offline": "true",  # it looks for a package for plugins, and goes on without
+        "npm_config_fetch_retries": "0",
+    }
+
+
+def _opencode_arguments(_project: Path, prompt: str, resume: str | None, fork: bool) -> list[str]:
+    options = [] if resume is None else ["--session", resume, *(["--fork"] if fork else [])]
+    return ["run", "--format", "json", *options, *prompt.split(" ")]  # it would quote what holds a space
+
+
+# Runs a command before each tool, and refuses the tool when that ends with 2.
+_REFUSING = """\
+import { spawnSync } from "node:child_process"
+export const Refuse = async () => ({
+  "tool.execute.before": async (input, output) => {
+    const said = JSON.stringify({ hook_event_name: "PreToolUse", ...input, args: output.args })
+    if (spawnSync("/bin/sh", ["-c", COMMAND], { input: said }).status === 2) throw new Error("not here")
+  },
+})
+"""
+
+
+def _write_plugins(settings: Path, events: Sequence[str], commands: list[str]) -> None:
+    """A plugin for each command: one that refuses, or ours with another program."""
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    for number, command in enumerate(commands):
+        if "refuse" in command:
+            text = f"const COMMAND = {json.dumps(command)}\n{_REFUSING}"
+        else:
+            text = opencode_plugin.text(command, tuple(events))
+        (settings.parent / f"other-{number}.js").write_text(text)

@@ -8,11 +8,11 @@ import pytest
 
 from eventlog.store import Store
 
-from .clients import Client, find_claude_code, find_codex
+from .clients import Client, find_claude_code, find_codex, find_opencode
 from .desk import Desk, install_hooks, open_desk
 
 HERE = Path(__file__).parent
-FINDERS = {"codex": find_codex, "claude-code": find_claude_code}
+FINDERS = {"codex": find_codex, "claude-code": find_claude_code, "opencode": find_opencode}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -82,8 +82,9 @@ class Desk:
         return tree_of(target)
 
     def on_disk(self) -> Tree:
-        """The project's files but for those that its .gitignore hides."""
-        return {path: entry for path, entry in tree_of(self.project).items() if not path.endswith(".tmp")}
+        """The project's files but for those that a .gitignore hides: OpenCode makes one that hides itself."""
+        hidden = (".tmp", ".opencode/.gitignore")
+        return {path: entry for path, entry in tree_of(self.project).items() if not path.endswith(hidden)}
 
     def prompts(self, *sources: str) -> list[object]:
         """What was asked of the client, by a person or by anybody."""

@@ -21,9 +21,12 @@ def find_gemini() -> Client | None:
     return Client("gemini-cli", VERSION, binary, _configure, _arguments, ".gemini/settings.json")
 
 
-def refuse(home: Home, settings: str, program: str) -> None:
-    """Settings with comments, and a hook of somebody else's that may refuse a tool."""
-    hooks = {"BeforeTool": [{"hooks": [{"type": "command", "command": program}]}]}
+def refuse(home: Home, settings: str, scratch: Path) -> None:
+    """Settings with comments, and a hook of somebody else's that refuses what speaks of REFUSE-ME."""
+    program = scratch / "refuse.sh"
+    program.write_text("#!/bin/sh\ncase $(cat) in *REFUSE-ME*) echo 'not here' >&2; exit 2 ;; esac\n")
+    program.chmod(0o755)
+    hooks = {"BeforeTool": [{"hooks": [{"type": "command", "command": str(program)}]}]}
     text = json.dumps({**SETTINGS, "hooks": hooks}, indent=2)
     (home.path / settings).write_text(f"// mine\n{text}\n")
 

@@ -33,10 +33,7 @@ def desk(client: Client, tmp_path: Path) -> Iterator[Desk]:
     """A project with a store and our hooks, beside one that refuses what speaks of REFUSE-ME."""
     with open_desk(client, tmp_path) as opened:
         Store.init(opened.store).close()
-        program = opened.scratch / "refuse.sh"
-        program.write_text("#!/bin/sh\ncase $(cat) in *REFUSE-ME*) echo 'not here' >&2; exit 2 ;; esac\n")
-        program.chmod(0o755)
-        refuse(opened.home, client.settings, str(program))
+        refuse(opened.home, client.settings, opened.scratch)
         opened.locus("hooks", "install", "--user", "--agent", "gemini-cli")
         assert (opened.home.path / client.settings).read_text().startswith("// mine\n")
         yield opened

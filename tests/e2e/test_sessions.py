@@ -106,7 +106,7 @@ def test_subagents_at_once(desk: Desk) -> None:
     agree(desk)
     assert set(actions(desk)) == calls_of(desk)
     assert desk.prompts("user") == [prompt_of("agents")]
-    commands = [event for event in desk.events("action") if event.get("tool") == "Bash"]
+    commands = [event for event in desk.events("action") if event.get("tool") in ("Bash", "bash")]
     assert len({event.get("subagent_id") for event in commands} - {None}) == 2
     assert {event["turn"] for event in commands} == {1}
     assert {"tea.txt", "cake.txt"} <= set(desk.replayed(desk.turns()[0]))
@@ -134,7 +134,7 @@ def test_killed_in_mid_tool(desk: Desk) -> None:
     stop(desk, signal.SIGKILL)
     (begun,) = desk.events("tool_start")
 
-    assert (begun["tool"], actions(desk)) == ("Bash", {})
+    assert (str(begun["tool"]).lower(), actions(desk)) == ("bash", {})
     go_on(desk)
 
 
@@ -178,6 +178,7 @@ def go_on(desk: Desk) -> None:
 
     assert done.code == 0, done.err
     assert (before, len(desk.turns())) == (1, 2)
-    agree(desk)
+    # OpenCode notes what an answer used when its tools have ended.
+    agree(desk, tokens=desk.client.agent != "opencode")
     assert {"half.txt"} <= {str(event["path"]) for event in desk.events("file")}
     assert {Path(path).name for path in desk.replayed(desk.turns()[-1])} >= {"half.txt", "log.txt"}

@@ -11,6 +11,7 @@ TURNS = ["edit", "edits", "create", "shell", "failing", "refused", "bad-input", 
 TOKENS = {
     "messages": ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
     "responses": ("input_tokens",),
+    "chat": ("input_tokens",),
 }
 
 
