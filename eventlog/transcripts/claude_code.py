@@ -44,7 +44,7 @@ _OF_QUEUED = frozenset(("type", "prompt"))
 _PLAIN_CALLER = {"type": "direct"}
 
 _SYNTHETIC = "<synthetic>"
-_EARLY_LINES_MAX = 1_000
+_EARLY_LINES_MAX, _EVENTS_MAX = 1_000, 100_000
 
 
 class _Call(NamedTuple):
@@ -99,6 +99,8 @@ class Reader:
             self._previous[columns.get("subagent_id", "")] = uuid  # type: ignore[index]
             for item in draft.items[made:]:
                 if isinstance(item, dict) and item["event_type"] != "llm":
+                    if len(self._event_of) >= _EVENTS_MAX:
+                        self._event_of.clear()  # bounds the memory; few lines go on from one far above
                     self._event_of[uuid] = str(item["event_id"])
                     break
 

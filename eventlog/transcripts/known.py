@@ -4,6 +4,8 @@ Asked for when a session is met, and only of sessions that the log knows; what t
 as eight bytes of each id. One thread.
 """
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -30,6 +32,7 @@ _CALLS_OF_TURN = (
     "select event_id, agent_session_id from events "
     "where event_type = 'llm' and agent = $1 and agent_turn_id = $2"
 )
+_TOLD_MAX = 1 << 18
 _NOTES = "select payload from events where event_type = 'import' and agent = $1 order by position"
 
 
@@ -61,6 +64,7 @@ class Known:
         self._agent = agent
         self._ids: set[int] = set()
         self._told: set[int] = set()
+        self._told_before: list[array[int]] = []  # sorted: a set takes eight times the memory
         self._owner_of_call: dict[int, str] = {}
         self._loaded: set[str] = set()
         self._sessions = facts.sessions.get(agent, set())
@@ -128,10 +132,20 @@ class Known:
     def has(self, event_id: str) -> bool:
         """Whether the log has the event, or this import told it."""
         short = _short(event_id)
-        return short in self._ids or short in self._told
+        return short in self._ids or short in self._told or self._was_told_before(short)
 
     def tell(self, event_id: str) -> None:
         self._told.add(_short(event_id))
+        if len(self._told) >= _TOLD_MAX:
+            self._told_before.append(array("Q", sorted(self._told)))
+            self._told = set()
+
+    def _was_told_before(self, short: int) -> bool:
+        for told in self._told_before:
+            at = bisect_left(told, short)
+            if at < len(told) and told[at] == short:
+                return True
+        return False
 
     def owner_of_call(self, event_id: str) -> str | None:
         """The session of which a model call was told first."""

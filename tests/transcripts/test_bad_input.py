@@ -435,7 +435,7 @@ def test_a_full_disk_stops_an_import_with_one_line_and_loses_nothing(tmp_path: P
 
 
 def test_a_large_transcript_takes_little_memory(tmp_path: Path, hunt_minutes: float) -> None:
-    """Memory is a batch, a line and eight bytes or so of each event, whatever the file's size."""
+    """Memory is a batch, a line and some ten bytes of each event, whatever the file's size."""
     size = (200 << 20) if hunt_minutes else (24 << 20)
     teller = Teller()
     path = tmp_path / "one.jsonl"
