@@ -38,6 +38,7 @@ def _configure(home: Home) -> dict[str, str]:
         "GEMINI_API_KEY": "none",
         "GOOGLE_GEMINI_BASE_URL": home.model_url,
         "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        "GEMINI_CLI_NO_RELAUNCH": "true",  # else a signal meets its parent
     }
 
 

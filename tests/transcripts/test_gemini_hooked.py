@@ -1,0 +1,114 @@
+"""Sessions of the true Gemini CLI, played to the hook program while the same files change, then imported.
+
+The fixtures are made by tests/e2e/record_gemini.py.
+"""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog.store import Store
+from eventlog.transcripts import importer, sources
+from tests.agents.test_captured_sessions import _add_lines, _make, strings, visible
+from tests.cli.hook_support import run_hook
+from tests.e2e.record_hook import tree_of
+from tests.snapshots.worktree_support import git
+from tests.transcripts.test_hooked import COUNTS
+
+FIXTURES = sorted((Path(__file__).parent.parent / "fixtures/gemini-cli").glob("*.jsonl"))
+LOOKS = ("BeforeAgent", "AfterTool", "AfterAgent")
+
+
+class Played:
+    """One fixture, played into a new project."""
+
+    def __init__(self, fixture: Path, directory: Path) -> None:
+        self.project = directory / "kiosk"
+        text = fixture.read_text(encoding="utf-8").replace("@PROJECT@", str(self.project))
+        for name in ("SCRATCH", "HOME", "BELOW"):
+            text = text.replace(f"@{name}@", str(directory / name.lower()))
+        self.head, *self.steps = (json.loads(line) for line in text.splitlines())
+        self.trees: list[dict[str, list[str]]] = []  # at the end of each turn
+        self.chats = directory / "home/.gemini/tmp/kiosk/chats"
+
+    def play(self) -> None:
+        self.project.mkdir()
+        git(self.project, "init", "-q", "-b", "main")
+        self._change(self.steps[0].pop("changes"))
+        Store.init(self.project / ".locus").close()
+        for step in self.steps:
+            self._change(step.get("changes", {}))
+            for path, lines in step.get("chat", {}).items():
+                _add_lines(Path(path), lines)
+            call = step.get("call")
+            if call is not None:
+                run_hook(json.dumps(call).encode(), "gemini-cli", self.project)
+                self._look(call["hook_event_name"])
+
+    def _change(self, changes: dict[str, Any]) -> None:
+        for path, entry in changes.items():
+            file = self.project / path
+            if entry is None or os.path.lexists(file):
+                file.unlink()
+            if entry is not None:
+                _make(file, *entry)
+
+    def _look(self, name: str) -> None:
+        if name == "BeforeAgent":
+            self.trees.append({})
+        if name in LOOKS:
+            self.trees[-1] = visible(tree_of(self.project))
+
+
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)
+def test_a_captured_session_is_recorded_whole_and_once(fixture: Path, tmp_path: Path) -> None:
+    """P1, P3, P4: the calls of a true client give every turn's files byte for byte, each prompt, tool call and
+    model call once; the chats that it wrote add texts, and nothing that is known."""
+    played = Played(fixture, tmp_path)
+    played.play()
+    with Store.open(played.project / ".locus") as store:
+        events = [dict(event) for event in store.events()]
+        starts = [e for e in events if e["event_type"] == "turn" and e.get("operation") == "start"]
+        replays = []
+        for start in starts:
+            turn = store.turn(str(start["context_id"]))
+            report = store.replay(turn, tmp_path / turn.name)
+            assert (report.missing, report.skipped) == ([], [])
+            replays.append(tree_of(tmp_path / turn.name))
+        before = [store.query(sql).rows for sql in COUNTS]
+        found = sources.named("gemini-cli", [str(played.chats)])
+        report = importer.run(store, "gemini-cli", found)
+        after = [store.query(sql).rows for sql in COUNTS]
+        actions = store.query("select count(*) from actions").rows
+        tokens = store.query("select prompt_tokens, completion_tokens from llm_calls order by all").rows
+        again = importer.run(store, "gemini-cli", found)
+        texts = store.query("select count(*) from events where event_type = 'message'").rows
+
+    log = played.project / ".locus/tmp/hook-errors.log"
+    head = played.head
+    assert not log.exists()
+    assert replays == played.trees
+    assert [start["payload"]["user_message"] for start in starts] == head["prompts"]
+    assert [tuple(row) for row in before[0]] == [(head["sessions"],)]
+    assert [list(row) for row in tokens] == head["tokens"]
+    # A tool that was killed has no end: nobody tells it.
+    killed = sum("[scenario:wait]" in prompt for prompt in head["prompts"])
+    assert [tuple(row) for row in actions] == [(head["tool_calls"] - killed,)]
+    assert after == before
+    assert (report.turns, report.calls, report.problems) == (0, 0, [])
+    assert texts[0][0] >= len(head["tokens"]) - killed
+    assert again.events == 0
+
+
+@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)
+def test_a_fixture_holds_no_machine_and_no_long_text(fixture: Path) -> None:
+    """P5: what a client tells its model is long; none of it is kept, and nobody's directories."""
+    found = list(strings([json.loads(line) for line in fixture.read_text(encoding="utf-8").splitlines()]))
+
+    assert max(map(len, found)) <= 700
+    homes = re.compile(r"(?<![@\w])/(home|root|Users|tmp|private|var)/")
+    assert [text for text in found if homes.search(text)] == []
