@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from eventlog.store import Store
 from eventlog.transcripts import formats, importer, sources
 from eventlog.transcripts.draft import Draft
 from eventlog.transcripts.importer import ImportReport
+from tests.cli.support import locus_process
 
 Said = dict[str, Any]
 
@@ -348,6 +350,37 @@ def test_a_chat_of_the_editor_is_the_same_as_a_document_and_as_changes(tmp_path:
     assert told[0] == told[1]
     action: Any = next(payload for kind, _, payload in told[0] if kind == "action")
     assert (action["args"], action["result"]) == ({"n": 1}, {"content": "edited"})
+
+
+@pytest.mark.parametrize("agent", ["cursor", "copilot-cli", "pi"])
+def test_the_sessions_of_this_directory_are_found_where_the_agent_keeps_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str
+) -> None:
+    """`locus import AGENT` without a path takes the sessions of the repository, and not those of others."""
+    home = tmp_path / "home"
+    for number, name in enumerate(("my.shop", "other")):
+        ran_in = tmp_path / name
+        ran_in.mkdir()
+        lines = json.loads(json.dumps(SAMPLES[agent]).replace("/home/dev/shop", str(ran_in)))
+        slug = str(ran_in).strip("/").replace("/", "-").replace(".", "-").replace("_", "-")
+        path = {
+            "cursor": f".cursor/projects/{slug}/agent-transcripts/{uuid.UUID(int=number)}.jsonl",
+            "copilot-cli": f".copilot/session-state/{number}/events.jsonl",
+            "pi": f".pi/agent/sessions/--{slug}--/{number}.jsonl",
+        }[agent]
+        (home / path).parent.mkdir(parents=True)
+        written(home / path, lines)
+    assert locus_process("init", cwd=tmp_path / "my.shop").code == 0
+
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("COPILOT_HOME", "PI_CODING_AGENT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    ended = locus_process("import", agent, "--json", cwd=tmp_path / "my.shop")
+    report = json.loads(ended.out)["import"]
+    assert (ended.code, report["sources"], report["sessions"], report["problems"]) == (0, 1, 1, [])
+    everything = locus_process("import", agent, "--all-projects", "--json", cwd=tmp_path / "my.shop")
+    report = json.loads(everything.out)["import"]
+    assert (report["sources"], report["unchanged"]) == (1, 1)
 
 
 # -- strange input -----------------------------------------------------------------------------------
