@@ -434,3 +434,35 @@ def save(fs: FileSystem, layout: Layout, key: Key, cache: StatCache) -> None:
             fs.unlink(tmp)
         except OSError:
             pass  # a leftover in tmp/ is swept later
+
+
+def read_generation(fs: FileSystem, layout: Layout) -> int:
+    """How often contents were collected; a cache of another number proves no content's existence.
+
+    It does not change while the gc lock is held.
+    """
+    try:
+        fd = fs.open(layout.gc_generation, os.O_RDONLY)
+    except FileNotFoundError:
+        return 0
+    try:
+        digits = fs.pread(fd, 32, 0).strip()
+    finally:
+        fs.close(fd)
+    return int(digits) if digits.isdigit() else 0
+
+
+def raise_generation(fs: FileSystem, layout: Layout) -> None:
+    """Durably, before the first name goes.
+
+    Written in place: of 20 digits, cut anywhere, with the old ones behind the cut, comes either the old
+    number, which is right since nothing has gone yet, or one that is higher.
+    """
+    value = read_generation(fs, layout) + 1
+    fd = fs.open(layout.gc_generation, os.O_WRONLY | os.O_CREAT)
+    try:
+        write_all(fs, fd, b"%020d\n" % value)
+        fs.fsync(fd)
+    finally:
+        fs.close(fd)
+    fs.fsync_dir(os.path.dirname(layout.gc_generation))

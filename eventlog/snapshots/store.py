@@ -20,9 +20,10 @@ from eventlog.snapshots.writer import BlobWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from eventlog.snapshots.groups import GroupReader
+    from eventlog.snapshots.pack import PackTables
     from eventlog.snapshots.writer import KindsIn
     from eventlog.types import Event
 
@@ -70,13 +71,15 @@ class BlobStore:
         codec: str = "zlib",
         level: "int | None" = None,
         group_bytes: "int | None" = None,
+        threads: int = 1,
         lock_timeout_s: float = 10.0,
     ) -> BlobWriter:
         """A writer; it holds the gc lock shared from here until it is closed (I24).
 
         Args:
-            codec: `zlib`, `raw`, or `zstd` (needs pyarrow; compresses in a thread of its own).
+            codec: `zlib`, `raw`, or `zstd` (needs pyarrow; compresses in threads of its own).
             group_bytes: raw size at which a group of small blobs is closed.
+            threads: how many compress, with zstd.
         Raises: LockTimeout.
         """
         return BlobWriter(
@@ -88,6 +91,7 @@ class BlobStore:
             level=level,
             group_bytes=group_bytes,
             lock_timeout_s=lock_timeout_s,
+            threads=threads,
             kinds_in=self._kinds_in,
             withheld=self.withheld,
         )
@@ -204,28 +208,42 @@ class BlobStore:
             self._catalog.ensure()
             self._catalog.refresh()
 
+    @property
+    def pack_names(self) -> "frozenset[str]":
+        """The live packs, as of the last look."""
+        return frozenset(self._catalog.names)
+
     def young_count(self) -> int:
         """How many packs no idx covers: each costs a reader an open and a read."""
         self.refresh()
         return self._catalog.young_count()
 
-    def build_idx(self) -> "int | None":
-        """Write an idx over all live packs and drop the older ones; its number, None when one is current.
+    def tables(self) -> "list[PackTables]":
+        """The tables of every live pack that can be read, as of now."""
+        self.refresh()
+        with self._reading:
+            return self._catalog.all_tables()
+
+    def build_idx(self, without: "Collection[str]" = ()) -> "int | None":
+        """Write an idx over the live packs and drop the older ones; its number, None when one is current.
 
         May run beside writers and readers: it is derived, and of two builders one gives way.
+        Args: without: packs to leave out, because they are about to go.
         """
         with Refusals(self.layout.directory(IDX_DIR), "write an idx of the packs"):
-            return self._build_idx()
+            return self._build_idx(without)
 
-    def _build_idx(self) -> "int | None":
+    def _build_idx(self, without: "Collection[str]") -> "int | None":
         from eventlog.snapshots.idx import encode_idx
 
         catalog = self._catalog
         self.refresh()
-        if catalog.young_count() == 0:
+        if catalog.young_count() == 0 and catalog.names.isdisjoint(without):
             return None
         tables = []
         for one in catalog.all_tables():
+            if one.name in without:
+                continue
             try:
                 one.check()
             except Corruption:

@@ -104,7 +104,7 @@ def capture(
     fs, layout = blobs.fs, blobs.layout
     place = _place_of(layout, path, root)
     key = Key(blobs.store_id, blake3(path).digest(16), _options(place, include, size_max), path)
-    generation = _gc_generation(fs, layout)
+    generation = statcache.read_generation(fs, layout)
     probe = probe_of(fs, layout, path)
     cache = statcache.load(fs, layout, key)
     entries = Entries(path, calls or UserFiles(), writer, probe, size_max)
@@ -166,19 +166,6 @@ def _options(place: "worktree_git.GitPlace | None", include: "Sequence[str]", si
     facts += [] if place is None else [place.top, place.git_dir, place.common_dir]
     facts += [b"", *(pattern.encode("utf-8", "surrogateescape") for pattern in include)]
     return blake3(b"\0".join(facts)).digest(16)
-
-
-def _gc_generation(fs: "FileSystem", layout: "Layout") -> int:
-    """How often content was collected; the writer's lock keeps it from rising."""
-    try:
-        fd = fs.open(layout.gc_generation, os.O_RDONLY)
-    except FileNotFoundError:
-        return 0
-    try:
-        digits = fs.pread(fd, 32, 0).strip()
-    finally:
-        fs.close(fd)
-    return int(digits) if digits.isdigit() else 0
 
 
 def probe_of(fs: "FileSystem", layout: "Layout", path: bytes) -> "tuple[int, int]":

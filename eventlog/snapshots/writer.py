@@ -9,7 +9,7 @@ Equal content is stored once (I25): a put looks at the store and at what waits f
 blobs are gathered into groups, in the order given, so that similar ones compress together; trees go
 into groups of their own, because a replay reads all trees before the first file.
 
-A writer belongs to one thread, which is the one that opened it. With zstd a second thread compresses.
+A writer belongs to one thread, which is the one that opened it. With zstd other threads compress.
 On the hook path.
 """
 
@@ -90,6 +90,7 @@ class BlobWriter:
         level: "int | None",
         group_bytes: "int | None",
         lock_timeout_s: float,
+        threads: int = 1,
         kinds_in: "KindsIn | None" = None,
         withheld: "dict[bytes, tuple[str, ...]] | None" = None,
     ) -> None:
@@ -104,6 +105,7 @@ class BlobWriter:
         self._level = _LEVELS[self._codec] if level is None else level
         self._group_bytes = min(group_bytes or _GROUP_BYTES[self._codec], GROUP_RAW_MAX)
         self._reading = Refusals(layout.directory(PACK_DIR), "read the packs")
+        self._threads = threads
         self._pool: "ThreadPoolExecutor | None" = None
         self._broken = False
         self._start_pack()
@@ -168,6 +170,13 @@ class BlobWriter:
     def holds(self, id: bytes) -> bool:
         """Whether a put of this content would store nothing: it is there, or waits for the flush."""
         return id in self._pending or self._known(id)
+
+    def add_copy(self, id: bytes, kind: int, data: bytes) -> None:
+        """Store what other packs hold too: for who merges them, and has hashed `data`. Trees come first."""
+        if kind != TREE:
+            self._close_group(self._trees)
+        if id not in self._pending:
+            self._add(self._trees if kind == TREE else self._blobs, id, kind, data)
 
     def add_group(self, blobs: "Iterable[bytes]") -> "list[bytes]":
         """Store blobs that belong together in groups of their own, in the order given; their ids.
@@ -278,7 +287,7 @@ class BlobWriter:
             if self._pool is None:
                 from concurrent.futures import ThreadPoolExecutor
 
-                self._pool = ThreadPoolExecutor(1, "locus-zstd")
+                self._pool = ThreadPoolExecutor(self._threads, "locus-zstd")
             self._waiting.append((len(raw), self._pool.submit(compress, raw, ZSTD, self._level)))
             self._drain(_WAITING_MAX)
         else:
