@@ -168,7 +168,7 @@ def _expression(spell: _Spelling, behind_key: Callable[[_Value], str]) -> str:
     return "|".join([
         *_tokens(),
         "[0-9]Q~[A-Za-z0-9_.~-]{16}",
-        "-----BEGIN (?s:.{0,400})PRIVATE KEY",
+        "-----BEGIN (?s:.*)PRIVATE KEY",
         f"://{(user := spell.other(_URL_CUT))}*:{user}{{3}}{user}*@",
         f"(?i:bearer{spell.some(_SPACES)}+[A-Za-z0-9_.~+/=-]{{16}})",
         _assigned(spell, _PASSWORDS, _password, behind_key(_password)),

@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from eventlog.snapshots.ids import from_text
 from eventlog.store import Store
 from eventlog.transcripts import importer
 from eventlog.transcripts.importer import ImportReport
 from eventlog.transcripts.lines import FileSource
+from tests.secrets_made import assigned, made
 
 SESSION = "0b5f3c1e-0000-4000-8000-000000000001"
 
@@ -107,3 +109,51 @@ def test_a_malformed_and_a_half_written_line_are_kept_and_counted(tmp_path: Path
         run(store, path)
 
         assert store.query("select count(*) from actions").rows[0][0] == 1
+
+
+def test_a_large_import_leaves_no_secret_on_disk(tmp_path: Path) -> None:
+    """P5: looked at in bulk, no text, large text, column or flag keeps one; contents that do are withheld."""
+    secret, word = made()["npm"], assigned()["assignment"][1]
+    name = "pass" + "word"
+    path = tmp_path / "big.jsonl"
+    with path.open("w") as file:
+        for i in range(300):
+            file.writelines(json.dumps(one) + "\n" for one in told(i, f"plain words {i}. " * 500))
+        for i, text in enumerate(
+            (secret, f"a\t{secret}\n", f'"{name}": "{word}"', f"--{name} {word}", "plain")
+        ):
+            large = f"{'so it goes. ' * 3000}{text}{' and on' * 3000}"
+            for kind in (text, large):
+                file.writelines(json.dumps(one) + "\n" for one in told(300 + 2 * i + (kind is large), kind))
+        args = {name: word, "argv": [f"--{name}", word], "file_path": f"/home/dev/{secret}"}
+        file.writelines(json.dumps(one) + "\n" for one in told(400, "plain", args))
+        file.write(f'{{"malformed": {secret}\n')
+
+    with Store.init(tmp_path / ".locus") as store:
+        assert run(store, path).malformed == 1
+        events: list[Any] = list(store.events())
+        withheld = store.withheld()
+        contents = {str(id): store.blobs.get(from_text(str(id))) for e in events for id in e["blobs"] or ()}
+
+        for file_path in (tmp_path / ".locus").rglob("*"):
+            if file_path.is_file() and "packs" not in file_path.parts:
+                data = file_path.read_bytes()
+                assert secret.encode() not in data and word.encode() not in data, file_path
+        held = {id for id, data in contents.items() if secret.encode() in data or word.encode() in data}
+        assert held == withheld and len(held) == 2 * 4 + 1
+        assert [event for event in events if event["payload"].get("in_blobs")]
+        assert sum(bool(event["redacted"]) for event in events) >= 10
+
+
+def told(i: int, text: str, args: "dict[str, Any] | None" = None) -> list[dict[str, Any]]:
+    """A prompt, and a file written with the same words."""
+    path = f"/home/dev/shop/f{i}.py"
+    call: dict[str, Any] = {"type": "tool_use", "id": f"tool-{i}", "name": "Write"}
+    call["input"] = args or {"file_path": path, "content": text}
+    file = {"type": "create", "filePath": path, "content": text, "originalFile": None}
+    result = {"type": "tool_result", "tool_use_id": f"tool-{i}", "content": text}
+    return [
+        line(i, "user", text, uuid=f"u{i}", promptId=f"prompt-{i}", timestamp="2026-11-20T10:00:00.000Z"),
+        line(i, "assistant", [call], uuid=f"a{i}", timestamp="2026-11-20T10:00:01.000Z"),
+        line(i, "user", [result], uuid=f"r{i}", toolUseResult=file, timestamp="2026-11-20T10:00:02.000Z"),
+    ]
