@@ -229,7 +229,8 @@ def _sessions(store: Store) -> Iterator[Finding]:
     rows = store.query(
         "select s.session_id, epoch_us(e.recorded_at) from sessions s "
         "join events e on e.position = s.last_position "
-        "where s.status = 'active' and s.agent in ('claude-code', 'codex') order by s.last_position desc"
+        "where s.status = 'active' and s.agent in ('claude-code', 'codex', 'opencode') "
+        "order by s.last_position desc"
     ).rows
     before = REAL.time_ns() // 1000 - _STALE_S * 1_000_000
     stale = [id for id, at in rows if at is not None and at < before]

@@ -24,7 +24,10 @@ Json = dict[str, Any]
 FIXTURES = Path(__file__).parent.parent / "fixtures/hooks"
 # The calls behind which a turn's last snapshot is the project as it was then: a subagent may go on
 # behind a Stop.
-LOOKS = ("PostToolUse", "PostToolUseFailure", "Stop", "StopFailure", "Interrupt")
+LOOKS = (
+    "PostToolUse", "PostToolUseFailure", "Stop", "StopFailure", "Interrupt",
+    "tool.execute.after", "tool.error", "session.idle",
+)  # fmt: skip
 
 
 class Played:
@@ -70,7 +73,9 @@ class Played:
         )
         self.silent &= (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
         turn = str(call.get("prompt_id") or call.get("turn_id"))
-        begins = call["hook_event_name"] == "UserPromptSubmit"
+        begins = call["hook_event_name"] == "UserPromptSubmit" or (
+            call["hook_event_name"] == "chat.message" and "agent_id" not in call
+        )
         if begins or (turn in self.trees and call["hook_event_name"] in LOOKS):
             self.trees[turn] = tree_of(self.project)
 

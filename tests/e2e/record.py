@@ -19,7 +19,7 @@ from typing import Any
 
 from eventlog.agents.install import EVENTS
 
-from .clients import Client, ended, find_claude_code, find_codex, wait_for
+from .clients import Client, ended, find_claude_code, find_codex, find_opencode, wait_for
 from .desk import Desk, end_command, open_desk, prompt_of, refuser
 from .record_hook import __file__ as HOOK
 
@@ -29,10 +29,10 @@ FIXTURES = Path(__file__).parent.parent / "fixtures/hooks"
 
 
 def main() -> None:
-    """Record every journey with every client that is installed."""
-    for client in (find_codex(), find_claude_code()):
+    """Record every journey with every client that is installed, or with those that are named."""
+    for client in (find_codex(), find_claude_code(), find_opencode()):
         for name, journey in JOURNEYS.items():
-            if client is not None:
+            if client is not None and (len(sys.argv) < 2 or client.agent in sys.argv[1:]):
                 record(client, name, journey)
 
 
@@ -91,6 +91,8 @@ def _head(desk: Desk, name: str, calls: list[Json]) -> Json:
     """What the fixture is, and what was true at its end; taken from the client and the model, not from us."""
     said = [call["payload"] for call in calls]
     kinds = {e: [p for p in said if p["hook_event_name"] == e] for e in {p["hook_event_name"] for p in said}}
+    if desk.client.agent == "opencode":
+        return _head_of_opencode(desk, name, kinds)
     prompts = [p["prompt"] for p in kinds["UserPromptSubmit"]]
     return {
         "agent": desk.client.agent,
@@ -103,6 +105,28 @@ def _head(desk: Desk, name: str, calls: list[Json]) -> Json:
         "tool_calls_begun": sorted({p["tool_use_id"] for p in kinds["PreToolUse"]}),
         "tokens": sorted(_tokens(one.api, one.usage) for one in desk.served()),
     }
+
+
+def _head_of_opencode(desk: Desk, name: str, kinds: dict[str, list[Json]]) -> Json:
+    """The same, from what our plugin heard; a call cut off in mid-tool leaves no count of tokens."""
+    asked = [p for p in kinds["chat.message"] if "agent_id" not in p]
+    tokens = [p["part"]["tokens"] for p in kinds["step.finish"]]
+    return {
+        "agent": desk.client.agent,
+        "version": desk.client.version,
+        "journey": name,
+        "sessions": len({p["session_id"] for p in asked}),
+        "turns": len(asked),
+        "prompts": ["".join(part["text"] for part in p["parts"]) for p in asked],
+        "tool_calls": sorted(p["tool_use_id"] for e in _ENDS for p in kinds.get(e, ())),
+        "tool_calls_begun": sorted(p["tool_use_id"] for p in kinds["tool.execute.before"]),
+        "tokens": sorted(
+            [one["input"] + sum(one["cache"].values()), one["output"] + one["reasoning"]] for one in tokens
+        ),
+    }
+
+
+_ENDS = ("tool.execute.after", "tool.error")
 
 
 def _ended_calls(said: list[Json]) -> set[str]:

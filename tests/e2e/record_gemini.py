@@ -1,7 +1,7 @@
 """Makes the fixtures of Gemini CLI: `python -m tests.e2e.record_gemini`, with what scripts/e2e installed.
 
-As record.py, but for what this client lacks: a fixture's head counts tool calls, because they have no ids, and
-each step has the lines that the client added to its chat, without the context that it gives its model.
+As record.py, but for what this client lacks: a fixture's head counts tool calls, because they have no ids,
+and each step has the lines that the client added to its chat, without the context that it gives its model.
 """
 
 import json

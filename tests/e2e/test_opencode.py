@@ -45,7 +45,7 @@ def test_what_was_recorded_live_is_imported_once(desk: Desk) -> None:
     assert report["sessions"] == 1 and report["problems"] == [] and report["calls"] == 0
     messages: list[dict[str, Any]] = [dict(event) for event in desk.events("message")]
     texts = [event["payload"]["text"] for event in messages]
-    assert {SCENARIOS[name][-1].text for name in ("edit", "shell", "failing", "agents")} <= set(texts)
+    assert {SCENARIOS[name][-1].text for name in ("edit", "shell", "failing")} <= set(texts)
     assert len({event["event_id"] for event in messages}) == len(messages)
     assert imported(desk)["unchanged"] == 1
 

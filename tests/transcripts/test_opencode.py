@@ -37,7 +37,8 @@ create table part (id text primary key, message_id text, session_id text, time_c
 def info(session: str = SES, *, parent: str | None = None, at: int = 0, title: str = "Prices") -> Json:
     found = {
         "id": session, "projectID": "p1", "parentID": parent, "slug": "calm-fox",
-        "directory": "/home/dev/shop", "title": title, "version": "1.18.33", "time": {"created": TIME + at, "updated": TIME + at},
+        "directory": "/home/dev/shop", "title": title, "version": "1.18.33",
+        "time": {"created": TIME + at, "updated": TIME + at},
     }  # fmt: skip
     return {name: value for name, value in found.items() if value is not None}
 
@@ -116,7 +117,8 @@ def fill(rows: sqlite3.Connection, sessions: list[Session]) -> None:
         created = head["time"]["created"]
         values = (
             head["id"], head["projectID"], head.get("parentID"), head["slug"],
-            head["directory"], head["title"], head["version"], '[{"permission": "question"}]', created, head["time"]["updated"],
+            head["directory"], head["title"], head["version"], '[{"permission": "question"}]', created,
+            head["time"]["updated"],
         )  # fmt: skip
         rows.execute("insert or replace into session values (?,?,?,?,?,?,?,?,?,?)", values)
         for said, parts in messages:
