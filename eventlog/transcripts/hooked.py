@@ -52,6 +52,10 @@ class Hooked:
             event["event_id"] = event_id_of(self._agent, "intent", name)
         elif kind == "action":
             self._find_call(name, event)
+        elif kind == "tool_start":  # of a call that never ended
+            first = call_key(name, str(event.get("tool")), object_of(event, "payload").get("args"), 0)
+            key = (*first[:-1], str(self._told.get(first, 0)))
+            event["event_id"] = event_id_of(self._agent, "tool_start", *key)
         elif kind == "error":
             key = self._key_of.get(str(event.get("tool_use_id")))
             if key is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents import gemini_cli, install, settings
+from eventlog.agents import gemini_cli, health, install, settings
 from eventlog.agents.install import GEMINI_CLI, PROJECT, USER, Homes
 from eventlog.errors import Refused
 from eventlog.fs import REAL
@@ -101,9 +101,9 @@ def test_a_comment_between_ours_survives(file: Path, homes: Homes) -> None:
 def test_a_trailing_comma_is_refused(file: Path, homes: Homes) -> None:
     """P7: what the agent itself cannot read is refused with its place, and comments are not blamed."""
     file.write_bytes(b'{\n  "a": 1, // one\n}\n')
-    with pytest.raises(Refused, match=r"line 3.*Trailing commas") as refused:
+    with pytest.raises(Refused, match=r"line 3.*railing commas") as refused:
         put_in(file, homes)
-    assert "Comments" not in str(refused.value)
+    assert "omments" not in str(refused.value)
     assert file.read_bytes() == b'{\n  "a": 1, // one\n}\n'
 
 
@@ -120,6 +120,28 @@ def test_settings_stand_where_the_agent_looks(tmp_path: Path) -> None:
     assert {install.settings_path(GEMINI_CLI, level, "/p", homes) for level in ("local", PROJECT)} == {
         "/p/.gemini/settings.json"
     }
+
+
+def test_the_doctor_says_that_a_folder_is_not_trusted(tmp_path: Path, homes: Homes) -> None:
+    """P7: where the agent runs no hook because its user said so, the doctor says it; the nearest rule
+    counts."""
+    project = tmp_path / "trusted/project"
+    (project / ".gemini").mkdir(parents=True)
+    put_in(project / ".gemini/settings.json", homes)
+    rules = tmp_path / "home/.gemini/trustedFolders.json"
+    rules.parent.mkdir(parents=True)
+
+    def notes() -> list[str]:
+        found = health.examine(None, str(project), {"HOME": str(tmp_path / "home")}, "/nowhere")
+        return [one.what for one in found if " trust" in one.what and one.about == GEMINI_CLI]
+
+    assert notes() == []
+    rules.write_text(json.dumps({str(tmp_path): "DO_NOT_TRUST"}))
+    assert len(notes()) == 1 and "runs no hook" in notes()[0]
+    rules.write_text(json.dumps({str(tmp_path): "DO_NOT_TRUST", str(project.parent): "TRUST_FOLDER"}))
+    assert notes() == []
+    rules.write_text("[")
+    assert "not known" in notes()[0]
 
 
 @pytest.mark.parametrize("switch", [{"enabled": False}, {"disabled": [WANTED["AfterTool"]["command"]]}])

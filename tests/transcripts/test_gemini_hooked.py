@@ -66,18 +66,18 @@ class Played:
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)
 def test_a_captured_session_is_recorded_whole_and_once(fixture: Path, tmp_path: Path) -> None:
-    """P1, P3, P4: the calls of a true client give every turn's files byte for byte, each prompt, tool call and
-    model call once; the chats that it wrote add texts, and nothing that is known."""
+    """P1, P3, P4: the calls of a true client give every turn's files byte for byte, each prompt, tool call
+    and model call once; the chats that it wrote add texts, and nothing that is known."""
     played = Played(fixture, tmp_path)
     played.play()
     with Store.open(played.project / ".locus") as store:
-        events = [dict(event) for event in store.events()]
+        events: list[dict[str, Any]] = [dict(event) for event in store.events()]
         starts = [e for e in events if e["event_type"] == "turn" and e.get("operation") == "start"]
         replays = []
         for start in starts:
             turn = store.turn(str(start["context_id"]))
-            report = store.replay(turn, tmp_path / turn.name)
-            assert (report.missing, report.skipped) == ([], [])
+            whole = store.replay(turn, tmp_path / turn.name)
+            assert (whole.missing, whole.skipped) == ([], [])
             replays.append(tree_of(tmp_path / turn.name))
         before = [store.query(sql).rows for sql in COUNTS]
         found = sources.named("gemini-cli", [str(played.chats)])
