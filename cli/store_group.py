@@ -9,8 +9,11 @@ SECTIONS: Sections = (
         "Keep",
         (
             Entry("seal", "store_seal", "Turn the journals into sealed Parquet segments."),
+            Entry("compact", "store_compact", "Merge small segments into large ones."),
+            Entry("repack", "store_repack", "Merge packs of file contents into few."),
             Entry("rebuild", "store_rebuild", "Make the index anew from the log."),
             Entry("verify", "store_verify", "Look for damage."),
+            Entry("backup", "store_backup", "Copy the store to the directory DEST."),
         ),
     ),
 )

@@ -33,6 +33,7 @@ ROOM_RANKS = {
     "query": 4,
     "replay": 5,
     "store": 6,
+    "keep": 7,
     "recorder": 7,
     "agents": 8,
     "exports": 8,

@@ -364,11 +364,24 @@ class Journal:
                 self._recover(active)
             if size == HEADER_SIZE or active.header.replaces is not None:
                 self._sync_name()
+            active.position = self._end_of_stub(active.header, active.position)
         except BaseException:
             fs.close(fd)
             raise
         self._active = active
         return active
+
+    def _end_of_stub(self, header: JournalHeader, end: int) -> int:
+        """Where the log goes on behind a journal that ends at `end`.
+
+        A backup that was cut short may leave a stub, which replaces itself, as the newest journal of a
+        copy, and a manifest that has sealed positions behind it (docs/maintenance.md).
+        """
+        if header.replaces != header.number:
+            return end
+        from eventlog.log.manifest import read_current
+
+        return max(end, read_current(self._fs, self._layout, self._store_id).next_position)
 
     def _sync_name(self) -> None:
         """Whoever linked this journal may have died before it made the name durable."""
@@ -554,7 +567,8 @@ class Journal:
             seen, size = self._inspect(fd, number)
             if seen.header.boot == self._boot_digest() and self._read_tail(seen, size):
                 return seen.position
-            return _scan_descriptor(fs, fd, seen.path, self._store_id, number).end
+            end = _scan_descriptor(fs, fd, seen.path, self._store_id, number).end
+            return self._end_of_stub(seen.header, end)
         finally:
             fs.close(fd)
 

@@ -96,7 +96,7 @@ class LogView:
         self.manifest = manifest
         self.prefix: Prefix | None = None  # may be set until `tail` is first used
         self.journals = journals  # numbers of those that hold the tail, ascending
-        self._size_of_last = size_of_last
+        self.size_of_last = size_of_last  # bytes of the last of them when the view was opened
         self._pin = pin
 
     def __enter__(self) -> "LogView":
@@ -307,7 +307,7 @@ class LogView:
             self.store_id,
             self.journals,
             self.manifest.next_position,
-            self._size_of_last,
+            self.size_of_last,
         )
 
     def _tail_journals(self) -> Iterable[TailJournal]:

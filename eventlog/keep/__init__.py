@@ -1,0 +1,10 @@
+"""What keeps a store through trouble: a copy of it elsewhere, setting damage aside, saving what is left.
+
+    copying   files copied whole: checked on the way, synced, renamed to their name
+    backup    a store at another place that is brought up to date again and again
+    repair    what does not verify is set aside, and the store goes on without it
+    salvage   whatever verifies, out of any directory, into a new store
+
+May import the store and every room below it; nothing below imports this room. docs/maintenance.md has
+the protocols.
+"""
