@@ -13,11 +13,12 @@ wasted work.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from eventlog.errors import Corruption, NotFound
-from eventlog.fs import Refusals
-from eventlog.layout import PACK_DIR
+from eventlog.fs import FileSystem, Refusals
+from eventlog.layout import PACK_DIR, Layout, parse_pack
 from eventlog.snapshots.catalog import load_tables
 from eventlog.snapshots.condemn import Late, condemn
 from eventlog.snapshots.groups import GroupReader
@@ -54,6 +55,22 @@ class Repacked:
     condemned: list[str]
     bytes_before: int
     bytes_after: int
+
+    def figures(self) -> dict[str, Any]:
+        """For the event that tells of it."""
+        return asdict(self) | {"condemned": len(self.condemned)}
+
+
+def is_due(fs: FileSystem, layout: Layout) -> bool:
+    """Whether a merge would pay, by the sizes of the packs alone."""
+    sizes = {}
+    for name in fs.listdir(layout.directory(PACK_DIR)):
+        if parse_pack(name) is not None:
+            try:
+                sizes[name] = fs.stat(f"{layout.directory(PACK_DIR)}/{name}").st_size
+            except FileNotFoundError:
+                continue
+    return bool(choose(sizes))
 
 
 def choose(sizes: Mapping[str, int]) -> list[str]:
