@@ -405,7 +405,7 @@ def test_an_import_that_is_killed_is_finished_by_repeating_it(tmp_path: Path) ->
     for moment in sorted(draw.uniform(0.0, 0.9) for _ in range(4)):
         one = child(tmp_path / "killed/.locus", path)
         while one.poll() is None and size_of_log(tmp_path / "killed/.locus") < moment * whole:
-            time.sleep(0.001)
+            time.sleep(0.005)
         one.send_signal(signal.SIGKILL)
         one.communicate()
         killed += one.returncode == -signal.SIGKILL
