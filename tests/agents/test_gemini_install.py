@@ -12,7 +12,7 @@ from eventlog.agents.install import GEMINI_CLI, PROJECT, USER, Homes
 from eventlog.errors import Refused
 from eventlog.fs import REAL
 
-WANTED = install.handlers(GEMINI_CLI, "exec /opt/python /opt/locus-hook.py gemini-cli; exit 0")
+WANTED = install.handlers(GEMINI_CLI, "exec /usr/lib/python /usr/lib/locus-hook.py gemini-cli; exit 0")
 COMMENTED = {
     "head": b'// mine // really\n{\n  "model": {"name": "x"} // the small one\n}\n',
     "empty, line": b"{\n  // nothing yet\n}\n",
