@@ -21,10 +21,10 @@ def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: b
     """Have coding agents tell Locus what they do.
 
     Without an option the hooks go into the project's settings for you alone (--local), which are not
-    committed by accident: Claude Code's .claude/settings.local.json. Codex and Gemini CLI have one file for
-    a project, .codex/hooks.json and .gemini/settings.json. Installing again changes nothing, or brings the
-    hooks up to date. Everything else in the files stays as it is, and `locus hooks uninstall` gives back the
-    bytes that were there.
+    committed by accident: Claude Code's .claude/settings.local.json. The others have one file for a project:
+    .codex/hooks.json, .gemini/settings.json and, as a plugin, .opencode/plugin/locus.js. Installing again
+    changes nothing, or brings the hooks up to date. Everything else in the files stays as it is, and `locus
+    hooks uninstall` gives back the bytes that were there.
 
     A hook of --local and --user names this Python and a stub file beside it; one of --project, which other
     machines read too, names the program locus-hook and does nothing where that is not on the PATH.
