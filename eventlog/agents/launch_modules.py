@@ -9,8 +9,8 @@ nobody touched since, and without it everything is imported as usual.
     marshal of (code of `launch_loader`, groups, extensions), types as in `launch_loader`; up to HEAD_SIZE
     marshal of each group's modules
 
-Texts that describe code, and line numbers, are left out: nobody sees a traceback of a hook, and what is not
-read and laid out in memory takes no time.
+Texts that describe code, annotations and line numbers are left out: nobody sees a traceback of a hook, and
+what is not read and laid out in memory takes no time.
 
 May be called at any time, by several processes at once: the file is replaced as a whole.
 """
@@ -176,7 +176,25 @@ def _compiled(tree: ast.Module, path: str) -> CodeType:
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node, False):
             node.body[:1] = [] if len(node.body) > 1 else [ast.copy_location(ast.Pass(), node.body[0])]
-    return _without_lines(compile(tree, path, "exec", dont_inherit=True, optimize=0))
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
+    # What a class says of its fields stays: it may be asked for.
+    tree.body = [one for one in map(_without_types, tree.body) if one is not None] or [ast.Pass()]
+    code = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True, optimize=0)
+    return _without_lines(code)
+
+
+def _without_types(one: ast.stmt) -> ast.stmt | None:
+    """A statement of a module, without what only a type checker reads; None when that is all of it."""
+    if isinstance(one, ast.If) and isinstance(one.test, ast.Name) and one.test.id == "TYPE_CHECKING":
+        return None
+    if isinstance(one, ast.AnnAssign):
+        if one.value is None:
+            return None
+        return ast.copy_location(ast.Assign([one.target], one.value), one)
+    return one
 
 
 def _without_lines(code: CodeType) -> CodeType:

@@ -23,7 +23,7 @@ from eventlog.agents.call import (
     Call,
     Named,
 )
-from eventlog.agents.live_place import Place, find_root
+from eventlog.agents.live_place import find_place
 from eventlog.agents.live_state import Calls, Told, short
 from eventlog.errors import Corruption, EventLogError, LockTimeout, NotFound
 from eventlog.fs import FileSystem
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from eventlog.agents.live_place import Place
     from eventlog.snapshots.store import BlobStore
     from eventlog.snapshots.worktree import Capture
     from eventlog.snapshots.writer import BlobWriter
@@ -126,8 +127,7 @@ class _Recording:
         if self.redactor.problem is not None:
             note(EventLogError(self.redactor.problem))
         try:
-            directory = find_root(layout.root, call, environ)
-            self.place = None if directory is None else Place(directory)
+            self.place = find_place(layout.root, call, environ)
         except (OSError, ValueError) as error:
             note(error)
         self.known = Calls()

@@ -20,13 +20,12 @@ class Place:
 
     __slots__ = ("branch", "commit", "key", "root", "worktree")
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, git: "worktree_git.GitPlace | None") -> None:
         self.root = root
         self.key = short(os.fsencode(root))
         self.worktree: "str | None" = None
         self.commit: "str | None" = None
         self.branch: "str | None" = None
-        git = worktree_git.find(os.fsencode(root))
         if git is not None:
             self.commit, self.branch = worktree_git.head(git.git_dir)
             if git.git_dir != git.common_dir:
@@ -52,7 +51,7 @@ def find_store(call: Call, environ: "Mapping[str, str]") -> "str | None":
     return None
 
 
-def find_root(store: str, call: Call, environ: "Mapping[str, str]") -> "str | None":
+def find_place(store: str, call: Call, environ: "Mapping[str, str]") -> "Place | None":
     """The directory to capture: the one the store stands in, the linked worktree of it that the agent works
     in, or, where a store stands apart, the repository or project of the agent."""
     cwd = call.columns.get("cwd")
@@ -61,9 +60,10 @@ def find_root(store: str, call: Call, environ: "Mapping[str, str]") -> "str | No
         at = _own_directory() or ""
     if not at:
         return None
-    at = os.path.realpath(at)
+    given, at = at, os.path.realpath(at)
     apart = environ.get("LOCUS_DIR") or os.path.basename(store) != identity.STORE_DIRECTORY
-    beside = os.path.realpath(os.path.dirname(store))
+    beside = os.path.dirname(store)
+    beside = at if beside == given else os.path.realpath(beside)
     within = at == beside or at.startswith(beside.rstrip("/") + "/")
     git = worktree_git.find(os.fsencode(at))
     if git is not None and git.git_dir != git.common_dir:
@@ -74,7 +74,12 @@ def find_root(store: str, call: Call, environ: "Mapping[str, str]") -> "str | No
         root = os.fsdecode(git.top)
     else:
         root = at if apart else beside
-    return None if root in ("/", os.path.realpath(os.path.expanduser("~"))) else root
+    if root in ("/", os.path.realpath(os.path.expanduser("~"))):
+        return None
+    around = os.fsencode(root)
+    if at != root and (git is None or git.top != around):
+        git = worktree_git.find(around)
+    return Place(root, git)
 
 
 def _own_directory() -> "str | None":

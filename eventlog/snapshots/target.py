@@ -6,9 +6,9 @@ directory which somebody swaps for a link is an error and not a way out (I28).
 """
 
 import errno
-import os
 import stat
 
+from eventlog.snapshots.temporary import sibling
 from eventlog.snapshots.userfiles import UserFiles
 
 TYPE_CHECKING = False
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FILE_MODE, EXECUTABLE_MODE, DIRECTORY_MODE = 0o644, 0o755, 0o755
-
-# Begins the names that files have before they get their own; 16 hex digits follow, and `-` and a number.
-TEMPORARY = b".locus-new-"
-_MARK_SIZE = 16
 
 _DESCRIPTORS_MAX = 128
 
@@ -98,9 +94,9 @@ class Target:
         except FileExistsError:
             if not self.force:
                 raise
-            sibling = _sibling()
-            self._create(dir_fd, sibling, executable, data)
-            self._take_name(dir_fd, sibling, name)
+            made = sibling()
+            self._create(dir_fd, made, executable, data)
+            self._take_name(dir_fd, made, name)
 
     def write_symlink(self, index: int, name: bytes, content: bytes) -> None:
         """A new symlink, or with `force` one in the place of a file. Raises: OSError."""
@@ -112,9 +108,9 @@ class Target:
         except FileExistsError:
             if not self.force:
                 raise
-            sibling = _sibling()
-            self.calls.symlink(content, dir_fd, sibling)
-            self._take_name(dir_fd, sibling, name)
+            made = sibling()
+            self.calls.symlink(content, dir_fd, made)
+            self._take_name(dir_fd, made, name)
 
     def _make(self, parent_fd: int, name: bytes) -> None:
         """FileExistsError when a directory stands there already."""
@@ -149,18 +145,18 @@ class Target:
                 raise OSError(errno.ENOSPC, "the disk took no more bytes")
             rest = rest[written:]
 
-    def _take_name(self, dir_fd: int, sibling: bytes, name: bytes) -> None:
+    def _take_name(self, dir_fd: int, made: bytes, name: bytes) -> None:
         """Rename over whatever has the name, unless that is a directory with something in it."""
         try:
             try:
-                self.calls.rename(dir_fd, sibling, name)
+                self.calls.rename(dir_fd, made, name)
             except OSError as error:
                 if error.errno not in (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST):
                     raise
                 self.calls.rmdir(dir_fd, name)
-                self.calls.rename(dir_fd, sibling, name)
+                self.calls.rename(dir_fd, made, name)
         except BaseException:
-            self.calls.unlink(dir_fd, sibling)
+            self.calls.unlink(dir_fd, made)
             raise
 
 
@@ -174,16 +170,3 @@ def reason_of(error: OSError) -> str:
     if error.errno == errno.ENOTEMPTY:
         return "a directory with other files in it has its name"
     return error.strerror or str(error)
-
-
-def _sibling() -> bytes:
-    return TEMPORARY + os.urandom(_MARK_SIZE // 2).hex().encode("ascii")
-
-
-def is_temporary(name: bytes) -> bool:
-    """Whether a replay or a restore may have made this name, for a file that is on its way to another."""
-    if not name.startswith(TEMPORARY):
-        return False
-    mark, dash, number = name[len(TEMPORARY) :].partition(b"-")
-    hex_only = len(mark) == _MARK_SIZE and not mark.strip(b"0123456789abcdef")
-    return hex_only and (not dash or number.isdigit())

@@ -15,7 +15,7 @@ from itertools import compress, pairwise
 
 from eventlog.snapshots.ids import blob_id
 from eventlog.snapshots.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
-from eventlog.snapshots.target import is_temporary
+from eventlog.snapshots.temporary import is_temporary
 from eventlog.snapshots.tree import DIRECTORY, SUBMODULE
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
 from eventlog.snapshots.worktree_entries import REFUSED, TOO_DEEP, Entries, name_in_tree

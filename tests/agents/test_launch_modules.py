@@ -1,10 +1,12 @@
 """The file that a hook's modules come from, on a copy of the sources, by the stub that agents start."""
 
+import ast
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,6 +110,22 @@ def test_a_bad_file_of_modules_is_passed_over(installed: Installed) -> None:
         assert installed.call(), data[:40]
     installed.modules.unlink()
     assert installed.call()
+
+
+def test_what_only_people_read_is_left_out() -> None:
+    """I34: no docstrings, annotations, types or line numbers are laid out; what a class says of its fields
+    stays, and everything else runs as it stands."""
+    text = '"""Words."""\nTYPE_CHECKING = False\nif TYPE_CHECKING:\n    import nowhere\nN: "int" = 2\nM: "int"\n'
+    text += 'class C:\n    """Words."""\n    size: "int"\n'
+    text += 'def f(a: "int", *b: "int", c: "int" = 1, **d: "int") -> "int":\n    """Words."""\n    return a * N\n'
+    code = launch_modules._compiled(ast.parse(text), "module")
+    made: dict[str, Any] = {}
+    exec(code, made)
+
+    assert (made["f"](3), made["f"].__annotations__, made["f"].__doc__) == (6, {}, None)
+    assert made["C"].__annotations__ == {"size": "int"} and made["C"].__doc__ is None
+    assert "__annotations__" not in made and "nowhere" not in str(code.co_names)
+    assert code.co_linetable == b""
 
 
 def test_maintenance_makes_an_old_file_anew(installed: Installed) -> None:
