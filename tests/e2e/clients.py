@@ -244,6 +244,7 @@ def _configure_opencode(home: Home) -> dict[str, str]:
     }
     allowed = ("edit", "bash", "webfetch", "external_directory", "task", "doom_loop")
     said = {
+        "$schema": "https://opencode.ai/config.json",  # it would write that in
         "model": "fake/fake-model",
         "small_model": "fake/fake-model",
         "autoupdate": False,
