@@ -57,9 +57,9 @@ class Hooked:
             key = (*first[:-1], str(self._told.get(first, 0)))
             event["event_id"] = event_id_of(self._agent, "tool_start", *key)
         elif kind == "error":
-            key = self._key_of.get(str(event.get("tool_use_id")))
-            if key is not None:
-                event["event_id"] = event_id_of(self._agent, "error", *key)
+            of_call = self._key_of.get(str(event.get("tool_use_id")))
+            if of_call is not None:
+                event["event_id"] = event_id_of(self._agent, "error", *of_call)
 
     def _find_turn(self, turn: str, event: Event) -> None:
         text = object_of(event, "payload").get("user_message")
