@@ -508,6 +508,7 @@ class _Recording:
             return
         if call.moment == TOOL_START and turn is not None:
             by_subagent = "subagent_id" in call.columns
+            outlives = (call.agent, self.environ.get("CLAUDE_PID", "")) if by_subagent else None
             tool_use_id = call.events[0].get("tool_use_id")
             cause = call.begins
             if isinstance(tool_use_id, str):
@@ -516,7 +517,7 @@ class _Recording:
                 paths = [short(path) for path in self._named()]
                 tool = str(tool_use_id or "-"), str(call.events[0].get("tool") or "-")
                 live_state.note_begun(
-                    self.layout, place.key, (session, turn), cause, tool, call.edits, paths, by_subagent
+                    self.layout, place.key, (session, turn), cause, tool, call.edits, paths, outlives
                 )
         elif call.finished or call.ended:
             causes = [*call.ended, *map(call.action_id, call.finished)]

@@ -111,13 +111,17 @@ def note_begun(
     tool: "tuple[str, str]",
     edits: bool,
     paths: "list[str]",
-    by_subagent: bool,
+    outlives: "tuple[str, str] | None",
 ) -> None:
-    """Args: turn: (session, turn); tool: (tool_use_id, name); by_subagent: it may outlive its turn."""
+    """Args: turn: (session, turn); tool: (tool_use_id, name); outlives: (agent, its process or "") of a tool
+    that may outlive its turn."""
     names = ["_".join(name.split()) or "-" for name in tool]
     words = ["begun", cause, *map(short, turn), "edits" if edits else "any", *names, *paths[:64]]
-    outlives = [["of", cause, turn[1]]] if by_subagent and len(turn[1].split()) == 1 else []
-    _append(layout, f"{worktree}.running", [words, *outlives])
+    lines = [words]
+    if outlives is not None:
+        of = ["of", cause, turn[1], turn[0], outlives[0], outlives[1] or "-"]
+        lines += [of] if all(len(word.split()) == 1 for word in of) else []
+    _append(layout, f"{worktree}.running", lines)
 
 
 def note_anew(layout: Layout, worktree: str, session: str) -> None:
@@ -133,13 +137,12 @@ def note_ended(layout: Layout, worktree: str, causes: "list[str]", *, late: bool
 def running(layout: Layout, worktree: str, told: Told) -> "list[Running]":
     """The tools that began in a turn under way and did not end, or ended unlooked at; the latest last.
 
-    Those of subagents count beside any turn of their session.
+    Those of subagents outlive it: they are under way while the agent's process is, or another turn of theirs.
     """
     turns = {
         (short(session), short(turn)): (agent, session, turn)
         for session, (agent, turn, *_) in told.open.items()
     }
-    sessions = {short(session): (parts[0], session) for session, parts in told.open.items()}
     found: "dict[str, Running]" = {}
     begun: "list[str]" = []
     for words in _lines(layout, f"{worktree}.running"):
@@ -147,8 +150,10 @@ def running(layout: Layout, worktree: str, told: Told) -> "list[Running]":
             begun = words
             if (words[2], words[3]) in turns:
                 found[words[1]] = Running(words, turns[words[2], words[3]])
-        elif words[0] == "of" and len(words) == 3 and begun[1:2] == words[1:2] and begun[2] in sessions:
-            found[words[1]] = Running(begun, (*sessions[begun[2]], words[2]))
+        elif words[0] == "of" and len(words) == 6 and begun[1:2] == words[1:2]:
+            _, cause, turn, session, agent, process = words
+            if os.path.exists(f"/proc/{process}") if process.isdigit() else session in told.open:
+                found[cause] = Running(begun, (agent, session, turn))
         elif words[0] == "anew":
             found = {cause: one for cause, one in found.items() if one.turn[0] != words[-1]}
         elif words[0] == "ended" and len(words) == 2:

@@ -1,6 +1,7 @@
 """Subagents that outlive the turn that started them, by the real hook program."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,28 @@ def test_a_look_of_another_finds_what_a_subagent_does_beside_the_next_turn(agent
     assert (told["whose.txt"]["cause"], len(told["whose.txt"]["payload"]["causes"])) == (None, 2)
     assert told["date.txt"]["cause"] == ids[alone]
     assert id not in ids
+
+
+def test_of_two_subagents_behind_the_end_of_their_turn(tmp_path: Path) -> None:
+    """P7: a change found behind one subagent's command while another's runs is not guessed to be the first
+    one's, though no turn is under way."""
+    agent = Agent(project(tmp_path), environ={"CLAUDE_PID": str(os.getpid())})
+    other = {"agent_id": "sub2", "agent_type": "general-purpose"}
+    work = agent.work
+    agent.start()
+    agent.prompt("Have two things made")
+    ids = [agent.begin("Bash", MAKE, **one) for one in (SUBAGENT, other)]
+    agent.stop()
+    (work / "whose.txt").write_text("?")
+    agent.end(ids[0], "Bash", MAKE, {"stdout": ""}, **SUBAGENT)
+    (work / "last.txt").write_text("of the last")
+    agent.end(ids[1], "Bash", MAKE, {"stdout": ""}, **other)
+
+    told = {e["path"]: e for e in events(work, "file")}
+    actions = {e["tool_use_id"]: e["event_id"] for e in events(work, "action")}
+    assert told["whose.txt"]["cause"] is None and told["whose.txt"]["turn"] == 1
+    assert set(told["whose.txt"]["payload"]["causes"]) == set(actions.values())
+    assert told["last.txt"]["cause"] == actions[ids[1]]
 
 
 def test_a_true_session_whose_subagents_end_late(tmp_path: Path) -> None:
