@@ -178,6 +178,12 @@ class BlobWriter:
         if id not in self._pending:
             self._add(self._trees if kind == TREE else self._blobs, id, kind, data)
 
+    def end_copies(self, size_min: int) -> None:
+        """Let the next copy begin a new group, if the one under way has reached this size."""
+        for group in (self._trees, self._blobs):
+            if group.size >= size_min:
+                self._close_group(group)
+
     def add_group(self, blobs: "Iterable[bytes]") -> "list[bytes]":
         """Store blobs that belong together in groups of their own, in the order given; their ids.
 

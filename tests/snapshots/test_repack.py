@@ -232,3 +232,19 @@ def test_any_packs_merge_to_the_same_contents(
     repack(blobs, everything=True)
     assert [sorted(tables.ids()) for tables in blobs.tables()] == ([sorted(ids)] if ids else [])
     assert {id: open_store(layout, fs).get(id) for id in ids} == ids
+
+
+def test_a_group_ends_between_paths(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions of one path share a group as long as it may grow, other paths begin another (P6)."""
+    monkeypatch.setattr(module, "_GROUP_BYTES", 1000)
+    monkeypatch.setattr(module, "_GROUP_BYTES_MAX", 3000)
+    blobs = open_store(layout)
+    for n in range(10):
+        store_node(blobs, {b"a": (FILE, b"%d" % n * 500), b"b": (FILE, b"%d" % n * 200), b"c": (FILE, b"c")})
+    repack(blobs)
+    tables = only_pack(layout)
+    groups: dict[int, list[int]] = {}
+    for _, kind, group, _, length in sorted(map(tables.entry, range(len(tables))), key=lambda row: row[2:]):
+        if kind != TREE:
+            groups.setdefault(group, []).append(length)
+    assert list(groups.values()) == [[500] * 6, [500] * 4, [200] * 10, [1]]
