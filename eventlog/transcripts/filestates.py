@@ -14,8 +14,8 @@ from collections.abc import Callable
 from eventlog.names import event_id_of
 from eventlog.paths import path_text
 from eventlog.snapshots.ids import to_text
-from eventlog.transcripts.codex_patch import apply_section, is_section
 from eventlog.transcripts.draft import DELETE, PATCH, REPLACE, SEEN, WRITE, FileEdit, FileItem
+from eventlog.transcripts.readers.codex_patch import apply_section, is_section
 from eventlog.transcripts.unified import agrees, apply_patch
 from eventlog.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
 

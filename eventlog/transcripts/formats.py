@@ -45,7 +45,7 @@ class Reader(Protocol):
 
 
 def _module(agent: str) -> Any:
-    return import_module(f"eventlog.transcripts.{_MODULES[agent]}")
+    return import_module(f"eventlog.transcripts.readers.{_MODULES[agent]}")
 
 
 def reader_of(agent: str) -> type[Reader]:

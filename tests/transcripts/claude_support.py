@@ -10,9 +10,9 @@ import pytest
 
 from eventlog.store import Store
 from eventlog.transcripts import formats, importer
-from eventlog.transcripts.claude_code import Reader
 from eventlog.transcripts.draft import Draft, FileItem
 from eventlog.transcripts.importer import ImportReport
+from eventlog.transcripts.readers.claude_code import Reader
 from eventlog.types import Event
 
 Line = dict[str, Any]

@@ -9,10 +9,10 @@ import pytest
 
 from eventlog.store import Store
 from eventlog.transcripts import importer
-from eventlog.transcripts.codex import Reader
 from eventlog.transcripts.draft import Draft, FileItem
 from eventlog.transcripts.importer import ImportReport
 from eventlog.transcripts.lines import FileSource
+from eventlog.transcripts.readers.codex import Reader
 
 Line = dict[str, Any]
 

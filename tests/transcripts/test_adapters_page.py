@@ -31,7 +31,7 @@ def test_the_adapter_in_the_documentation_imports_a_session(
     _, _, rest = PAGE.read_text().partition("## How to write an adapter")
     code = rest.partition("```python\n")[2].partition("```")[0]
     assert 30 <= len(code.splitlines()) < 100
-    module = types.ModuleType("eventlog.transcripts.tinker")
+    module = types.ModuleType("eventlog.transcripts.readers.tinker")
     exec(compile(code, str(PAGE), "exec"), module.__dict__)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(formats._MODULES, "tinker", "tinker")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from eventlog.names import event_id_of
 from eventlog.store import Store
 from eventlog.transcripts import formats
-from eventlog.transcripts.claude_code import parts_of, recognises, sources_in
 from eventlog.transcripts.draft import FileItem
+from eventlog.transcripts.readers.claude_code import parts_of, recognises, sources_in
 from tests.transcripts.claude_support import (
     FORK,
     HOME,
@@ -597,7 +597,7 @@ def test_true_sessions_lose_nothing() -> None:
 
 def test_the_reader_is_registered() -> None:
     """`locus import claude-code` finds this reader, and each line that begins a file is recognised."""
-    assert formats.reader_of("claude-code").__module__ == "eventlog.transcripts.claude_code"
+    assert formats.reader_of("claude-code").__module__ == "eventlog.transcripts.readers.claude_code"
     assert recognises(Teller().user("go"))
     assert recognises({"type": "mode", "mode": "normal", "sessionId": SESSION})
     assert not recognises({"type": "session_meta", "payload": {"cwd": HOME}})

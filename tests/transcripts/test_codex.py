@@ -365,7 +365,7 @@ def test_no_value_is_too_strange(data: st.DataObject) -> None:
 
 def test_the_first_lines_tell_a_rollout() -> None:
     """P7: a file is recognised by its lines, of each era."""
-    from eventlog.transcripts.codex import recognises
+    from eventlog.transcripts.readers.codex import recognises
 
     assert recognises(meta()) and recognises(line(0, "turn_context"))
     assert recognises({"id": "x", "timestamp": "2025-06-01T08:00:00Z", "instructions": None})

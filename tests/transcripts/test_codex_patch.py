@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.transcripts.codex_patch import apply_section, edits_of, patch_in
+from eventlog.transcripts.readers.codex_patch import apply_section, edits_of, patch_in
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", " x", "+", "-"]), max_size=12)
 

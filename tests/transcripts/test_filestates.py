@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.store import Store
-from eventlog.transcripts.claude_tools import edits_of
 from eventlog.transcripts.draft import DELETE, PATCH, REPLACE, SEEN, WRITE, FileEdit, FileItem
 from eventlog.transcripts.filestates import FileStates
+from eventlog.transcripts.readers.claude_tools import edits_of
 from eventlog.types import Event
 from tests.transcripts.claude_support import HOME, Teller, patch, real, rows, run, write
 

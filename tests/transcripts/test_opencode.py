@@ -16,7 +16,7 @@ from eventlog.store import Store
 from eventlog.transcripts import formats, importer, sources
 from eventlog.transcripts.draft import Draft
 from eventlog.transcripts.importer import ImportReport
-from eventlog.transcripts.opencode import Reader
+from eventlog.transcripts.readers.opencode import Reader
 
 Json = dict[str, Any]
 Session = tuple[Json, list[tuple[Json, list[Json]]]]

@@ -10,7 +10,7 @@ from typing import Any
 from eventlog import jsontext
 from eventlog.agents.call import int_of, object_of, text_of
 from eventlog.transcripts.draft import Draft, digest_of
-from eventlog.transcripts.steps import Steps, left_of, objects_of, text_in
+from eventlog.transcripts.readers.steps import Steps, left_of, objects_of, text_in
 
 AGENT = "swe-agent"
 SUFFIXES = (".traj", ".json")

@@ -10,7 +10,7 @@ from typing import Any
 from eventlog import jsontext
 from eventlog.agents.call import object_of, text_of
 from eventlog.transcripts.draft import Draft, digest_of
-from eventlog.transcripts.steps import Steps, left_of, objects_of
+from eventlog.transcripts.readers.steps import Steps, left_of, objects_of
 
 _Said = dict[str, Any]
 _PATH_MAX = 32  # changes could build what is nested too deep to be looked through

@@ -9,8 +9,8 @@ import os
 from typing import Any
 
 from eventlog.agents.call import int_of, object_of, text_of
-from eventlog.transcripts.codex_patch import edits_of, patch_in
 from eventlog.transcripts.draft import DELETE, PATCH, WRITE, Draft, FileEdit
+from eventlog.transcripts.readers.codex_patch import edits_of, patch_in
 from eventlog.types import Event
 
 _CALLS = frozenset(

@@ -28,8 +28,8 @@ from eventlog.agents.opencode import (
 )
 from eventlog.transcripts.draft import Draft, digest_of
 from eventlog.transcripts.lines import FileSource
-from eventlog.transcripts.opencode_edits import edits_of, seen_in
-from eventlog.transcripts.opencode_rows import HEAD, MESSAGE, PART, TOTALS, sessions_in
+from eventlog.transcripts.readers.opencode_edits import edits_of, seen_in
+from eventlog.transcripts.readers.opencode_rows import HEAD, MESSAGE, PART, TOTALS, sessions_in
 from eventlog.types import Event
 
 AGENT = "opencode"

@@ -9,7 +9,7 @@ from typing import Any
 
 from eventlog.agents.call import object_of, text_of
 from eventlog.transcripts.draft import Draft, digest_of
-from eventlog.transcripts.steps import Steps, counts, left_of, objects_of, others_in, text_in
+from eventlog.transcripts.readers.steps import Steps, counts, left_of, objects_of, others_in, text_in
 
 AGENT = "atif"
 SUFFIXES = (".json",)

@@ -11,12 +11,19 @@ from typing import Any, NamedTuple
 from eventlog.agents.call import int_of, object_of, text_of
 from eventlog.agents.transcript import call_of
 from eventlog.names import event_id_of
-from eventlog.transcripts import claude_texts as own
-from eventlog.transcripts.claude_files import AGENT, parts_of, places, recognises, sources_in, subagents_in
-from eventlog.transcripts.claude_subagents import LAUNCHERS, Subagents
-from eventlog.transcripts.claude_texts import texts_of
-from eventlog.transcripts.claude_tools import beyond, edits_of, is_work, lean
 from eventlog.transcripts.draft import Draft
+from eventlog.transcripts.readers import claude_texts as own
+from eventlog.transcripts.readers.claude_files import (
+    AGENT,
+    parts_of,
+    places,
+    recognises,
+    sources_in,
+    subagents_in,
+)
+from eventlog.transcripts.readers.claude_subagents import LAUNCHERS, Subagents
+from eventlog.transcripts.readers.claude_texts import texts_of
+from eventlog.transcripts.readers.claude_tools import beyond, edits_of, is_work, lean
 from eventlog.transcripts.times import time_of
 from eventlog.types import Event
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eventlog.agents.call import int_of, object_of, text_of
-from eventlog.transcripts import codex_copy, codex_texts, codex_tools, codex_usage
-from eventlog.transcripts.codex_texts import EVENT, ITEM, prompt_rest, rest_of, texts_in
 from eventlog.transcripts.draft import Draft, digest_of
+from eventlog.transcripts.readers import codex_copy, codex_texts, codex_tools, codex_usage
+from eventlog.transcripts.readers.codex_texts import EVENT, ITEM, prompt_rest, rest_of, texts_in
 from eventlog.transcripts.times import time_of
 from eventlog.types import Event
 

@@ -13,7 +13,7 @@ from typing import Any
 from eventlog.agents.call import text_of
 from eventlog.transcripts.draft import Draft, digest_of
 from eventlog.transcripts.lines import FileSource
-from eventlog.transcripts.steps import Steps, left_of, objects_of, others_in, text_in
+from eventlog.transcripts.readers.steps import Steps, left_of, objects_of, others_in, text_in
 
 AGENT = "cursor"
 _Said = dict[str, Any]

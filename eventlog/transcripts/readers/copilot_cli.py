@@ -10,10 +10,10 @@ from typing import Any
 
 from eventlog.agents.call import int_of, object_of, text_of
 from eventlog.errors import EventLogError
-from eventlog.transcripts import copilot_chat
 from eventlog.transcripts.draft import Draft, digest_of
 from eventlog.transcripts.lines import FileSource, head_of
-from eventlog.transcripts.steps import Steps, counts, left_of, objects_of, text_in
+from eventlog.transcripts.readers import copilot_chat
+from eventlog.transcripts.readers.steps import Steps, counts, left_of, objects_of, text_in
 
 AGENT = "copilot-cli"
 SUFFIXES = (".jsonl", ".json")
