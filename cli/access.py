@@ -1,5 +1,6 @@
 """What the verbs share: opening the store that the command line means, and the `--json` option."""
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,8 +15,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def open_store(ctx: click.Context, *, maintained: bool = True) -> "Store":
     """The store of `--store`, LOCUS_DIR, or the nearest `.locus`. Raises: NoStore.
 
-    Maintenance that is due is done first, so that a store in use needs no command of its own for it;
-    `maintained=False` leaves everything as it is.
+    Maintenance that is due is done first, so that a store in use needs no command of its own for it; what
+    takes long is left to a process that nobody waits for. `maintained=False` leaves everything as it is.
     """
     from eventlog.store import Store
 
@@ -24,6 +25,11 @@ def open_store(ctx: click.Context, *, maintained: bool = True) -> "Store":
         say(store.redactor.problem)
     if maintained:
         store.maintain()
+        if store.work_waits:
+            from .maintainer import start
+
+            with contextlib.suppress(OSError):
+                start(store.layout.root)
     return store
 
 

@@ -90,7 +90,7 @@ def main(root: str, program: str = "") -> None:
 
     launch.renew_modules(REAL, os.path.dirname(os.path.abspath(__file__)), program)
     with Store.open(root) as store:
-        store.maintain()
+        store.maintain(thorough=True)
         live_sweep.sweep(store.fs, store.layout)
 
 

@@ -21,7 +21,7 @@
       live/<session>.calls                            derived: what hooks have recorded of a session
       live/maintained                                 when a hook last started maintenance
       restore/<position:020d>.json                    a restore under way; absent otherwise
-      locks/{append,maintain,gc,restore,worktree-*}.lock   empty, for flock, never deleted
+      locks/{append,maintain,compact,gc,restore,worktree-*}.lock   empty, for flock, never deleted
       tmp/                                            same file system; leftovers of crashes, files for reuse
 
 Paths are text joined with "/". Files are 0600, directories 0700. Parsers return None for names that

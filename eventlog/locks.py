@@ -1,11 +1,11 @@
 """The store's locks, their order, and their deadlines.
 
-Order: restore → worktree → gc → maintain → append. Each working directory has a lock `worktree-…` of its own,
-by which the captures of hooks follow one another; nobody holds two of them. A process never asks for a lock
-that comes before one it holds; the assert below is invariant I31. `flock` belongs to the open file, so
-whoever shares one shares the lock: each acquisition opens its own descriptor, and a `KeptLock`, which keeps
-one, excludes the threads of its process by a mutex and closes it in a forked child. The kernel frees a lock
-when its holder dies, so there are no stale locks. The hook path imports this module.
+Order: restore → worktree → gc → compact → maintain → append. Each working directory has a lock `worktree-…`
+of its own, by which the captures of hooks follow one another; nobody holds two of them. A process never asks
+for a lock that comes before one it holds; the assert below is invariant I31. `flock` belongs to the open
+file, so whoever shares one shares the lock: each acquisition opens its own descriptor, and a `KeptLock`,
+which keeps one, excludes the threads of its process by a mutex and closes it in a forked child. The kernel
+frees a lock when its holder dies, so there are no stale locks. The hook path imports this module.
 """
 
 import os
@@ -16,9 +16,9 @@ from eventlog.errors import LockTimeout
 from eventlog.fs import FileSystem, Refusals
 from eventlog.layout import Layout
 
-RESTORE, GC, MAINTAIN, APPEND = "restore", "gc", "maintain", "append"
+RESTORE, GC, COMPACT, MAINTAIN, APPEND = "restore", "gc", "compact", "maintain", "append"
 WORKTREE = "worktree-"  # and a name for the directory
-_ORDER = {RESTORE: 0, "worktree": 1, GC: 2, MAINTAIN: 3, APPEND: 4}
+_ORDER = {RESTORE: 0, "worktree": 1, GC: 2, COMPACT: 3, MAINTAIN: 4, APPEND: 5}
 
 # The append lock is held for some tens of microseconds, so the first waits are short; a maintenance
 # lock may be held for seconds, so the waits grow to a value that costs nothing to poll.

@@ -26,6 +26,7 @@ from eventlog.types import Event
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from eventlog.log.compact import CompactReport
     from eventlog.log.reader import LogView
     from eventlog.log.seal import SealReport
     from eventlog.log.verify import Finding
@@ -54,6 +55,12 @@ _WITHHELD_BEHIND_MAX = 1_000
 _JOURNALS_DUE = 2
 # From about here on asking the index which events are known already is cheaper than reading their ids.
 _LOOK_UP_ROWS_MIN = 100_000
+# Ordinary commands merge segments of no more bytes on the side: a quarter of a second of one core.
+_MERGED_BESIDE_BYTES_MAX = 1 << 20
+# Fewer packs are not worth a look at their sizes.
+_PACKS_DUE = 8
+# The detached maintainer merges packs of no more bytes at a time: some minutes of two cores.
+_REPACKED_BYTES_MAX = 1 << 30
 # Each pack that no idx covers costs a reader an open and a read.
 _YOUNG_PACKS_DUE = 64
 
@@ -95,6 +102,7 @@ class Store:
         self.blobs = BlobStore(fs, layout, who.store_id, kinds_in=self._kinds_in)
         self._redactor: redaction.Redactor | None = None
         self._place_is_known = False
+        self.work_waits = False  # whether `maintain` left something to the detached maintainer
 
     # -- opening -------------------------------------------------------------------------------
 
@@ -497,6 +505,21 @@ class Store:
             lock_timeout_s=lock_timeout_s,
         )
 
+    def compact(self, *, everything: bool = False, lock_timeout_s: float = 10.0) -> "CompactReport":
+        """Merge the newest segments into one if they are many and small, or with `everything` all of them.
+
+        Raises: LockTimeout while another process does so, Corruption, EventLogError.
+        """
+        from eventlog.log.compact import compact
+        from eventlog.log.maintenance import maintenance_event
+
+        self._refuse_strange_place()
+        where = (self.fs, self.layout, self.identity.store_id)
+        report = compact(*where, everything=everything, lock_timeout_s=lock_timeout_s)
+        if report.segments:
+            self.append([maintenance_event("compact", report.figures())])
+        return report
+
     def rebuild(self) -> str | None:
         """Build the index anew from the segments; its file name, None when nothing is sealed."""
         return self._refresh_derived(fresh=True)
@@ -519,16 +542,20 @@ class Store:
 
         Raises: LockTimeout, NotDurable, Corruption.
         """
+        from eventlog.log.maintenance import maintenance_event
         from eventlog.snapshots.repack import repack
 
         self._refuse_strange_place()
-        return repack(
+        report = repack(
             self.blobs,
             everything=everything,
             bytes_max=bytes_max,
             named=self._named,
             lock_timeout_s=lock_timeout_s,
         )
+        if report.condemned:
+            self.append([maintenance_event("repack", report.figures())])
+        return report
 
     def _named(self, ids: Collection[bytes]) -> Iterator[tuple[bytes, bytes, int]]:
         from eventlog.log.named import named_in
@@ -538,11 +565,12 @@ class Store:
             for text, path, position in named_in(view, [to_text(id) for id in ids]):
                 yield from_text(text), os.fsencode(path), position
 
-    def maintain(self) -> bool:
-        """What ordinary commands do on the side when it is due: seal closed journals, refresh the index.
+    def maintain(self, *, thorough: bool = False) -> bool:
+        """What ordinary commands do on the side when it is due: seal, refresh the index, merge segments.
 
-        True when something was due and done. Never raises for the store's state: whatever keeps
-        maintenance from its work (a lock, damage, a full disk) is the business of the command that
+        True when something was due and done. Work that nobody should wait for is only done with `thorough`,
+        by the detached maintainer; else `work_waits` says so. Never raises for the store's state: whatever
+        keeps maintenance from its work (a lock, damage, a full disk) is the business of the command that
         meets it next, and nothing is lost by sealing later.
         """
         try:
@@ -550,14 +578,44 @@ class Store:
                 from eventlog.log.sweep import sweep
 
                 sweep(self.fs, self.layout)
-            if self._count_files(names_on_disk.JOURNAL_DIR)[0] > _JOURNALS_DUE:
+            sealed = self._count_files(names_on_disk.JOURNAL_DIR)[0] > _JOURNALS_DUE
+            if sealed:
                 self.seal(rotate_active=False, lock_timeout_s=0.0)
-            elif not self._packs_are_due():
-                return False
-            self.reindex()
+            indexed = sealed or self._packs_are_due()
+            if indexed:
+                self.reindex()
+            compacted = self._compact_if_due(thorough)
+            return self._repack_if_due(thorough) or compacted or indexed
         except (EventLogError, OSError):
             return False
-        return True
+
+    def _compact_if_due(self, thorough: bool) -> bool:
+        from eventlog.log.compact import due_bytes
+
+        due = due_bytes(self.fs, self.layout, self.identity.store_id)
+        if due is None:
+            return False
+        self.work_waits = due > _MERGED_BESIDE_BYTES_MAX and not thorough
+        if not self.work_waits:
+            self.compact(lock_timeout_s=0.0)
+        return not self.work_waits
+
+    def _repack_if_due(self, thorough: bool) -> bool:
+        if self._count_files(names_on_disk.PACK_DIR)[0] < _PACKS_DUE and not self._condemned():
+            return False
+        from eventlog.snapshots.condemn import sweep_condemned
+        from eventlog.snapshots.repack import is_due
+
+        swept = sweep_condemned(self.blobs, lock_timeout_s=0.0).unlinked if thorough else ()
+        if not is_due(self.fs, self.layout):
+            return bool(swept)
+        if not thorough:
+            self.work_waits = True
+            return False
+        return bool(self.repack(bytes_max=_REPACKED_BYTES_MAX, lock_timeout_s=0.0).condemned or swept)
+
+    def _condemned(self) -> bool:
+        return bool(self.fs.listdir(self.layout.directory(names_on_disk.CONDEMNED_DIR)))
 
     def _packs_are_due(self) -> bool:
         """Whether look-ups pass over many packs one by one. Few packs need no second look."""

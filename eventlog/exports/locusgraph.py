@@ -15,6 +15,7 @@ from eventlog import jsontext
 from eventlog.errors import Conflict, Refused
 from eventlog.exports import anchors, files, wire, withheld
 from eventlog.log import upcast
+from eventlog.log.maintenance import MAINTENANCE
 from eventlog.recorder.ledger import CURSOR, Consumer
 from eventlog.recorder.requests import LINK_NAMES
 from eventlog.redaction import WITHHELD
@@ -67,7 +68,7 @@ _COLUMNS = (
     *_AS_KEYS,
     "payload",
 )
-_NOT_EVENTS = frozenset((*LIFECYCLE_TYPES, CURSOR, WITHHELD))
+_NOT_EVENTS = frozenset((*LIFECYCLE_TYPES, CURSOR, MAINTENANCE, WITHHELD))
 
 
 @dataclass(slots=True)

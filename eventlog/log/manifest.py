@@ -18,13 +18,16 @@ from blake3 import blake3
 
 from eventlog.errors import Corruption, Refused, Unsupported
 from eventlog.fs import FileSystem, publish, read_file
-from eventlog.layout import MANIFEST_DIR, Layout, parse_manifest, parse_segment
+from eventlog.layout import MANIFEST_DIR, TMP_DIR, Layout, parse_manifest, parse_segment
 
 FORMAT = 1
 REQUIRED_KNOWN: frozenset[str] = frozenset()
 
 # 200 bytes for each segment; a log of a million segments is beyond anything this engine is for.
 SIZE_BYTES_MAX = 256 << 20
+
+# The newest so many stay, whoever reads them.
+MANIFESTS_KEPT = 16
 
 # Manifests are only made by the holder of the maintain lock, which removes what a crash left of them.
 TMP_PREFIX = "seal-"
@@ -59,7 +62,11 @@ class DamagedRange:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A segment that compaction or erasure replaced, still there for readers of older manifests."""
+    """A segment that compaction replaced: it holds what those that are listed for its range hold.
+
+    The file stays for readers of older manifests and goes when there are none; the name stays for some
+    manifests longer, so that what was derived from the segment is known to fit (docs/maintenance.md §2).
+    """
 
     name: str
     since: int  # the first manifest that no longer lists it
@@ -167,6 +174,13 @@ def commit(fs: FileSystem, layout: Layout, manifest: Manifest) -> None:
         ) from error
 
 
+def remove_temporary(fs: FileSystem, layout: Layout, prefix: str = TMP_PREFIX) -> None:
+    """Remove what a crash left under `tmp/`. The caller holds the lock under which such names are made."""
+    for name in fs.listdir(layout.directory(TMP_DIR)):
+        if name.startswith(prefix):
+            fs.unlink(layout.tmp(name))
+
+
 def _members(value: "Any") -> "dict[str, Any]":
     return {name: getattr(value, name) for name in value.__slots__}
 
@@ -232,6 +246,11 @@ def _check_ranges(manifest: Manifest) -> None:
         position = entry.end
     if position != manifest.next_position:
         raise ValueError(f"segments end at position {position}, not {manifest.next_position}")
+    listed = {entry.name for entry in manifest.segments}
+    for item in manifest.superseded:
+        found = parse_segment(item.name)
+        if found is None or found[1] > position or item.name in listed or item.since > manifest.number:
+            raise ValueError(f"{item.name} cannot be a superseded segment")
 
 
 def _count(value: "Any", least: int = 0) -> int:

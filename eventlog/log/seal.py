@@ -35,17 +35,16 @@ from eventlog.fs import FileSystem, publish, read_file
 from eventlog.layout import (
     MANIFEST_DIR,
     SEGMENT_DIR,
-    TMP_DIR,
     Layout,
     parse_segment,
     segment_name,
 )
 from eventlog.locks import MAINTAIN, acquire
 from eventlog.log import manifest as manifests
-from eventlog.log import quarantine
+from eventlog.log import pins, quarantine
 from eventlog.log.frame import Frame
 from eventlog.log.journal import Journal, JournalScan, journal_numbers, scan_journal, unlink_journals
-from eventlog.log.manifest import TMP_PREFIX, DamagedRange, Manifest, SegmentEntry
+from eventlog.log.manifest import MANIFESTS_KEPT, TMP_PREFIX, DamagedRange, Manifest, SegmentEntry
 from eventlog.log.numbering import Numbering
 from eventlog.log.segment import (
     SCHEMA,
@@ -62,8 +61,6 @@ from eventlog.log.tail import Lost, TailJournal, lost_positions, read_header, un
 # Journals are sealed together up to this size: about one row group of usual events. More would make
 # fewer, larger segments at the price of memory, and compaction merges them later anyway.
 BATCH_BYTES = 64 << 20
-
-MANIFESTS_KEPT = 16
 
 # Journals that are locked at once to be unlinked: a process may have 1,024 descriptors, and a store that
 # nobody sealed for long more journals than that.
@@ -115,7 +112,7 @@ def _seal_all(
     batch_bytes: int,
     report: SealReport,
 ) -> None:
-    _remove_temporary(fs, layout)
+    manifests.remove_temporary(fs, layout)
     current = manifests.read_current(fs, layout, store_id)
     if to_rotate is not None:
         to_rotate.rotate()
@@ -327,13 +324,6 @@ def _quarantine(fs: FileSystem, layout: Layout, number: int, offset: int, data: 
 # Cleaning up: everything below runs under the maintain lock and after the last commit.
 
 
-def _remove_temporary(fs: FileSystem, layout: Layout) -> None:
-    """What a crash left under `tmp/`: these names are only used under the maintain lock."""
-    for name in fs.listdir(layout.directory(TMP_DIR)):
-        if name.startswith(TMP_PREFIX):
-            fs.unlink(layout.tmp(name))
-
-
 def _remove_stray_segments(fs: FileSystem, layout: Layout, store_id: bytes, current: Manifest) -> None:
     """Segments that no manifest lists: left by a run that died before its commit (I18)."""
     names = [n for n in fs.listdir(layout.directory(SEGMENT_DIR)) if parse_segment(n) is not None]
@@ -361,25 +351,14 @@ def _remove_old(
     Exclusive locks on older manifests, and on the journals themselves, are kept until the files are
     gone: a reader that comes too late meets the lock or the missing name, and starts again.
     """
-    held: list[int] = []
-    try:
-        floor = current.next_journal
-        free = []
-        for number in manifests.numbers(fs, layout):
-            if number < current.number:
-                if _lock(fs, layout.manifest(number), held):
-                    free.append(number)
-                else:
-                    floor = min(floor, _next_journal(fs, layout, store_id, number))
-        _remove_journals(fs, layout, store_id, floor, sealed)
-        expired = [number for number in free if number <= current.number - MANIFESTS_KEPT]
+    with pins.held(fs, layout, current.number) as older:
+        floors = [_next_journal(fs, layout, store_id, number) for number in older.pinned]
+        _remove_journals(fs, layout, store_id, min([current.next_journal, *floors]), sealed)
+        expired = [number for number in older.free if number <= current.number - MANIFESTS_KEPT]
         for number in expired:
             fs.unlink(layout.manifest(number))
         if expired:
             fs.fsync_dir(layout.directory(MANIFEST_DIR))
-    finally:
-        for fd in held:
-            fs.close(fd)
 
 
 def _remove_journals(fs: FileSystem, layout: Layout, store_id: bytes, floor: int, sealed: list[int]) -> None:
@@ -391,7 +370,7 @@ def _remove_journals(fs: FileSystem, layout: Layout, store_id: bytes, floor: int
         try:
             for number in numbers[at : at + _LOCKED_MAX]:
                 # A reader that found no manifest pins its first journal instead: nothing behind it goes.
-                if not _lock(fs, layout.journal(number), held):
+                if not pins.lock(fs, layout.journal(number), held):
                     break
                 free.append(number)
             for number in free:
@@ -404,13 +383,6 @@ def _remove_journals(fs: FileSystem, layout: Layout, store_id: bytes, floor: int
         finally:
             for fd in held:
                 fs.close(fd)
-
-
-def _lock(fs: FileSystem, path: str, held: list[int]) -> bool:
-    """Try to lock a file exclusively; the descriptor joins `held`."""
-    fd = fs.open(path, os.O_RDONLY)
-    held.append(fd)
-    return fs.flock(fd, exclusive=True)
 
 
 def _next_journal(fs: FileSystem, layout: Layout, store_id: bytes, number: int) -> int:

@@ -246,18 +246,22 @@ def _first_mask(ids: "list[str]", seen: "set[str]") -> "pa.Array":
 
 def encode_segment(table: "pa.Table", meta: SegmentMeta) -> bytes:
     """The Parquet file of a table of SCHEMA."""
-    marks = {
+    # Where a page ends depends on the chunks: one of each column, however the events came in (I15).
+    table = with_anchors_apart(table.combine_chunks()).replace_schema_metadata(marks_of(meta))
+    out = pa.BufferOutputStream()
+    pq.write_table(table, out, **WRITE_OPTIONS)
+    return out.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def marks_of(meta: SegmentMeta) -> "dict[str, str]":
+    """What the file says of itself, as metadata of its schema."""
+    return {
         "locus.format": str(FORMAT),
         "locus.store_id": meta.store_id.hex(),
         "locus.base": str(meta.base),
         "locus.end": str(meta.end),
         "locus.dropped": str(meta.dropped),
     }
-    # Where a page ends depends on the chunks: one of each column, however the events came in (I15).
-    table = with_anchors_apart(table.combine_chunks()).replace_schema_metadata(marks)
-    out = pa.BufferOutputStream()
-    pq.write_table(table, out, **WRITE_OPTIONS)
-    return out.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
 def with_anchors_apart(table: "pa.Table") -> "pa.Table":

@@ -24,7 +24,7 @@ _PLACES = ("position", "session_id", "turn", "agent_turn_id", "seq", "event_type
 _READ = "read this segment"
 
 
-class _SeamFile(io.RawIOBase):
+class SeamFile(io.RawIOBase):
     """A file of a `FileSystem`, as the Python file object that pyarrow reads from."""
 
     def __init__(self, fs: FileSystem, path: str) -> None:
@@ -72,7 +72,7 @@ class SegmentFile:
         self.path = layout.segment(entry.name)
         self.entry = entry
         try:
-            self._source = _SeamFile(fs, self.path)
+            self._source = SeamFile(fs, self.path)
         except FileNotFoundError as error:
             raise Corruption(self.path, "the manifest lists this segment, but it is not there") from error
         except OSError as error:

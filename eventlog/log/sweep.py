@@ -2,24 +2,24 @@
 
 Whoever makes a file in `tmp/` links it elsewhere and removes its name within moments; an import fills a
 pack for longer. A file goes only when it has not been written for a day, its name is one that Locus
-makes, and nobody can be using it: makers of packs and of restore journals hold `gc`, the sealer holds
-`maintain`, whoever rotates holds `append`, and each of these is held exclusively here (I18). The rest (index,
-idx, `init`) is made without a lock; a maker that slept through a day fails at its link, since the name it
-links is gone.
+makes, and nobody can be using it: makers of packs and of restore journals hold `gc`, who merges segments
+`compact`, the sealer `maintain`, whoever rotates `append`, and all are held exclusively here (I18). The rest
+(index, idx, `init`) is made without a lock; a maker that slept through a day fails at its link, since the
+name it links is gone.
 
 Never waits: when one of the locks is taken, the next maintenance sweeps.
 """
 
 from eventlog.fs import FileSystem
 from eventlog.layout import TMP_DIR, Layout
-from eventlog.locks import APPEND, GC, MAINTAIN, try_acquire
+from eventlog.locks import APPEND, COMPACT, GC, MAINTAIN, try_acquire
 
 AGE_S_MIN = 24 * 3600
 
 # What Locus calls its temporary files. Other names belong to somebody else (S1-61) or, like the hook's
 # record of its errors, are meant to stay.
 PREFIXES = (
-    "pack-", "journal-", "seal-", "idx-", "index-", "STORE-", "gitignore-", "restore-",
+    "pack-", "journal-", "seal-", "compact-", "idx-", "index-", "STORE-", "gitignore-", "restore-",
     "statcache-", "probe-", "live-",
 )  # fmt: skip
 
@@ -47,7 +47,7 @@ def sweep(fs: FileSystem, layout: Layout) -> "list[str]":
         return []
     held = []
     try:
-        for name in (GC, MAINTAIN, APPEND):
+        for name in (GC, COMPACT, MAINTAIN, APPEND):
             lock = try_acquire(fs, layout, name)
             if lock is None:
                 return []

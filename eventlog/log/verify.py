@@ -14,7 +14,7 @@ from blake3 import blake3
 
 from eventlog.errors import Corruption, EventLogError, LockTimeout, Unsupported
 from eventlog.fs import FileSystem, Refusals, read_file
-from eventlog.layout import JOURNAL_DIR, Layout
+from eventlog.layout import JOURNAL_DIR, Layout, parse_segment
 from eventlog.locks import APPEND, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log.journal import JournalScan, journal_numbers, scan_journal
@@ -72,6 +72,7 @@ def _verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str) -> list
         findings, known, newest = _verify_manifests(fs, layout, store_id)
         for entry in known.segments:
             findings += _verify_segment(fs, layout, store_id, entry, level)
+        findings += _verify_superseded(fs, layout, known, level)
         findings += _verify_journals(fs, layout, store_id, known if newest else None, level)
     finally:
         if pin is not None:
@@ -115,13 +116,16 @@ def _verify_manifests(
             )
         current = manifest
     for lost in current.damaged:
-        findings.append(
-            Finding(
-                layout.manifest(current.number),
+        path = layout.manifest(current.number)
+        if lost.journal:
+            what = (
                 f"positions [{lost.base}, {lost.end}) were destroyed in journal {lost.journal} before they "
-                "were sealed. What was left of the bytes is in log/quarantine; import their source again.",
+                "were sealed. What was left of the bytes is in log/quarantine; import their source again."
             )
-        )
+            findings.append(Finding(path, what))
+        else:
+            what = f"positions [{lost.base}, {lost.end}) are lost, as a repair has said."
+            findings.append(Finding(path, what, damage=False))
     return findings, current, newest
 
 
@@ -153,6 +157,24 @@ def _verify_segment(
         raise
     except EventLogError as error:
         yield Finding(path, str(error))
+
+
+def _verify_superseded(fs: FileSystem, layout: Layout, known: Manifest, level: str) -> Iterator[Finding]:
+    """Segments that others have taken the place of: most are gone, and nothing needs them."""
+    for item in known.superseded if level == READ else ():
+        path = layout.segment(item.name)
+        parsed = parse_segment(item.name)
+        try:
+            if parsed is not None and blake3(read_file(fs, path)).hexdigest()[:16] == parsed[2]:
+                continue
+            what = "its bytes do not match its name"
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            what = f"the disk cannot read it ({error.strerror})"
+        yield Finding(
+            path, f"{what}. A merged segment holds its events, and maintenance removes it.", damage=False
+        )
 
 
 def _ascending(table: "pa.Table", entry: SegmentEntry) -> bool:

@@ -5,9 +5,9 @@ Derived and disposable: deleting `index/` changes no answer, only its speed (I22
 read-only. Two builders of one name race for the link and the loser's file is dropped.
 
 A file is used only when its `meta` row says that it was made by this code for this store from exactly
-the first segments of the manifest at hand; segment names hold digests, so after an erasure or a
-compaction an older index no longer fits. Whatever is wrong with a file, it counts as absent and the
-answer comes from the log.
+the first segments of the manifest at hand, or from those that the manifest names as superseded by these: they
+hold the same events. Segment names hold digests, so after an erasure an older index no longer fits. Whatever
+is wrong with a file, it counts as absent and the answer comes from the log.
 
 DuckDB locks its file by `fcntl`, and any `close` of the same file in the same process drops that lock.
 So the file under `tmp/` is opened by other means only after DuckDB closed it. A published file is never
@@ -26,7 +26,7 @@ from blake3 import blake3
 
 from eventlog.errors import EventLogError, QueryError
 from eventlog.fs import FileSystem, Refusals, write_all
-from eventlog.layout import INDEX_DIR, Layout, index_name, parse_index
+from eventlog.layout import INDEX_DIR, Layout, index_name, parse_index, parse_segment
 from eventlog.log.manifest import Manifest
 from eventlog.projections import definitions as d
 from eventlog.projections import fold, source
@@ -188,8 +188,8 @@ def _make(fs: FileSystem, layout: Layout, manifest: Manifest, fresh: bool) -> "B
         outgrown = generation is not None and not _is_small(manifest) and _has_small_blocks(con, generation)
         if generation is not None:
             con.execute(f"DETACH {generation.catalog}")
-            if generation.name == name:
-                return BuildReport(name, made=False, incremental=False, findings=tuple(findings))
+            if generation.name == name or generation.next_position == manifest.next_position:
+                return BuildReport(generation.name, made=False, incremental=False, findings=tuple(findings))
         if outgrown:
             generation = None  # a copy of it would keep its blocks
         from concurrent.futures import ThreadPoolExecutor  # 5 ms that a query need not pay
@@ -249,13 +249,32 @@ def _checked(con: duckdb.DuckDBPyConnection, catalog: str, name: str, manifest: 
         raise ValueError(f"it is {index_name(number, code)} by its own words")
     if hashed_by != version:  # hashes mean something only to the version that made them
         raise ValueError(f"it was made by DuckDB {hashed_by}")
-    if segments != _segments_digest(manifest, next_position):
+    if segments != _segments_digest(_as_listed_by(manifest, number), next_position):
         raise ValueError("it was made from other segments")
     return Generation(name, catalog, next_position, age)
 
 
-def _segments_digest(manifest: Manifest, next_position: int) -> str:
-    names = [entry.name for entry in manifest.segments if entry.base < next_position]
+def _as_listed_by(manifest: Manifest, number: int) -> "list[tuple[int, int, str]]":
+    """(base, end, name) of what the manifest `number` listed, or what segments of its range stand for now.
+
+    Takes back what superseded its segments since, the newest first.
+    """
+    listed = [(entry.base, entry.end, entry.name) for entry in manifest.segments]
+    for since in sorted({s.since for s in manifest.superseded if s.since > number}, reverse=True):
+        old = [_named(item.name) for item in manifest.superseded if item.since == since]
+        base, end = min(o[0] for o in old), max(o[1] for o in old)
+        listed = sorted([*old, *(s for s in listed if s[1] <= base or s[0] >= end)])
+    return listed
+
+
+def _named(name: str) -> "tuple[int, int, str]":
+    parsed = parse_segment(name)
+    assert parsed is not None, name  # the manifest was checked when it was read
+    return parsed[0], parsed[1], name
+
+
+def _segments_digest(listed: "Sequence[tuple[int, int, str]]", next_position: int) -> str:
+    names = [name for base, _, name in listed if base < next_position]
     return blake3("\n".join(names).encode()).hexdigest()
 
 
@@ -338,15 +357,13 @@ def _update(
 ) -> None:
     """Bring the copy of `predecessor` in the database `made` up to the manifest."""
 
-    def events_from(position: int) -> str:
-        return source.events_with_anchors(
-            [layout.segment(e.name) for e in manifest.segments if e.rows and e.end > position]
-        )
-
     def history(first: "int | None") -> str:
-        return "fresh" if first is None else f"({events_from(first)})"
+        if first is None:
+            return "fresh"
+        return f"({source.events_with_anchors(source.behind(layout, manifest.segments, first)[0])})"
 
-    con.execute(f"CREATE VIEW fresh AS {events_from(predecessor.next_position)}")
+    fresh, where = source.behind(layout, manifest.segments, predecessor.next_position)
+    con.execute(f"CREATE VIEW fresh AS {source.events_with_anchors(fresh, where=where)}")
     fold.update(con, "made", "fresh", history)
     con.execute(f"INSERT INTO made.event_ids {_EVENT_IDS.format(events='fresh')}")
     con.execute("DELETE FROM made.meta")
@@ -355,14 +372,18 @@ def _update(
 
 def _fill(con: duckdb.DuckDBPyConnection, manifest: Manifest, layout: Layout) -> None:
     """Fill the database `made` from all segments."""
-    fold_all(con, [layout.segment(entry.name) for entry in manifest.segments if entry.rows])
+    fold_all(con, layout, manifest, manifest.next_position)
     con.execute(f"CREATE TABLE made.meta ({_META})")
     _finish(con, manifest, 0)
 
 
-def fold_all(con: duckdb.DuckDBPyConnection, segment_paths: "Sequence[str]") -> None:
-    """Make the tables of an index, but for `meta`, in the database `made`. Raises: duckdb.Error."""
-    con.execute(f"CREATE VIEW all_events AS {source.events_with_anchors(segment_paths)}")
+def fold_all(con: duckdb.DuckDBPyConnection, layout: Layout, manifest: Manifest, until: int) -> None:
+    """Make the tables of an index of the events in front of `until`, but for `meta`, in the database `made`.
+
+    Raises: duckdb.Error.
+    """
+    paths, where = source.before(layout, manifest.segments, until)
+    con.execute(f"CREATE VIEW all_events AS {source.events_with_anchors(paths, where=where)}")
     event_ids = f"CREATE TABLE made.event_ids AS {_EVENT_IDS.format(events='all_events')}"
     fold.fold(con, "all_events", fold.STORED, "made", [event_ids])
 
@@ -386,7 +407,7 @@ def _open(con: duckdb.DuckDBPyConnection, path: str, memory: "int | None", small
 
 
 def _finish(con: duckdb.DuckDBPyConnection, manifest: Manifest, age: int) -> None:
-    digest = _segments_digest(manifest, manifest.next_position)
+    digest = _segments_digest(_as_listed_by(manifest, manifest.number), manifest.next_position)
     con.execute(
         "INSERT INTO made.meta VALUES (?, ?, ?, ?, ?, ?, version())",
         [manifest.store_id, manifest.number, manifest.next_position, digest, code8(), age],

@@ -80,8 +80,9 @@ class SegmentsPrefix:
         return [PrefixRow(*row) for row in rows]
 
     def _events(self, since: int) -> str:
-        """The events of the segments that reach beyond position `since`."""
-        return source.events([self._layout.segment(e.name) for e in self._segments if e.end > since])
+        """The sealed events from position `since` on."""
+        paths, where = source.behind(self._layout, self._segments, since)
+        return source.events(paths, where=where)
 
     def _rows(self, sql: str, values: "list[Any] | None" = None) -> "list[tuple[Any, ...]]":
         if self._con is None:

@@ -85,26 +85,56 @@ def blank(count: int) -> str:
     return f"SELECT {_NO_EVENTS} FROM range({count})"
 
 
-def events(segment_paths: "Sequence[str]", tail: "str | None" = None) -> str:
-    """A query that gives all columns of the events in these files and in the table `tail`."""
-    return _events(segment_paths, tail, _ALL_OF_SEGMENTS, _ALL_COLUMNS)
+def events(segment_paths: "Sequence[str]", tail: "str | None" = None, where: "str | None" = None) -> str:
+    """A query that gives all columns of the events in these files and in the table `tail`.
+
+    Args: where: a condition on the events in files.
+    """
+    return _events(segment_paths, tail, _ALL_OF_SEGMENTS, _ALL_COLUMNS, where)
 
 
-def events_with_anchors(segment_paths: "Sequence[str]", tail: "str | None" = None) -> str:
+def events_with_anchors(
+    segment_paths: "Sequence[str]", tail: "str | None" = None, where: "str | None" = None
+) -> str:
     """The same, and as `anchor_payload` the payload of those events that write an anchor.
 
     Segments keep these texts in a column of their own (log/segment.py), so that a fold over anchors
     reads none of the other payloads.
     """
     of_segments = f"{_ALL_OF_SEGMENTS}, anchor_payload"
-    return _events(segment_paths, tail, of_segments, f"{_ALL_COLUMNS}, {_ANCHOR_OF_TABLE}")
+    return _events(segment_paths, tail, of_segments, f"{_ALL_COLUMNS}, {_ANCHOR_OF_TABLE}", where)
 
 
-def _events(segment_paths: "Sequence[str]", tail: "str | None", of_segments: str, of_table: str) -> str:
+def behind(
+    layout: Layout, entries: "Sequence[SegmentEntry]", position: int
+) -> "tuple[list[str], str | None]":
+    """The segments with events from a position on, and what tells these from others in the same files."""
+    found = [entry for entry in entries if entry.rows and entry.end > position]
+    where = f"position >= {position}" if found and found[0].base < position else None
+    return [layout.segment(entry.name) for entry in found], where
+
+
+def before(
+    layout: Layout, entries: "Sequence[SegmentEntry]", position: int
+) -> "tuple[list[str], str | None]":
+    """The segments with events in front of a position, and what tells these from others in the same files."""
+    found = [entry for entry in entries if entry.rows and entry.base < position]
+    where = f"position < {position}" if found and found[-1].end > position else None
+    return [layout.segment(entry.name) for entry in found], where
+
+
+def _events(
+    segment_paths: "Sequence[str]",
+    tail: "str | None",
+    of_segments: str,
+    of_table: str,
+    where: "str | None" = None,
+) -> str:
     selects = []
     if segment_paths:
         files = ", ".join(map(literal, segment_paths))
-        selects.append(f"SELECT {of_segments} FROM read_parquet([{files}])")
+        condition = f" WHERE {where}" if where else ""
+        selects.append(f"SELECT {of_segments} FROM read_parquet([{files}]){condition}")
     if tail is not None:
         selects.append(f"SELECT {of_table} FROM {tail}")
     return " UNION ALL ".join(selects) or f"SELECT {of_table} FROM ({blank(0)})"

@@ -40,10 +40,9 @@ def verify_index(fs: FileSystem, layout: Layout, view: LogView) -> Iterator[Find
         if generation is None:
             return
         path = layout.index(generation.name)
-        entries = [e for e in view.manifest.segments if e.base < generation.next_position and e.rows]
         try:
             con.execute("ATTACH ':memory:' AS made")
-            index.fold_all(con, [layout.segment(entry.name) for entry in entries])
+            index.fold_all(con, layout, view.manifest, generation.next_position)
         except source.ERRORS as error:
             failure = source.translated(error, fs, layout, view.manifest.segments)
             yield Finding(path, f"it cannot be compared with the log: {failure}")

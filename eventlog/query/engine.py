@@ -242,12 +242,12 @@ class _Binding:
             fold.fold(self.con, f"({source.events_with_anchors(self.files, tail)})", wanted)
             return
         segments = [e for e in self.view.manifest.segments if e.rows]
-        newer = [self.layout.segment(e.name) for e in segments if e.end > generation.next_position]
+        newer, of_newer = source.behind(self.layout, segments, generation.next_position)
         if tail is None and not newer:
             fold.exact(self.con, generation.catalog, "events", wanted)
             return
         self.con.execute(fold.WORK)
-        self.con.execute(f"CREATE VIEW work.fresh AS {source.events_with_anchors(newer, tail)}")
+        self.con.execute(f"CREATE VIEW work.fresh AS {source.events_with_anchors(newer, tail, of_newer)}")
 
         def history(first: "int | None") -> str:
             if first is None:

@@ -30,9 +30,9 @@ WORDS_MAX = 12  # the longest words of a long message; each costs a look at ever
 TEXT_SIZE_MAX = 300  # of what a memory says; the event has all of it
 _EVENTS_PER_MEMORY = 20  # how many events of one context may stand before another is missed
 
-# Raw input that adapters turn into events of other types, and how far consumers are; and what says little
+# Raw input that adapters turn into events of other types, and Locus's own bookkeeping; and what says little
 # in words, so that it is found only by whoever asks for its type, its context or what it extends.
-_RAW_TYPES = ("hook", "cursor", "withheld")
+_RAW_TYPES = ("hook", "cursor", "maintenance", "withheld")
 _QUIET_TYPES = (*_RAW_TYPES, "snapshot", "llm", "sessions")
 
 _HAYSTACK = "lower(concat_ws(' ', title, path, tool, error_type, operation, model, context_id, payload))"

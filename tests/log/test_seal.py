@@ -28,8 +28,9 @@ from eventlog.locks import MAINTAIN, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log import segment
 from eventlog.log.journal import JournalScan, scan_journal
+from eventlog.log.manifest import MANIFESTS_KEPT
 from eventlog.log.reader import open_view
-from eventlog.log.seal import MANIFESTS_KEPT, SealReport
+from eventlog.log.seal import SealReport
 from eventlog.log.segment import SegmentMeta, decode_segment, encode_segment
 from eventlog.types import Event
 from tests.log.logs import STORE_ID, Log, event
@@ -567,6 +568,19 @@ def test_a_seal_that_crashed_anywhere_is_finished_by_the_next() -> None:
             assert len(survivor.journals()) == 1
             assert [n for n in after.listdir(log.layout.directory(TMP_DIR)) if n.startswith("seal")] == []
     assert len(tried) > 30
+
+
+def test_journals_outlast_a_commit_that_was_never_synced() -> None:
+    """I1, I32: a sealer is killed between the name of its manifest and the sync of that name; the next one
+    removes the journals, and the power goes: everything is still there."""
+    sim, log = ready()
+    expected = log.rows()
+    moments: list[SimFS] = []
+    sim.before = lambda call: moments.append(sim.kill()) if call.name == "fsync_dir" else None
+    log.seal()
+    for moment in moments:
+        Log(moment, log.layout).seal()
+        assert Log(moment.crash(keep_none), log.layout).rows() == expected
 
 
 # -- laws ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,25 @@
+"""The event that maintenance leaves in the log when it changed something.
+
+Pure. One event for one piece of work: agent `locus`, operation the work (`compact`, `repack`, `collect`, …),
+payload its figures. It stands in no session, hence has no turn, no seq and no context, and counts in no
+total. It is a note and not what makes the work so: a process that dies between the two leaves the work done
+and unnoted.
+"""
+
+from typing import Any
+
+from eventlog.types import Event
+
+MAINTENANCE = "maintenance"
+
+
+def maintenance_event(operation: str, figures: "dict[str, Any]") -> Event:
+    """The event to append when `operation` is done. Args: figures: counts and bytes; unknown is None."""
+    return {
+        "event_type": MAINTENANCE,
+        "event_kind": "fact",
+        "source": "system",
+        "agent": "locus",
+        "operation": operation,
+        "payload": figures,
+    }

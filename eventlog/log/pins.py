@@ -1,0 +1,52 @@
+"""Older manifests, and which of them a reader has pinned: asked by whoever unlinks files of the log (I17).
+
+The caller holds the maintain lock. A pin is a shared lock on a manifest. Exclusive locks on those that nobody
+has pinned are kept while the files go: a reader that comes too late meets the lock or a missing name, and
+starts again.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from eventlog.fs import FileSystem
+from eventlog.layout import MANIFEST_DIR, Layout
+from eventlog.log import manifest as manifests
+
+
+@dataclass(frozen=True, slots=True)
+class Older:
+    """The numbers of the manifests in front of the current one, ascending."""
+
+    free: tuple[int, ...]  # locked exclusively
+    pinned: tuple[int, ...]
+
+
+@contextmanager
+def held(fs: FileSystem, layout: Layout, current: int) -> Iterator[Older]:
+    """Lock every manifest in front of the number `current` that nobody reads, as long as the block runs.
+
+    The manifest `current` itself is durable then.
+    """
+    # Who committed it may have died before the sync of its name: without it, older ones would count again.
+    fs.fsync_dir(layout.directory(MANIFEST_DIR))
+    descriptors: list[int] = []
+    free: list[int] = []
+    pinned: list[int] = []
+    try:
+        for number in manifests.numbers(fs, layout):
+            if number < current:
+                got = lock(fs, layout.manifest(number), descriptors)
+                (free if got else pinned).append(number)
+        yield Older(tuple(free), tuple(pinned))
+    finally:
+        for fd in descriptors:
+            fs.close(fd)
+
+
+def lock(fs: FileSystem, path: str, descriptors: list[int]) -> bool:
+    """Try to lock a file exclusively; its descriptor joins `descriptors` either way."""
+    fd = fs.open(path, os.O_RDONLY)
+    descriptors.append(fd)
+    return fs.flock(fd, exclusive=True)
