@@ -17,7 +17,15 @@ from blake3 import blake3
 
 from eventlog.errors import Corruption, Refused
 from eventlog.fs import FileSystem, Refusals
-from eventlog.layout import CONDEMNED_DIR, PACK_DIR, Layout, condemned_name, parse_pack
+from eventlog.layout import (
+    CONDEMNED_DIR,
+    PACK_DIR,
+    RESTORE_DIR,
+    Layout,
+    condemned_name,
+    parse_pack,
+    parse_restore,
+)
 from eventlog.locks import GC, acquire
 from eventlog.snapshots.catalog import load_tables
 from eventlog.snapshots.mark import live_ids
@@ -100,13 +108,15 @@ def carry_out(
     Args:
         live: as the plan was made with; what `late` adds is added to it.
         late: the roots that are live by now, and need not have been when `live` was marked.
-    Raises: Refused (another collection came between), LockTimeout, Corruption, NotDurable.
+    Raises: Refused (another collection came between, a restore is unfinished), LockTimeout, Corruption,
+        NotDurable.
     """
     from eventlog.snapshots.repack import repack
 
     names = [share.name for share in plan.dead]
     with Refusals(blobs.layout.directory(PACK_DIR), "collect packs"):
         _refuse_other_generation(blobs, plan.generation)
+        _refuse_unfinished_restore(blobs)
         gone = condemn(
             blobs, names, {}, live=live, late=late, generation=plan.generation, lock_timeout_s=lock_timeout_s
         )
@@ -199,6 +209,16 @@ def _refuse_other_generation(blobs: BlobStore, generation: int) -> None:
         raise Refused(
             f"{blobs.layout.root}: this plan was made before the last collection (generation {generation}, "
             f"now {found}). Nothing was changed; make a new plan with --dry-run."
+        )
+
+
+def _refuse_unfinished_restore(blobs: BlobStore) -> None:
+    """One that was killed needs the contents that it was to bring, which perhaps nothing else names."""
+    directory = blobs.layout.directory(RESTORE_DIR)
+    if any(parse_restore(name) is not None for name in blobs.fs.listdir(directory)):
+        raise Refused(
+            f"{directory}: a restore is under way, or was killed. Nothing was collected; finish it with "
+            "`locus restore --recover`, then try again."
         )
 
 

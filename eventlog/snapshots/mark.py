@@ -8,12 +8,13 @@ kept its session again. A tree that is there and cannot be read is one: what sta
 dead, and be gone when the tree is brought back.
 """
 
+import os
 import struct
 from collections.abc import Iterable, Iterator
 
 from eventlog import jsontext
-from eventlog.errors import Corruption, EventLogError, NotFound
-from eventlog.fs import FileSystem, read_file
+from eventlog.errors import Corruption, NotFound
+from eventlog.fs import FileSystem
 from eventlog.layout import LIVE_DIR, Layout
 from eventlog.snapshots.ids import ID_SIZE, to_text
 from eventlog.snapshots.pack import TREE
@@ -48,20 +49,29 @@ def live_ids(blobs: BlobStore, roots: Iterable[bytes], live: set[bytes] | None =
 
 
 def told_trees(fs: FileSystem, layout: Layout) -> list[bytes]:
-    """The trees with which the next captures of hooks compare: what differs will be named as it was in them.
+    """The trees with which the next captures of hooks compare, and by which they name what was there before.
 
-    No event need name them any more, so they are roots of their own. A note that cannot be read counts for
-    nothing with a hook either (docs/hooks.md).
+    No retained event need name them, so they are roots of their own. A note that cannot be read counts for
+    nothing with a hook either (docs/hooks.md). Notes are synced, so that a power cut brings no older one
+    back; hooks write them under the gc lock, so who holds it exclusively has them all.
     """
+    try:
+        names = fs.listdir(layout.directory(LIVE_DIR))
+    except FileNotFoundError:
+        return []  # a store of an earlier version
     found = []
-    for name in fs.listdir(layout.directory(LIVE_DIR)):
-        if not name.endswith(".told"):
-            continue
-        try:
-            note = jsontext.decode(read_file(fs, layout.live(name), _NOTE_SIZE_MAX).decode())
-            found.append(bytes.fromhex(note["tree"]))
-        except (OSError, ValueError, TypeError, KeyError, EventLogError):
-            continue
+    for name in names:
+        if name.endswith(".told"):
+            fd = fs.open(layout.live(name), os.O_RDONLY)
+            try:
+                fs.fsync(fd)
+                data = fs.pread(fd, _NOTE_SIZE_MAX, 0)
+            finally:
+                fs.close(fd)
+            try:
+                found.append(bytes.fromhex(jsontext.decode(data)["tree"]))
+            except (ValueError, TypeError, KeyError, RecursionError):
+                continue
     return [id for id in found if len(id) == ID_SIZE]
 
 
