@@ -46,7 +46,6 @@ GROUND_FLOOR = {
 
 # Invariants of docs/design.md that no test can show yet, and what they wait for.
 WAITING_INVARIANTS = {
-    "I29": "comes with garbage collection",
     "I30": "comes with erasure",
 }
 
