@@ -85,7 +85,7 @@ def test_no_index_is_made_again_after_a_compaction(log: Log) -> None:
 
 
 def test_an_index_serves_when_it_ends_inside_a_merged_segment(log: Log) -> None:
-    """I19, I20, I21: of a segment that is partly known only the rest is added, by queries and the next index."""
+    """I19, I20, I21: of a segment that is partly known, queries and the next index add only the rest."""
     sealed(log, 0, 12)
     log.make_index()
     sealed(log, 24, 36)
