@@ -429,14 +429,15 @@ class Store:
     ) -> "Diff":
         """What changed from the end of turn `a` to the end of turn `b`; of `a` alone, from start to end.
 
+        Of a turn without a tree, such as one from a transcript, what its tools told of files.
         Args: paths: only these files and folders. Raises: NotFound (a turn, its tree, a path).
         """
         from eventlog.replay.diffs import diff
-        from eventlog.replay.trees import trees_of
+        from eventlog.replay.told import trees_or_told
 
         first = self._ref(a)
         if b is None:
-            before, after = trees_of(self.events, self.blobs, first, "start", "end")
+            before, after = trees_or_told(self.events, self.blobs, first)
         else:
             before, after = self.tree(first), self.tree(b)
         return diff(before, after).within(paths)
@@ -459,7 +460,16 @@ class Store:
 
     def file(self, turn: "TurnRef | str", path: str, at: str = "end") -> bytes:
         """The bytes of one file as it was at a turn. Raises: NotFound."""
-        return self.tree(turn, at).file(path)
+        from eventlog.replay.told import told_trees
+        from eventlog.replay.trees import NoTree
+
+        ref = self._ref(turn)
+        try:
+            return self.tree(ref, at).file(path)
+        except NoTree:
+            if at not in ("start", "end"):
+                raise
+            return told_trees(self.events, self.blobs, ref)[at == "end"].file(path)
 
     # -- questions -----------------------------------------------------------------------------
 

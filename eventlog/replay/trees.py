@@ -43,6 +43,10 @@ Events = Callable[..., Iterator[Event]]
 _KIND_OF_MODE = {"100644": FILE, "100755": EXECUTABLE, "120000": SYMLINK, "160000": SUBMODULE}
 
 
+class NoTree(NotFound):
+    """A turn of which no tree was recorded."""
+
+
 @dataclass(frozen=True, slots=True)
 class TreeState:
     """The files at one moment of a turn.
@@ -135,7 +139,7 @@ def tree_at(events: Iterable[Mapping[str, Any]], blobs: "BlobStore", turn: str, 
         tree = EditedTree(blobs.get_tree, root)
         for event in files:
             apply(tree, event, missing)
-        root = tree.write(lambda encoding: _keep(made, encoding))
+        root = tree.write(lambda encoding: keep(made, encoding))
     return TreeState(
         turn=turn,
         at=at,
@@ -168,7 +172,7 @@ def moment(
         timeline = timeline[: found + 1]
     base = next((i for i in range(len(timeline) - 1, -1, -1) if _has_tree(timeline[i])), None)
     if base is None:
-        raise NotFound(
+        raise NoTree(
             f"{turn}: no tree was recorded in this turn{'' if at == 'end' else f' for {at}'}, "
             "so its files are not known"
         )
@@ -206,7 +210,7 @@ def apply(tree: EditedTree, event: Mapping[str, Any], missing: dict[str, str]) -
 def _after(event: Mapping[str, Any], payload: Mapping[str, Any], before: TreeEntry | None) -> TreeEntry | str:
     """The entry that a file event leaves behind, or the reason why it is not known."""
     mode = payload.get("after_mode")
-    kind = _KIND_OF_MODE.get(str(mode)) if mode is not None else None
+    kind = kind_of_mode(mode)
     if kind is None:
         kind = before.kind if before is not None and before.kind in (EXECUTABLE, SYMLINK) else FILE
     content = event.get("after_hash")
@@ -220,6 +224,11 @@ def _after(event: Mapping[str, Any], payload: Mapping[str, Any], before: TreeEnt
         return f"its content is only known as {content}, which this store does not hold"
     size = payload.get("after_size")
     return TreeEntry(b"-", kind, id, size if isinstance(size, int) else 0)
+
+
+def kind_of_mode(mode: object) -> bytes | None:
+    """The kind of entry that a git mode in a file event's payload says; None when it says none."""
+    return _KIND_OF_MODE.get(str(mode)) if mode is not None else None
 
 
 def _wanted(path: str) -> bytes:
@@ -243,7 +252,7 @@ def _has_tree(event: Mapping[str, Any]) -> bool:
     return event["event_type"] == "snapshot" and event.get("tree_hash") is not None
 
 
-def _keep(made: dict[bytes, bytes], encoding: bytes) -> bytes:
+def keep(made: dict[bytes, bytes], encoding: bytes) -> bytes:
     id = tree_id(encoding)
     made[id] = encoding
     return id

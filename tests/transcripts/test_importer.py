@@ -4,6 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from eventlog.errors import NotFound
 from eventlog.snapshots.ids import from_text
 from eventlog.store import Store
 from eventlog.transcripts import importer
@@ -157,3 +160,26 @@ def told(i: int, text: str, args: "dict[str, Any] | None" = None) -> list[dict[s
         line(i, "assistant", [call], uuid=f"a{i}", timestamp="2026-11-20T10:00:01.000Z"),
         line(i, "user", [result], uuid=f"r{i}", toolUseResult=file, timestamp="2026-11-20T10:00:02.000Z"),
     ]
+
+
+def test_a_turn_from_a_transcript_has_differences_and_files_but_no_replay(tmp_path: Path) -> None:
+    """P1, P7: what tools told of files can be shown; a whole tree is not made up from it."""
+    edit = {"file_path": "/home/dev/shop/a.py", "old_string": "1", "new_string": "2"}
+    told = {**edit, "originalFile": "price = 1\n", "oldString": "1", "newString": "2"}
+    lines = [
+        line(10, "user", "make it two", promptId="prompt-2"),
+        line(11, "assistant", [{**CALL, "id": "tool-2", "name": "Edit", "input": edit}]),
+        line(12, "user", [{**RESULT, "tool_use_id": "tool-2"}], promptId="prompt-2", toolUseResult=told),
+    ]
+    with Store.init(tmp_path / ".locus") as store:
+        run(store, write(tmp_path / "one.jsonl", [*TURN, *lines]))
+        first, second = (row[0] for row in store.query("select context_id from turns order by turn").rows)
+
+        assert [(one.path, one.operation) for one in store.diff(first)] == [("a.py", "add")]
+        (change,) = store.diff(second)
+        assert (change.operation, change.lines_added, change.lines_removed) == ("edit", 1, 1)
+        assert b"-price = 1\n+price = 2\n" in change.text
+        assert store.file(second, "a.py", "start") == b"price = 1\n"
+        assert store.file(second, "a.py") == b"price = 2\n"
+        with pytest.raises(NotFound, match="no tree was recorded"):
+            store.replay(second, tmp_path / "out")

@@ -1,0 +1,94 @@
+"""The files that a turn's tools told of, where no tree of the whole directory was recorded.
+
+A transcript says what tools did to files and nothing of the others. From that come two trees which hold only
+the files told of: as they were before the turn's first change to each, and as they are after its last. They
+are good for differences and single files, not for a replay (P1). Pure but for what `blobs` reads.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from eventlog.errors import InvalidEvent
+from eventlog.paths import path_bytes
+from eventlog.query.lookup import TurnRef
+from eventlog.replay.edited_tree import EditedTree, no_trees
+from eventlog.replay.trees import (
+    COLUMNS_OF_CHANGES,
+    Events,
+    NoTree,
+    TreeState,
+    apply,
+    keep,
+    kind_of_mode,
+    trees_of,
+)
+from eventlog.snapshots.ids import from_text
+from eventlog.snapshots.tree import FILE
+
+if TYPE_CHECKING:
+    from eventlog.snapshots.store import BlobStore
+
+_UNKNOWN = "its content before this turn is not known"
+
+
+def trees_or_told(events: Events, blobs: "BlobStore", ref: TurnRef) -> tuple[TreeState, TreeState]:
+    """The trees at start and end of a turn; where none was recorded, those of the files told of."""
+    try:
+        before, after = trees_of(events, blobs, ref, "start", "end")
+    except NoTree:
+        return told_trees(events, blobs, ref)
+    return before, after
+
+
+def told_trees(events: Events, blobs: "BlobStore", ref: TurnRef) -> tuple[TreeState, TreeState]:
+    """The files told of in a turn, at its start and at its end. Raises: NoTree when it told of none."""
+    columns = (*COLUMNS_OF_CHANGES, "before_hash")
+    of_turn = events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=columns)
+    files = [one for one in of_turn if one["event_type"] == "file" and one["operation"] != "read"]
+    if not files:
+        raise NoTree(
+            f"{ref.name}: no tree was recorded in this turn, and no tool told of a file, so its files are "
+            "not known"
+        )
+    return _state(files, (), blobs, ref.name, "start"), _state(files, files, blobs, ref.name, "end")
+
+
+def _state(
+    files: Iterable[Mapping[str, Any]],
+    applied: Iterable[Mapping[str, Any]],
+    blobs: "BlobStore",
+    turn: str,
+    at: str,
+) -> TreeState:
+    tree, missing = EditedTree(no_trees), dict[str, str]()
+    seen: set[str] = set()
+    for event in files:
+        _put_before(tree, event, seen, missing)
+    told = list(applied)
+    for event in told:
+        apply(tree, event, missing)
+    made: dict[bytes, bytes] = {}
+    root = tree.write(lambda encoding: keep(made, encoding))
+    ids = tuple(str(event["event_id"]) for event in told)
+    return TreeState(turn, at, root, "", ids, tuple(sorted(missing.items())), blobs, made)
+
+
+def _put_before(tree: EditedTree, event: Mapping[str, Any], seen: set[str], missing: dict[str, str]) -> None:
+    """Let a file stand as it did before the first event about it."""
+    payload = event.get("payload") or {}
+    path = str(event.get("path") or "")
+    source = str(payload.get("old_path") or path)
+    first = source not in seen
+    seen.update((path, source))
+    if not first or event.get("operation") == "add":
+        return
+    content = event.get("before_hash")
+    try:
+        id = None if content is None else from_text(str(content))
+        name = path_bytes(source)
+    except (InvalidEvent, ValueError):
+        id, name = None, b""
+    if id is None:
+        missing[source] = _UNKNOWN
+        return
+    tree.put(name, kind_of_mode(payload.get("before_mode")) or FILE, id, 0)
