@@ -111,8 +111,8 @@ def _row_groups(
         while events.num_rows:
             count = min(rows, size // width)
             if count <= 0 and taken:
-                yield pa.concat_tables(taken).combine_chunks()
-                taken, rows, size = [], ROW_GROUP_ROWS, ROW_GROUP_BYTES
+                yield _one_table(taken)
+                rows, size = ROW_GROUP_ROWS, ROW_GROUP_BYTES
                 continue
             part = events.slice(0, max(1, count))
             events = events.slice(part.num_rows)
@@ -120,7 +120,19 @@ def _row_groups(
             rows -= part.num_rows
             size -= part.num_rows * width
     if taken:
-        yield pa.concat_tables(taken).combine_chunks()
+        yield _one_table(taken)
+
+
+def _one_table(parts: "list[pa.Table]") -> "pa.Table":
+    """The parts as one table with one chunk of each column; the list is empty then, and its memory free."""
+    table = pa.concat_tables(parts).combine_chunks()
+    parts.clear()
+    _give_back()
+    return table
+
+
+def _give_back() -> None:
+    pa.default_memory_pool().release_unused()  # else it keeps several times what a row group needs
 
 
 def _read(
@@ -142,7 +154,8 @@ def _write(output: "_Output", meta: SegmentMeta, tables: "Iterator[pa.Table]") -
     try:
         for table in tables:
             writer.write_table(with_anchors_apart(table), row_group_size=table.num_rows)
-            pa.default_memory_pool().release_unused()  # else it keeps several times what a row group needs
+            del table
+            _give_back()
         writer.close()
     except BaseException as error:
         output.abandon()  # what the writer does when it is thrown away goes nowhere
@@ -158,13 +171,24 @@ def _check_equal(fs: FileSystem, path: str, expected: "Iterator[pa.Table]") -> i
     with SeamFile(fs, path) as source:
         file = open_segment(source, path)
         for group, table in zip_longest(range(file.num_row_groups), expected):
-            found = None if group is None else read_columns(file, path, row_group=group)
-            if found is None or table is None or not found.equals(table.cast(SCHEMA)):
+            if group is None or table is None or not _holds(file, path, group, table):
                 raise Corruption(
                     path, "what was written does not read back as the same events; nothing was merged"
                 )
             rows += table.num_rows
+            del table
     return rows
+
+
+def _holds(file: "pq.ParquetFile", path: str, group: int, table: "pa.Table") -> bool:
+    """Whether a row group of the file holds exactly this table of SCHEMA, column by column to save memory."""
+    if file.metadata.row_group(group).num_rows != table.num_rows or not table.schema.equals(SCHEMA):
+        return False
+    for name in SCHEMA.names:
+        if not read_columns(file, path, (name,), group)[name].equals(table[name]):
+            return False
+        _give_back()
+    return True
 
 
 class _Output(io.RawIOBase):
