@@ -26,7 +26,9 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import EventLogError
+from eventlog.snapshots.condemn import carry_out, plan_collection, sweep_condemned
 from eventlog.snapshots.ids import blob_id, to_text
+from eventlog.snapshots.mark import live_ids, told_trees
 from eventlog.snapshots.materialize import materialize
 from eventlog.snapshots.tree import DIRECTORY, FILE, SYMLINK, TreeEntry
 from eventlog.store import Store
@@ -143,6 +145,18 @@ def _verify_deep(_scene: Scene, store: Store) -> None:
         raise EventLogError(f"{findings[0]} check the disk")
 
 
+def _repack(_scene: Scene, store: Store) -> None:
+    store.repack(everything=True)
+    assert store.blobs.get(_OLD) == b"old"
+
+
+def _collect(_scene: Scene, store: Store) -> None:
+    live = live_ids(store.blobs, [_ROOT, *told_trees(store.fs, store.layout)])
+    carry_out(store.blobs, plan_collection(store.blobs, live), live, list)
+    sweep_condemned(store.blobs, live=live, age_s_min=0)
+    assert store.blobs.get(_OLD) == b"old"
+
+
 def _read(scene: Scene, store: Store) -> None:
     assert len(list(store.events())) >= 10
     assert store.blobs.get(_OLD) == b"old"
@@ -188,8 +202,10 @@ OPERATIONS: dict[str, Operation] = {
     "restore": _restore,
     "deep": _verify_deep,
     "put-much": _put_much,
+    "repack": _repack,
+    "collect": _collect,
 }
-SLOW = ("query", "replay", "restore", "deep", "put-much", "reindex", "maintain")
+SLOW = ("query", "replay", "restore", "deep", "put-much", "reindex", "maintain", "repack", "collect")
 READING = ("materialize", "read", "verify", "open", "query", "replay", "deep")
 
 _OLD = b""

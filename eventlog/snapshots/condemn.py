@@ -87,7 +87,8 @@ def plan_collection(blobs: BlobStore, live: Set[bytes]) -> CollectPlan:
 
     Raises: Corruption when a row of a pack is impossible.
     """
-    generation = read_generation(blobs.fs, blobs.layout)
+    with Refusals(blobs.layout.gc_generation, "plan a collection"):
+        generation = read_generation(blobs.fs, blobs.layout)
     dead, partial = [], []
     for tables in blobs.tables():
         share = _share(tables, live)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from eventlog import jsontext
 from eventlog.errors import Corruption, NotFound
-from eventlog.fs import FileSystem
+from eventlog.fs import FileSystem, Refusals
 from eventlog.layout import LIVE_DIR, Layout
 from eventlog.snapshots.ids import ID_SIZE, to_text
 from eventlog.snapshots.pack import TREE
@@ -55,24 +55,30 @@ def told_trees(fs: FileSystem, layout: Layout) -> list[bytes]:
     nothing with a hook either (docs/hooks.md). Notes are synced, so that a power cut brings no older one
     back; hooks write them under the gc lock, so who holds it exclusively has them all.
     """
+    with Refusals(layout.directory(LIVE_DIR), "read the notes of hooks"):
+        return list(_told_trees(fs, layout))
+
+
+def _told_trees(fs: FileSystem, layout: Layout) -> Iterator[bytes]:
     try:
         names = fs.listdir(layout.directory(LIVE_DIR))
     except FileNotFoundError:
-        return []  # a store of an earlier version
-    found = []
+        return  # a store of an earlier version
     for name in names:
-        if name.endswith(".told"):
-            fd = fs.open(layout.live(name), os.O_RDONLY)
-            try:
-                fs.fsync(fd)
-                data = fs.pread(fd, _NOTE_SIZE_MAX, 0)
-            finally:
-                fs.close(fd)
-            try:
-                found.append(bytes.fromhex(jsontext.decode(data)["tree"]))
-            except (ValueError, TypeError, KeyError, RecursionError):
-                continue
-    return [id for id in found if len(id) == ID_SIZE]
+        if not name.endswith(".told"):
+            continue
+        fd = fs.open(layout.live(name), os.O_RDONLY)
+        try:
+            fs.fsync(fd)
+            data = fs.pread(fd, _NOTE_SIZE_MAX, 0)
+        finally:
+            fs.close(fd)
+        try:
+            tree = bytes.fromhex(jsontext.decode(data)["tree"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue
+        if len(tree) == ID_SIZE:
+            yield tree
 
 
 def read_trees(blobs: BlobStore, ids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
