@@ -67,13 +67,14 @@ def run(
     progress: Progress | None = None,
     facts: LogFacts | None = None,
 ) -> ImportReport:
-    """Import `sources`, in this order. Raises: as `Store.append`; what is wrong with a source is reported.
+    """Import `sources`, the oldest session first, so that a fork comes behind what it was copied from.
 
+    Raises: as `Store.append`; what is wrong with a source is reported.
     Args: facts: what the log had before, where several agents are imported one after the other.
     """
     report = ImportReport(agent)
     remembered = seen.read(store.fs, store.layout)
-    waiting = []
+    waiting: list[_Waiting] = []
     for source in sources:
         try:
             stamp = source.stamp()
@@ -83,29 +84,55 @@ def run(
         if remembered.get(source.path) == stamp:
             report.unchanged += 1
         else:
-            waiting.append((source, stamp))
+            waiting.append(_Waiting(source, stamp))
     if not waiting:
         return report
+    waiting.sort(key=lambda one: one.age)
     with (
         secret_scan.looking(store.redactor),
         Import(store, agent, report, facts or LogFacts(store)) as into,
     ):
-        for number, (source, stamp) in enumerate(waiting):
+        for number, one in enumerate(waiting):
             if progress is not None:
                 progress(number, len(waiting))
             if number % _ASKED_AT_ONCE == 0:
-                into.ask_about([one for one, _ in waiting[number : number + _ASKED_AT_ONCE]])
+                into.ask_about(waiting[number : number + _ASKED_AT_ONCE])
             try:
-                into.take(source)
+                into.take(one.source)
             except EventLogError as error:
                 if into.refused:
                     raise
-                report.problems.append((source.path, str(error)))
+                report.problems.append((one.source.path, str(error)))
             else:
-                remembered[source.path] = stamp
+                remembered[one.source.path] = one.stamp
         into.commit()
     seen.write(store.fs, store.layout, remembered)
     return report
+
+
+class _Waiting:
+    """A source that is to be read: `age` sorts it, of `names` one may be the id of its session."""
+
+    __slots__ = ("age", "names", "source", "stamp")
+
+    def __init__(self, source: FileSource, stamp: list[list[int]]) -> None:
+        self.source = source
+        self.stamp = stamp
+        self.names: list[str] = []
+        first, touched_s = "", 0.0
+        try:
+            touched_s = source.touched_s()
+            head = source.head()
+        except (EventLogError, OSError):
+            head = []  # told when its turn comes
+        for said in head:
+            payload = said.get("payload")
+            values = [*said.values(), *(payload.values() if isinstance(payload, dict) else ())]
+            self.names += [value for value in values if isinstance(value, str) and len(value) < 256]
+            at = said.get("timestamp") or said.get("startTime")
+            if isinstance(at, str) and not first:
+                first = at
+        self.age = first, touched_s, source.path
 
 
 class Import:
@@ -130,21 +157,11 @@ class Import:
         self.use(None)
         self._batch.close()
 
-    def ask_about(self, sources: Sequence[FileSource]) -> None:
+    def ask_about(self, waiting: "Sequence[_Waiting]") -> None:
         """Look up together what the log has of the sessions that these seem to be."""
-        names: list[object] = []
-        for source in sources:
-            try:
-                head = source.head()
-            except (EventLogError, OSError):
-                continue  # told when its turn comes
-            for said in head:
-                payload = said.get("payload")
-                names += said.values()
-                names += payload.values() if isinstance(payload, dict) else ()
-        sessions = list(dict.fromkeys(self.known.of_these(names)))
+        sessions = self.known.of_these(dict.fromkeys(name for one in waiting for name in one.names))
         if sessions:
-            self.known.fetch(sessions)  # those of the portion before were read
+            self.known.fetch(sessions)
 
     def take(self, source: FileSource) -> None:
         """One source, to its end. Raises: EventLogError."""

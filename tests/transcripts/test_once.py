@@ -1,6 +1,7 @@
 """Model calls count once, and what was merged into what can be asked (P3)."""
 
 import json
+import os
 from pathlib import Path
 
 from eventlog.store import Store
@@ -53,3 +54,15 @@ def test_a_response_that_grew_between_two_imports_counts_with_its_last_usage(tmp
 
         assert rows(store, "select completion_tokens from llm_calls") == [(40,)]
         assert rows(store, "select reason, completion_tokens from llm_duplicates") == [("grown", 3)]
+
+
+def test_the_older_of_two_copies_counts_whichever_is_named_first(tmp_path: Path) -> None:
+    """P3: a fork named in front of the file it was copied from is still the copy."""
+    parent = write(tmp_path / "z.jsonl", TURN)
+    fork = write(tmp_path / "a.jsonl", [{**one, "sessionId": "fork"} for one in TURN])
+    os.utime(parent, (1, 1))
+    with Store.init(tmp_path / ".locus") as store:
+        run(store, fork, parent)
+
+        owner = rows(store, "select agent_session_id from llm_calls join sessions using (session_id)")
+        assert owner == [(TURN[0]["sessionId"],)]
