@@ -14,6 +14,8 @@ SECTIONS: Sections = (
             Entry("rebuild", "store_rebuild", "Make the index anew from the log."),
             Entry("verify", "store_verify", "Look for damage."),
             Entry("backup", "store_backup", "Copy the store to the directory DEST."),
+            Entry("repair", "store_repair", "Set aside what does not verify."),
+            Entry("salvage", "store_salvage", "Write everything that verifies into a new store."),
         ),
     ),
 )

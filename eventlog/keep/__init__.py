@@ -2,6 +2,9 @@
 
     copying   files copied whole: checked on the way, synced, renamed to their name
     backup    a store at another place that is brought up to date again and again
+    sound     what still verifies in a damaged file
+    damage    what is damaged, and what could be done: the plan of a repair
+    losses    which turns need what is gone
     repair    what does not verify is set aside, and the store goes on without it
     salvage   whatever verifies, out of any directory, into a new store
 

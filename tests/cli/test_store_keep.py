@@ -46,3 +46,41 @@ def test_a_backup_is_read_with_the_store_option(root: Path, tmp_path: Path, locu
     flip(only(root / "snapshots/packs"))
     damaged = locus("store", "backup", tmp_path / "second")
     assert (damaged.code, "damaged: " in damaged.err) == (12, True)
+
+
+def test_a_repair_shows_its_plan_and_acts_only_when_told(root: Path, locus: Locus) -> None:
+    """P8, I10: `store repair` prints what is wrong and lost, and changes nothing; --yes does it."""
+    assert locus("store", "repair").code == 0
+    segment = only(root / "log/segments")
+    flip(segment, segment.stat().st_size // 2)
+    shown = locus("store", "repair", "--dry-run")
+    assert (shown.code, "lost: the events at positions 0 to 4" in shown.text) == (12, True)
+    assert locus("store", "verify", "--read").code == 12
+    assert locus("store", "repair", "--dry-run", "--yes").code == 2
+    done = locus("store", "repair", "--yes", "--json")
+    assert (done.code, json.loads(done.out)["repair"]["moved"]) == (0, [segment.name])
+    assert locus("store", "verify", "--read").code == 0
+    assert (root / "log/quarantine" / segment.name).exists()
+
+
+def test_a_broken_manifest_is_told_with_the_word_that_is_needed(root: Path, locus: Locus) -> None:
+    """I16: without --accept-older a repair that goes back is refused (3); with it the log is whole again."""
+    before = locus("log", "--json").out
+    flip(only(root / "log/manifest"))
+    assert locus("log").code == 12
+    assert "--accept-older" in locus("store", "repair").err
+    assert locus("store", "repair", "--yes").code == 3
+    assert locus("store", "repair", "--yes", "--accept-older").code == 0
+    assert locus("log", "--json").out == before
+
+
+def test_a_salvage_needs_no_store_file(root: Path, tmp_path: Path, locus: Locus) -> None:
+    """P8: `store salvage DEST` saves what verifies, also without STORE; 4 when something stayed behind."""
+    before = locus("log", "--json").out
+    (root / "STORE").unlink()
+    assert locus("--store", root, "store", "salvage", tmp_path / "saved").code == 0
+    assert locus("--store", tmp_path / "saved", "log", "--json").out == before
+    flip(only(root / "snapshots/packs"))
+    partial = locus("--store", root, "store", "salvage", tmp_path / "partly", "--json")
+    assert (partial.code, json.loads(partial.out)["salvage"]["events"]) == (4, 6)
+    assert locus("--store", root, "store", "salvage", tmp_path / "partly").code == 3

@@ -1,0 +1,81 @@
+"""`locus store repair`: set aside what does not verify."""
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import click
+
+from eventlog.errors import Corruption
+
+from .access import json_option, open_store, put, say
+from .jsonout import document
+from .progress import Progress
+from .text import count
+
+if TYPE_CHECKING:
+    from eventlog.keep.damage import RepairPlan
+    from eventlog.keep.repair import RepairReport
+
+
+@click.command("repair")
+@click.option("--dry-run", is_flag=True, help="Only show the plan. [default without --yes]")
+@click.option("--yes", is_flag=True, help="Carry the plan out.")
+@click.option("--accept-older", is_flag=True, help="Go back behind a newest manifest that is broken.")
+@click.option("--from", "copy", metavar="COPY", type=click.Path(exists=True, file_okay=False),
+              help="Bring back what is whole in this backup.")  # fmt: skip
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, dry_run: bool, yes: bool, accept_older: bool, copy: str | None, as_json: bool
+) -> None:
+    """Set aside what does not verify, so that the store is usable again.
+
+    Shows what is wrong, what would be done and what that loses; --yes does it. Nothing is deleted:
+    damaged files go to log/quarantine, and what is sound in them stays. Exit code 12 while something
+    is damaged.
+    """
+    from eventlog.keep.repair import RepairReport, plan_repair, repair
+
+    if dry_run and yes:
+        raise click.UsageError("--dry-run and --yes contradict each other", ctx)
+    report: RepairReport | None = None
+    with open_store(ctx, maintained=False) as store:
+        with Progress("looking"):
+            plan = plan_repair(store, copy=copy)
+        if not as_json:
+            _show(plan)
+        if yes and plan.steps:
+            with Progress("repairing"):
+                report = repair(store, plan, copy=copy, accept_older=accept_older)
+    if as_json:
+        done = dataclasses.asdict(report) if report is not None else None
+        put(document({"plan": dataclasses.asdict(plan), "repair": done}))
+    else:
+        _tell(plan, report)
+    if report.remaining if report is not None else plan.steps:
+        ctx.exit(Corruption.exit_code)
+
+
+def _show(plan: "RepairPlan") -> None:
+    for step in plan.steps:
+        put(f"{step.path}: {step.what}; {step.then}.\n")
+    for base, end in plan.lost:
+        put(f"lost: the events at positions {base} to {end - 1}\n")
+    if plan.lost_contents:
+        put(f"lost: {count(plan.lost_contents, 'content')}\n")
+    for turn in plan.turns:
+        put(f"a replay will miss something: {turn}\n")
+
+
+def _tell(plan: "RepairPlan", report: "RepairReport | None") -> None:
+    if not plan.steps:
+        say("Nothing to repair.")
+        return
+    if report is None:
+        if plan.older is not None:
+            say(f"{plan.older} To agree to that, add --accept-older.")
+        say("Nothing was changed. `locus store repair --yes` does this.")
+        return
+    for finding in report.remaining:
+        say(f"remains: {finding}")
+    say(f"{count(len(report.moved), 'file')} set aside in log/quarantine.")
