@@ -81,6 +81,12 @@ def _seal(_scene: Scene, store: Store) -> None:
     store.seal()
 
 
+def _compact(_scene: Scene, store: Store) -> None:
+    store.seal()
+    store.compact(everything=True)
+    assert store.status().segments == 1
+
+
 def _put(scene: Scene, store: Store) -> None:
     with store.blobs.writer() as writer:
         root = writer.put_tree(
@@ -189,6 +195,7 @@ OPERATIONS: dict[str, Operation] = {
     "batch": _batch,
     "rotate": _rotate,
     "seal": _seal,
+    "compact": _compact,
     "put": _put,
     "materialize": _materialize,
     "read": _read,
@@ -205,7 +212,7 @@ OPERATIONS: dict[str, Operation] = {
     "repack": _repack,
     "collect": _collect,
 }
-SLOW = ("query", "replay", "restore", "deep", "put-much", "reindex", "maintain", "repack", "collect")
+SLOW = ("query", "compact", "replay", "restore", "deep", "put-much", "reindex", "maintain", "repack", "collect")
 READING = ("materialize", "read", "verify", "open", "query", "replay", "deep")
 
 _OLD = b""
