@@ -613,10 +613,13 @@ class Store:
     def _repack_if_due(self, thorough: bool) -> bool:
         if self._count_files(names_on_disk.PACK_DIR)[0] < _PACKS_DUE and not self._condemned():
             return False
-        from eventlog.snapshots.condemn import sweep_condemned
-        from eventlog.snapshots.repack import is_due
+        swept: tuple[str, ...] = ()
+        if thorough:
+            from eventlog.snapshots.condemn import sweep_condemned
 
-        swept = sweep_condemned(self.blobs, lock_timeout_s=0.0).unlinked if thorough else ()
+            swept = sweep_condemned(self.blobs, lock_timeout_s=0.0).unlinked
+        from eventlog.snapshots.due import is_due
+
         if not is_due(self.fs, self.layout):
             return bool(swept)
         if not thorough:

@@ -10,6 +10,10 @@
     store        BlobStore: get, resolve, and the writer
     materialize  a tree written out as files
     verify       the findings of a check of packs
+    due          which packs a merge would take
+    repack       merges packs
+    mark         which contents are live
+    condemn      packs leave; the plan of a collection
 
-All but materialize and verify are on the hook path.
+Those from materialize on are off the hook path.
 """

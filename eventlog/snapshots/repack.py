@@ -17,19 +17,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from eventlog.errors import Corruption, NotFound
-from eventlog.fs import FileSystem, Refusals
-from eventlog.layout import PACK_DIR, Layout, parse_pack
+from eventlog.fs import Refusals
+from eventlog.layout import PACK_DIR
 from eventlog.snapshots.catalog import load_tables
 from eventlog.snapshots.condemn import Late, condemn
+from eventlog.snapshots.due import choose
 from eventlog.snapshots.groups import GroupReader
 from eventlog.snapshots.ids import blob_id, tree_id
 from eventlog.snapshots.mark import read_trees, tree_rows
 from eventlog.snapshots.pack import BLOB, GROUP_RAW_MAX, TREE, PackTables
 from eventlog.snapshots.store import BlobStore
 from eventlog.snapshots.tree import DIRECTORY
-
-# Fewer packs than these cost a reader less than a merge costs.
-PACKS_MIN = 8
 
 _LEVEL = 9
 _THREADS = 2
@@ -64,33 +62,6 @@ class Repacked:
     def figures(self) -> dict[str, Any]:
         """For the event that tells of it."""
         return asdict(self) | {"condemned": len(self.condemned)}
-
-
-def is_due(fs: FileSystem, layout: Layout) -> bool:
-    """Whether a merge would pay, by the sizes of the packs alone."""
-    sizes = {}
-    for name in fs.listdir(layout.directory(PACK_DIR)):
-        if parse_pack(name) is not None:
-            try:
-                sizes[name] = fs.stat(f"{layout.directory(PACK_DIR)}/{name}").st_size
-            except FileNotFoundError:
-                continue
-    return bool(choose(sizes))
-
-
-def choose(sizes: Mapping[str, int]) -> list[str]:
-    """The packs to merge: the smallest ones, up to the largest that is smaller than twice all below it.
-
-    What remains at least triples from pack to pack, so there are few of them, and a byte is merged again only
-    after what it is in has grown by half. None when they are fewer than PACKS_MIN.
-    """
-    ordered = sorted((size, name) for name, size in sizes.items())
-    below = count = 0
-    for number, (size, _) in enumerate(ordered):
-        if number and size < 2 * below:
-            count = number + 1
-        below += size
-    return [name for _, name in ordered[:count]] if count >= PACKS_MIN else []
 
 
 def repack(

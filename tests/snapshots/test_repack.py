@@ -14,9 +14,10 @@ from eventlog.layout import CONDEMNED_DIR, PACK_DIR, Layout
 from eventlog.locks import GC, acquire
 from eventlog.snapshots import repack as module
 from eventlog.snapshots.catalog import load_tables
+from eventlog.snapshots.due import PACKS_MIN, choose
 from eventlog.snapshots.ids import blob_id
 from eventlog.snapshots.pack import TREE, PackTables
-from eventlog.snapshots.repack import PACKS_MIN, choose, repack
+from eventlog.snapshots.repack import repack
 from eventlog.snapshots.store import BlobStore
 from eventlog.snapshots.tree import DIRECTORY, FILE
 from eventlog.snapshots.verify import verify

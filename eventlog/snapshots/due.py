@@ -1,0 +1,38 @@
+"""Which packs a merge would take, by their sizes alone. Every command asks, so it imports next to nothing."""
+
+from eventlog.fs import FileSystem
+from eventlog.layout import PACK_DIR, Layout, parse_pack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Fewer packs than these cost a reader less than a merge costs.
+PACKS_MIN = 8
+
+
+def is_due(fs: FileSystem, layout: Layout) -> bool:
+    """Whether a merge would pay, by the sizes of the packs alone."""
+    sizes = {}
+    for name in fs.listdir(layout.directory(PACK_DIR)):
+        if parse_pack(name) is not None:
+            try:
+                sizes[name] = fs.stat(f"{layout.directory(PACK_DIR)}/{name}").st_size
+            except FileNotFoundError:
+                continue
+    return bool(choose(sizes))
+
+
+def choose(sizes: "Mapping[str, int]") -> "list[str]":
+    """The packs to merge: the smallest ones, up to the largest that is smaller than twice all below it.
+
+    What remains at least triples from pack to pack, so there are few of them, and a byte is merged again only
+    after what it is in has grown by half. None when they are fewer than PACKS_MIN.
+    """
+    ordered = sorted((size, name) for name, size in sizes.items())
+    below = count = 0
+    for number, (size, _) in enumerate(ordered):
+        if number and size < 2 * below:
+            count = number + 1
+        below += size
+    return [name for _, name in ordered[:count]] if count >= PACKS_MIN else []
