@@ -6,6 +6,7 @@ from benchmarks import (
     rows_append,
     rows_git,
     rows_hook,
+    rows_keep,
     rows_log,
     rows_scale,
     rows_start,
@@ -25,5 +26,6 @@ def rows() -> list[Row]:
         rows_hook,
         rows_scale,
         rows_transcripts,
+        rows_keep,
     )
     return [row for module in modules for row in module.rows()]
