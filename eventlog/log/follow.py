@@ -346,6 +346,8 @@ class _Sealed:
         self._layout = layout
         self._store_id = store_id
         self._sessions_in: dict[str, set[str | None]] = {}  # segment that was read → its sessions
+        self._known: Sequence[SegmentEntry] = ()  # these segments
+        self._end = 0  # of the last of them
         self._arrays: list[memoryview] = []
 
     def seen(self, event_ids: Sequence[str]) -> set[str]:
@@ -377,19 +379,36 @@ class _Sealed:
         fresh = [entry for entry in self.entries if entry.name not in self._sessions_in]
         if not fresh:
             return
+        sessions_in = {e.name: self._sessions_in.get(e.name, set()) for e in self.entries}
+        for entry in fresh:
+            # What was merged since is known by its parts, but for what stands behind them.
+            for part in self._known:
+                if entry.base <= part.base < entry.end:
+                    sessions_in[entry.name] = sessions_in[entry.name] | self._sessions_in[part.name]
+        self._read([entry for entry in fresh if entry.end > self._end], sessions_in)
+        self._sessions_in = sessions_in
+        self._known = self.entries
+        self._end = self.entries[-1].end
+
+    def _read(self, fresh: "list[SegmentEntry]", sessions_in: "dict[str, set[str | None]]") -> None:
+        """Learn the ids and sessions of segments, from the end of those known before on."""
+        if not fresh:
+            return
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         from eventlog.log.segment_file import SegmentFile
 
         keys: list[pa.Array] = []
         for entry in fresh:
-            sessions: set[str | None] = set()
+            sessions = sessions_in[entry.name]
             with SegmentFile(self._fs, self._layout, self._store_id, entry) as file:
                 for group in range(file.row_groups):
-                    events = file.read(("event_id", "session_id"), group)
+                    events = file.read(("event_id", "session_id", "position"), group)
+                    if entry.base < self._end:
+                        events = events.filter(pc.greater_equal(events["position"], self._end))
                     sessions.update(events["session_id"].unique().to_pylist())
                     keys += [_keys(chunk, file.path) for chunk in events["event_id"].chunks]
-            self._sessions_in[entry.name] = sessions
         if len(self._arrays) >= _ARRAYS_MAX:
             keys += [
                 pa.Array.from_buffers(pa.uint64(), len(a), [None, pa.py_buffer(a)]) for a in self._arrays

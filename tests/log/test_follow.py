@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from eventlog.errors import NotDurable
 from eventlog.fs import REAL
 from eventlog.layout import Layout
+from eventlog.log.compact import compact
 from eventlog.log.follow import Follower, follow
 from eventlog.log.reader import open_view
 from eventlog.types import Event
@@ -41,6 +42,7 @@ STEPS = st.one_of(
     st.tuples(st.just("append"), st.lists(st.integers(0, 30), min_size=1, max_size=4)),
     st.tuples(st.just("rotate"), st.none()),
     st.tuples(st.just("seal"), st.booleans()),
+    st.tuples(st.just("compact"), st.none()),
     st.tuples(st.just("copy forward"), st.none()),
     st.tuples(st.just("look"), st.integers(1, 3)),
     st.tuples(st.just("new follower"), st.integers(0, 40)),
@@ -74,6 +76,8 @@ def test_any_slices_of_following_are_the_log(steps: "list[tuple[str, Any]]") -> 
             log.journal.rotate()
         elif what == "seal":
             log.seal(rotate_active=value)
+        elif what == "compact":
+            compact(fs, layout, log.store_id, everything=True)
         elif what == "copy forward":
             log.append([numbered(31)])
             fs.fault = fail_nth(0, errno.EIO, name="fdatasync")
@@ -121,6 +125,11 @@ OTHERS: "dict[str, Callable[[Log], object]]" = {
     "rotate and append": lambda log: (log.journal.rotate(), log.append([numbered(20)])),
     "seal and append": lambda log: (log.seal(), log.append([numbered(20), numbered(1)])),
     "copy forward and seal": fail_a_sync_and_seal,
+    "seal, compact and append": lambda log: (
+        log.seal(),
+        compact(log.fs, log.layout, log.store_id, everything=True),
+        log.append([numbered(20), numbered(1)]),
+    ),
 }
 
 
@@ -309,6 +318,31 @@ def test_ids_are_looked_up_without_reading_segments_again() -> None:
     assert found == log.rows(since=1)
     log.append([event(3)])
     assert {str(call.args[0]) for call in calls_of(fs, follower.read) if call.name == "open"} == set()
+
+
+def test_merged_segments_are_not_read_again() -> None:
+    """I8, I35: of what was merged since only what is new is learned; duplicates of both parts are known."""
+    sim, layout = sim_store()
+    log, follower = Log(sim, layout), follower_of(Log(sim, layout))
+    for number in range(3):
+        log.append([numbered(10 * number), numbered(10 * number + 1)])
+        log.seal()
+    log.append([numbered(50)])
+    caught_up(follower)
+    known = follower._sealed
+    assert sum(map(len, known._arrays)) == 6
+    log.append([numbered(60)])
+    log.seal()
+    compact(sim, layout, log.store_id, everything=True)
+    assert len(log.segments()) == 1
+    log.append([numbered(n) for n in (0, 21, 50, 60, 70)])
+
+    assert [row["event_id"] for row in caught_up(follower)] == [numbered(n)["event_id"] for n in (60, 70)]
+    assert sum(map(len, known._arrays)) == 8
+    with open_view(sim, layout, log.store_id) as view:
+        assert list(known._sessions_in) == [entry.name for entry in view.manifest.segments]
+    log.append([numbered(80)])
+    assert caught_up(follower) == log.rows()[-1:]
 
 
 def test_a_follower_keeps_nothing_from_being_removed() -> None:
