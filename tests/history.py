@@ -22,6 +22,7 @@ from typing import Any
 
 from eventlog.errors import Conflict
 from eventlog.locks import MAINTAIN, acquire
+from eventlog.log.compact import compact
 from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering
 from eventlog.store import Store
 
@@ -367,7 +368,7 @@ def read(store: Store, name: str, report: Report) -> None:
 
 
 def seal(store: Store, choose: random.Random, report: Report) -> None:
-    """Seal, index, and now and then hold the maintain lock until others have appended."""
+    """Seal, merge, index, and now and then hold the maintain lock until others have appended."""
     while True:
         if choose.random() < 0.5:
             with acquire(store.fs, store.layout, MAINTAIN):
@@ -379,6 +380,8 @@ def seal(store: Store, choose: random.Random, report: Report) -> None:
                     time.sleep(0.001)
                 report.write(hold=[begin, time.monotonic_ns()])
         store.seal(rotate_active=choose.random() < 0.7)
+        if choose.random() < 0.3:
+            compact(store.fs, store.layout, store.identity.store_id, everything=choose.random() < 0.5)
         if choose.random() < 0.5:
             store.reindex()
 

@@ -311,6 +311,10 @@ class StoreMachine(RuleBasedStateMachine):
     def other_seals(self) -> None:
         self.other.seal()
 
+    @rule(everything=st.booleans())
+    def compact(self, everything: bool) -> None:
+        self.attempt(lambda: self.one.compact(everything=everything))
+
     @rule()
     def rotate(self) -> None:
         self.attempt(self.one.journal.rotate)
