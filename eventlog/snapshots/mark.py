@@ -10,6 +10,7 @@ dead, and be gone when the tree is brought back.
 
 import os
 import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 from eventlog import jsontext
@@ -24,6 +25,8 @@ _MAGIC_SIZE = 2
 _ENTRY = struct.Struct("<c8x32sH")  # as in `tree`, without the size
 _DIRECTORY = b"d"
 _NOTE_SIZE_MAX = 1 << 20
+_LAST_MAX = 512
+_ENDS_SIZE = 48
 
 
 def live_ids(blobs: BlobStore, roots: Iterable[bytes], live: set[bytes] | None = None) -> set[bytes]:
@@ -38,8 +41,9 @@ def live_ids(blobs: BlobStore, roots: Iterable[bytes], live: set[bytes] | None =
     while level:
         live |= level
         below: set[bytes] = set()
+        unlike = _Unlike()
         for _, encoding in read_trees(blobs, level):
-            for kind, id, _ in tree_rows(encoding):
+            for kind, id in unlike.rows(encoding):
                 if kind == _DIRECTORY:
                     below.add(id)
                 else:
@@ -113,3 +117,79 @@ def tree_rows(encoding: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
         at += length
     if at != end:
         raise Corruption(to_text(b""), "a tree ends inside an entry", at)
+
+
+class _Unlike:
+    """Rows of trees, without those in which one is like the last that began and ended with the same rows.
+
+    Versions of a directory differ in few rows; to find where costs a small part of looking at every row.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[bytes, tuple[bytes, list[int]]] = {}  # encoding; where rows begin, and its end
+
+    def rows(self, encoding: bytes) -> list[tuple[bytes, bytes]]:
+        """(kind, id) of the rows that were not in the other tree, and perhaps of some that were.
+
+        Raises: Corruption.
+        """
+        ends = encoding[:_ENDS_SIZE] + encoding[-_ENDS_SIZE:]
+        old, starts = self._last.pop(ends, (b"", [0]))
+        # Up to `start` and from `stop` on both are equal, so rows begin at the same places.
+        most = min(len(old), len(encoding))
+        begin = bisect_right(starts, _equal_bytes(old, encoding, most)) - 1
+        start = starts[begin]
+        longer = len(encoding) - len(old)
+        end = bisect_left(starts, len(old) - _equal_at_end(old, encoding, most - start))
+        stop = starts[end] + longer if old else len(encoding)
+        found = _rows_between(encoding, max(start, _MAGIC_SIZE), stop)
+        if found is None:
+            begin, end = 0, len(starts)
+            found = _rows_between(encoding, _MAGIC_SIZE, len(encoding))
+            if found is None:
+                raise Corruption("a tree", "it ends inside an entry", len(encoding))
+        rows, between = found
+        if longer or between != starts[begin:end]:
+            after = [at + longer for at in starts[end:]] if old and end < len(starts) else [len(encoding)]
+            starts = starts[:begin] + between + after
+        if len(self._last) >= _LAST_MAX:
+            self._last.clear()
+        self._last[ends] = encoding, starts
+        return rows
+
+
+def _equal_bytes(a: bytes, b: bytes, most: int) -> int:
+    """How many bytes at the beginning are equal."""
+    least = 0
+    while least < most:
+        middle = (least + most + 1) // 2
+        if a[least:middle] == b[least:middle]:
+            least = middle
+        else:
+            most = middle - 1
+    return least
+
+
+def _equal_at_end(a: bytes, b: bytes, most: int) -> int:
+    """How many bytes at the end are equal."""
+    least = 0
+    ends = len(a), len(b)
+    while least < most:
+        middle = (least + most + 1) // 2
+        if a[ends[0] - middle : ends[0] - least] == b[ends[1] - middle : ends[1] - least]:
+            least = middle
+        else:
+            most = middle - 1
+    return least
+
+
+def _rows_between(encoding: bytes, at: int, stop: int) -> tuple[list[tuple[bytes, bytes]], list[int]] | None:
+    """(kind, id) of the rows in [at, stop), and where they begin; None when no row ends at `stop`."""
+    rows, starts = [], []
+    unpack, head = _ENTRY.unpack_from, _ENTRY.size
+    while at + head <= stop:
+        kind, id, length = unpack(encoding, at)
+        rows.append((kind, id))
+        starts.append(at)
+        at += head + length
+    return (rows, starts) if at == stop else None
