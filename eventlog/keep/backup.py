@@ -168,21 +168,13 @@ def _mark(fs: FileSystem, target: Layout, who: identity.Identity) -> None:
     """The first file of a copy, durable before any other: without it nothing there is taken for ours."""
     fd = fs.open(f"{target.root}/{MARKER}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
-        data = _marker(who, None)
+        data = json.dumps({"store_id": who.store_id.hex()}).encode("ascii") + b"\n"
         if fs.pwrite(fd, data, 0) != len(data):
             raise OSError(28, "the disk took no more bytes")
         fs.fsync(fd)
     finally:
         fs.close(fd)
     fs.fsync_dir(target.root)
-
-
-def _marker(who: identity.Identity, report: "BackupReport | None") -> bytes:
-    """What the marker says: whose copy this is, and how far it went when it was last finished."""
-    fields: dict[str, object] = {"store_id": who.store_id.hex(), "next_position": None, "manifest": None}
-    if report is not None:
-        fields |= {"next_position": report.next_position, "manifest": report.manifest}
-    return json.dumps(fields).encode("ascii") + b"\n"
 
 
 def _marked_for(fs: FileSystem, target: Layout) -> "str | None":
@@ -239,10 +231,9 @@ class _Backup:
         if not fs.exists(target.store_file):
             fs.fsync_dir(target.root)
             self._copier.write(target.store_file, identity.encode(self._who))
+            fs.fsync_dir(target.root)
         report.next_position = self._view.next_position
         report.manifest = self._view.manifest.number
-        self._copier.write(f"{target.root}/{MARKER}", _marker(self._who, report))
-        fs.fsync_dir(target.root)
         self._expire_manifests(1 if prune else _MANIFESTS_KEPT)
         if prune:
             self._prune()

@@ -1,0 +1,397 @@
+"""Erasing the past: plan, carry out, finish (docs/maintenance.md §7).
+
+`plan_*` reads and changes nothing. `erase` carries a plan out: first the note that one is under way and the
+rules by which what went is known again, then the events that tell of it, then log and contents, then all
+that is derived. Each step may be repeated, and what the last ones need stands in the log: whoever finds the
+note calls `resume` (I32). Beside it others may write and read; who reads in an older view keeps it to its
+end, and until then the erasure waits. Any number of processes may call; locks let one through at a time.
+"""
+
+import getpass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from eventlog import erased, redaction
+from eventlog.errors import EventLogError, NotFound, Refused
+from eventlog.fs import publish, read_file
+from eventlog.jsontext import decode
+from eventlog.layout import (
+    INDEX_DIR,
+    LIVE_DIR,
+    QUARANTINE_DIR,
+    STATCACHE_DIR,
+    TMP_DIR,
+    parse_statcache,
+)
+from eventlog.locks import MAINTAIN, acquire
+from eventlog.log import erase as log
+from eventlog.log import sweep
+from eventlog.log.erased_rows import KEPT_TYPES, Marks
+from eventlog.log.erasures import END, ERASURE, REWRITTEN, START, Told, erasures_in
+from eventlog.log.pattern import Pattern
+from eventlog.log.reader import LogView
+from eventlog.log.retained import HASH_COLUMNS
+from eventlog.paths import path_bytes
+from eventlog.replay import restore_journal
+from eventlog.snapshots import erase as contents_of
+from eventlog.snapshots.ids import TEXT_PREFIX, from_text
+from eventlog.snapshots.mark import live_ids, told_trees
+from eventlog.store import Store
+from eventlog.types import Event
+
+# Ids in one event: some hundred kB of payload.
+_IDS_IN_EVENT_MAX = 4_000
+
+_EVENT, _SESSION, _PATH, _SECRET = "event", "session", "path", "secret"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an erasure takes out. `events` are ids with positions, `contents` ids of blobs and trees.
+
+    `trees` of these are lists of names: what they list cannot be replayed any more. `sessions` lose their
+    slugs. `not_reached` says in sentences where copies may be that no command here can reach.
+    """
+
+    by: str
+    events: "dict[str, int]"
+    contents: "frozenset[bytes]"
+    trees: int
+    sessions: "tuple[str, ...]"
+    segments: int
+    packs: int
+    quarantined: int
+    not_reached: "tuple[str, ...]"
+    pattern: "Pattern | None" = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.events or self.contents or self.quarantined)
+
+
+@dataclass(slots=True)
+class Erased:
+    """What was done. `waiting` are files that readers of an older view still keep on the disk."""
+
+    erasures: "list[str]" = field(default_factory=list)
+    events: int = 0
+    contents: int = 0
+    segments: int = 0
+    packs: int = 0
+    waiting: int = 0
+
+
+def plan_events(store: Store, event_ids: Iterable[str]) -> Plan:
+    """To erase events, by their ids or unique beginnings, and contents that no other event needs.
+
+    Raises: NotFound, Ambiguous, Refused (bookkeeping of the store).
+    """
+    chosen = {}
+    for given in event_ids:
+        event = store.event(given)
+        if event["event_type"] in KEPT_TYPES:
+            raise Refused(f"{given} is an event of type {event['event_type']}, by which the store keeps its books")
+        chosen[str(event["event_id"])] = int(str(event["position"]))
+    with store.view() as view:
+        return _plan(store, view, _EVENT, chosen, _alone(store, view, chosen))
+
+
+def plan_session(store: Store, session_id: str) -> Plan:
+    """To erase all events of a session, and contents that no other event needs.
+
+    Raises: NotFound; Refused while it is active.
+    """
+    rows = store.query("select status from sessions where session_id = $1", [session_id]).rows
+    if not rows:
+        raise NotFound(f"no session {session_id}; `locus session ls` lists them")
+    if rows[0][0] == "active":
+        raise Refused(f"session {session_id} is active; `locus session end` ends it. Nothing was changed.")
+    with store.view() as view:
+        columns = ("event_id", "position", "event_type")
+        rows_of = view.iterate(session_id=session_id, columns=columns)
+        chosen = {str(e["event_id"]): int(str(e["position"])) for e in rows_of if e["event_type"] not in KEPT_TYPES}
+        return _plan(store, view, _SESSION, chosen, _alone(store, view, chosen))
+
+
+def plan_path(store: Store, path: str) -> Plan:
+    """To erase every recorded content of a file, or of all files below a folder, and what events tell of it.
+
+    The name stays where trees list it. Raises: NotFound when nothing of it is recorded.
+    """
+    path = path.rstrip("/")
+    below = f"{path}/"
+    chosen: dict[str, int] = {}
+    found: set[bytes] = set()
+    roots: set[bytes] = set()
+    columns = ("event_id", "position", "event_type", "path", "before_hash", "after_hash", "tree_hash", "payload")
+    with store.view() as view:
+        for event in view.iterate(columns=columns):
+            if event["tree_hash"] is not None:
+                roots.update(_ids([event["tree_hash"]]))
+            if event["event_type"] != "file":
+                continue
+            payload = event["payload"]
+            said = decode(payload) if isinstance(payload, str) and '"old_path"' in payload else {}
+            names = [name for name in (event["path"], said.get("old_path")) if isinstance(name, str)]
+            if any(name == path or name.startswith(below) for name in names):
+                chosen[str(event["event_id"])] = int(str(event["position"]))
+                found.update(_ids([event["before_hash"], event["after_hash"]]))
+        found |= contents_of.at_path(store.blobs, roots, path_bytes(path))
+        found.discard(erased.EMPTY_CONTENT)  # it says nothing, and stands in many places
+        if not chosen and not found:
+            raise NotFound(f"nothing of {path} is recorded")
+        return _plan(store, view, _PATH, chosen, found)
+
+
+def plan_secret(store: Store, secret: str) -> Plan:
+    """To take a text, or what an expression between slashes matches, out of events and out of the store's contents.
+
+    Raises: InvalidEvent (too short, or no expression), Corruption (a content cannot be read).
+    """
+    pattern = Pattern(secret)
+    with store.view() as view:
+        marks = Marks("", pattern=pattern)
+        chosen = log.find(view, marks)
+        found = contents_of.holding(store.blobs, pattern)
+        plan = _plan(store, view, _SECRET, chosen, found.keys(), pattern)
+        return replace(plan, trees=sum(found.values()), sessions=tuple(sorted(marks.sessions)))
+
+
+def erase(store: Store, plan: Plan, *, reason: str = "", lock_timeout_s: float = 10.0) -> Erased:
+    """Carry out a plan. Raises: Refused (a restore is unfinished), LockTimeout, NotDurable, Corruption.
+
+    When it raises behind its first step, or is killed, `resume` finishes it.
+    """
+    restore_journal.refuse_unfinished(store.fs, store.layout)
+    erasure = store.fs.random_bytes(16).hex()
+    _note(store)
+    with acquire(store.fs, store.layout, MAINTAIN, timeout_s=lock_timeout_s):
+        erased.add(store.fs, store.layout, _rules(store, plan))
+    store.reread_rules()
+    store.append(_told(erasure, plan, reason))
+    marks = Marks(erasure, whole=set(), pattern=plan.pattern)
+    if plan.pattern is None:
+        marks.whole = set(plan.events)
+        marks.paths_kept = set(plan.events) if plan.by == _PATH else set()
+    return _finish(store, [(marks, set(plan.contents))], lock_timeout_s)
+
+
+def is_unfinished(store: Store) -> bool:
+    """Whether an erasure is under way, was cut short, or waits for readers."""
+    return store.fs.exists(store.layout.erasing)
+
+
+def resume(store: Store, *, lock_timeout_s: float = 10.0) -> Erased:
+    """Finish what is unfinished, by what the log says of it.
+
+    The pattern of an erasure that was cut short is not known any more: events that hold it, and were not
+    written anew yet, are erased whole. Raises: as `erase`.
+    """
+    if not is_unfinished(store):
+        return Erased()
+    restore_journal.refuse_unfinished(store.fs, store.layout)
+    with store.view() as view:
+        open_ones = [told for told in erasures_in(view) if not told.ended]
+    todo = [(_marks_of(told), {bytes.fromhex(id) for id in told.contents}) for told in open_ones]
+    return _finish(store, todo, lock_timeout_s)
+
+
+def _marks_of(told: Told) -> Marks:
+    whole = set() if told.rewritten else told.events
+    return Marks(told.id, whole=whole, paths_kept=whole if told.paths_kept else set())
+
+
+# Planning.
+
+
+def _plan(
+    store: Store,
+    view: LogView,
+    by: str,
+    chosen: "dict[str, int]",
+    contents: Iterable[bytes],
+    pattern: "Pattern | None" = None,
+) -> Plan:
+    ids = frozenset(contents)
+    entries = view.manifest.segments
+    segments = sum(any(e.base <= at < e.end for at in chosen.values()) for e in entries)
+    packs = sum(not ids.isdisjoint(tables.ids()) for tables in store.blobs.tables())
+    quarantined = len(_in_quarantine(store, chosen, pattern))
+    not_reached = tuple(_not_reached(store, view, chosen, pattern))
+    return Plan(by, chosen, ids, 0, (), segments, packs, quarantined, not_reached, pattern)
+
+
+def _alone(store: Store, view: LogView, chosen: "dict[str, int]") -> set[bytes]:
+    """The contents that only the chosen events name, and what only these trees hold."""
+    of_chosen: set[bytes] = set()
+    of_others: set[bytes] = set(told_trees(store.fs, store.layout))
+    for event in view.iterate(columns=("event_id", *HASH_COLUMNS)):
+        blobs = event["blobs"]
+        named = [event[name] for name in HASH_COLUMNS if name != "blobs"]
+        named += blobs if isinstance(blobs, list) else []
+        (of_chosen if event["event_id"] in chosen else of_others).update(_ids(named))
+    kept = live_ids(store.blobs, of_others)
+    return live_ids(store.blobs, of_chosen - kept, set(kept)) - kept
+
+
+def _ids(texts: Iterable[object]) -> Iterator[bytes]:
+    for text in texts:
+        if isinstance(text, str) and text.startswith(TEXT_PREFIX):
+            yield from_text(text)
+
+
+def _not_reached(
+    store: Store, view: LogView, chosen: "dict[str, int]", pattern: "Pattern | None"
+) -> Iterator[str]:
+    yield "backups and copies of the store, and files exported from it: erase there too, or delete them"
+    yield "the working directory and the history of git"
+    first = min(chosen.values(), default=None)
+    reached: dict[str, int] = {}
+    for event in view.iterate(event_types=("cursor",), columns=("title", "payload")):
+        said = decode(event["payload"]) if isinstance(event["payload"], str) else event["payload"]
+        position = said.get("position") if isinstance(said, dict) else None
+        if isinstance(position, int):
+            name = str(event["title"])
+            reached[name] = max(reached.get(name, 0), position)
+    for name, position in sorted(reached.items()):
+        if first is not None and position > first:
+            yield f"what {name} was given: it has the events in front of position {position:,}"
+    for path in contents_of.unreadable(store.blobs):
+        yield f"{path}: it cannot be read, so nobody knows what it holds"
+    if pattern is not None and store.fs.exists(store.layout.config_file):
+        if pattern.is_in(read_file(store.fs, store.layout.config_file)):
+            yield f"{store.layout.config_file}: a person wrote it; take it out there"
+
+
+# Carrying out.
+
+
+def _note(store: Store) -> None:
+    """From here on, maintenance knows that there is something to finish."""
+    fs, layout = store.fs, store.layout
+    try:
+        publish(fs, layout.tmp(f"seal-erasing-{fs.random_bytes(8).hex()}"), layout.erasing, b"\n")
+    except FileExistsError:
+        pass  # another one is unfinished: both will be finished
+
+
+def _rules(store: Store, plan: Plan) -> list[bytes]:
+    rules = []
+    if plan.pattern is not None and plan.pattern.text is not None:
+        key = redaction.key_of((store.fs, store.layout))
+        rules.append(erased.text_rule(plan.pattern.text.encode("utf-8", "surrogatepass"), key))
+    elif plan.pattern is not None and plan.pattern.expression is not None:
+        rules.append(erased.expression_rule(plan.pattern.expression))
+    if plan.by in (_SECRET, _PATH):
+        rules += [erased.content_rule(id) for id in sorted(plan.contents)]
+    return rules
+
+
+def _told(erasure: str, plan: Plan, reason: str) -> Iterator[Event]:
+    events, contents = sorted(plan.events), sorted(id.hex() for id in plan.contents)
+    for at in range(0, max(len(events), len(contents), 1), _IDS_IN_EVENT_MAX):
+        end = at + _IDS_IN_EVENT_MAX
+        yield _event(
+            erasure,
+            START,
+            by=plan.by,
+            who=_who(),
+            reason=reason or None,
+            events=events[at:end],
+            contents=contents[at:end],
+        )
+
+
+def _event(erasure: str, operation: str, **said: object) -> Event:
+    return {
+        "event_type": ERASURE,
+        "event_kind": "fact",
+        "source": "user" if operation == START else "system",
+        "agent": "locus",
+        "operation": operation,
+        "payload": {"erasure": erasure, **said},
+    }
+
+
+def _who() -> "str | None":
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return None  # a user without a name
+
+
+def _finish(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s: float) -> Erased:
+    fs, layout, store_id = store.fs, store.layout, store.identity.store_id
+    report = Erased([marks.erasure for marks, _ in todo])
+    store.seal(lock_timeout_s=lock_timeout_s)
+    for marks, _ in todo:
+        if marks.whole or marks.pattern is not None:
+            done = log.rewrite(fs, layout, store_id, marks, lock_timeout_s=lock_timeout_s)
+            report.events += done.events
+            report.segments += len(done.segments)
+            store.append([_event(marks.erasure, REWRITTEN, events_changed=done.events)])
+    ids: set[bytes] = set().union(*(contents for _, contents in todo))
+    report.contents = len(ids)
+    report.packs = len(contents_of.remove(store.blobs, ids, lock_timeout_s=lock_timeout_s))
+    waiting = log.release(fs, layout, store_id, lock_timeout_s=lock_timeout_s)
+    report.waiting = waiting.segments + waiting.journals
+    _remove_derived(store, todo)
+    if not report.waiting and not sweep.strays(fs, layout, -1.0):
+        store.append(_event(marks.erasure, END) for marks, _ in todo)
+        fs.unlink(layout.erasing)
+        fs.fsync_dir(layout.root)
+    else:
+        report.waiting = max(1, report.waiting)
+    return report
+
+
+def _remove_derived(store: Store, todo: "list[tuple[Marks, set[bytes]]]") -> None:
+    """All that was made from what is gone, or may hold it beside other things."""
+    fs, layout = store.fs, store.layout
+    for name in fs.listdir(layout.directory(INDEX_DIR)):
+        _unlink(store, layout.index(name))
+    for name in fs.listdir(layout.directory(STATCACHE_DIR)):
+        if parse_statcache(name) is not None:
+            _unlink(store, f"{layout.directory(STATCACHE_DIR)}/{name}")
+    _unlink(store, layout.config_twin)
+    for name in fs.listdir(layout.directory(LIVE_DIR)):
+        if name != "maintained" and not name.endswith(".running"):
+            # What hooks remember names trees that may be gone, and files of transcripts.
+            _unlink(store, layout.live(name))
+    for marks, _ in todo:
+        chosen = dict.fromkeys(marks.whole, 0)
+        for path in _in_quarantine(store, chosen, marks.pattern):
+            _unlink(store, path)
+            _unlink(store, path.removesuffix(".bin") + ".json")
+    sweep.sweep(fs, layout, -1.0)
+    for name in fs.listdir(layout.directory(TMP_DIR)):
+        path = layout.tmp(name)
+        if any(marks.pattern is not None and _holds(store, path, marks.pattern) for marks, _ in todo):
+            _unlink(store, path)
+
+
+def _in_quarantine(store: Store, events: "dict[str, int]", pattern: "Pattern | None") -> list[str]:
+    """Quarantined bytes that hold the pattern, or one of the events by its id."""
+    layout = store.layout
+    found = []
+    ids = [event_id.encode() for event_id in events]
+    for name in store.fs.listdir(layout.directory(QUARANTINE_DIR)):
+        if name.endswith(".bin"):
+            data = read_file(store.fs, layout.quarantine(name))
+            if (pattern is not None and pattern.is_in(data)) or any(id in data for id in ids):
+                found.append(layout.quarantine(name))
+    return found
+
+
+def _holds(store: Store, path: str, pattern: Pattern) -> bool:
+    try:
+        return pattern.is_in(read_file(store.fs, path))
+    except (OSError, EventLogError):
+        return False  # a directory, or gone
+
+
+def _unlink(store: Store, path: str) -> None:
+    try:
+        store.fs.unlink(path)
+    except FileNotFoundError:
+        pass  # somebody else was first
