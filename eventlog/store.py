@@ -620,12 +620,13 @@ class Store:
             swept = sweep_condemned(self.blobs, lock_timeout_s=0.0).unlinked
         from eventlog.snapshots.due import is_due
 
-        if not is_due(self.fs, self.layout):
+        if not is_due(self.fs, self.layout, _REPACKED_BYTES_MAX):
             return bool(swept)
         if not thorough:
             self.work_waits = True
             return False
-        return bool(self.repack(bytes_max=_REPACKED_BYTES_MAX, lock_timeout_s=0.0).condemned or swept)
+        # Writers come and go; whoever works for minutes may wait for a gap between them.
+        return bool(self.repack(bytes_max=_REPACKED_BYTES_MAX).condemned or swept)
 
     def _condemned(self) -> bool:
         return bool(self.fs.listdir(self.layout.directory(names_on_disk.CONDEMNED_DIR)))

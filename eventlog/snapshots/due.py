@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 PACKS_MIN = 8
 
 
-def is_due(fs: FileSystem, layout: Layout) -> bool:
-    """Whether a merge would pay, by the sizes of the packs alone."""
+def is_due(fs: FileSystem, layout: Layout, bytes_max: int) -> bool:
+    """Whether a merge of no more than so many bytes would pay, by the sizes of the packs alone."""
     sizes = {}
     for name in fs.listdir(layout.directory(PACK_DIR)):
         if parse_pack(name) is not None:
@@ -20,18 +20,22 @@ def is_due(fs: FileSystem, layout: Layout) -> bool:
                 sizes[name] = fs.stat(f"{layout.directory(PACK_DIR)}/{name}").st_size
             except FileNotFoundError:
                 continue
-    return bool(choose(sizes))
+    return bool(choose(sizes, bytes_max))
 
 
-def choose(sizes: "Mapping[str, int]") -> "list[str]":
+def choose(sizes: "Mapping[str, int]", bytes_max: "int | None" = None) -> "list[str]":
     """The packs to merge: the smallest ones, up to the largest that is smaller than twice all below it.
 
     What remains at least triples from pack to pack, so there are few of them, and a byte is merged again only
     after what it is in has grown by half. None when they are fewer than PACKS_MIN.
+
+    Args: bytes_max: packs with which the inputs would be larger than this are left alone.
     """
     ordered = sorted((size, name) for name, size in sizes.items())
     below = count = 0
     for number, (size, _) in enumerate(ordered):
+        if bytes_max is not None and below + size > bytes_max:
+            break
         if number and size < 2 * below:
             count = number + 1
         below += size

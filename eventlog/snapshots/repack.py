@@ -93,7 +93,7 @@ def repack(
         inputs = {name: packs[name] for name in packs.keys() - set(gone)}
         if not everything and only is None:
             sizes = {name: tables.size for name, tables in inputs.items()}
-            inputs = {name: packs[name] for name in choose(_bounded(sizes, bytes_max))}
+            inputs = {name: packs[name] for name in choose(sizes, bytes_max)}
         new = None
         if inputs:
             new = _merge(blobs, inputs, live, named, lock_timeout_s)
@@ -153,18 +153,6 @@ def _condemn_needless(blobs: BlobStore, packs: Mapping[str, PackTables], lock_ti
         except Corruption:
             continue  # what it should hold is needed from elsewhere, so that stays
     return condemn(blobs, needless.keys(), proven, lock_timeout_s=lock_timeout_s)
-
-
-def _bounded(sizes: Mapping[str, int], bytes_max: int | None) -> dict[str, int]:
-    """The smallest packs, as many as fit."""
-    kept = {}
-    total = 0
-    for name, size in sorted(sizes.items(), key=lambda item: item[1]):
-        total += size
-        if bytes_max is not None and total > bytes_max:
-            break
-        kept[name] = size
-    return kept
 
 
 def _merge(
