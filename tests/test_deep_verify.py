@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from eventlog.layout import INDEX_DIR, SEGMENT_DIR, TMP_DIR
-from eventlog.locks import GC, acquire
+from eventlog.locks import COMPACT, GC, acquire
 from eventlog.log.line import encode_line
 from eventlog.log.sweep import sweep
 from eventlog.log.verify import Finding
@@ -308,7 +308,10 @@ def test_strays_are_told_and_are_no_damage(store: Store) -> None:
 
 def test_maintenance_sweeps_what_nobody_holds(store: Store) -> None:
     """I18, S1-61: files that Locus left in `tmp/` a day ago go; young, foreign and lasting ones stay."""
-    old = [_stray(store, n, 2 * DAY_S) for n in ("pack-1", "journal-7-ab", "idx-2", "index-3.duckdb")]
+    old = [
+        _stray(store, n, 2 * DAY_S)
+        for n in ("pack-1", "journal-7-ab", "idx-2", "index-3.duckdb", "compact-5")
+    ]
     spill = Path(store.layout.tmp("index-3.duckdb.spill"))
     spill.mkdir()
     (spill / "part").write_bytes(b"x")
@@ -324,10 +327,11 @@ def test_maintenance_sweeps_what_nobody_holds(store: Store) -> None:
     assert [path for path in kept if not path.exists()] == []
 
 
-def test_nothing_is_swept_while_a_pack_may_be_written(store: Store) -> None:
+@pytest.mark.parametrize("lock", [GC, COMPACT])
+def test_nothing_is_swept_while_a_file_may_be_written(store: Store, lock: str) -> None:
     """I18: while anybody holds a lock under which temporary files are made, all of them stay."""
     path = _stray(store, "pack-1", 2 * DAY_S)
-    with acquire(store.fs, store.layout, GC, exclusive=False):
+    with acquire(store.fs, store.layout, lock, exclusive=False):
         assert as_process(lambda: sweep(store.fs, store.layout)) == []
         assert path.exists()
     assert sweep(store.fs, store.layout) == [str(path)]

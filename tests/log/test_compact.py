@@ -33,7 +33,7 @@ from eventlog.log.segment_file import SegmentFile
 from eventlog.log.verify import verify
 from eventlog.types import Event
 from tests.log.logs import STORE_ID, Log, event
-from tests.simfs import Call, PowerCut, SimFS, crash_choices, fail_nth, keep_all, keep_none, sim_store
+from tests.simfs import Call, Fault, PowerCut, SimFS, crash_choices, fail_nth, keep_all, keep_none, sim_store
 
 MIB = 1 << 20
 
@@ -115,7 +115,7 @@ batches = st.lists(
 )
 
 
-@settings(max_examples=8)
+@settings(max_examples=6)
 @given(batches, st.lists(st.booleans(), min_size=7, max_size=7), st.sampled_from((1, 3, 100)))
 def test_compaction_in_any_chunks_is_invisible(
     plan: "list[list[Event]]", when: "list[bool]", group_rows: int
@@ -668,37 +668,36 @@ def test_a_bad_file_under_the_results_name_is_replaced() -> None:
     assert verify(sim, log.layout, STORE_ID, "read") == []
 
 
-def test_any_call_may_fail_once() -> None:
-    """I32, I35: one of our errors, or success; then the same call succeeds, and nothing is left behind."""
-    n, failing = 0, True
-    while failing:
-        sim, log, rows = ready()
-        log.journal.next_position()
-        kept = {o.inode.number for o in sim._open.values()}
-        failing = False
-        first = sim.call_count
+def test_any_call_may_fail_once(hunt_minutes: float) -> None:
+    """I32, I35: one of our errors, or success; then the same call succeeds, and nothing is left behind.
 
-        def fault(call: Call, first: int = first, n: int = n) -> Any:
-            nonlocal failing
-            if call.index == first + n and call.name != "close":
-                failing = True
-                return fail_nth(0, errno.EIO)(call)
-            failing = failing or call.index == first + n
-            return None
-
-        sim.fault = fault
-        try:
-            compacted(log)
-        except EventLogError as error:
-            assert "again" in str(error) or "check" in str(error), error
-        sim.fault = None
-        assert log.rows() == rows, f"call {n}"
-        compacted(log)
-        assert log.rows() == rows, f"call {n}"
-        assert {o.inode.number for o in sim._open.values()} <= kept, f"call {n}"
-        assert left_by_compaction(log) == []
-        n += 1
+    A hunt (LOCUS_HUNT) fails every call, else every fourth fails.
+    """
+    n, step = 0, 1 if hunt_minutes else 4
+    while fail_call(n):
+        n += step
     assert n > 60
+
+
+def fail_call(n: int) -> bool:
+    """Let call `n` of a compaction fail; False when there are fewer calls."""
+    sim, log, rows = ready()
+    log.journal.next_position()
+    kept = {described.inode.number for described in sim._open.values()}
+    first = sim.call_count
+    sim.fault = lambda call: Fault(errno.EIO) if call.index == first + n and call.name != "close" else None
+    try:
+        compacted(log)
+    except EventLogError as error:
+        assert "again" in str(error) or "check" in str(error), error
+    sim.fault = None
+    came = sim.call_count > first + n
+    assert log.rows() == rows, f"call {n}"
+    compacted(log)
+    assert log.rows() == rows, f"call {n}"
+    assert {described.inode.number for described in sim._open.values()} <= kept, f"call {n}"
+    assert left_by_compaction(log) == []
+    return came
 
 
 _KILLED = """
