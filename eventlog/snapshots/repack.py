@@ -39,7 +39,7 @@ _GROUP_BYTES = 4 << 20
 _GROUP_BYTES_MAX = GROUP_RAW_MAX
 
 # Raw bytes that are read at a time, in the order of the inputs, to be written in another.
-_WINDOW_BYTES = 256 << 20
+_WINDOW_BYTES = 64 << 20
 
 # (id, path, position): the event at that position names that content, or tree, as that of the path
 Named = Iterable[tuple[bytes, bytes, int]]
@@ -118,7 +118,7 @@ def prove(blobs: BlobStore, name: str) -> frozenset[bytes]:
 
 def _proven_in(blobs: BlobStore, tables: PackTables, wanted: Set[bytes] | None) -> Iterator[bytes]:
     rows = [tables.entry(index) for index in range(len(tables))]
-    reader = GroupReader(blobs.fs)
+    reader = GroupReader(blobs.fs, GROUP_RAW_MAX)  # in order, so one group at a time
     try:
         for id, kind, group, offset, length in sorted(rows, key=lambda row: row[2:]):
             if wanted is None or id in wanted:
