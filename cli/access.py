@@ -24,11 +24,14 @@ def open_store(ctx: click.Context, *, maintained: bool = True) -> "Store":
     if store.redactor.problem is not None:
         say(store.redactor.problem)
     if maintained:
-        store.maintain()
-        if store.work_waits:
-            from .maintainer import start
+        from eventlog.recorder.collection_due import is_asked_for
 
-            with contextlib.suppress(OSError):
+        store.maintain()
+        with contextlib.suppress(OSError):
+            unfinished = store.fs.exists(store.layout.erasing)
+            if store.work_waits or unfinished or is_asked_for(store.fs, store.layout):
+                from .maintainer import start
+
                 start(store.layout.root)
     return store
 

@@ -1,4 +1,4 @@
-"""Maintenance that a hook starts and does not wait for: sealing, the index, the idx of packs.
+"""Maintenance that a hook starts and does not wait for: sealing, the index, packs, collection.
 
 `start` is called by a hook when a turn or a session has ended; it returns at once, and starts at most one
 process in `INTERVAL_S`, however many hooks ask. The process is nobody's child, shares no file and no
@@ -86,11 +86,13 @@ def main(root: str, program: str = "") -> None:
     os.nice(_NICE)
     from eventlog.agents import launch, live_sweep
     from eventlog.fs import REAL
+    from eventlog.recorder import collection
     from eventlog.store import Store
 
     launch.renew_modules(REAL, os.path.dirname(os.path.abspath(__file__)), program)
     with Store.open(root) as store:
         store.maintain(thorough=True)
+        collection.maintain(store)
         live_sweep.sweep(store.fs, store.layout)
 
 

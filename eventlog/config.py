@@ -9,6 +9,11 @@
     include = ["build/**"]               # captured although git ignores it
     max_file_bytes = 67108864            # larger files are listed, not stored
 
+    [retention]                          # what may be collected (docs/maintenance.md §4); nothing by default
+    max_age_days = 180
+    max_sessions = 500
+    max_bytes = "5GB"
+
 A file that cannot be understood stops nobody: the defaults apply, what the last good one denied stays
 denied, and `problem` says file, line and what to do. Parsing TOML takes longer than a whole hook call, so
 whoever parses keeps what came of it in a derived twin, which counts while it names the file's digest.
@@ -32,13 +37,19 @@ _DENIED_SIZE_MIN = 4  # a shorter text would be found inside of everything
 _SECTIONS: "dict[str, dict[str, type]]" = {
     "redaction": {"enabled": bool, "allow": list, "deny": list},
     "capture": {"include": list, "max_file_bytes": int},
+    "retention": {"max_age_days": int, "max_sessions": int, "max_bytes": str},
 }
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 class Config:
-    """The settings of a store. `max_file_bytes` None leaves the limit to the capture."""
+    """The settings of a store. `max_file_bytes` None leaves the limit to the capture; the other limits are
+    none where they are None."""
 
-    __slots__ = ("allow", "deny", "enabled", "include", "max_file_bytes", "problem")
+    __slots__ = (
+        "allow", "deny", "enabled", "include", "max_age_days", "max_bytes", "max_file_bytes", "max_sessions",
+        "problem",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -48,6 +59,9 @@ class Config:
         deny: "tuple[str, ...]" = (),
         include: "tuple[str, ...]" = (),
         max_file_bytes: "int | None" = None,
+        max_age_days: "int | None" = None,
+        max_sessions: "int | None" = None,
+        max_bytes: "int | None" = None,
         problem: "str | None" = None,
     ) -> None:
         self.enabled = enabled
@@ -55,6 +69,9 @@ class Config:
         self.deny = deny
         self.include = include
         self.max_file_bytes = max_file_bytes
+        self.max_age_days = max_age_days
+        self.max_sessions = max_sessions
+        self.max_bytes = max_bytes
         self.problem = problem
 
 
@@ -106,24 +123,46 @@ def _parse(data: bytes) -> "dict[str, Any]":
 def _checked(table: "dict[str, Any]", data: bytes) -> "dict[str, Any]":
     """The settings of a parsed file, flat. Raises: ValueError naming the line of the first wrong one."""
     found: "dict[str, Any]" = {}
+    known = ", ".join(f"[{section}]" for section in _SECTIONS)
     for section, values in table.items():
         names = _SECTIONS.get(section)
         if names is None or not isinstance(values, dict):
-            raise _wrong(data, section, f"there is no [{section}]; there are [redaction] and [capture]")
+            raise _wrong(data, section, f"there is no [{section}]; there are {known}")
         for name, value in values.items():
             kind = names.get(name)
             if kind is None:
                 raise _wrong(data, name, f"[{section}] has no {name}; it has {', '.join(names)}")
+            if kind is str:  # a size
+                value = _bytes_of(value)
+                kind = int
             if type(value) is not kind:
                 wanted = {bool: "true or false", list: "a list of texts", int: "a number"}[kind]
+                if name == "max_bytes":
+                    wanted, value = 'a size such as "5GB"', values[name]
                 raise _wrong(data, name, f"{name} must be {wanted}, not {value!r}")
             if isinstance(value, list):
                 for item in value:
                     _check_item(data, name, item)
             elif isinstance(value, int) and value < 0:
                 raise _wrong(data, name, f"{name} cannot be below zero")
+            elif section == "retention" and value == 0:
+                raise _wrong(data, name, f"{name} cannot be zero; without it there is no such limit")
             found[name] = value
     return found
+
+
+def _bytes_of(value: object) -> "int | None":
+    """5000000, "5 MB", "1.5GB" in bytes; None when it is no size."""
+    if type(value) is int:
+        return value
+    if not isinstance(value, str):
+        return None
+    text = value.upper()
+    number = text.rstrip("BKMGT")
+    try:
+        return round(float(number) * _UNITS[text[len(number) :]])
+    except (KeyError, ValueError, OverflowError):
+        return None
 
 
 def _check_item(data: bytes, name: str, item: object) -> None:
@@ -161,6 +200,9 @@ def _config_of(found: "dict[str, Any]") -> Config:
         deny=tuple(found.get("deny", ())),
         include=tuple(found.get("include", ())),
         max_file_bytes=found.get("max_file_bytes"),
+        max_age_days=found.get("max_age_days"),
+        max_sessions=found.get("max_sessions"),
+        max_bytes=found.get("max_bytes"),
     )
 
 

@@ -19,6 +19,7 @@ from eventlog.layout import JOURNAL_DIR, MANIFEST_DIR, Layout
 from eventlog.log import upcast
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
+from eventlog.log.retained import Fates
 from eventlog.query.lookup import TurnRef, find_event, find_turn
 from eventlog.snapshots.store import BlobStore
 from eventlog.types import Event
@@ -102,6 +103,7 @@ class Store:
         self.blobs = BlobStore(fs, layout, who.store_id, kinds_in=self._kinds_in)
         self._redactor: redaction.Redactor | None = None
         self._place_is_known = False
+        self.fates = self.blobs.fate = Fates(self.view)
         self.work_waits = False  # whether `maintain` left something to the detached maintainer
 
     # -- opening -------------------------------------------------------------------------------
@@ -732,7 +734,9 @@ class Store:
         return len(sizes), sum(sizes)
 
     def _ref(self, turn: "TurnRef | str") -> TurnRef:
-        return turn if isinstance(turn, TurnRef) else self.turn(turn)
+        ref = turn if isinstance(turn, TurnRef) else self.turn(turn)
+        self.fates.asked.add(ref.session_id)
+        return ref
 
 
 def _encode_line(event: Event) -> bytes:

@@ -63,6 +63,18 @@ def test_settings_are_read_from_file_and_twin_alike(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "size"), [("5GB", 5 * 10**9), ("1.5 mb", 1_500_000), ("700", 700), (700, 700), ("8 kB", 8000)]
+)
+def test_a_budget_is_a_size_in_the_words_of_people(layout: Layout, text: object, size: int) -> None:
+    """P6: `max_bytes` is a number or a size with its unit; there is none by default."""
+    assert config.read(REAL, layout).max_bytes is None
+    quoted = repr(text).encode()
+    for _ in ("parsed", "from the twin"):
+        found = write(layout, b"[retention]\nmax_age_days = 3\nmax_bytes = " + quoted)
+        assert (found.max_age_days, found.max_sessions, found.max_bytes) == (3, None, size)
+
+
+@pytest.mark.parametrize(
     ("data", "said"),
     [
         (b"[redaction]\nallow = [", "line 2"),
@@ -73,6 +85,11 @@ def test_settings_are_read_from_file_and_twin_alike(layout: Layout) -> None:
         (b"[redaction]\ndeny = ['/a(/']", "line 2: /a(/ is no regular expression"),
         (b"[capture]\nmax_file_bytes = -1", "line 2: max_file_bytes cannot be below zero"),
         (b"x = 1", "line 1: there is no [x]"),
+        (b"[retention]\nmax_bytes = '5 pounds'", "line 2: max_bytes must be a size such as"),
+        (b"[retention]\nmax_bytes = 'nan'", "line 2: max_bytes must be a size such as"),
+        (b"[retention]\nmax_bytes = -1", "line 2: max_bytes cannot be below zero"),
+        (b"[retention]\nmax_sessions = 0", "line 2: max_sessions cannot be zero"),
+        (b"[retention]\nmax_age_days = 1.5", "line 2: max_age_days must be a number"),
         (b"[redaction]\n# \xff", "line 2: it is not UTF-8"),
     ],
 )

@@ -1,5 +1,8 @@
 """Does everything that the log names exist? Every id that an event names, and all below it (I24).
 
+What only events in front of a release of their session name may have been collected, so it is not looked for,
+also when the session is held again by now.
+
 Reads only, under the caller's pinned view. Each id is looked at once, however many events and trees
 name it. That the bytes in the packs hash to their ids is `snapshots/verify.py`'s to say: it hands over
 the ids that failed, so that contents are read here only where they may be missing. Trees are all read.
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING
 from eventlog.errors import Corruption, EventLogError, InvalidEvent, NotFound
 from eventlog.layout import PACK_DIR
 from eventlog.log.reader import LogView
+from eventlog.log.retained import kept_rows, retention_in
 from eventlog.log.verify import Finding
 from eventlog.paths import path_text
 from eventlog.snapshots.ids import TEXT_PREFIX, from_text, to_text
@@ -41,12 +45,21 @@ def verify_references(
     """
     closure = _Closure(blobs, damaged)
     entries = [(entry.base, entry.end) for entry in view.manifest.segments]
+    gone = _may_be_gone(view)
     for since, until in [*entries, (view.manifest.next_position, None)]:
         try:
-            for batch in view.batches(since, until, columns=("position", *_COLUMNS)):
-                yield from _check_batch(closure, batch)
+            for batch in view.batches(since, until, columns=("position", "session_id", *_COLUMNS)):
+                yield from _check_batch(closure, kept_rows(batch, gone))
         except EventLogError:
             continue  # events that cannot be read are told by whoever checks events
+
+
+def _may_be_gone(view: LogView) -> "dict[str, int]":
+    """Up to which position what the events of a session name may rightly be gone: it was released there."""
+    try:
+        return {session: release.position for session, release in retention_in(view).ever.items()}
+    except EventLogError:
+        return {}  # events that cannot be read are told by whoever checks events
 
 
 def _check_batch(closure: "_Closure", batch: "pa.RecordBatch") -> Iterator[Finding]:

@@ -35,7 +35,8 @@ from eventlog.snapshots.store import BlobStore
 
 AGE_S_MIN = 24 * 3600
 
-# A pack of which more than this share of raw bytes is dead is written anew without them.
+# A pack of which more than this share of bytes is dead is written anew without them, unless the caller asks
+# for another share.
 _DEAD_SHARE_MAX = 0.5
 
 # Ids that became live since the caller marked: asked for under the lock.
@@ -82,9 +83,12 @@ class Swept:
     bytes: int
 
 
-def plan_collection(blobs: BlobStore, live: Set[bytes]) -> CollectPlan:
+def plan_collection(
+    blobs: BlobStore, live: Set[bytes], *, dead_share_max: float = _DEAD_SHARE_MAX
+) -> CollectPlan:
     """What could go when only `live` is needed; changes nothing.
 
+    Args: dead_share_max: packs of which a smaller share is dead are left as they are.
     Raises: Corruption when a row of a pack is impossible.
     """
     with Refusals(blobs.layout.gc_generation, "plan a collection"):
@@ -94,7 +98,7 @@ def plan_collection(blobs: BlobStore, live: Set[bytes]) -> CollectPlan:
         share = _share(tables, live)
         if share.dead_contents == share.contents:
             dead.append(share)
-        elif share.freed > share.bytes * _DEAD_SHARE_MAX:
+        elif share.freed > share.bytes * dead_share_max:
             partial.append(share)
     facts = "\n".join([str(generation), *(f"{s.name} {s.dead_contents}" for s in (*dead, *partial))])
     token = blake3(blobs.store_id + facts.encode()).hexdigest(8)

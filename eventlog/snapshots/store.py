@@ -20,7 +20,7 @@ from eventlog.snapshots.writer import BlobWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from eventlog.snapshots.groups import GroupReader
     from eventlog.snapshots.pack import PackTables
@@ -45,6 +45,8 @@ class BlobStore:
     ) -> None:
         """Args: kinds_in: tells the secrets in a content, as `Redactor.kinds_in` does; asked of every put."""
         self.withheld: "dict[bytes, tuple[str, ...]]" = {}  # put since the last `forget_withheld`
+        # Says why what is asked for may have gone; also asked with the first digits of its hash.
+        self.fate: "Callable[..., str | None]" = lambda _="": None
         self._kinds_in = kinds_in
         self.fs = fs
         self.layout = layout
@@ -191,11 +193,13 @@ class BlobStore:
         if low == high:
             if self.contains(low):
                 return low
-            raise self._not_found(low)
+            raise self._not_found(low, digits)
         with self._reading:
             found = sorted(set(self._catalog.ids_between(low, high)))
         if not found:
-            raise NotFound(f"no content in this store has a hash that begins with {digits}")
+            raise NotFound(
+                f"no content in this store has a hash that begins with {digits}{self._why(digits)}"
+            )
         if len(found) > 1:
             shown = ", ".join(to_text(id) for id in found[:_CANDIDATES_SHOWN])
             more = f", and {len(found) - _CANDIDATES_SHOWN} more" if len(found) > _CANDIDATES_SHOWN else ""
@@ -317,7 +321,7 @@ class BlobStore:
         if self._groups is not None:
             self._groups.close()
 
-    def _not_found(self, id: bytes) -> "NotFound | Corruption":
+    def _not_found(self, id: bytes, digits: str = "") -> "NotFound | Corruption":
         assert len(id) == ID_SIZE
         unreadable = self._catalog.unreadable
         if unreadable:
@@ -325,7 +329,11 @@ class BlobStore:
             return Corruption(
                 self.layout.pack(name), f"{to_text(id)} is in no readable pack, and this one cannot be read"
             )
-        return NotFound(f"{to_text(id)} is not in this store")
+        return NotFound(f"{to_text(id)} is not in this store{self._why(digits)}")
+
+    def _why(self, digits: str) -> str:
+        fate = self.fate(digits)
+        return f" any more: {fate}" if fate else ""
 
     def _place_key(self, id: bytes) -> Place:
         return self._find(id) or ("", BLOB, 0, 0, 0)

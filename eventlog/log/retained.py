@@ -1,0 +1,268 @@
+"""Which sessions' contents are kept, and which events name what: a fold of the log (P2).
+
+An event of type `retention` says of a session that it is released, held again, pinned or unpinned, or of one
+of its turns that it is pinned or unpinned; of each the last one counts. It stands in no session itself. Of a
+released session the events in front of the release name nothing that must be kept; what comes later does.
+A pinned session, or one with a pinned turn, is never released.
+
+Reads typed columns of a pinned view, and the payloads of the few events of that type. Any thread, a view of
+its own. Memory: the fold, and the hash columns of one batch.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eventlog import jsontext
+from eventlog.errors import EventLogError
+from eventlog.log.maintenance import MAINTENANCE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from eventlog.log.reader import LogView
+
+RETENTION = "retention"
+RELEASE, HOLD, PIN, UNPIN = "release", "hold", "pin", "unpin"
+COLLECT = "collect"  # the operation of the event `maintenance` that notes a collection
+
+_HASH_PREFIX = "blake3:"
+
+# Where events name contents and trees.
+HASH_COLUMNS = ("blobs", "before_hash", "after_hash", "tree_hash")
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release that is in force, or was. `at` is when it was recorded, in µs; `rule` what asked for it."""
+
+    position: int
+    at: int | None
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """`released` are the sessions whose release is in force; `ever` has the last release of each session,
+    whatever followed; `last` the position of the last word on each (session, turn), None for all turns.
+    `collected` are the collections noted, as (position, µs), in order.
+    """
+
+    released: Mapping[str, Release]
+    ever: Mapping[str, Release]
+    pinned: frozenset[str]
+    pinned_turns: frozenset[tuple[str, int]]
+    last: Mapping[tuple[str, int | None], int]
+    collected: tuple[tuple[int, int | None], ...]
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """Up to which position the events of a session name nothing that must be kept."""
+        return {session: release.position for session, release in self.released.items()}
+
+    @property
+    def held(self) -> frozenset[str]:
+        """The sessions that no rule may release."""
+        return self.pinned | {session for session, _ in self.pinned_turns}
+
+    def fate(self, session: str) -> str | None:
+        """`collected on DATE (RULE)`, when something of the session may have been collected."""
+        release = self.ever.get(session)
+        if release is None:
+            return None
+        for position, at in self.collected:
+            if position > release.position:
+                return f"collected on {_day(at)} ({release.rule})"
+        return f"collected since its release on {_day(release.at)} ({release.rule})"
+
+
+def retention_in(view: "LogView", since: int = 0) -> Retention:
+    """What the events from `since` on say."""
+    last: dict[tuple[str, int | None], tuple[str, int]] = {}
+    ever: dict[str, Release] = {}
+    collected = []
+    columns = ("position", "event_type", "operation", "recorded_at", "payload")
+    for event in view.iterate(since, columns=columns, event_types=(RETENTION, MAINTENANCE)):
+        position, at = _int(event["position"]), event["recorded_at"]
+        moment = at if isinstance(at, int) else None
+        if event["event_type"] == MAINTENANCE:
+            if event["operation"] == COLLECT:
+                collected.append((position, moment))
+            continue
+        said = _payload(event["payload"])
+        session, turn, operation = said.get("session_id"), said.get("turn"), str(event["operation"])
+        if not isinstance(session, str) or not (turn is None or isinstance(turn, int)):
+            continue  # of a version that says more
+        last[session, turn] = operation, position
+        if operation == RELEASE and turn is None:
+            ever[session] = Release(position, moment, str(said.get("rule") or "archived"))
+    pinned = frozenset(s for (s, turn), (what, _) in last.items() if what == PIN and turn is None)
+    turns = frozenset((s, turn) for (s, turn), (what, _) in last.items() if what == PIN and turn is not None)
+    held = pinned | {session for session, _ in turns}
+    released = {s: r for s, r in ever.items() if last[s, None][0] == RELEASE and s not in held}
+    positions = {key: position for key, (_, position) in last.items()}
+    return Retention(released, ever, pinned, turns, positions, tuple(collected))
+
+
+def hashes_in(view: "LogView", limits: Mapping[str, int], since: int = 0) -> Iterator[str]:
+    """What the events from `since` on name, all but those of a session of `limits` in front of its limit.
+
+    Often named is often given, but in one batch of the log once.
+    """
+    for batch in view.batches(since, columns=("position", "session_id", *HASH_COLUMNS)):
+        yield from _distinct(kept_rows(batch, limits))
+
+
+def hashes_by_session(view: "LogView", sessions: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """(session, hash) of what events of these sessions name in front of their limits."""
+    for batch in _batches_by_session(view, sessions):
+        session = batch.column("session_id")[0].as_py()
+        for text in _distinct(_in_front(batch, sessions[session])):
+            yield session, text
+
+
+def hashes_and_sessions(view: "LogView", limits: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """(session, hash) of what `hashes_in` gives; the session is "" for events that stand in none."""
+    for batch in _batches_by_session(view, None):
+        session = batch.column("session_id")[0].as_py()
+        for text in _distinct(kept_rows(batch, limits)):
+            yield session or "", text
+
+
+def paths_in(view: "LogView") -> Iterator[tuple[str, str]]:
+    """(hash, path) of what events say of files; often said is given once for each batch."""
+    for batch in view.batches(event_types=("file",), columns=("path", "before_hash", "after_hash")):
+        paths = batch.column("path").to_pylist()
+        for name in ("before_hash", "after_hash"):
+            rows = zip(batch.column(name).to_pylist(), paths, strict=True)
+            yield from {(text, path) for text, path in rows if text is not None and path is not None}
+
+
+def counts_in(view: "LogView") -> Iterator[tuple[str, int]]:
+    """(hash, how often) the events of a batch name a tree, or the content that a change left behind."""
+    for batch in view.batches(columns=("tree_hash", "after_hash")):
+        for name in ("tree_hash", "after_hash"):
+            for row in batch.column(name).value_counts().to_pylist():
+                if row["values"] is not None:
+                    yield row["values"], row["counts"]
+
+
+class Fates:
+    """Says what became of contents that are not there: `collected on DATE (RULE), with session ID`.
+
+    `asked` are the sessions that somebody is looking at. A replay asks for every file that it misses, so what
+    was found is kept; a release that comes later is not told by it.
+    """
+
+    def __init__(self, open_view: "Callable[[], LogView]") -> None:
+        self.asked: set[str] = set()
+        self._open_view = open_view
+        self._known: tuple[object, str | None] = None, None
+
+    def __call__(self, content: str = "") -> str | None:
+        """None when no session that was ever released names it, or one that was not does too.
+
+        Args: content: hex digits with which a hash begins; else what the sessions of `asked` name is meant.
+        """
+        if not (self.asked or content):
+            return None
+        key = frozenset(self.asked), content
+        if self._known[0] != key:
+            try:
+                with self._open_view() as view:
+                    self._known = key, _fate_in(view, self.asked, content)
+            except EventLogError:
+                return None  # that something is missing is the news; the log is told of by who reads it
+        return self._known[1]
+
+
+def _fate_in(view: "LogView", sessions: Collection[str], content: str) -> str | None:
+    said = retention_in(view)
+    naming = _sessions_naming(view, _HASH_PREFIX + content) if content and said.ever else set()
+    if not naming <= said.ever.keys():
+        return None
+    for session in sorted({*sessions, *naming}):
+        fate = said.fate(session)
+        if fate is not None:
+            return f"{fate}, with session {session}"
+    return None
+
+
+def _sessions_naming(view: "LogView", prefix: str) -> set[str]:
+    """The sessions of the events that name a content or tree whose hash begins so; "" is no session."""
+    import pyarrow.compute as pc
+
+    found: set[str | None] = set()
+    for batch in view.batches(columns=("session_id", *HASH_COLUMNS)):
+        for name in HASH_COLUMNS:
+            column, rows = batch.column(name), None
+            if name == "blobs":
+                column, rows = column.flatten(), pc.list_parent_indices(column)
+            there = pc.indices_nonzero(pc.fill_null(pc.starts_with(column, prefix), False))
+            chosen = there if rows is None else rows.take(there)
+            found.update(batch.column("session_id").take(chosen).unique().to_pylist())
+    return {session or "" for session in found}
+
+
+def kept_rows(batch: "pa.RecordBatch", limits: Mapping[str, int]) -> "pa.RecordBatch":
+    """The rows of which no session was released; the batch has `position` and `session_id`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not limits:
+        return batch
+    place = pc.index_in(batch.column("session_id"), value_set=pa.array(limits, pa.string()))
+    limit = pa.array(limits.values(), pa.int64()).take(place)
+    return batch.filter(pc.fill_null(pc.greater_equal(batch.column("position"), limit), True))
+
+
+def _batches_by_session(view: "LogView", sessions: Collection[str] | None) -> "Iterator[pa.RecordBatch]":
+    """The rows of a batch session by session; of these sessions, or of all and of none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if sessions is not None and not sessions:
+        return
+    for batch in view.batches(columns=("position", "session_id", *HASH_COLUMNS)):
+        column = batch.column("session_id")
+        for session in column.unique().to_pylist():
+            if sessions is None or session in sessions:
+                of_one = pc.is_in(column, value_set=pa.array([session], pa.string()))
+                yield batch.filter(of_one)
+
+
+def _in_front(batch: "pa.RecordBatch", limit: int) -> "pa.RecordBatch":
+    import pyarrow.compute as pc
+
+    return batch.filter(pc.less(batch.column("position"), limit))
+
+
+def _distinct(batch: "pa.RecordBatch") -> Iterator[str]:
+    seen: set[str] = set()
+    for name in HASH_COLUMNS:
+        column = batch.column(name)
+        for text in (column.flatten() if name == "blobs" else column).unique().to_pylist():
+            if text is not None and text not in seen:
+                seen.add(text)
+                yield text
+
+
+def _payload(text: object) -> dict[str, Any]:
+    try:
+        found = jsontext.decode(text) if isinstance(text, str) else text
+    except (ValueError, EventLogError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _int(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _day(us: int | None) -> str:
+    if us is None:
+        return "a day that was not noted"
+    import datetime
+
+    return f"{datetime.datetime.fromtimestamp(us / 1e6, datetime.UTC):%Y-%m-%d}"

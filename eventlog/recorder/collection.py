@@ -1,0 +1,298 @@
+"""Collection: what no retained event needs goes, after a plan (docs/maintenance.md §4 and §5).
+
+A plan tells which packs would go, how many bytes, and which sessions could not be replayed any more. It is
+made from a pinned view without a lock; carrying it out releases the sessions that rules chose, condemns the
+packs, and unlinks what an earlier collection condemned a day ago. Any number of processes may plan; of two
+who carry out, one is refused (I29). What a writer names meanwhile is kept (I24, `snapshots/condemn.py`).
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from eventlog import config, jsontext
+from eventlog.errors import EventLogError, InvalidEvent
+from eventlog.fs import read_file, write_all
+from eventlog.layout import CONDEMNED_DIR, PACK_DIR, SEGMENT_DIR
+from eventlog.log.maintenance import maintenance_event
+from eventlog.log.reader import LogView
+from eventlog.log.retained import (
+    COLLECT,
+    Retention,
+    hashes_by_session,
+    hashes_in,
+    retention_in,
+)
+from eventlog.recorder import retention
+from eventlog.recorder.collection_due import has_old_condemned
+from eventlog.recorder.retention import MAX_BYTES, Due
+from eventlog.snapshots.condemn import (
+    AGE_S_MIN,
+    CollectPlan,
+    Swept,
+    carry_out,
+    plan_collection,
+    sweep_condemned,
+)
+from eventlog.snapshots.ids import from_text
+from eventlog.snapshots.mark import live_ids, told_trees
+from eventlog.store import Store
+
+# Somebody asked for the room, so a pack is written anew when this share of it is dead.
+_DEAD_SHARE_MAX = 0.1
+
+# A budget that releasing does not reach is tried again when the store has grown by this, or a day later.
+_GROWTH_BYTES_MIN = 1 << 20
+_BUDGET_NOTE = "budget"
+
+_POSITION_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A released session of which contents go: its turns cannot be replayed any more."""
+
+    session_id: str
+    title: str | None
+    turns: int
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a collection would do. `due` are the sessions that it releases first, by rule.
+
+    `waiting` are the bytes in `condemned/`, of which a run a day after they were condemned frees the disk.
+    `over_budget` is by how many bytes packs and segments exceed `max_bytes` even then; None without one.
+    """
+
+    packs: CollectPlan
+    due: tuple[Due, ...]
+    lost: tuple[Lost, ...]
+    waiting: int
+    over_budget: int | None
+    live: set[bytes] = field(repr=False)
+    end: int  # the position up to which `live` was marked
+
+    @property
+    def token(self) -> str:
+        return self.packs.token
+
+    @property
+    def freed(self) -> int:
+        return self.packs.freed
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a collection did: sessions released, packs condemned, and what was unlinked of earlier ones."""
+
+    released: list[str]
+    condemned: list[str]
+    swept: Swept
+
+
+def plan(store: Store) -> Plan:
+    """What a collection would do now; changes nothing. Raises: Corruption, EventLogError."""
+    blobs = store.blobs
+    with store.view() as view:
+        said = retention_in(view)
+        due = retention.due(store, said)
+        due += _over_budget(store, view, said, due)
+        limits = said.limits | {one.session_id: _POSITION_MAX for one in due}
+        live = live_ids(blobs, _roots(store, view, limits))
+        packs = plan_collection(blobs, live, dead_share_max=_DEAD_SHARE_MAX)
+        lost = _lost(store, view, said, due, limits, live)
+        end = view.next_position
+    budget = config.read(store.fs, store.layout).max_bytes
+    over = None if budget is None else max(0, _kept_bytes(store) - packs.freed - budget)
+    waiting = _bytes_in(store, CONDEMNED_DIR)
+    return Plan(packs, tuple(due), tuple(lost), waiting, over, live, end)
+
+
+def collect(store: Store, plan: Plan, *, lock_timeout_s: float = 10.0) -> Collected:
+    """Carry out a plan, once. What went is noted in an event.
+
+    Raises: Refused (another collection came between, a session was pinned), LockTimeout, NotDurable,
+        Corruption.
+    """
+    blobs = store.blobs
+    released = retention.release_due(store, plan.due)
+    with store.view() as view:
+        view.make_durable()  # nothing goes because of a release that a power cut could undo (I5)
+
+    def late() -> Iterator[bytes]:
+        return _late(store, plan.end)
+
+    condemned = carry_out(blobs, plan.packs, plan.live, late, lock_timeout_s=lock_timeout_s)
+    swept = sweep_condemned(blobs, live=plan.live, late=late, lock_timeout_s=lock_timeout_s)
+    figures = {
+        "released": len(released),
+        "condemned": len(condemned),
+        "bytes_planned": plan.freed,
+        "sessions_lost": len(plan.lost),
+        "unlinked": len(swept.unlinked),
+        "bytes_unlinked": swept.bytes,
+        "rescued": len(swept.rescued),
+        "over_budget": plan.over_budget,
+    }
+    if condemned or released or swept.unlinked or _is_uncollected(store):
+        store.append([maintenance_event(COLLECT, figures)])
+    return Collected(released, condemned, swept)
+
+
+def maintain(store: Store) -> bool:
+    """What the detached maintainer does of this when it is due; whether something was done.
+
+    Never raises for the store's state, as `Store.maintain`.
+    """
+    try:
+        if not _is_due(store):
+            return False
+        made = plan(store)
+        if made.over_budget:
+            _note_budget(store)
+        done = collect(store, made, lock_timeout_s=0.0)
+    except (EventLogError, OSError):
+        return False
+    return bool(done.released or done.condemned or done.swept.unlinked)
+
+
+def _is_due(store: Store) -> bool:
+    if has_old_condemned(store.fs, store.layout) or _is_uncollected(store):
+        return True
+    budget = config.read(store.fs, store.layout).max_bytes
+    if budget is not None and _kept_bytes(store) > budget and not _budget_was_tried(store):
+        return True
+    with store.view() as view:
+        said = retention_in(view)
+    return bool(retention.due(store, said))
+
+
+def _is_uncollected(store: Store) -> bool:
+    """Whether a release came behind the last collection."""
+    with store.view() as view:
+        said = retention_in(view)
+    last = said.collected[-1][0] if said.collected else -1
+    return any(release.position > last for release in said.released.values())
+
+
+# -- roots -------------------------------------------------------------------------------------------
+
+
+def _roots(store: Store, view: LogView, limits: dict[str, int], since: int = 0) -> Iterator[bytes]:
+    yield from _ids(hashes_in(view, limits, since))
+    yield from told_trees(store.fs, store.layout)
+
+
+def _late(store: Store, end: int) -> Iterator[bytes]:
+    """What the log names since position `end`; when a session was held or pinned since, all that it names."""
+    with store.view() as view:
+        news = retention_in(view, end)
+        if news.last and any(session not in news.released for session, _ in news.last):
+            yield from _roots(store, view, retention_in(view).limits)
+        else:
+            yield from _roots(store, view, {}, end)
+
+
+def _ids(texts: Iterable[str]) -> Iterator[bytes]:
+    for text in texts:
+        try:
+            yield from_text(text)
+        except InvalidEvent:
+            continue  # a hash of another kind, which this store does not hold
+
+
+def _lost(
+    store: Store,
+    view: LogView,
+    said: Retention,
+    due: Sequence[Due],
+    limits: dict[str, int],
+    live: set[bytes],
+) -> list[Lost]:
+    """The released sessions that name something which is there, and goes."""
+    rules = {session: release.rule for session, release in said.released.items()}
+    rules |= {one.session_id: one.rule for one in due}
+    dead: dict[bytes, set[str]] = {}
+    for session, text in hashes_by_session(view, limits):
+        for id in _ids((text,)):
+            if id not in live:
+                dead.setdefault(id, set()).add(session)
+    there = store.blobs.places(dead)
+    sessions = {session for id in there for session in dead[id]}
+    known = {state.session_id: state for state in retention.states(store)} if sessions else {}
+    found = []
+    for session in sorted(sessions):
+        state = known.get(session)
+        turns = 0 if state is None else state.turns
+        found.append(Lost(session, None if state is None else state.title, turns, rules[session]))
+    return found
+
+
+# -- the budget --------------------------------------------------------------------------------------
+
+
+def _over_budget(store: Store, view: LogView, said: Retention, due: Sequence[Due]) -> list[Due]:
+    """The oldest sessions that must go, beyond `due`, so that packs and segments fit `max_bytes`.
+
+    As few as do it, and all that may go when that is not enough. Each try marks anew what would be live.
+    """
+    budget = config.read(store.fs, store.layout).max_bytes
+    if budget is None or (needed := _kept_bytes(store) - budget) <= 0:
+        return []
+    limits = said.limits | {one.session_id: _POSITION_MAX for one in due}
+    order = [session for session in retention.releasable(store, said) if session not in limits]
+
+    def frees(count: int) -> int:
+        chosen = limits | dict.fromkeys(order[:count], _POSITION_MAX)
+        live = live_ids(store.blobs, _roots(store, view, chosen))
+        return plan_collection(store.blobs, live, dead_share_max=_DEAD_SHARE_MAX).freed
+
+    low, high = 0, len(order)
+    while low < high:
+        middle = (low + high) // 2
+        if frees(middle) >= needed:
+            high = middle
+        else:
+            low = middle + 1
+    return [Due(session, MAX_BYTES) for session in order[:low]]
+
+
+def _kept_bytes(store: Store) -> int:
+    return _bytes_in(store, PACK_DIR) + _bytes_in(store, SEGMENT_DIR)
+
+
+def _bytes_in(store: Store, directory: str) -> int:
+    path, total = store.layout.directory(directory), 0
+    for name in store.fs.listdir(path):
+        try:
+            total += store.fs.stat(f"{path}/{name}").st_size
+        except FileNotFoundError:
+            continue
+    return total
+
+
+def _budget_was_tried(store: Store) -> bool:
+    """Whether lately, with hardly less in the store, all was released that may be, and did not suffice."""
+    path = store.layout.live(_BUDGET_NOTE)
+    try:
+        noted = jsontext.decode(read_file(store.fs, path, 1000).decode())
+        grown = _kept_bytes(store) - noted["bytes"]
+        fresh = 0 <= store.fs.time_ns() / 1e9 - noted["at"] < AGE_S_MIN
+        return bool(fresh and grown < _GROWTH_BYTES_MIN)
+    except (OSError, ValueError, KeyError, TypeError, EventLogError):
+        return False
+
+
+def _note_budget(store: Store) -> None:
+    """Not synced: without it the next maintainer tries once more."""
+    fs = store.fs
+    tmp = store.layout.tmp(f"budget-{fs.random_bytes(8).hex()}")
+    fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        note = {"bytes": _kept_bytes(store), "at": fs.time_ns() / 1e9}
+        write_all(fs, fd, jsontext.encode(note))
+    finally:
+        fs.close(fd)
+    fs.rename(tmp, store.layout.live(_BUDGET_NOTE))
