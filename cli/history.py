@@ -33,7 +33,8 @@ def command(ctx: click.Context, path: str, limit: int, as_json: bool) -> None:
     with open_store(ctx) as store:
         # One more than is shown, to know whether there are more.
         found = _find(store, path, limit + 1)
-    shown = found[:limit]
+        shown = found[:limit]
+        gone = _gone(store, shown)
     if as_json:
         for version in shown:
             put(line(_record(version)))
@@ -41,6 +42,8 @@ def command(ctx: click.Context, path: str, limit: int, as_json: bool) -> None:
         put(_table(shown))
     if len(found) > limit:
         say(f"There are more; --limit N shows more than {limit}.")
+    for hash, fate in gone.items():
+        say(f"{short_hash(hash)} is not in the store any more: {fate}")
 
 
 def _find(store: "Store", path: str, limit: int) -> "list[Version]":
@@ -53,6 +56,22 @@ def _find(store: "Store", path: str, limit: int) -> "list[Version]":
         f"no event tells of a change of {' or '.join(names)}. `locus log --path {names[0]}` lists what "
         f"happened there and below, `locus cat last:{names[0]}` prints what the newest turn held."
     )
+
+
+def _gone(store: "Store", versions: "list[Version]") -> dict[str, str]:
+    """Contents of the versions that were collected, each with what became of it."""
+    from eventlog.errors import InvalidEvent
+    from eventlog.snapshots.ids import from_text
+
+    found = {}
+    for version in versions:
+        try:
+            if version.after_hash and not store.blobs.contains(from_text(version.after_hash)):
+                store.fates.asked = {version.session_id or ""}
+                found[version.after_hash] = store.fates()
+        except InvalidEvent:
+            continue  # a hash of another kind
+    return {hash: fate for hash, fate in found.items() if fate is not None}
 
 
 def _table(versions: "list[Version]") -> str:

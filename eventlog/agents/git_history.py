@@ -32,6 +32,7 @@ from eventlog.agents.git_objects import (
 from eventlog.agents.git_turns import FileChange, Known, Place, TreeFacts
 from eventlog.errors import NotFound
 from eventlog.fs import Refusals
+from eventlog.log.retained import retention_in
 from eventlog.paths import path_text
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.snapshots.ids import blob_id, from_text, to_text
@@ -288,10 +289,13 @@ class _Import:
         self._facts = self._write_tree(parent, self._git_tree(index - 1), files)
 
     def _stored(self, index: int) -> TreeFacts | None:
-        """The snapshot after a commit, when the log has it."""
+        """The snapshot after a commit, when the log has it and keeps its files."""
         if not self._is_done(index):
             return None
         commit, place = self._line[index], self._known.places[self._line[index]]
+        with self._store.view() as view:
+            if place.session_id in retention_in(view).ever:
+                return None  # what its trees name may have been collected
         wanted = git_turns.snapshot_end_id(self._repo, commit)
         for row in self._store.events(
             session_id=place.session_id, turn=place.turn, event_types=["snapshot"], columns=_SNAPSHOT_COLUMNS

@@ -16,6 +16,7 @@ from eventlog.errors import Conflict, Refused
 from eventlog.exports import anchors, files, wire, withheld
 from eventlog.log import upcast
 from eventlog.log.maintenance import MAINTENANCE
+from eventlog.log.retained import RETENTION
 from eventlog.recorder.ledger import CURSOR, Consumer
 from eventlog.recorder.requests import LINK_NAMES
 from eventlog.redaction import WITHHELD
@@ -68,7 +69,7 @@ _COLUMNS = (
     *_AS_KEYS,
     "payload",
 )
-_NOT_EVENTS = frozenset((*LIFECYCLE_TYPES, CURSOR, MAINTENANCE, WITHHELD))
+_NOT_EVENTS = frozenset((*LIFECYCLE_TYPES, CURSOR, MAINTENANCE, RETENTION, WITHHELD))
 
 
 @dataclass(slots=True)
