@@ -41,9 +41,15 @@ _NO_EVENTS = ", ".join(f'NULL::{SQL_TYPE_OF[kind]} AS "{name}"' for name, kind i
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """An in-memory database of its own: UTC, nothing loaded from outside, no Python variables visible."""
+    """An in-memory database of its own: UTC, nothing loaded from outside, no Python variables visible.
+
+    It says nothing by itself: DuckDB would draw a bar over standard output when a question takes seconds.
+    """
     con = duckdb.connect(":memory:", config=_CONFIG)
-    con.execute("SET TimeZone = 'UTC'; SET temp_directory = ''; SET parquet_metadata_cache = true")
+    con.execute(
+        "SET TimeZone = 'UTC'; SET temp_directory = ''; SET parquet_metadata_cache = true; "
+        "SET enable_progress_bar = false"
+    )
     return con
 
 

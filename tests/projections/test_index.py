@@ -254,3 +254,9 @@ def test_a_missing_segment_stops_the_build(log: Log) -> None:
     else:
         raise AssertionError("an index was built from a broken segment")
     assert (names(log), os.listdir(log.layout.directory(TMP_DIR))) == ([], [])
+
+
+def test_no_bar_is_drawn_over_the_output() -> None:
+    """Data alone goes to standard output, however many seconds DuckDB takes."""
+    with source.connect() as con:
+        assert con.execute("select current_setting('enable_progress_bar')").fetchall() == [(False,)]
