@@ -8,7 +8,7 @@ import pytest
 
 from eventlog.errors import Corruption
 from eventlog.layout import INDEX_DIR, TMP_DIR, index_name
-from eventlog.projections import index
+from eventlog.projections import index, source
 from tests.projections.logs import Log, event
 
 ASK = "SELECT session_id, event_count, completion_tokens, first_position FROM turns ORDER BY ALL"
