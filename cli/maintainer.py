@@ -86,6 +86,7 @@ def main(root: str, program: str = "") -> None:
     os.nice(_NICE)
     from eventlog.agents import launch, live_sweep
     from eventlog.fs import REAL
+    from eventlog.keep import erasure
     from eventlog.recorder import collection
     from eventlog.store import Store
 
@@ -94,6 +95,7 @@ def main(root: str, program: str = "") -> None:
         store.maintain(thorough=True)
         collection.maintain(store)
         live_sweep.sweep(store.fs, store.layout)
+        erasure.resume(store)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ SECTIONS: Sections = (
             Entry("pin", "store_pin", "Keep a session or a turn, whatever a rule says."),
             Entry("unpin", "store_unpin", "Take back a pin."),
             Entry("archive", "store_archive", "Release a session, so that its contents may go."),
+            Entry("erase", "store_erase", "Take a secret, or whole events, out of the past."),
             Entry("rebuild", "store_rebuild", "Make the index anew from the log."),
             Entry("verify", "store_verify", "Look for damage."),
             Entry("backup", "store_backup", "Copy the store to the directory DEST."),

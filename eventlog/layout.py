@@ -6,6 +6,8 @@
       config.toml                                     settings; a person writes it
       config.json                                     derived: what came of parsing it
       redaction.key                                   made at the first secret, 32 random bytes, not exported
+      erased                                          what was erased, as keyed digests: never recorded again
+      erasing                                         an erasure under way; absent otherwise
       log/journal/<n:020d>.evj                        n from 1, dense, never reused; highest is active
       log/segments/<base:020d>-<end:020d>-<hash16>.parquet
       log/manifest/<n:020d>.json                      n from 1; the highest is current
@@ -90,6 +92,14 @@ class Layout:
     @property
     def redaction_key(self) -> str:
         return f"{self.root}/redaction.key"
+
+    @property
+    def erased(self) -> str:
+        return f"{self.root}/erased"
+
+    @property
+    def erasing(self) -> str:
+        return f"{self.root}/erasing"
 
     @property
     def gc_generation(self) -> str:

@@ -19,7 +19,7 @@ import os
 
 from blake3 import blake3
 
-from eventlog import config, jsontext, secret_rules
+from eventlog import config, erased, jsontext, secret_rules
 from eventlog.fs import FileSystem, publish, read_file
 from eventlog.layout import Layout
 from eventlog.types import Event
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 WITHHELD = "withheld"  # the type of the event that says so of a content
 PRIVATE = "private"
 DENIED = "denied"
+ERASED = erased.ERASED
 
 # Columns that hold what somebody said. The others are ids, hashes, links, places and numbers.
 TEXT_COLUMNS = (
@@ -74,8 +75,11 @@ class Redactor:
         enabled: bool = True,
         problem: "str | None" = None,
         place: "tuple[FileSystem, Layout] | None" = None,
+        gone: "erased.Rules | None" = None,
     ) -> None:
-        """`place` is where the key is kept when it is not given; it is read, or made, at the first secret."""
+        """`gone` is what an erasure took out before.
+
+        `place` is where the key is kept when it is not given; it is read, or made, at the first secret."""
         self.enabled = enabled
         self.problem = problem
         self._key = key
@@ -87,7 +91,8 @@ class Redactor:
         ]
         spelled = [text.decode("utf-8", "surrogatepass") for text in self._denied]
         self._denied_in_json = {*self._denied, *(jsontext.encode(text)[1:-1] for text in spelled)}
-        self._denies = bool(deny)
+        self._gone = gone
+        self._denies = bool(deny) or gone is not None
         expressions = [text[1:-1] for text in deny if config.is_expression(text)]
         self._expressions: "list[Any]" = []
         if expressions:
@@ -102,7 +107,7 @@ class Redactor:
     @property
     def has_rules_only(self) -> bool:
         """Whether it looks for what `secret_rules.find` finds and for nothing that a person denied."""
-        return self.enabled and not self._denied and not self._expressions
+        return self.enabled and not self._denies
 
     # -- events --------------------------------------------------------------------------------
 
@@ -186,7 +191,9 @@ class Redactor:
         try:
             if secret_rules.may_hold(data) or (b"<" in data and _OPEN in data.lower()):
                 return True
-            return self._denies and (bool(self._expressions) or any(t in data for t in self._denied_in_json))
+            if self._gone is not None or self._expressions:
+                return True
+            return any(text in data for text in self._denied_in_json)
         except Exception:
             return True
 
@@ -295,9 +302,12 @@ class Redactor:
         if not self.enabled:
             return ()
         try:
+            text = data
             if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                data = data.decode("utf-16", "replace").encode("utf-8", "replace")
-            return tuple(sorted({kind for _, _, kind in self._find(data, said=False)}))
+                text = data.decode("utf-16", "replace").encode("utf-8", "replace")
+            gone = self._gone is not None and self._gone.names(data)
+            kinds = {kind for _, _, kind in self._find(text, said=False)}
+            return tuple(sorted(kinds | {ERASED} if gone else kinds))
         except Exception:
             return ("unreadable",)
 
@@ -338,7 +348,7 @@ class Redactor:
 
     def _mark(self, kind: str, secret: bytes) -> str:
         if not self._key:
-            self._key = _key(self._place)
+            self._key = key_of(self._place)
         return f"[REDACTED:{kind}:{blake3(secret, key=self._key).hexdigest()[:_FINGERPRINT_DIGITS]}]"
 
     def _find(self, data: bytes, *, said: bool) -> "list[Span]":
@@ -354,6 +364,8 @@ class Redactor:
                 at = data.find(text, at + len(text))
         for expression in self._expressions:
             denied += [(m.start(), m.end(), DENIED) for m in expression.finditer(data) if m.end() > m.start()]
+        if self._gone is not None:
+            denied += self._gone.find(data)
         found = secret_rules.find(data)
         if found and (self._allowed or self._allowed_kinds):
             found = [
@@ -389,6 +401,7 @@ def of_store(fs: FileSystem, layout: Layout, settings: "config.Config | None" = 
             enabled=settings.enabled,
             problem=settings.problem,
             place=(fs, layout),
+            gone=erased.read(fs, layout),
         )
     except Exception as error:
         return Redactor(problem=f"{layout.config_file} cannot be used: {error}", place=(fs, layout))
@@ -463,7 +476,7 @@ def _start(mark: "tuple[int, int]") -> int:
     return mark[0]
 
 
-def _key(place: "tuple[FileSystem, Layout] | None") -> bytes:
+def key_of(place: "tuple[FileSystem, Layout] | None") -> bytes:
     """The store's key; made when it is missing. Where it cannot be kept, one of this process."""
     if place is not None:
         fs, layout = place

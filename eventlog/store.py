@@ -17,6 +17,7 @@ from eventlog.errors import EventLogError, InvalidEvent, NoStore, Refused
 from eventlog.fs import REAL, FileSystem, Refusals, publish, refusal
 from eventlog.layout import JOURNAL_DIR, MANIFEST_DIR, Layout
 from eventlog.log import upcast
+from eventlog.log.erasures import erasure_of
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
 from eventlog.log.retained import Fates
@@ -104,6 +105,7 @@ class Store:
         self._redactor: redaction.Redactor | None = None
         self._place_is_known = False
         self.fates = self.blobs.fate = Fates(self.view)
+        self.blobs.erased = erasure_of(self.view)
         self.work_waits = False  # whether `maintain` left something to the detached maintainer
 
     # -- opening -------------------------------------------------------------------------------
@@ -250,6 +252,10 @@ class Store:
         if self._redactor is None:
             self._redactor = redaction.of_store(self.fs, self.layout)
         return self._redactor
+
+    def reread_rules(self) -> None:
+        """Take note of settings, and of what was erased, that changed since this store was opened."""
+        self._redactor = None
 
     def _kinds_in(self, data: bytes) -> tuple[str, ...]:
         return self.redactor.kinds_in(data)

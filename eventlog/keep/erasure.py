@@ -90,7 +90,9 @@ def plan_events(store: Store, event_ids: Iterable[str]) -> Plan:
     for given in event_ids:
         event = store.event(given)
         if event["event_type"] in KEPT_TYPES:
-            raise Refused(f"{given} is an event of type {event['event_type']}, by which the store keeps its books")
+            raise Refused(
+                f"{given} is an event of type {event['event_type']}, by which the store keeps its books"
+            )
         chosen[str(event["event_id"])] = int(str(event["position"]))
     with store.view() as view:
         return _plan(store, view, _EVENT, chosen, _alone(store, view, chosen))
@@ -109,7 +111,9 @@ def plan_session(store: Store, session_id: str) -> Plan:
     with store.view() as view:
         columns = ("event_id", "position", "event_type")
         rows_of = view.iterate(session_id=session_id, columns=columns)
-        chosen = {str(e["event_id"]): int(str(e["position"])) for e in rows_of if e["event_type"] not in KEPT_TYPES}
+        chosen = {
+            str(e["event_id"]): int(str(e["position"])) for e in rows_of if e["event_type"] not in KEPT_TYPES
+        }
         return _plan(store, view, _SESSION, chosen, _alone(store, view, chosen))
 
 
@@ -123,7 +127,16 @@ def plan_path(store: Store, path: str) -> Plan:
     chosen: dict[str, int] = {}
     found: set[bytes] = set()
     roots: set[bytes] = set()
-    columns = ("event_id", "position", "event_type", "path", "before_hash", "after_hash", "tree_hash", "payload")
+    columns = (
+        "event_id",
+        "position",
+        "event_type",
+        "path",
+        "before_hash",
+        "after_hash",
+        "tree_hash",
+        "payload",
+    )
     with store.view() as view:
         for event in view.iterate(columns=columns):
             if event["tree_hash"] is not None:
@@ -144,7 +157,7 @@ def plan_path(store: Store, path: str) -> Plan:
 
 
 def plan_secret(store: Store, secret: str) -> Plan:
-    """To take a text, or what an expression between slashes matches, out of events and out of the store's contents.
+    """To take a text, or what an expression between slashes matches, out of events and contents.
 
     Raises: InvalidEvent (too short, or no expression), Corruption (a content cannot be read).
     """
@@ -258,9 +271,9 @@ def _not_reached(
             yield f"what {name} was given: it has the events in front of position {position:,}"
     for path in contents_of.unreadable(store.blobs):
         yield f"{path}: it cannot be read, so nobody knows what it holds"
-    if pattern is not None and store.fs.exists(store.layout.config_file):
-        if pattern.is_in(read_file(store.fs, store.layout.config_file)):
-            yield f"{store.layout.config_file}: a person wrote it; take it out there"
+    config = store.layout.config_file
+    if pattern is not None and store.fs.exists(config) and pattern.is_in(read_file(store.fs, config)):
+        yield f"{config}: a person wrote it; take it out there"
 
 
 # Carrying out.

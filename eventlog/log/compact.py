@@ -167,7 +167,7 @@ def _commit(fs: FileSystem, layout: Layout, store_id: bytes, run: Run, entry: Se
     at = next((i for i, listed in enumerate(current.segments) if listed == run[0]), 0)
     if current.segments[at : at + len(run)] != run:
         return False
-    _publish(fs, layout, entry, tmp)
+    publish_segment(fs, layout, entry, tmp)
     number = current.number + 1
     known = [s for s in current.superseded if _is_of_use(fs, layout, s, number)]
     following = replace(
@@ -181,7 +181,7 @@ def _commit(fs: FileSystem, layout: Layout, store_id: bytes, run: Run, entry: Se
     return True
 
 
-def _publish(fs: FileSystem, layout: Layout, entry: SegmentEntry, tmp: str) -> None:
+def publish_segment(fs: FileSystem, layout: Layout, entry: SegmentEntry, tmp: str) -> None:
     """Give the durable file at `tmp` its name. No manifest lists the name: its range is new."""
     from eventlog.log.merge import digest_of
 

@@ -11,7 +11,7 @@ the inputs.
 
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -54,14 +54,28 @@ def merge(
     """
     for entry in entries:
         check_digest(fs, layout, entry)
+    return write(fs, store_id, entries, path, lambda: _row_groups(fs, layout, store_id, entries))
+
+
+def write(
+    fs: FileSystem,
+    store_id: bytes,
+    entries: Sequence[SegmentEntry],
+    path: str,
+    tables: "Callable[[], Iterator[pa.Table]]",
+) -> SegmentEntry:
+    """Write `tables`, asked for twice, to the new file `path`, as what takes the place of `entries`.
+
+    Raises: as `merge`.
+    """
     meta = SegmentMeta(store_id, entries[0].base, entries[-1].end, sum(entry.dropped for entry in entries))
     output = _Output(fs, path)
     try:
-        _write(output, meta, _row_groups(fs, layout, store_id, entries))
+        _write(output, meta, tables())
         output.finish()
     finally:
         output.close()
-    rows = _check_equal(fs, path, _row_groups(fs, layout, store_id, entries))
+    rows = _check_equal(fs, path, tables())
     digest = output.digest.hexdigest()
     return SegmentEntry(
         name=segment_name(meta.base, meta.end, digest[:16]),

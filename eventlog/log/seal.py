@@ -353,7 +353,7 @@ def _remove_old(
     """
     with pins.held(fs, layout, current.number) as older:
         floors = [_next_journal(fs, layout, store_id, number) for number in older.pinned]
-        _remove_journals(fs, layout, store_id, min([current.next_journal, *floors]), sealed)
+        remove_journals(fs, layout, store_id, min([current.next_journal, *floors]), sealed)
         expired = [number for number in older.free if number <= current.number - MANIFESTS_KEPT]
         for number in expired:
             fs.unlink(layout.manifest(number))
@@ -361,7 +361,7 @@ def _remove_old(
             fs.fsync_dir(layout.directory(MANIFEST_DIR))
 
 
-def _remove_journals(fs: FileSystem, layout: Layout, store_id: bytes, floor: int, sealed: list[int]) -> None:
+def remove_journals(fs: FileSystem, layout: Layout, store_id: bytes, floor: int, sealed: list[int]) -> None:
     """Unlink journals below `floor`, lowest first, as far as nobody reads them."""
     numbers = [number for number in journal_numbers(fs, layout)[:-1] if number < floor]
     for at in range(0, len(numbers), _LOCKED_MAX):

@@ -26,8 +26,8 @@ PREFIXES = (
 _DIRECTORY, _KIND = 0o040000, 0o170000
 
 
-def strays(fs: FileSystem, layout: Layout) -> "list[str]":
-    """Paths of files in `tmp/` that nobody has written for a day. By age alone; takes no lock."""
+def strays(fs: FileSystem, layout: Layout, age_s_min: float = AGE_S_MIN) -> "list[str]":
+    """Paths of files in `tmp/` that nobody has written for that long. By age alone; takes no lock."""
     now_s = fs.time_ns() / 1e9
     found = []
     for name in fs.listdir(layout.directory(TMP_DIR)):
@@ -36,14 +36,14 @@ def strays(fs: FileSystem, layout: Layout) -> "list[str]":
                 age_s = now_s - fs.stat(layout.tmp(name)).st_mtime
             except FileNotFoundError:
                 continue  # its maker has just finished
-            if age_s > AGE_S_MIN:
+            if age_s > age_s_min:
                 found.append(layout.tmp(name))
     return found
 
 
-def sweep(fs: FileSystem, layout: Layout) -> "list[str]":
+def sweep(fs: FileSystem, layout: Layout, age_s_min: float = AGE_S_MIN) -> "list[str]":
     """Remove them, unless somebody could be using one; the paths that went."""
-    if not strays(fs, layout):
+    if not strays(fs, layout, age_s_min):
         return []
     held = []
     try:
@@ -52,7 +52,8 @@ def sweep(fs: FileSystem, layout: Layout) -> "list[str]":
             if lock is None:
                 return []
             held.append(lock)
-        old = strays(fs, layout)  # again: what was in use may have been finished before the locks were ours
+        # Again: what was in use may have been finished before the locks were ours.
+        old = strays(fs, layout, age_s_min)
         for path in old:
             _remove(fs, path)
         return old

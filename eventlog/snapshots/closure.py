@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.errors import Corruption, EventLogError, InvalidEvent, NotFound
 from eventlog.layout import PACK_DIR
+from eventlog.log.erasures import erased_contents
 from eventlog.log.reader import LogView
 from eventlog.log.retained import kept_rows, retention_in
 from eventlog.log.verify import Finding
@@ -43,7 +44,7 @@ def verify_references(
 
     Args: damaged: ids of which a copy is known to be bad; these are read again, from any other copy.
     """
-    closure = _Closure(blobs, damaged)
+    closure = _Closure(blobs, damaged, _erased(view))
     entries = [(entry.base, entry.end) for entry in view.manifest.segments]
     gone = _may_be_gone(view)
     for since, until in [*entries, (view.manifest.next_position, None)]:
@@ -60,6 +61,14 @@ def _may_be_gone(view: LogView) -> "dict[str, int]":
         return {session: release.position for session, release in retention_in(view).ever.items()}
     except EventLogError:
         return {}  # events that cannot be read are told by whoever checks events
+
+
+def _erased(view: LogView) -> "Collection[bytes]":
+    """Contents that the log says were erased: they are missing rightly."""
+    try:
+        return erased_contents(view).keys()
+    except EventLogError:
+        return ()  # as above
 
 
 def _check_batch(closure: "_Closure", batch: "pa.RecordBatch") -> Iterator[Finding]:
@@ -92,10 +101,11 @@ def _position_of(batch: "pa.RecordBatch", name: str, text: str) -> int:
 class _Closure:
     """What was looked at, and what is wrong below an id that was not."""
 
-    def __init__(self, blobs: BlobStore, damaged: "Collection[bytes]") -> None:
+    def __init__(self, blobs: BlobStore, damaged: "Collection[bytes]", erased: "Collection[bytes]") -> None:
         self.place = blobs.layout.directory(PACK_DIR)
         self._blobs = blobs
         self._damaged = damaged
+        self._erased = erased
         self._seen: set[tuple[bytes, str]] = set()
         blobs.refresh()
 
@@ -104,7 +114,7 @@ class _Closure:
         waiting = [(b"", id, kind)]
         while waiting:
             path, id, kind = waiting.pop()
-            if (id, kind) in self._seen:
+            if (id, kind) in self._seen or id in self._erased:
                 continue
             self._seen.add((id, kind))
             try:

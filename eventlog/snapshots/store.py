@@ -47,6 +47,7 @@ class BlobStore:
         self.withheld: "dict[bytes, tuple[str, ...]]" = {}  # put since the last `forget_withheld`
         # Says why what is asked for may have gone; also asked with the first digits of its hash.
         self.fate: "Callable[..., str | None]" = lambda _="": None
+        self.erased: "Callable[[bytes], str | None]" = lambda _: None  # the same of an id that was erased
         self._kinds_in = kinds_in
         self.fs = fs
         self.layout = layout
@@ -329,7 +330,9 @@ class BlobStore:
             return Corruption(
                 self.layout.pack(name), f"{to_text(id)} is in no readable pack, and this one cannot be read"
             )
-        return NotFound(f"{to_text(id)} is not in this store{self._why(digits)}")
+        erased = self.erased(id)
+        why = f": {erased}" if erased else self._why(digits)
+        return NotFound(f"{to_text(id)} is not in this store{why}")
 
     def _why(self, digits: str) -> str:
         fate = self.fate(digits)

@@ -17,6 +17,7 @@ import os
 
 from blake3 import blake3
 
+from eventlog.erased import ERASED
 from eventlog.errors import EventLogError, NotDurable, Refused
 from eventlog.fs import FileSystem, Refusals, refusal, write_all
 from eventlog.layout import PACK_DIR, Layout
@@ -136,7 +137,7 @@ class BlobWriter:
             self._lock.release()
 
     def put(self, data: bytes, *, look: bool = True) -> bytes:
-        """Store a blob unless it is there; its id.
+        """Store a blob unless it is there; its id. What was erased from the store is not stored again.
 
         Args: look: for secrets; not, when the caller knows that there are none.
         Raises: Refused above 4 GiB − 1; NotDurable when the disk takes no more.
@@ -149,7 +150,7 @@ class BlobWriter:
             kinds = self._kinds_in(data)
             if kinds:
                 self._withheld[id] = kinds
-        if id not in self._pending and not self._known(id):
+        if id not in self._pending and not self._known(id) and ERASED not in self._withheld.get(id, ()):
             self._add(self._blobs, id, BLOB, data)
         return id
 

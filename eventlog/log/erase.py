@@ -1,0 +1,236 @@
+"""Erasing from the log: segments are written anew without what has to go, and the old ones leave the disk.
+
+`find` looks, in a pinned view. `rewrite` holds `compact` and `maintain`, so no segment comes or goes beside
+it; appenders go on. It commits one manifest for all segments: readers see all of an erasure or nothing. The
+inputs are not superseded by that manifest but gone: nothing made from them fits any more. `release` unlinks
+them, with journals and manifests from before, as soon as no reader has them pinned (I17); who reads in an
+older view keeps it to its end.
+
+What is left of a crash: a file in `tmp/`, a segment that no manifest lists, or inputs that `release` removes
+when it is called again (I32). Events that are not touched keep their payloads byte for byte (I14).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.errors import Corruption, Unsupported
+from eventlog.fs import FileSystem, Refusals
+from eventlog.layout import JOURNAL_DIR, MANIFEST_DIR, SEGMENT_DIR, Layout, parse_segment
+from eventlog.locks import COMPACT, MAINTAIN, acquire
+from eventlog.log import manifest as manifests
+from eventlog.log import pins
+from eventlog.log.compact import publish_segment
+from eventlog.log.erased_rows import CHANGED_COLUMNS, NAMING_TYPES, READ_COLUMNS, Marks, changed, is_chosen
+from eventlog.log.journal import journal_numbers
+from eventlog.log.manifest import SegmentEntry
+from eventlog.log.merge import write
+from eventlog.log.seal import remove_journals
+from eventlog.log.segment import SCHEMA
+from eventlog.log.segment_file import SegmentFile
+
+if TYPE_CHECKING:
+    from eventlog.log.reader import LogView
+
+TMP_PREFIX = "compact-erase-"
+
+# Positions of one segment whose events change, and the columns that do.
+_Changes = Mapping[int, "dict[str, Any]"]
+
+
+@dataclass(slots=True)
+class Rewritten:
+    """What `rewrite` did: names of new segments, and counts of events in them that changed."""
+
+    segments: list[str] = field(default_factory=list)
+    events: int = 0
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Files of the log that readers of an older view keep on the disk."""
+
+    segments: int = 0
+    journals: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.segments or self.journals)
+
+
+def find(view: "LogView", marks: Marks) -> "dict[str, int]":
+    """(id, position) of the events that have to change; their sessions are added to `marks`.
+
+    `marks.sessions` are those whose slug goes, because an event that may have given it is among them.
+    """
+    found = {}
+    for batch in view.batches(columns=("position", *READ_COLUMNS)):
+        for row in _rows(batch, marks):
+            if is_chosen(row, marks):
+                found[row["event_id"]] = row["position"]
+                _note_session(row, marks)
+    return found
+
+
+def rewrite(
+    fs: FileSystem, layout: Layout, store_id: bytes, marks: Marks, *, lock_timeout_s: float = 10.0
+) -> Rewritten:
+    """Take it out of all segments, with one commit. Nothing is in question that is not sealed.
+
+    Raises: LockTimeout, Corruption (a segment is damaged; nothing was changed), NotDurable, EventLogError.
+    """
+    report = Rewritten()
+    with (
+        acquire(fs, layout, COMPACT, timeout_s=lock_timeout_s),
+        acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s),
+        Refusals(layout.root, "erase from the log"),
+    ):
+        manifests.remove_temporary(fs, layout)
+        manifests.remove_temporary(fs, layout, TMP_PREFIX)
+        current = manifests.read_current(fs, layout, store_id)
+        for entry in current.segments:  # a slug may stand in front of the event that gives it away
+            for row in _chosen(fs, layout, store_id, entry, marks):
+                _note_session(row, marks)
+        segments = []
+        for entry in current.segments:
+            changes = _changes(fs, layout, store_id, entry, marks)
+            new = _rewrite(fs, layout, store_id, entry, changes) if changes else entry
+            segments.append(new)
+            if new is not entry:
+                report.segments.append(new.name)
+                report.events += len(changes)
+        if report.segments:
+            following = replace(
+                current,
+                number=current.number + 1,
+                parent=manifests.digest_of(current),
+                segments=tuple(segments),
+                superseded=(),
+            )
+            manifests.commit(fs, layout, following)
+    return report
+
+
+def release(fs: FileSystem, layout: Layout, store_id: bytes, *, lock_timeout_s: float = 10.0) -> Waiting:
+    """Unlink what only older manifests list, and those manifests; what readers still keep.
+
+    Raises: LockTimeout, Corruption, NotDurable, EventLogError.
+    """
+    waiting = Waiting()
+    with (
+        acquire(fs, layout, COMPACT, timeout_s=lock_timeout_s),
+        acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s),
+        Refusals(layout.root, "remove what was erased"),
+    ):
+        current = manifests.read_current(fs, layout, store_id)
+        with pins.held(fs, layout, current.number) as older:
+            needed = {entry.name for entry in current.segments} | {item.name for item in current.superseded}
+            floor = current.next_journal
+            for number in older.pinned:
+                try:
+                    pinned = manifests.read_numbered(fs, layout, store_id, number)
+                except (Corruption, Unsupported):
+                    return Waiting(segments=1)  # what its reader needs is unknown
+                names = {entry.name for entry in pinned.segments}
+                waiting.segments += len(names - needed)
+                needed |= names
+                floor = min(floor, pinned.next_journal)
+            for number in older.free:
+                fs.unlink(layout.manifest(number))
+            if older.free:
+                fs.fsync_dir(layout.directory(MANIFEST_DIR))
+            for name in fs.listdir(layout.directory(SEGMENT_DIR)):
+                if parse_segment(name) is not None and name not in needed:
+                    fs.unlink(layout.segment(name))
+            fs.fsync_dir(layout.directory(SEGMENT_DIR))
+            remove_journals(fs, layout, store_id, floor, [])
+            waiting.journals = sum(n < current.next_journal for n in journal_numbers(fs, layout)[:-1])
+            fs.fsync_dir(layout.directory(JOURNAL_DIR))
+    return waiting
+
+
+def _note_session(row: Mapping[str, Any], marks: Marks) -> None:
+    if row["event_type"] in NAMING_TYPES and row["session_id"] is not None:
+        marks.sessions.add(row["session_id"])
+
+
+def _rows(batch: "pa.RecordBatch | pa.Table", marks: Marks) -> Iterator[dict[str, Any]]:
+    """The rows that can be meant: with a pattern all of them."""
+    if marks.pattern is None:
+        wanted = pa.array(marks.whole, pa.string())
+        batch = batch.filter(pc.is_in(batch.column("event_id"), value_set=wanted))
+    yield from _all_rows(batch)
+
+
+def _all_rows(batch: "pa.RecordBatch | pa.Table") -> Iterator[dict[str, Any]]:
+    names = batch.schema.names
+    for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def _groups(fs: FileSystem, layout: Layout, store_id: bytes, entry: SegmentEntry) -> "Iterator[pa.Table]":
+    with SegmentFile(fs, layout, store_id, entry) as file:
+        for group in range(file.row_groups):
+            yield file.read(("position", *READ_COLUMNS), group)
+
+
+def _chosen(
+    fs: FileSystem, layout: Layout, store_id: bytes, entry: SegmentEntry, marks: Marks
+) -> Iterator[dict[str, Any]]:
+    for table in _groups(fs, layout, store_id, entry):
+        yield from (row for row in _rows(table, marks) if is_chosen(row, marks))
+
+
+def _changes(
+    fs: FileSystem, layout: Layout, store_id: bytes, entry: SegmentEntry, marks: Marks
+) -> "dict[int, dict[str, Any]]":
+    found = {}
+    for table in _groups(fs, layout, store_id, entry):
+        # Links to a session may stand anywhere.
+        for row in _all_rows(table) if marks.sessions else _rows(table, marks):
+            new = changed(row, marks)
+            if new:
+                found[row["position"]] = new
+    return found
+
+
+def _rewrite(
+    fs: FileSystem, layout: Layout, store_id: bytes, entry: SegmentEntry, changes: _Changes
+) -> SegmentEntry:
+    """The segment with these events changed, under its name."""
+    from eventlog.log.merge import check_digest
+
+    check_digest(fs, layout, entry)
+    tmp = layout.tmp(f"{TMP_PREFIX}{entry.base}")
+
+    def tables() -> "Iterator[pa.Table]":
+        with SegmentFile(fs, layout, store_id, entry) as file:
+            for group in range(file.row_groups):
+                yield _with(file.read(row_group=group), changes)
+
+    try:
+        new = write(fs, store_id, [entry], tmp, tables)
+        publish_segment(fs, layout, new, tmp)
+    finally:
+        try:
+            fs.unlink(tmp)
+        except OSError:
+            pass  # the next holder of the lock removes it
+    return new
+
+
+def _with(table: "pa.Table", changes: _Changes) -> "pa.Table":
+    """The events with their changes; columns in which nothing changes keep their bytes."""
+    rows = [changes.get(position) for position in table["position"].to_pylist()]
+    for name in CHANGED_COLUMNS:
+        if any(row is not None and name in row for row in rows):
+            old = table[name].to_pylist()
+            values = [
+                row[name] if row is not None and name in row else before
+                for row, before in zip(rows, old, strict=True)
+            ]
+            at = SCHEMA.get_field_index(name)
+            table = table.set_column(at, SCHEMA.field(at), pa.array(values, SCHEMA.field(at).type))
+    return table.combine_chunks()

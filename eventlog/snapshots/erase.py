@@ -1,0 +1,141 @@
+"""Erasing contents: packs are written anew without them, and no copy stays aside.
+
+`holding` looks; `remove` makes one new pack of all those that hold an erased id, without it, reads it back,
+and unlinks the old ones at once, where a merge would keep them for a day. What a condemned pack alone holds
+beside an erased content is stored again first. Writers go on beside it; the exclusive `gc` lock is held while
+packs go. Killed anywhere, every id that was not erased is found (I24), and repeating it finishes it (I32).
+"""
+
+from collections.abc import Collection, Iterator, Set
+
+from eventlog.errors import Corruption, NotFound
+from eventlog.fs import Refusals
+from eventlog.layout import CONDEMNED_DIR, PACK_DIR, parse_pack
+from eventlog.locks import GC, acquire
+from eventlog.log.pattern import Pattern
+from eventlog.snapshots.catalog import load_tables
+from eventlog.snapshots.mark import read_trees, tree_rows
+from eventlog.snapshots.pack import TREE, PackTables
+from eventlog.snapshots.repack import repack
+from eventlog.snapshots.statcache import raise_generation
+from eventlog.snapshots.store import BlobStore
+from eventlog.snapshots.tree import DIRECTORY
+
+
+def holding(blobs: BlobStore, pattern: Pattern) -> dict[bytes, bool]:
+    """The ids of contents in which the pattern stands, and whether each is a tree: names in it hold it.
+
+    Reads every content once. Raises: Corruption when one cannot be read.
+    """
+    kinds: dict[bytes, int] = {}
+    for tables in [*blobs.tables(), *(tables for _, tables in _condemned(blobs))]:
+        for index in range(len(tables)):
+            id, kind = tables.entry(index)[:2]
+            kinds[id] = kind
+    return {id: kinds[id] == TREE for id, data in blobs.get_many(kinds) if pattern.is_in(data)}
+
+
+def at_path(blobs: BlobStore, roots: Collection[bytes], path: bytes) -> set[bytes]:
+    """The ids of all contents that stand at `path`, or below it, in one of the trees. Raises: Corruption."""
+    level = set(roots)
+    parts = path.split(b"/")
+    found: set[bytes] = set()
+    for number, part in enumerate(parts):
+        below: set[bytes] = set()
+        for _, encoding in read_trees(blobs, level):
+            for kind, id, name in tree_rows(encoding):
+                if name == part:
+                    last = number == len(parts) - 1
+                    (below if kind == DIRECTORY else found if last else set()).add(id)
+        level = below
+    seen: set[bytes] = set()
+    while level:
+        seen |= level
+        below = set()
+        for _, encoding in read_trees(blobs, level):
+            for kind, id, _ in tree_rows(encoding):
+                (below if kind == DIRECTORY else found).add(id)
+        level = below - seen
+    return found
+
+
+def remove(blobs: BlobStore, ids: Set[bytes], *, lock_timeout_s: float = 10.0) -> list[str]:
+    """Take these contents out of all packs; the names of packs that are gone.
+
+    Raises: LockTimeout, NotDurable; Corruption when a pack that holds one cannot be written anew.
+    """
+    if not ids:
+        return []
+    fs, layout = blobs.fs, blobs.layout
+    with Refusals(layout.directory(PACK_DIR), "erase contents"):
+        held = {tables.name: tables for tables in blobs.tables() if not ids.isdisjoint(tables.ids())}
+        if held:
+            live = {id for tables in held.values() for id in tables.ids()} - ids
+            repack(blobs, only=held.keys(), live=live, lock_timeout_s=lock_timeout_s)
+        _keep_others(blobs, ids, lock_timeout_s)
+        gone = []
+        with acquire(fs, layout, GC, timeout_s=lock_timeout_s):
+            blobs.refresh()
+            raise_generation(fs, layout)  # no stat cache proves that they exist
+            for name, tables in list(_condemned(blobs)):
+                if not ids.isdisjoint(tables.ids()):
+                    fs.unlink(f"{layout.directory(CONDEMNED_DIR)}/{name}")
+                    gone.append(tables.name)
+            fs.fsync_dir(layout.directory(CONDEMNED_DIR))
+        blobs.close()
+        for tables in blobs.tables():
+            if not ids.isdisjoint(tables.ids()):
+                raise Corruption(
+                    tables.path,
+                    "it holds what is to be erased, and other contents that cannot be read: "
+                    "see `locus store verify`, then erase again",
+                )
+        return gone
+
+
+def _keep_others(blobs: BlobStore, ids: Set[bytes], lock_timeout_s: float) -> None:
+    """Store what only a condemned pack holds that has to go."""
+    others: dict[bytes, int] = {}
+    for _, tables in _condemned(blobs):
+        if not ids.isdisjoint(tables.ids()):
+            rows = (tables.entry(index)[:2] for index in range(len(tables)))
+            others.update((id, kind) for id, kind in rows if id not in ids)
+    if not others:
+        return
+    with blobs.writer(lock_timeout_s=lock_timeout_s) as writer:
+        alone = others.keys() - blobs.places(others).keys()
+        for id in sorted(alone, key=lambda id: (others[id] != TREE, id)):
+            try:
+                writer.add_copy(id, others[id], blobs.get(id))
+            except (NotFound, Corruption):
+                continue  # it could not be read before either
+        writer.flush()
+
+
+def _condemned(blobs: BlobStore) -> Iterator[tuple[str, PackTables]]:
+    """(file name, tables) of the condemned packs that can be read."""
+    directory = blobs.layout.directory(CONDEMNED_DIR)
+    for name in blobs.fs.listdir(directory):
+        stem = parse_pack(name.rpartition("-")[2])
+        if stem is not None:
+            try:
+                yield name, load_tables(blobs.fs, f"{directory}/{name}", stem, blobs.store_id)
+            except (Corruption, FileNotFoundError):
+                continue  # named by `unreadable`
+
+
+def unreadable(blobs: BlobStore) -> list[str]:
+    """Paths of packs of which nobody can say what they hold."""
+    fs, layout = blobs.fs, blobs.layout
+    found = []
+    for directory in (layout.directory(PACK_DIR), layout.directory(CONDEMNED_DIR)):
+        for name in fs.listdir(directory):
+            stem = parse_pack(name.rpartition("-")[2])
+            try:
+                if stem is not None:
+                    load_tables(fs, f"{directory}/{name}", stem, blobs.store_id)
+            except Corruption:
+                found.append(f"{directory}/{name}")
+            except FileNotFoundError:
+                continue
+    return found
