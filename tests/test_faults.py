@@ -26,6 +26,7 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import EventLogError
+from eventlog.keep import erasure
 from eventlog.snapshots.condemn import carry_out, plan_collection, sweep_condemned
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.snapshots.mark import live_ids, told_trees
@@ -163,6 +164,13 @@ def _collect(_scene: Scene, store: Store) -> None:
     assert store.blobs.get(_OLD) == b"old"
 
 
+def _erase(_scene: Scene, store: Store) -> None:
+    store.append([{"event_type": "note", "event_id": _id("said"), "payload": {"text": "tulip fox"}}])
+    erasure.erase(store, erasure.plan_secret(store, "tulip fox"))
+    assert store.event(_id("said"))["redacted"]
+    assert store.blobs.get(_OLD) == b"old"
+
+
 def _read(scene: Scene, store: Store) -> None:
     assert len(list(store.events())) >= 10
     assert store.blobs.get(_OLD) == b"old"
@@ -211,8 +219,21 @@ OPERATIONS: dict[str, Operation] = {
     "put-much": _put_much,
     "repack": _repack,
     "collect": _collect,
+    "erase": _erase,
 }
-SLOW = ("query", "compact", "replay", "restore", "deep", "put-much", "reindex", "maintain", "repack", "collect")
+SLOW = (
+    "query",
+    "compact",
+    "replay",
+    "restore",
+    "deep",
+    "put-much",
+    "reindex",
+    "maintain",
+    "repack",
+    "collect",
+    "erase",
+)
 READING = ("materialize", "read", "verify", "open", "query", "replay", "deep")
 
 _OLD = b""

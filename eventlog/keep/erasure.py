@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from eventlog import erased, redaction
 from eventlog.errors import EventLogError, NotFound, Refused
-from eventlog.fs import publish, read_file
+from eventlog.fs import Refusals, publish, read_file
 from eventlog.jsontext import decode
 from eventlog.layout import (
     INDEX_DIR,
@@ -41,6 +41,8 @@ from eventlog.types import Event
 
 # Ids in one event: some hundred kB of payload.
 _IDS_IN_EVENT_MAX = 4_000
+
+_DOING = "finish the erasure, which `locus store erase --resume` goes on with"
 
 _EVENT, _SESSION, _PATH, _SECRET = "event", "session", "path", "secret"
 
@@ -162,7 +164,7 @@ def plan_secret(store: Store, secret: str) -> Plan:
     Raises: InvalidEvent (too short, or no expression), Corruption (a content cannot be read).
     """
     pattern = Pattern(secret)
-    with store.view() as view:
+    with store.view() as view, Refusals(store.layout.root, "look for it"):
         marks = Marks("", pattern=pattern)
         chosen = log.find(view, marks)
         found = contents_of.holding(store.blobs, pattern)
@@ -177,16 +179,18 @@ def erase(store: Store, plan: Plan, *, reason: str = "", lock_timeout_s: float =
     """
     restore_journal.refuse_unfinished(store.fs, store.layout)
     erasure = store.fs.random_bytes(16).hex()
-    _note(store)
-    with acquire(store.fs, store.layout, MAINTAIN, timeout_s=lock_timeout_s):
-        erased.add(store.fs, store.layout, _rules(store, plan))
+    with Refusals(store.layout.erased, "write down what is erased"):
+        _note(store)
+        with acquire(store.fs, store.layout, MAINTAIN, timeout_s=lock_timeout_s):
+            erased.add(store.fs, store.layout, _rules(store, plan))
     store.reread_rules()
     store.append(_told(erasure, plan, reason))
     marks = Marks(erasure, whole=set(), pattern=plan.pattern)
     if plan.pattern is None:
         marks.whole = set(plan.events)
         marks.paths_kept = set(plan.events) if plan.by == _PATH else set()
-    return _finish(store, [(marks, set(plan.contents))], lock_timeout_s)
+    with Refusals(store.layout.root, _DOING):
+        return _finish(store, [(marks, set(plan.contents))], lock_timeout_s)
 
 
 def is_unfinished(store: Store) -> bool:
@@ -206,7 +210,8 @@ def resume(store: Store, *, lock_timeout_s: float = 10.0) -> Erased:
     with store.view() as view:
         open_ones = [told for told in erasures_in(view) if not told.ended]
     todo = [(_marks_of(told), {bytes.fromhex(id) for id in told.contents}) for told in open_ones]
-    return _finish(store, todo, lock_timeout_s)
+    with Refusals(store.layout.root, _DOING):
+        return _finish(store, todo, lock_timeout_s)
 
 
 def _marks_of(told: Told) -> Marks:
@@ -336,6 +341,8 @@ def _who() -> "str | None":
 def _finish(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s: float) -> Erased:
     fs, layout, store_id = store.fs, store.layout, store.identity.store_id
     report = Erased([marks.erasure for marks, _ in todo])
+    if not is_unfinished(store):
+        return report  # another process has just finished it
     store.seal(lock_timeout_s=lock_timeout_s)
     for marks, _ in todo:
         if marks.whole or marks.pattern is not None:
@@ -349,9 +356,9 @@ def _finish(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s
     waiting = log.release(fs, layout, store_id, lock_timeout_s=lock_timeout_s)
     report.waiting = waiting.segments + waiting.journals
     _remove_derived(store, todo)
-    if not report.waiting and not sweep.strays(fs, layout, -1.0):
+    if not report.waiting and not sweep.strays(fs, layout, _age_s(store)):
         store.append(_event(marks.erasure, END) for marks, _ in todo)
-        fs.unlink(layout.erasing)
+        _unlink(store, layout.erasing)
         fs.fsync_dir(layout.root)
     else:
         report.waiting = max(1, report.waiting)
@@ -376,11 +383,23 @@ def _remove_derived(store: Store, todo: "list[tuple[Marks, set[bytes]]]") -> Non
         for path in _in_quarantine(store, chosen, marks.pattern):
             _unlink(store, path)
             _unlink(store, path.removesuffix(".bin") + ".json")
-    sweep.sweep(fs, layout, -1.0)
+    sweep.sweep(fs, layout, _age_s(store))
     for name in fs.listdir(layout.directory(TMP_DIR)):
         path = layout.tmp(name)
         if any(marks.pattern is not None and _holds(store, path, marks.pattern) for marks, _ in todo):
             _unlink(store, path)
+    # A power cut must not bring back what the log says is gone.
+    for directory in (INDEX_DIR, STATCACHE_DIR, LIVE_DIR, QUARANTINE_DIR, TMP_DIR):
+        fs.fsync_dir(layout.directory(directory))
+    fs.fsync_dir(layout.root)
+
+
+def _age_s(store: Store) -> float:
+    """How long ago this erasure began: what was written into `tmp/` since then holds nothing of it."""
+    try:
+        return store.fs.time_ns() / 1e9 - store.fs.stat(store.layout.erasing).st_mtime
+    except FileNotFoundError:
+        return float("inf")  # another process has just finished it
 
 
 def _in_quarantine(store: Store, events: "dict[str, int]", pattern: "Pattern | None") -> list[str]:

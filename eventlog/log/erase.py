@@ -10,7 +10,7 @@ What is left of a crash: a file in `tmp/`, a segment that no manifest lists, or 
 when it is called again (I32). Events that are not touched keep their payloads byte for byte (I14).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -205,7 +205,7 @@ def _rewrite(
     check_digest(fs, layout, entry)
     tmp = layout.tmp(f"{TMP_PREFIX}{entry.base}")
 
-    def tables() -> "Iterator[pa.Table]":
+    def tables() -> "Generator[pa.Table, None, None]":
         with SegmentFile(fs, layout, store_id, entry) as file:
             for group in range(file.row_groups):
                 yield _with(file.read(row_group=group), changes)

@@ -11,7 +11,8 @@ the inputs.
 
 import io
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from itertools import zip_longest
 from typing import Any
 
@@ -62,7 +63,7 @@ def write(
     store_id: bytes,
     entries: Sequence[SegmentEntry],
     path: str,
-    tables: "Callable[[], Iterator[pa.Table]]",
+    tables: "Callable[[], Generator[pa.Table, None, None]]",
 ) -> SegmentEntry:
     """Write `tables`, asked for twice, to the new file `path`, as what takes the place of `entries`.
 
@@ -71,11 +72,13 @@ def write(
     meta = SegmentMeta(store_id, entries[0].base, entries[-1].end, sum(entry.dropped for entry in entries))
     output = _Output(fs, path)
     try:
-        _write(output, meta, tables())
+        with closing(tables()) as written:  # it may hold an open segment
+            _write(output, meta, written)
         output.finish()
     finally:
         output.close()
-    rows = _check_equal(fs, path, tables())
+    with closing(tables()) as expected:
+        rows = _check_equal(fs, path, expected)
     digest = output.digest.hexdigest()
     return SegmentEntry(
         name=segment_name(meta.base, meta.end, digest[:16]),
@@ -115,7 +118,7 @@ def digest_of(fs: FileSystem, path: str) -> str:
 
 def _row_groups(
     fs: FileSystem, layout: Layout, store_id: bytes, entries: Sequence[SegmentEntry]
-) -> "Iterator[pa.Table]":
+) -> "Generator[pa.Table, None, None]":
     """The events of the segments as tables of SCHEMA, cut as the row groups of the result."""
     taken: list[pa.Table] = []
     rows = ROW_GROUP_ROWS

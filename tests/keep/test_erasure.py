@@ -453,7 +453,7 @@ with Store.open(sys.argv[1]) as store:
 """
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_an_erasure_that_was_killed_is_finished(tmp_path: Path, seed: int) -> None:
     """I30, I32: killed at any moment the store verifies; resumed, or repeated, the secret is nowhere."""
     random_ = random.Random(seed)
@@ -464,7 +464,7 @@ def test_an_erasure_that_was_killed_is_finished(tmp_path: Path, seed: int) -> No
     command = [sys.executable, "-c", _KILLED, str(root), CANARY]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
-        time.sleep(random_.random() * 0.12)
+        time.sleep(random_.random() * 0.4)
         process.send_signal(signal.SIGKILL)
     with Store.open(str(root)) as store:
         assert [f for f in store.verify("deep") if f.damage] == []
