@@ -94,6 +94,9 @@ def _show(plan: "Plan", as_json: bool) -> None:
         return
     what = "Texts" if plan.by == "secret" else "All texts"
     say(f"{what} of {count(len(plan.events), 'event')} and {count(len(plan.contents), 'content')} go.")
+    if plan.shared:
+        shared = count(plan.shared, "content")
+        say(f"{shared} stay, because other events need them: --path or --secret erases them.")
     if plan.trees:
         say(f"Of these {plan.trees} are lists of names: the folders cannot be replayed any more.")
     if plan.sessions:
@@ -111,6 +114,7 @@ def _fields(plan: "Plan") -> dict[str, Any]:
         "events": sorted(plan.events),
         "contents": sorted(f"blake3:{id.hex()}" for id in plan.contents),
         "trees": plan.trees,
+        "shared": plan.shared,
         "sessions": list(plan.sessions),
         "segments": plan.segments,
         "packs": plan.packs,

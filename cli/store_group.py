@@ -9,7 +9,7 @@ SECTIONS: Sections = (
         "Keep",
         (
             Entry("seal", "store_seal", "Turn the journals into sealed Parquet segments."),
-            Entry("compact", "store_compact", "Merge small segments into large ones."),
+            Entry("compact", "store_compact", "Merge neighbouring segments."),
             Entry("repack", "store_repack", "Merge packs of file contents into few."),
             Entry("gc", "store_gc", "Remove the contents that no kept session needs."),
             Entry("du", "store_du", "Show what takes the space."),

@@ -42,6 +42,9 @@ from eventlog.types import Event
 # Ids in one event: some hundred kB of payload.
 _IDS_IN_EVENT_MAX = 4_000
 
+# A content of a path that is shorter is erased, but stored again when it is met again.
+_CONTENT_SIZE_MIN = 16
+
 _DOING = "finish the erasure, which `locus store erase --resume` goes on with"
 
 _EVENT, _SESSION, _PATH, _SECRET = "event", "session", "path", "secret"
@@ -52,7 +55,8 @@ class Plan:
     """What an erasure takes out. `events` are ids with positions, `contents` ids of blobs and trees.
 
     `trees` of these are lists of names: what they list cannot be replayed any more. `sessions` lose their
-    slugs. `not_reached` says in sentences where copies may be that no command here can reach.
+    slugs. `shared` contents stay, because other events need them too. `not_reached` says in sentences where
+    copies may be that no command here can reach.
     """
 
     by: str
@@ -65,6 +69,7 @@ class Plan:
     quarantined: int
     not_reached: "tuple[str, ...]"
     pattern: "Pattern | None" = None
+    shared: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -97,7 +102,8 @@ def plan_events(store: Store, event_ids: Iterable[str]) -> Plan:
             )
         chosen[str(event["event_id"])] = int(str(event["position"]))
     with store.view() as view:
-        return _plan(store, view, _EVENT, chosen, _alone(store, view, chosen))
+        alone, shared = _alone(store, view, chosen)
+        return replace(_plan(store, view, _EVENT, chosen, alone), shared=shared)
 
 
 def plan_session(store: Store, session_id: str) -> Plan:
@@ -116,7 +122,8 @@ def plan_session(store: Store, session_id: str) -> Plan:
         chosen = {
             str(e["event_id"]): int(str(e["position"])) for e in rows_of if e["event_type"] not in KEPT_TYPES
         }
-        return _plan(store, view, _SESSION, chosen, _alone(store, view, chosen))
+        alone, shared = _alone(store, view, chosen)
+        return replace(_plan(store, view, _SESSION, chosen, alone), shared=shared)
 
 
 def plan_path(store: Store, path: str) -> Plan:
@@ -129,28 +136,19 @@ def plan_path(store: Store, path: str) -> Plan:
     chosen: dict[str, int] = {}
     found: set[bytes] = set()
     roots: set[bytes] = set()
-    columns = (
-        "event_id",
-        "position",
-        "event_type",
-        "path",
-        "before_hash",
-        "after_hash",
-        "tree_hash",
-        "payload",
-    )
+    columns = ("event_id", "position", "event_type", "path", *HASH_COLUMNS, "payload")
     with store.view() as view:
         for event in view.iterate(columns=columns):
             if event["tree_hash"] is not None:
                 roots.update(_ids([event["tree_hash"]]))
-            if event["event_type"] != "file":
+            names = [event["path"]]
+            if event["event_type"] == "file":
+                names.append(_payload_of(event).get("old_path"))
+            elif event["event_type"] in KEPT_TYPES or event["path"] is None:
                 continue
-            payload = event["payload"]
-            said = decode(payload) if isinstance(payload, str) and '"old_path"' in payload else {}
-            names = [name for name in (event["path"], said.get("old_path")) if isinstance(name, str)]
-            if any(name == path or name.startswith(below) for name in names):
+            if any(isinstance(name, str) and (name == path or name.startswith(below)) for name in names):
                 chosen[str(event["event_id"])] = int(str(event["position"]))
-                found.update(_ids([event["before_hash"], event["after_hash"]]))
+                found.update(_named_by(event))
         found |= contents_of.at_path(store.blobs, roots, path_bytes(path))
         found.discard(erased.EMPTY_CONTENT)  # it says nothing, and stands in many places
         if not chosen and not found:
@@ -239,17 +237,27 @@ def _plan(
     return Plan(by, chosen, ids, 0, (), segments, packs, quarantined, not_reached, pattern)
 
 
-def _alone(store: Store, view: LogView, chosen: "dict[str, int]") -> set[bytes]:
-    """The contents that only the chosen events name, and what only these trees hold."""
+def _alone(store: Store, view: LogView, chosen: "dict[str, int]") -> tuple[set[bytes], int]:
+    """The contents that only the chosen events name, also below trees; how many others name too."""
     of_chosen: set[bytes] = set()
     of_others: set[bytes] = set(told_trees(store.fs, store.layout))
     for event in view.iterate(columns=("event_id", *HASH_COLUMNS)):
-        blobs = event["blobs"]
-        named = [event[name] for name in HASH_COLUMNS if name != "blobs"]
-        named += blobs if isinstance(blobs, list) else []
-        (of_chosen if event["event_id"] in chosen else of_others).update(_ids(named))
+        (of_chosen if event["event_id"] in chosen else of_others).update(_named_by(event))
     kept = live_ids(store.blobs, of_others)
-    return live_ids(store.blobs, of_chosen - kept, set(kept)) - kept
+    alone = live_ids(store.blobs, of_chosen - kept, set(kept)) - kept
+    return alone, len(of_chosen & kept)
+
+
+def _named_by(event: Event) -> Iterator[bytes]:
+    blobs = event["blobs"]
+    yield from _ids(event[name] for name in HASH_COLUMNS if name != "blobs")
+    yield from _ids(blobs if isinstance(blobs, list) else ())
+
+
+def _payload_of(event: Event) -> "dict[str, object]":
+    payload = event["payload"]
+    said = decode(payload) if isinstance(payload, str) else payload
+    return said if isinstance(said, dict) else {}
 
 
 def _ids(texts: Iterable[object]) -> Iterator[bytes]:
@@ -266,8 +274,7 @@ def _not_reached(
     first = min(chosen.values(), default=None)
     reached: dict[str, int] = {}
     for event in view.iterate(event_types=("cursor",), columns=("title", "payload")):
-        said = decode(event["payload"]) if isinstance(event["payload"], str) else event["payload"]
-        position = said.get("position") if isinstance(said, dict) else None
+        position = _payload_of(event).get("position")
         if isinstance(position, int):
             name = str(event["title"])
             reached[name] = max(reached.get(name, 0), position)
@@ -301,7 +308,10 @@ def _rules(store: Store, plan: Plan) -> list[bytes]:
     elif plan.pattern is not None and plan.pattern.expression is not None:
         rules.append(erased.expression_rule(plan.pattern.expression))
     if plan.by in (_SECRET, _PATH):
-        rules += [erased.content_rule(id) for id in sorted(plan.contents)]
+        # What is very short may stand anywhere and mean nothing.
+        places = store.blobs.places(plan.contents)
+        long = (id for id, place in places.items() if plan.by == _SECRET or place[4] >= _CONTENT_SIZE_MIN)
+        rules += [erased.content_rule(id) for id in sorted(long)]
     return rules
 
 

@@ -105,6 +105,8 @@ def _whole(row: Mapping[str, Any], marks: Marks) -> "dict[str, Any]":
     new: dict[str, Any] = dict.fromkeys(_TOLD)
     if row["event_id"] in marks.paths_kept:
         new["path"] = row["path"]
+        if isinstance(old_path := _payload_of(row).get("old_path"), str):
+            figures["old_path"] = old_path
     new["payload"] = _json({ERASED: marks.erasure, **figures})
     new["context_id"] = _plain_context(row)
     new["related_to"] = None

@@ -305,7 +305,9 @@ def test_an_event_loses_its_texts_and_keeps_its_place(tmp_path: Path) -> None:
                 ]
             )
         before = list(store.events())
-        erasure.erase(store, erasure.plan_events(store, [f"{2:032x}"]))
+        plan = erasure.plan_events(store, [f"{2:032x}"])
+        assert (len(plan.contents), plan.shared) == (1, 1)
+        erasure.erase(store, plan)
         after = list(store.events(0, 2))
         assert after[0] == before[0]
         (told,) = [e for e in store.events(event_types=("erasure",)) if e["operation"] == "start"]
@@ -378,11 +380,17 @@ def test_a_path_goes_in_all_its_versions(tmp_path: Path) -> None:
                     )
                 ]
             )
+            wrote = event(21, session_id=SID, tool="Write", path="conf/.env", payload={"input": "HIDDEN too"})
+            moved = event(
+                22, event_type="file", operation="rename", path="b", payload={"old_path": "conf/.env"}
+            )
+            store.append([wrote, moved])
         plan = erasure.plan_path(store, "conf/.env")
-        assert (len(plan.contents), list(plan.events)) == (4, [f"{20:032x}"])
+        assert (len(plan.contents), list(plan.events)) == (4, [f"{n:032x}" for n in (20, 21, 22)])
         erasure.erase(store, plan)
         assert found_in(root, b"HIDDEN") == []
         assert store.verify("deep") == []
+        assert payload_of(store.event(f"{22:032x}"))["old_path"] == "conf/.env"
         report = store.replay(f"{SID}_001", tmp_path / "out")
         assert [(path, "erased on" in why) for path, why in report.missing] == [(b"conf/.env", True)]
         assert (tmp_path / "out/conf/plain").read_bytes() == b"stays\n"
