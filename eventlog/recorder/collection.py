@@ -45,6 +45,9 @@ _DEAD_SHARE_MAX = 0.1
 _GROWTH_BYTES_MIN = 1 << 20
 _BUDGET_NOTE = "budget"
 
+# They are released in one batch, or none.
+_RELEASED_AT_ONCE_MAX = 10_000
+
 _POSITION_MAX = 2**63 - 1
 
 
@@ -98,7 +101,7 @@ def plan(store: Store) -> Plan:
     with store.view() as view:
         said = retention_in(view)
         due = retention.due(store, said)
-        due += _over_budget(store, view, said, due)
+        due = (due + _over_budget(store, view, said, due))[:_RELEASED_AT_ONCE_MAX]
         limits = said.limits | {one.session_id: _POSITION_MAX for one in due}
         live = live_ids(blobs, _roots(store, view, limits))
         packs = plan_collection(blobs, live, dead_share_max=_DEAD_SHARE_MAX)

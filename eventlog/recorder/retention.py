@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from eventlog import config
-from eventlog.errors import Refused
+from eventlog.errors import Conflict, LockTimeout, Refused
+from eventlog.locks import GC, Lock, acquire
 from eventlog.log.retained import HOLD, PIN, RELEASE, RETENTION, UNPIN, Retention, retention_in
 from eventlog.names import event_id_of, turn_id_of
 from eventlog.query.lookup import TurnRef
@@ -18,6 +19,7 @@ from eventlog.store import Store
 from eventlog.types import Event
 
 ARCHIVED = "archived"
+_TRIES_MAX = 50
 MAX_AGE, MAX_SESSIONS, MAX_BYTES = "max_age_days", "max_sessions", "max_bytes"
 
 # An agent that was killed leaves its session active for good; one in which nothing was recorded for so long
@@ -51,32 +53,42 @@ class Due:
     rule: str
 
 
-def pin(store: Store, what: "TurnRef | str", *, undo: bool = False) -> bool:
-    """Keep the contents of a session (its id) or of a turn, whatever a rule says; whether that is new."""
+def pin(store: Store, what: "TurnRef | str", *, undo: bool = False, lock_timeout_s: float = 10.0) -> bool:
+    """Keep the contents of a session (its id) or of a turn, whatever a rule says; whether that is new.
+
+    Raises: LockTimeout while somebody collects.
+    """
     session, turn = (what.session_id, what.turn) if isinstance(what, TurnRef) else (what, None)
-    with store.view() as view:
-        said = retention_in(view)
-    there = session in said.pinned if turn is None else (session, turn) in said.pinned_turns
-    if there is not undo:
-        return False
-    store.append([_event(said, UNPIN if undo else PIN, session, turn)])
-    return True
+    with _no_collection(store, lock_timeout_s):
+        said = _said(store)
+        there = session in said.pinned if turn is None else (session, turn) in said.pinned_turns
+        if there is not undo:
+            return False
+        store.append([_event(said, UNPIN if undo else PIN, session, turn)])
+        return True
 
 
-def archive(store: Store, session_id: str, *, reason: str | None = None, undo: bool = False) -> bool:
+def archive(
+    store: Store,
+    session_id: str,
+    *,
+    reason: str | None = None,
+    undo: bool = False,
+    lock_timeout_s: float = 10.0,
+) -> bool:
     """Release a session now, or with `undo` hold it again; whether that changed anything.
 
-    Raises: Refused for a session that is active, pinned, or has a pinned turn.
+    Raises: Refused for a session that is active, pinned, or has a pinned turn; LockTimeout as `pin`.
     """
-    with store.view() as view:
-        said = retention_in(view)
-    if (session_id in said.released) is not undo:
-        return False
-    if not undo:
-        _refuse_kept(store, said, session_id)
-    operation = HOLD if undo else RELEASE
-    store.append([_event(said, operation, session_id, None, rule=ARCHIVED, reason=reason)])
-    return True
+    with _no_collection(store, lock_timeout_s):
+        said = _said(store)
+        if (session_id in said.released) is not undo:
+            return False
+        if not undo:
+            _refuse_kept(store, said, session_id)
+        operation = HOLD if undo else RELEASE
+        store.append([_event(said, operation, session_id, None, rule=ARCHIVED, reason=reason)])
+        return True
 
 
 def release_due(store: Store, due: Iterable[Due]) -> list[str]:
@@ -84,15 +96,24 @@ def release_due(store: Store, due: Iterable[Due]) -> list[str]:
 
     Raises: Refused when one was pinned meanwhile; none is released then.
     """
-    with store.view() as view:
-        said = retention_in(view)
-    pinned = next((one.session_id for one in due if one.session_id in said.held), None)
-    if pinned is not None:
-        raise Refused(f"session {pinned} was pinned since this plan was made; nothing was done. Plan again.")
-    chosen = [one for one in due if one.session_id not in said.released]
-    if chosen:
-        store.append(_event(said, RELEASE, one.session_id, None, rule=one.rule) for one in chosen)
-    return [one.session_id for one in chosen]
+    chosen = list(due)
+    for _ in range(_TRIES_MAX):
+        with store.view() as view:
+            said, end = retention_in(view), view.next_position
+        pinned = next((one.session_id for one in chosen if one.session_id in said.held), None)
+        if pinned is not None:
+            raise Refused(
+                f"session {pinned} was pinned since this plan was made; nothing was done. Plan again."
+            )
+        new = [one for one in chosen if one.session_id not in said.released]
+        events = [_event(said, RELEASE, one.session_id, None, rule=one.rule) for one in new]
+        try:
+            if events:
+                store.append(events, expect_position=end)  # a pin that comes between must not be overruled
+            return [one.session_id for one in new]
+        except Conflict:
+            continue
+    raise LockTimeout("others append without a pause, so nothing was released; try again")
 
 
 def due(store: Store, said: Retention) -> list[Due]:
@@ -133,6 +154,16 @@ def states(store: Store) -> list[SessionState]:
         left = last_at is not None and now - last_at > _LEFT_AFTER_S * 1_000_000 and agent != "git"
         found.append(SessionState(session_id, title, turns, last_at, status == "active" and not left))
     return found
+
+
+def _said(store: Store) -> Retention:
+    with store.view() as view:
+        return retention_in(view)
+
+
+def _no_collection(store: Store, timeout_s: float) -> Lock:
+    """While it is held nothing is condemned or unlinked: who is told that a session is kept relies on it."""
+    return acquire(store.fs, store.layout, GC, exclusive=False, timeout_s=timeout_s)
 
 
 def _is_free(state: SessionState, said: Retention) -> bool:

@@ -42,6 +42,7 @@ def record(
     noise: bool = False,
     first: int = 1,
     files: Mapping[int, Files] | None = None,
+    lock_timeout_s: float = 10.0,
 ) -> dict[str, Files]:
     """A session of `turns` turns, each with a tree and a file event; the files of each turn, by its name."""
     told: dict[str, Files] = {}
@@ -50,7 +51,7 @@ def record(
         store.append([{"event_type": "session", "operation": "start", **place, "payload": {}}])
     for turn in range(first, first + turns):
         now = files_of(session, turn, size=size, noise=noise) if files is None else files[turn]
-        with store.blobs.writer() as writer:
+        with store.blobs.writer(lock_timeout_s=lock_timeout_s) as writer:
             below = [_file(writer, name[6:], data) for name, data in now.items() if name.startswith("below/")]
             top = [_file(writer, name, data) for name, data in now.items() if "/" not in name]
             directory = TreeEntry(
