@@ -27,6 +27,7 @@ import pytest
 
 from eventlog.errors import EventLogError
 from eventlog.keep import erasure
+from eventlog.recorder import collection, retention
 from eventlog.snapshots.condemn import carry_out, plan_collection, sweep_condemned
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.snapshots.mark import live_ids, told_trees
@@ -171,6 +172,12 @@ def _erase(_scene: Scene, store: Store) -> None:
     assert store.blobs.get(_OLD) == b"old"
 
 
+def _release(_scene: Scene, store: Store) -> None:
+    retention.archive(store, "s")
+    collection.collect(store, collection.plan(store))
+    assert store.blobs.get(_OLD) == b"old"  # set aside, for a day
+
+
 def _read(scene: Scene, store: Store) -> None:
     assert len(list(store.events())) >= 10
     assert store.blobs.get(_OLD) == b"old"
@@ -219,6 +226,7 @@ OPERATIONS: dict[str, Operation] = {
     "put-much": _put_much,
     "repack": _repack,
     "collect": _collect,
+    "release": _release,
     "erase": _erase,
 }
 SLOW = (
@@ -233,6 +241,7 @@ SLOW = (
     "repack",
     "collect",
     "erase",
+    "release",
 )
 READING = ("materialize", "read", "verify", "open", "query", "replay", "deep")
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from eventlog import config, jsontext
 from eventlog.errors import EventLogError, InvalidEvent
-from eventlog.fs import read_file, write_all
-from eventlog.layout import CONDEMNED_DIR, PACK_DIR, SEGMENT_DIR
+from eventlog.fs import Refusals, read_file, write_all
+from eventlog.layout import CONDEMNED_DIR, LIVE_DIR, PACK_DIR, SEGMENT_DIR
 from eventlog.log.maintenance import maintenance_event
 from eventlog.log.reader import LogView
 from eventlog.log.retained import (
@@ -185,7 +185,9 @@ def _is_uncollected(store: Store) -> bool:
 
 def _roots(store: Store, view: LogView, limits: dict[str, int], since: int = 0) -> Iterator[bytes]:
     yield from _ids(hashes_in(view, limits, since))
-    yield from told_trees(store.fs, store.layout)
+    with Refusals(store.layout.directory(LIVE_DIR), "read the notes of hooks"):
+        told = told_trees(store.fs, store.layout)
+    yield from told
 
 
 def _late(store: Store, end: int) -> Iterator[bytes]:
@@ -268,11 +270,12 @@ def _kept_bytes(store: Store) -> int:
 
 def _bytes_in(store: Store, directory: str) -> int:
     path, total = store.layout.directory(directory), 0
-    for name in store.fs.listdir(path):
-        try:
-            total += store.fs.stat(f"{path}/{name}").st_size
-        except FileNotFoundError:
-            continue
+    with Refusals(path, "count its files"):
+        for name in store.fs.listdir(path):
+            try:
+                total += store.fs.stat(f"{path}/{name}").st_size
+            except FileNotFoundError:
+                continue
     return total
 
 

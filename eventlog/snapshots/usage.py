@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from eventlog import layout as names
 from eventlog.errors import InvalidEvent
+from eventlog.fs import Refusals
 from eventlog.log import retained
 from eventlog.log.reader import LogView
 from eventlog.paths import path_text
@@ -245,11 +246,12 @@ def _ordered(rows: Iterable[Row]) -> list[Row]:
 def _files(blobs: BlobStore, directory: str) -> tuple[int, int]:
     path = blobs.layout.directory(directory)
     sizes = []
-    for name in blobs.fs.listdir(path) if blobs.fs.exists(path) else []:
-        try:
-            sizes.append(blobs.fs.stat(f"{path}/{name}").st_size)
-        except FileNotFoundError:
-            continue
+    with Refusals(path, "count its files"):
+        for name in blobs.fs.listdir(path) if blobs.fs.exists(path) else []:
+            try:
+                sizes.append(blobs.fs.stat(f"{path}/{name}").st_size)
+            except FileNotFoundError:
+                continue
     return len(sizes), sum(sizes)
 
 
