@@ -44,7 +44,7 @@ def test_a_child_does_not_keep_the_lock_of_a_killed_parent(layout: Layout) -> No
     try:
         assert os.waitstatus_to_exitcode(os.waitpid(parent, 0)[1]) == -signal.SIGKILL
         os.kill(int(os.read(said, 100)), 0)  # the child is there
-        assert Journal(REAL, layout, STORE_ID, lock_timeout_s=1.0).append([b"a"]) == 1
+        assert Journal(REAL, layout, STORE_ID, lock_timeout_s=10.0).append([b"a"]) == 1
     finally:
         os.close(until)
         os.close(said)
