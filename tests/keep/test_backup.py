@@ -98,8 +98,8 @@ def test_a_backup_beside_writers_and_a_sealer_is_a_prefix_that_replays(store, de
     assert [position for position, _ in held] == sorted(position for position, _ in held)
     with Store.open(dest) as copy:
         assert [finding for finding in copy.verify("deep") if finding.damage] == []
-        copy.replay("last", tmp_path / "replayed")
         last = next(e for e in reversed(list(copy.events())) if e["event_type"] == "turn")
+        copy.replay(last["context_id"], tmp_path / "replayed")
     assert (tmp_path / "replayed/file").read_bytes() == content(last["payload"]["number"])
 
 

@@ -25,7 +25,7 @@ from tests.snapshots.support import as_process
 SOURCE, DEST = "/source", "/dest"
 
 # Of the ends of the machine one in EVERY is read, and one in 3 * EVERY written to and completed.
-EVERY = 1 if os.environ.get("LOCUS_HUNT") else 13
+EVERY = 1 if os.environ.get("LOCUS_HUNT") else 41
 SEED = int(os.environ.get("LOCUS_SEED", "1"))
 
 

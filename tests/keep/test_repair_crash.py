@@ -17,7 +17,7 @@ from tests.simfs import Call, SimFS, crash_choices
 from tests.snapshots.support import as_process
 
 ROOT = "/store"
-EVERY = 1 if os.environ.get("LOCUS_HUNT") else 23
+EVERY = 1 if os.environ.get("LOCUS_HUNT") else 61
 SEED = int(os.environ.get("LOCUS_SEED", "1"))
 
 

@@ -30,7 +30,7 @@ from tests.snapshots.support import as_process
 
 ROOT = "/source"
 KEPT, GONE = "aaaaaaaa", "bbbbbbbb"
-EVERY = 1 if os.environ.get("LOCUS_HUNT") else 17
+EVERY = 1 if os.environ.get("LOCUS_HUNT") else 47
 SEED = int(os.environ.get("LOCUS_SEED", "1"))
 
 

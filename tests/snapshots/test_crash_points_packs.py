@@ -7,6 +7,7 @@ another process may also look, put, tell the log, and close, in steps of its own
 taken away one by one; each must be noticed.
 """
 
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -244,7 +245,7 @@ def lost_beside_a_writer(work: Work, contents: tuple[bytes, ...], pace: int) -> 
         begin += 1
 
 
-@pytest.mark.parametrize("pace", [1, 7, 40])
+@pytest.mark.parametrize("pace", [1, 7, 40] if os.environ.get("LOCUS_HUNT") else [7])
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.__name__)
 def test_a_writer_beside_it_may_rely_on_what_it_finds(work: Work, pace: int) -> None:
     """A content that a writer found or put resolves once its event is in the log (I24)."""

@@ -93,7 +93,7 @@ def test_the_settings_of_the_store_go_first(bench: Bench) -> None:
 
 @pytest.mark.parametrize("hidden", [False, True])
 def test_its_change_shows_at_once(bench: Bench, hidden: bool) -> None:
-    """I26: a `.locusignore` that came, changed or went counts in the next capture, whether in the tree or not."""
+    """I26: a `.locusignore` that came, changed or went counts in the next capture, in the tree or not."""
     if hidden:
         write(bench.work / ".git" / "info" / "exclude", b".locusignore\n")
     write(bench.work / "sub" / "data")
@@ -167,7 +167,7 @@ RULE_STEPS = st.one_of(
 def test_a_cached_capture_obeys_it_like_a_first_one(
     rounds: list[list[tuple[str, str, bytes]]], waits: bool
 ) -> None:
-    """I26, I22, P1: after any edits the cached tree is that of a first capture, and has every tracked file."""
+    """I26, I22, P1: after any edits the cached tree is a first capture's, and has every tracked file."""
     bench = new_bench()
     try:
         bench.git("init", "-q")
