@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import count
 
 from benchmarks.frame import BYTES_UNIT, TIME_UNIT, Bench, NotRunnable, Row, Sides
@@ -72,7 +73,7 @@ def _transcripts(bench: Bench) -> Found:
 
 
 def _run(store: Store, found: Found) -> None:
-    facts = LogFacts(store)
+    facts = cache(lambda: LogFacts(store))
     for agent, of_agent in found.items():
         report = importer.run(store, agent, of_agent, facts=facts)
         if report.problems:

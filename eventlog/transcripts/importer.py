@@ -65,12 +65,12 @@ def run(
     sources: Sequence[FileSource],
     *,
     progress: Progress | None = None,
-    facts: LogFacts | None = None,
+    facts: "Callable[[], LogFacts] | None" = None,
 ) -> ImportReport:
     """Import `sources`, the oldest session first, so that a fork comes behind what it was copied from.
 
     Raises: as `Store.append`; what is wrong with a source is reported.
-    Args: facts: what the log had before, where several agents are imported one after the other.
+    Args: facts: gives what the log had before, where several agents are imported one after the other.
     """
     report = ImportReport(agent)
     remembered = seen.read(store.fs, store.layout)
@@ -90,7 +90,7 @@ def run(
     waiting.sort(key=lambda one: one.age)
     with (
         secret_scan.looking(store.redactor),
-        Import(store, agent, report, facts or LogFacts(store)) as into,
+        Import(store, agent, report, facts() if facts else LogFacts(store)) as into,
     ):
         for number, one in enumerate(waiting):
             if progress is not None:
