@@ -3,7 +3,6 @@
 For `locus doctor` (P7): a recorder that misses something has to say so.
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from eventlog import jsontext
@@ -12,7 +11,7 @@ from eventlog.errors import EventLogError, NotFound
 from eventlog.store import Store
 from eventlog.transcripts import formats, sources
 from eventlog.transcripts.known import LogFacts
-from eventlog.transcripts.lines import FileSource
+from eventlog.transcripts.lines import FileSource, names_in
 
 # Agents that delete what they leave, after weeks.
 _AGENTS = tuple(
@@ -40,7 +39,7 @@ def _not_imported(store: Store, directory: str, environ: Mapping[str, str]) -> I
             kept = sources.kept(agent, directory, environ)
         except (NotFound, EventLogError):
             continue  # it keeps nothing here
-        unknown = [one for one in kept if not any(name in one.path for name in known.get(agent, ()))]
+        unknown = [one for one in kept if known.get(agent, set()).isdisjoint(_names_of(one))]
         if unknown:
             oldest = min(map(_changed_s, unknown))
             days = max(0, int((store.fs.time_ns() / 1e9 - oldest) // 86_400))
@@ -77,8 +76,17 @@ def _told_by_one_side(store: Store) -> Iterator[Finding]:
         yield Finding(OK, "gaps", what)
 
 
+def _names_of(source: FileSource) -> list[str]:
+    """Texts of which one is the id of the source's session; of a row in a database its name has it."""
+    try:
+        head = source.head()
+    except (EventLogError, OSError):
+        head = []
+    return [*names_in(head), source.path.rpartition("#")[2]]
+
+
 def _changed_s(source: FileSource) -> float:
     try:
-        return os.stat(source.parts[0]).st_mtime
+        return source.touched_s()
     except OSError:
         return float("inf")

@@ -22,7 +22,7 @@ from eventlog.transcripts import formats, seen
 from eventlog.transcripts.draft import Draft
 from eventlog.transcripts.gitbase import GitBase
 from eventlog.transcripts.known import Known, LogFacts
-from eventlog.transcripts.lines import FileSource, Line
+from eventlog.transcripts.lines import FileSource, Line, names_in
 from eventlog.transcripts.session import SourceSession
 from eventlog.types import Event
 
@@ -118,17 +118,14 @@ class _Waiting:
     def __init__(self, source: FileSource, stamp: list[list[int]]) -> None:
         self.source = source
         self.stamp = stamp
-        self.names: list[str] = []
         first, touched_s = "", 0.0
         try:
             touched_s = source.touched_s()
             head = source.head()
         except (EventLogError, OSError):
             head = []  # told when its turn comes
+        self.names = names_in(head)
         for said in head:
-            payload = said.get("payload")
-            values = [*said.values(), *(payload.values() if isinstance(payload, dict) else ())]
-            self.names += [value for value in values if isinstance(value, str) and len(value) < 256]
             at = said.get("timestamp") or said.get("startTime")
             if isinstance(at, str) and not first:
                 first = at

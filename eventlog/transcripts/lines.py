@@ -231,6 +231,16 @@ def _what(head: bytes) -> str:
     return " but something binary" if b"\0" in head else ""
 
 
+def names_in(head: "list[dict[str, Any]]") -> list[str]:
+    """Short texts with which a file begins: one of them is the id of its session."""
+    found: list[str] = []
+    for said in head:
+        payload = said.get("payload")
+        values = [*said.values(), *(payload.values() if isinstance(payload, dict) else ())]
+        found += [value for value in values if isinstance(value, str) and len(value) < 256]
+    return found
+
+
 def read_document(path: str) -> "tuple[bytes, dict[str, Any]] | None":
     """The bytes of a file that is one JSON object, and that; None when it is none. Raises: as `opened`."""
     with opened(path) as file:

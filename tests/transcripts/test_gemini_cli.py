@@ -1,11 +1,12 @@
 """Chats of Gemini CLI: both forms, each message told once, whole."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 from eventlog.store import Store
-from eventlog.transcripts import importer, sources
+from eventlog.transcripts import gaps, importer, sources
 from eventlog.transcripts.importer import ImportReport
 
 SESSION = "7d9c2f7e-0000-4000-8000-000000000002"
@@ -126,3 +127,19 @@ def test_a_session_that_goes_on_repeats_nothing(tmp_path: Path) -> None:
         ends = "select count(*) from events where event_type = 'turn' and operation = 'end'"
         assert rows(store, ends) == [(2,)]
         assert rows(store, "select count(*) from llm_calls") == [(3,)]
+
+
+def test_doctor_knows_an_imported_chat_by_the_id_inside(tmp_path: Path) -> None:
+    """P7: the file's name holds only the beginning of the session's id."""
+    project, home = tmp_path / "project", tmp_path / "home"
+    project.mkdir()
+    chats = home / ".gemini/tmp/project/chats"
+    chats.mkdir(parents=True)
+    head = {**HEAD, "projectHash": hashlib.sha256(str(project).encode()).hexdigest()}
+    written(chats / f"session-2026-11-20T09-00-{SESSION[:8]}.jsonl", [head, *MESSAGES])
+    environ = {"HOME": str(home)}
+    with Store.init(project / ".locus") as store:
+        asked = dict(gaps.checks(str(project), environ))["transcripts"]
+        assert [one.level for one in asked(store)] == ["note"]
+        importer.run(store, "gemini-cli", sources.kept("gemini-cli", str(project), environ))
+        assert [one.level for one in asked(store)] == ["ok"]
