@@ -60,6 +60,7 @@ class Writer:
     def __init__(self, root: str, name: str) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-c", WRITER, root, name, "4", "50"],
+            bufsize=0,  # communicate reads the pipe itself: what a buffer had read ahead would be lost
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -122,13 +123,15 @@ def test_killed_writers_lose_and_move_nothing(layout: Layout, hunt_minutes: floa
     acks: list[Ack] = []
     writers = [Writer(layout.root, f"{seed}-{index}") for index in range(3)]
     started = len(writers)
-    while time.monotonic() < until or len(acks) < 20:
-        time.sleep(choice.uniform(0.0, 0.1))
-        acks += writers.pop(choice.randrange(len(writers))).kill()
-        writers.append(Writer(layout.root, f"{seed}-{started}"))
-        started += 1
-    for writer in writers:
-        acks += writer.kill()
+    try:
+        while time.monotonic() < until or len(acks) < 20:
+            time.sleep(choice.uniform(0.0, 0.1))
+            acks += writers.pop(choice.randrange(len(writers))).kill()
+            writers.append(Writer(layout.root, f"{seed}-{started}"))
+            started += 1
+    finally:
+        while writers:
+            acks += writers.pop().kill()
     Journal(REAL, layout, STORE_ID).append([b"survivor 0 0"])
 
     print(f"seed {seed}: {started} writers, {len(acks)} acknowledged batches")
