@@ -24,12 +24,13 @@ def open_store(ctx: click.Context, *, maintained: bool = True) -> "Store":
     if store.redactor.problem is not None:
         say(store.redactor.problem)
     if maintained:
+        from eventlog.keep.upkeep import maintain
         from eventlog.recorder.collection_due import is_asked_for
 
-        store.maintain()
+        upkeep = maintain(store)
         with contextlib.suppress(OSError):
             unfinished = store.fs.exists(store.layout.erasing)
-            if store.work_waits or unfinished or is_asked_for(store.fs, store.layout):
+            if upkeep.waits or unfinished or is_asked_for(store.fs, store.layout):
                 from .maintainer import start
 
                 start(store.layout.root)

@@ -86,13 +86,13 @@ def main(root: str, program: str = "") -> None:
     os.nice(_NICE)
     from eventlog.agents import launch, live_sweep
     from eventlog.fs import REAL
-    from eventlog.keep import erasure
+    from eventlog.keep import erasure, upkeep
     from eventlog.recorder import collection
     from eventlog.store import Store
 
     launch.renew_modules(REAL, os.path.dirname(os.path.abspath(__file__)), program)
     with Store.open(root) as store:
-        store.maintain(thorough=True)
+        upkeep.maintain(store, thorough=True)
         collection.maintain(store)
         live_sweep.sweep(store.fs, store.layout)
         erasure.resume(store)

@@ -12,10 +12,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from eventlog import gate, identity, jsontext, place, redaction
-from eventlog import layout as names_on_disk
 from eventlog.errors import EventLogError, InvalidEvent, NoStore, Refused
 from eventlog.fs import REAL, FileSystem, Refusals, publish, refusal
-from eventlog.layout import JOURNAL_DIR, MANIFEST_DIR, Layout
+from eventlog.layout import DIRECTORIES, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout
 from eventlog.log import upcast
 from eventlog.log.erasures import erasure_of
 from eventlog.log.journal import Journal
@@ -53,18 +52,8 @@ _ADMITTED_AT_ONCE = 64
 # What is said of more withheld contents than these goes into frames of its own.
 _WITHHELD_BEHIND_MAX = 1_000
 
-# One journal is active; two closed ones are 16 MiB that every reader parses anew.
-_JOURNALS_DUE = 2
 # From about here on asking the index which events are known already is cheaper than reading their ids.
 _LOOK_UP_ROWS_MIN = 100_000
-# Ordinary commands merge segments of no more bytes on the side: a quarter of a second of one core.
-_MERGED_BESIDE_BYTES_MAX = 1 << 20
-# Fewer packs are not worth a look at their sizes.
-_PACKS_DUE = 8
-# The detached maintainer merges packs of no more bytes at a time: some minutes of two cores.
-_REPACKED_BYTES_MAX = 1 << 30
-# Each pack that no idx covers costs a reader an open and a read.
-_YOUNG_PACKS_DUE = 64
 
 _GITIGNORE = b"# A log is never committed by accident.\n*\n"
 
@@ -106,7 +95,6 @@ class Store:
         self._place_is_known = False
         self.fates = self.blobs.fate = Fates(self.view)
         self.blobs.erased = erasure_of(self.view)
-        self.work_waits = False  # whether `maintain` left something to the detached maintainer
 
     # -- opening -------------------------------------------------------------------------------
 
@@ -583,68 +571,6 @@ class Store:
             for text, path, position in named_in(view, [to_text(id) for id in ids]):
                 yield from_text(text), os.fsencode(path), position
 
-    def maintain(self, *, thorough: bool = False) -> bool:
-        """What ordinary commands do on the side when it is due: seal, refresh the index, merge segments.
-
-        True when something was due and done. Work that nobody should wait for is only done with `thorough`,
-        by the detached maintainer; else `work_waits` says so. Never raises for the store's state: whatever
-        keeps maintenance from its work (a lock, damage, a full disk) is the business of the command that
-        meets it next, and nothing is lost by sealing later.
-        """
-        try:
-            if self.fs.listdir(self.layout.directory(names_on_disk.TMP_DIR)):
-                from eventlog.log.sweep import sweep
-
-                sweep(self.fs, self.layout)
-            sealed = self._count_files(names_on_disk.JOURNAL_DIR)[0] > _JOURNALS_DUE
-            if sealed:
-                self.seal(rotate_active=False, lock_timeout_s=0.0)
-            indexed = sealed or self._packs_are_due()
-            if indexed:
-                self.reindex()
-            compacted = self._compact_if_due(thorough)
-            return self._repack_if_due(thorough) or compacted or indexed
-        except (EventLogError, OSError):
-            return False
-
-    def _compact_if_due(self, thorough: bool) -> bool:
-        from eventlog.log.compact import due_bytes
-
-        due = due_bytes(self.fs, self.layout, self.identity.store_id)
-        if due is None:
-            return False
-        self.work_waits = due > _MERGED_BESIDE_BYTES_MAX and not thorough
-        if not self.work_waits:
-            self.compact(lock_timeout_s=0.0)
-        return not self.work_waits
-
-    def _repack_if_due(self, thorough: bool) -> bool:
-        if self._count_files(names_on_disk.PACK_DIR)[0] < _PACKS_DUE and not self._condemned():
-            return False
-        swept: tuple[str, ...] = ()
-        if thorough:
-            from eventlog.snapshots.condemn import sweep_condemned
-
-            swept = sweep_condemned(self.blobs, lock_timeout_s=0.0).unlinked
-        from eventlog.snapshots.due import is_due
-
-        if not is_due(self.fs, self.layout, _REPACKED_BYTES_MAX):
-            return bool(swept)
-        if not thorough:
-            self.work_waits = True
-            return False
-        # Writers come and go; whoever works for minutes may wait for a gap between them.
-        return bool(self.repack(bytes_max=_REPACKED_BYTES_MAX).condemned or swept)
-
-    def _condemned(self) -> bool:
-        return bool(self.fs.listdir(self.layout.directory(names_on_disk.CONDEMNED_DIR)))
-
-    def _packs_are_due(self) -> bool:
-        """Whether look-ups pass over many packs one by one. Few packs need no second look."""
-        if self._count_files(names_on_disk.PACK_DIR)[0] <= _YOUNG_PACKS_DUE:
-            return False
-        return self.blobs.young_count() > _YOUNG_PACKS_DUE
-
     def verify(
         self, level: str = "quick", progress: "Callable[[int, int], None] | None" = None
     ) -> "list[Finding]":
@@ -704,8 +630,8 @@ class Store:
         sessions, active, turns = self.query(
             "select count(*), count(*) filter (status = 'active'), (select count(*) from turns) from sessions"
         ).rows[0]
-        journals, journal_bytes = self._count_files(names_on_disk.JOURNAL_DIR)
-        packs, pack_bytes = self._count_files(names_on_disk.PACK_DIR)
+        journals, journal_bytes = count_files(self.fs, self.layout, JOURNAL_DIR)
+        packs, pack_bytes = count_files(self.fs, self.layout, PACK_DIR)
         return Status(
             root=self.layout.root,
             store_id=self.identity.store_id.hex(),
@@ -727,22 +653,23 @@ class Store:
             unfinished_restore=restores[0] if restores else None,
         )
 
-    def _count_files(self, directory: str) -> tuple[int, int]:
-        """How many files a directory holds and their bytes; one that goes meanwhile is not counted."""
-        path = self.layout.directory(directory)
-        sizes = []
-        with Refusals(path, "count its files"):
-            for name in self.fs.listdir(path):
-                try:
-                    sizes.append(self.fs.stat(f"{path}/{name}").st_size)
-                except FileNotFoundError:
-                    continue
-        return len(sizes), sum(sizes)
-
     def _ref(self, turn: "TurnRef | str") -> TurnRef:
         ref = turn if isinstance(turn, TurnRef) else self.turn(turn)
         self.fates.asked.add(ref.session_id)
         return ref
+
+
+def count_files(fs: FileSystem, layout: Layout, directory: str) -> tuple[int, int]:
+    """How many files a directory of the store holds, and their bytes; one that goes meanwhile does not count."""
+    path = layout.directory(directory)
+    sizes = []
+    with Refusals(path, "count its files"):
+        for name in fs.listdir(path):
+            try:
+                sizes.append(fs.stat(f"{path}/{name}").st_size)
+            except FileNotFoundError:
+                continue
+    return len(sizes), sum(sizes)
 
 
 def _encode_line(event: Event) -> bytes:
@@ -783,7 +710,7 @@ def _batches(lines: Iterable[bytes]) -> list[list[bytes]]:
 
 def _make_directories(fs: FileSystem, layout: Layout) -> None:
     """The store's directories and its .gitignore, durable before STORE makes it a store."""
-    for path in (layout.root, *map(layout.directory, names_on_disk.DIRECTORIES)):
+    for path in (layout.root, *map(layout.directory, DIRECTORIES)):
         if not fs.exists(path):
             try:
                 fs.mkdir(path)

@@ -27,6 +27,7 @@ import pytest
 
 from eventlog.errors import EventLogError
 from eventlog.keep import erasure
+from eventlog.keep.upkeep import maintain
 from eventlog.recorder import collection, retention
 from eventlog.snapshots.condemn import carry_out, plan_collection, sweep_condemned
 from eventlog.snapshots.ids import blob_id, to_text
@@ -191,7 +192,7 @@ def _query(_scene: Scene, store: Store) -> None:
 
 
 def _maintain(_scene: Scene, store: Store) -> None:
-    store.maintain()
+    maintain(store)
 
 
 def _open(_scene: Scene, store: Store) -> None:

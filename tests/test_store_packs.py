@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from eventlog.fs import REAL
+from eventlog.keep.upkeep import maintain
 from eventlog.layout import CONDEMNED_DIR, PACK_DIR
 from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.pack import TREE
@@ -75,14 +76,14 @@ def test_the_log_orders_what_is_merged(root: Path) -> None:
 def test_the_maintainer_merges_and_a_day_later_frees(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """P6: an ordinary command leaves the work to the maintainer, who merges, and unlinks a day later."""
     with Store.open(root) as store:
-        assert store.maintain() is False
-        assert store.work_waits and len(packs(root)) == 10
-        assert store.maintain(thorough=True) is True
+        assert maintain(store) == (False, True)
+        assert len(packs(root)) == 10
+        assert maintain(store, thorough=True).done is True
         assert len(packs(root)) == 1 and len(os.listdir(root / CONDEMNED_DIR)) == 10
-        assert store.maintain(thorough=True) is False
+        assert maintain(store, thorough=True).done is False
         now = REAL.time_ns()
         monkeypatch.setattr(type(REAL), "time_ns", lambda self: now + DAY_NS)
-        assert store.maintain(thorough=True) is True
+        assert maintain(store, thorough=True).done is True
         assert os.listdir(root / CONDEMNED_DIR) == []
         assert store.verify("deep") == []
 

@@ -1,5 +1,7 @@
-"""What keeps a store through trouble: a copy of it elsewhere, setting damage aside, saving what is left.
+"""What keeps a store in shape and through trouble: upkeep, copies of it, setting damage aside, erasing.
 
+    upkeep    what ordinary commands and the detached maintainer do when it is due
+    erasure   what somebody wants out of the past: the plan and the whole of its carrying out
     copying   files copied whole: checked on the way, synced, renamed to their name
     backup    a store at another place that is brought up to date again and again
     sound     what still verifies in a damaged file

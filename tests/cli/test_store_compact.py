@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from eventlog import store as store_module
 from eventlog.exports import locusgraph
+from eventlog.keep import upkeep
+from eventlog.keep.upkeep import maintain
 from eventlog.locks import COMPACT
 from eventlog.log import manifest as manifests
 from eventlog.log.verify import verify
@@ -57,8 +58,8 @@ def test_small_segments_are_merged_on_the_side(store: Store) -> None:
     """P6, I14: eight small segments become one while somebody does something else; the log says so, once."""
     before = sealed(store, 8)
 
-    assert store.maintain() is True
-    assert (segments(store), store.work_waits) == (1, False)
+    assert maintain(store) == (True, False)
+    assert segments(store) == 1
     assert list(store.events())[:8] == before
     (note,) = store.events(since=8)
     assert (note["event_type"], note["agent"], note["operation"]) == ("maintenance", "locus", "compact")
@@ -67,18 +68,18 @@ def test_small_segments_are_merged_on_the_side(store: Store) -> None:
     assert isinstance(payload, dict)
     assert (payload["merged"], payload["segments"], payload["events"]) == (8, 1, 8)
     assert payload["bytes_before"] > payload["bytes_after"] > 0
-    assert store.maintain() is False and len(notes(store)) == 1
+    assert maintain(store).done is False and len(notes(store)) == 1
 
 
 def test_what_takes_long_is_left_to_the_maintainer(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """P4: nobody waits for a large merge; the thorough one, which nobody waits for, does it."""
     sealed(store, 8)
-    monkeypatch.setattr(store_module, "_MERGED_BESIDE_BYTES_MAX", 1000)
-    assert store.maintain() is False
-    assert (segments(store), store.work_waits) == (8, True)
+    monkeypatch.setattr(upkeep, "_MERGED_BESIDE_BYTES_MAX", 1000)
+    assert maintain(store) == (False, True)
+    assert segments(store) == 8
 
-    assert store.maintain(thorough=True) is True
-    assert (segments(store), store.work_waits) == (1, False)
+    assert maintain(store, thorough=True) == (True, False)
+    assert segments(store) == 1
 
 
 def test_an_ordinary_command_starts_the_merge_and_goes_on(store: Store) -> None:
@@ -137,7 +138,7 @@ def test_a_damaged_segment_stops_the_command(store: Store) -> None:
     ended = run(store)
 
     assert ended.code == 12 and name in ended.err and "left as it is" in ended.err
-    assert store.maintain() is False and segments(store) == 8
+    assert maintain(store).done is False and segments(store) == 8
     assert path.read_bytes() == data
     assert [f.path for f in verify(store.fs, store.layout, store.identity.store_id, "read")] == [str(path)]
     assert len(before) == 8
@@ -148,9 +149,9 @@ def test_a_merge_under_way_is_not_disturbed(store: Store) -> None:
     sealed(store, 8)
     with open(store.layout.lock(COMPACT), "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        assert store.maintain() is False
+        assert maintain(store).done is False
 
-    assert segments(store) == 8 and store.maintain() is True
+    assert segments(store) == 8 and maintain(store).done is True
 
 
 def test_notes_of_maintenance_are_not_sent(store: Store, tmp_path: Path) -> None:
