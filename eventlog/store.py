@@ -660,7 +660,7 @@ class Store:
 
 
 def count_files(fs: FileSystem, layout: Layout, directory: str) -> tuple[int, int]:
-    """How many files a directory of the store holds, and their bytes; one that goes meanwhile does not count."""
+    """How many files a directory of the store holds, and their bytes; one that goes meanwhile is left out."""
     path = layout.directory(directory)
     sizes = []
     with Refusals(path, "count its files"):
