@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from eventlog.store import Store
+from tests.recorder.kept import new_store
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.init(tmp_path / ".locus", repo_hash="0123456789ab", project_name="locus") as opened:
+    with new_store(tmp_path / ".locus") as opened:
         yield opened

@@ -1,5 +1,6 @@
 """Stores with sessions whose contents are known, and what they must look like when they are replayed."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +19,16 @@ DAY_S = 24 * 3600
 
 def make_store(root: Path) -> Store:
     return Store.init(root / ".locus", project_name="sample", repo_hash="9f86d081884c", force=True)
+
+
+def new_store(root: Path) -> Store:
+    return Store.init(root, repo_hash="0123456789ab", project_name="locus")
+
+
+def copy_of(store: Path, root: Path) -> Store:
+    """A copy to write to of a store that is recorded once: recording asks much, copying nothing."""
+    shutil.copytree(store, root)
+    return Store.open(root)
 
 
 def files_of(session: str, turn: int, *, size: int = 3000, noise: bool = False) -> Files:

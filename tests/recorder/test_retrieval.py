@@ -1,6 +1,8 @@
 """The client's reading operations over the local log."""
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,11 +20,25 @@ from eventlog.recorder.requests import (
     RetrieveOptions,
 )
 from eventlog.store import Store
+from tests.recorder.kept import copy_of, new_store
+
+
+@pytest.fixture(scope="module")
+def _recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two sessions: one about tokens, one about the parser; the first is closed."""
+    root = tmp_path_factory.mktemp("recorded") / ".locus"
+    with new_store(root) as store:
+        _record(store)
+    return root
 
 
 @pytest.fixture
-def hooks(store: Store) -> Hooks:
-    """Two sessions: one about tokens, one about the parser; the first is closed."""
+def hooks(_recorded_once: Path, tmp_path: Path) -> Iterator[Hooks]:
+    with copy_of(_recorded_once, tmp_path / ".locus") as store:
+        yield Hooks(store, agent="script")
+
+
+def _record(store: Store) -> None:
     recorder = Recorder(store, agent="script")
     turn = recorder.start_turn("Fix the JWT refresh")
     turn.decision("Validate token before refresh", "JWT refresh skips it")
@@ -34,7 +50,6 @@ def hooks(store: Store) -> Hooks:
     turn.decision("Rewrite the tokenizer", "the parser is quadratic")
     turn.error("Timeout", "parser took 9 s")
     turn.end(title="Parser rewritten", outcome="twice as fast")
-    return Hooks(store, agent="script")
 
 
 def types(*kinds: str, names: tuple[str, ...] = ()) -> dict[str, ContextTypeFilter]:

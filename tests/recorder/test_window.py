@@ -1,5 +1,8 @@
 """What a model is shown: the block, the order of the window, the three situations, the look back."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from eventlog.recorder import window
@@ -8,11 +11,25 @@ from eventlog.recorder.recorder import Recorder
 from eventlog.recorder.requests import CreateEventRequest, EventKind
 from eventlog.recorder.window import Situation, context_block
 from eventlog.store import Store
+from tests.recorder.kept import copy_of, new_store
+
+
+@pytest.fixture(scope="module")
+def _recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Session one on tokens, closed; session two on the parser, seven turns long and active."""
+    root = tmp_path_factory.mktemp("recorded") / ".locus"
+    with new_store(root) as store:
+        _record(store)
+    return root
 
 
 @pytest.fixture
-def recorded(store: Store) -> Store:
-    """Session one on tokens, closed; session two on the parser, seven turns long and active."""
+def recorded(_recorded_once: Path, tmp_path: Path) -> Iterator[Store]:
+    with copy_of(_recorded_once, tmp_path / ".locus") as store:
+        yield store
+
+
+def _record(store: Store) -> None:
     hooks = Hooks(store, agent="script")
     hooks.store_event(
         CreateEventRequest(EventKind.FACT, {"purpose": "A flight recorder"}, "knowledge:locus_0123456789ab")
@@ -37,7 +54,6 @@ def recorded(store: Store) -> Store:
         turn.error("Timeout", f"parser took {n} s", resolved=n < 7)
         turn.file("src/auth/jwt.rs", before=b"new\n", after=b"newer %d\n" % n)
         turn.end(title=f"Step {n} done", outcome=f"{n} times as fast")
-    return store
 
 
 def session_of(store: Store) -> str:
