@@ -366,14 +366,14 @@ def test_places_that_are_never_captured_are_refused(bench: Bench, tmp_path: Path
 
 
 def test_a_path_longer_than_any_call_takes_is_captured(bench: Bench) -> None:
-    """P1: a path of 200,000 characters, which only descriptors reach, is captured, cached and changed."""
-    make_deep(bench.work, depth=800, name=b"n" * 250)
+    """P1: a path of 50,000 characters, which only descriptors reach, is captured, cached and changed."""
+    make_deep(bench.work, depth=200, name=b"n" * 250)
 
     first = bench.capture()
     again = bench.capture()
     assert again.root == first.root
     longest = max(bench.tree(), key=len)
-    assert len(longest) == 800 * 251 + 4
+    assert len(longest) == 200 * 251 + 4
     remove_deep(bench.work, b"n" * 250)
     assert bench.capture().files == 0
 
