@@ -10,6 +10,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import blake3
@@ -69,24 +71,44 @@ def text_files() -> Iterator[Path]:
             yield path
 
 
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+@dataclass(frozen=True)
+class Outline:
+    """What a file says of itself: read once for all tests of this module."""
+
+    docstring: str | None
+    imports: tuple[tuple[ast.Import | ast.ImportFrom, bool], ...]  # and whether only to check types
+    functions: tuple[tuple[str, str | None], ...]
+    classes: tuple[tuple[str, str | None], ...]
+
+
+@cache
+def outline(path: Path) -> Outline:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = list(ast.walk(tree))
+    typing = set()
+    for node in nodes:
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            typing |= {id(below) for statement in node.body for below in ast.walk(statement)}
+    return Outline(
+        ast.get_docstring(tree),
+        tuple((n, id(n) in typing) for n in nodes if isinstance(n, (ast.Import, ast.ImportFrom))),
+        tuple((n.name, ast.get_docstring(n)) for n in nodes if isinstance(n, _FUNCTIONS)),
+        tuple((n.name, ast.get_docstring(n)) for n in nodes if isinstance(n, ast.ClassDef)),
+    )
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def imports(name: str, path: Path, *, typing_too: bool = False) -> Iterator[str]:
     """Every module that the file imports, wherever in the file; absolute names."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    skipped = set()
-    tree = parsed(path)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING") and not typing_too:
-            skipped |= {id(below) for statement in node.body for below in ast.walk(statement)}
-    for node in ast.walk(tree):
-        if id(node) in skipped:
+    for node, typing in outline(path).imports:
+        if typing and not typing_too:
             continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
             yield module
@@ -384,7 +406,7 @@ def test_help_lists_say_what_the_commands_say() -> None:
 
 def test_every_module_has_a_docstring() -> None:
     """Each module opens by saying what it is."""
-    without = [name for name, path in modules().items() if not ast.get_docstring(parsed(path))]
+    without = [name for name, path in modules().items() if not outline(path).docstring]
 
     assert [name for name in without if not (name == "tests" or name.startswith("tests."))] == []
     assert [n for n in without if modules()[n].name != "__init__.py"] == []
@@ -393,11 +415,10 @@ def test_every_module_has_a_docstring() -> None:
 def test_functions() -> Iterator[tuple[str, str]]:
     """(where, docstring) of every test function and state machine."""
     for name, path in modules("tests").items():
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_"):
-                yield f"{name}.{node.name}", ast.get_docstring(node) or ""
-            elif isinstance(node, ast.ClassDef):
-                yield f"{name}.{node.name}", ast.get_docstring(node) or "a class"
+        said = outline(path)
+        tests = ((test, text or "") for test, text in said.functions if test.startswith("test_"))
+        for each, text in (*tests, *((kind, text or "a class") for kind, text in said.classes)):
+            yield f"{name}.{each}", text
 
 
 test_functions.__test__ = False  # type: ignore[attr-defined]

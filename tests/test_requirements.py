@@ -1,8 +1,9 @@
 """docs/requirements.md: every requirement once, with the test that shows it or what it waits for."""
 
-import ast
 import re
 from pathlib import Path
+
+from tests.test_house import outline
 
 ROOT = Path(__file__).resolve().parent.parent
 COUNT_OF = {"S0": 24, "S1": 61, "S2": 36, "S3": 40, "S4": 48}
@@ -34,9 +35,8 @@ def test_every_named_test_exists_and_quotes_its_number() -> None:
     """A named test is a function of that file whose docstring names the requirement."""
     docstrings: dict[tuple[str, str], str] = {}
     for path in (ROOT / "tests").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef):
-                docstrings[(str(path.relative_to(ROOT)), node.name)] = ast.get_docstring(node) or ""
+        for name, docstring in outline(path).functions:
+            docstrings[(str(path.relative_to(ROOT)), name)] = docstring or ""
     wrong = []
     for number, _, shown in rows():
         for place in TEST.findall(shown):
@@ -60,10 +60,9 @@ def test_a_quoted_requirement_is_not_said_to_wait() -> None:
     docstrings = []
     for path in (ROOT / "tests").rglob("test_*.py"):
         if path != Path(__file__):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                    docstrings.append(ast.get_docstring(node) or "")
-    stale = [number for number, _, shown in rows() if shown.startswith("not yet: ")
-             and any(quotes(docstring, number) for docstring in docstrings)]  # fmt: skip
+            found = outline(path).functions
+            docstrings += [text or "" for name, text in found if name.startswith("test_")]
+    said = "\n".join(docstrings)
+    stale = [number for number, _, shown in rows() if shown.startswith("not yet: ") and quotes(said, number)]
 
     assert stale == []
