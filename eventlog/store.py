@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from eventlog.log.seal import SealReport
     from eventlog.log.verify import Finding
     from eventlog.query.engine import Limits, Result
+    from eventlog.query.functions import Answers, Ask
     from eventlog.replay.diffs import Diff
     from eventlog.replay.history import Version
     from eventlog.replay.restore import Plan
@@ -476,21 +477,26 @@ class Store:
         *,
         limits: "Limits | None" = None,
     ) -> "Result":
-        """Run one SELECT over the views of docs/design.md §10, in safe mode.
+        """Run one SELECT over the views and functions of docs/sql.md, in safe mode.
 
         Raises: QueryError, Refused (not a SELECT), Corruption.
         """
         from eventlog.query.engine import run
 
         with self.view() as view:
-            return run(view, self.layout, self.fs, sql, parameters, limits)
+            return run(view, self.layout, self.fs, sql, parameters, limits, self._answers)
 
     def sql(self, sql: str, parameters: "Sequence[Any] | Mapping[str, Any] | None" = None) -> "pa.Table":
         """The answer of `query` as an Arrow table."""
         from eventlog.query.engine import table
 
         with self.view() as view:
-            return table(view, self.layout, self.fs, sql, parameters)
+            return table(view, self.layout, self.fs, sql, parameters, None, self._answers)
+
+    def _answers(self, ask: "Ask") -> "Answers":
+        from eventlog.replay.answers import StoreAnswers
+
+        return StoreAnswers(ask, self.blobs)
 
     # -- keeping -------------------------------------------------------------------------------
 

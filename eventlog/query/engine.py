@@ -23,6 +23,7 @@ from eventlog.layout import Layout
 from eventlog.log.manifest import Manifest
 from eventlog.projections import fold, index, source
 from eventlog.projections.prefix import IndexedPrefix, SegmentsPrefix
+from eventlog.query import functions as of_files
 from eventlog.query import safe, views
 from eventlog.types import COLUMN_NAMES
 
@@ -72,6 +73,10 @@ class Limits:
     threads: "int | None" = None
 
 
+# Makes what the functions of SQL answer, for a way to ask about the same moment of the log.
+Answering = Callable[[of_files.Ask], of_files.Answers]
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """An answer: names and SQL types of the columns, and the rows. Times are aware datetimes in UTC."""
@@ -93,8 +98,9 @@ def run(
     sql: str,
     parameters: Parameters = None,
     limits: "Limits | None" = None,
+    answering: "Answering | None" = None,
 ) -> Result:
-    """The answer to one SELECT, in safe mode.
+    """The answer to one SELECT, in safe mode. Without `answering` it cannot call functions of files.
 
     Raises: QueryError (wrong, or beyond its limits), Refused (not a plain SELECT), Corruption.
     """
@@ -108,7 +114,7 @@ def run(
             return Result(columns, types, found[: limits.rows_max], truncated=True)
         return Result(columns, types, found)
 
-    return _answer(view, layout, fs, sql, parameters, limits, rows)
+    return _answer(view, layout, fs, sql, parameters, limits, rows, answering)
 
 
 def table(
@@ -118,6 +124,7 @@ def table(
     sql: str,
     parameters: Parameters = None,
     limits: "Limits | None" = None,
+    answering: "Answering | None" = None,
 ) -> "pa.Table":
     """The answer to one SELECT as an Arrow table. Raises: as `run`."""
     limits = limits or Limits()
@@ -129,7 +136,7 @@ def table(
             return found.slice(0, limits.rows_max)
         return found
 
-    return _answer(view, layout, fs, sql, parameters, limits, arrow)
+    return _answer(view, layout, fs, sql, parameters, limits, arrow, answering)
 
 
 def _answer(
@@ -140,15 +147,21 @@ def _answer(
     parameters: Parameters,
     limits: Limits,
     read: "Callable[[duckdb.DuckDBPyRelation], _Answer]",
+    answering: "Answering | None",
 ) -> "_Answer":
     """Bind, lock, execute, and give what `read` makes of the relation."""
     for use_index in (True, False):
         with source.connect() as con, _deadline(con, limits.timeout_s):
             statement = safe.check(con, sql)
-            binding = _Binding(con, view, layout, fs, use_index=use_index)
+            called = statement.functions & of_files.NAMES if answering is not None else frozenset[str]()
+            binding = Binding(con, view, layout, fs, use_index=use_index)
+            made: of_files.Functions | None = None
             bound = False
             try:
-                binding.bind(statement)
+                binding.bind(statement, of_files.VIEWS if called else ())
+                if called and answering is not None:
+                    made = of_files.Functions(answering(asking(con)))
+                    made.bind(con, called)
                 bound = True
                 safe.lock(con, binding.files, memory_bytes=limits.memory_bytes, threads=limits.threads)
                 relation = con.sql(statement.sql, params=parameters)
@@ -158,6 +171,8 @@ def _answer(
                     f"the query was stopped after {limits.timeout_s:g} s. Ask for less, or raise the limit."
                 ) from error
             except source.ERRORS as error:
+                if made is not None and made.failure is not None:
+                    raise made.failure from error
                 segments = view.manifest.segments
                 found = source.translated(error, fs, layout, segments, of_ours=not bound)
                 if isinstance(found, Corruption):
@@ -173,7 +188,20 @@ def _answer(
     raise AssertionError("the second round has no index to blame")
 
 
-class _Binding:
+def asking(con: duckdb.DuckDBPyConnection) -> of_files.Ask:
+    """A way to ask about the views on `con` while it answers a question. One thread at a time."""
+    beside = con.cursor()
+
+    def ask(sql: str, parameters: Sequence[Any]) -> Result:
+        relation = beside.execute(sql, list(parameters) or None)
+        columns = relation.description or []
+        names, types = tuple(str(one[0]) for one in columns), tuple(str(one[1]) for one in columns)
+        return Result(names, types, relation.fetchall())
+
+    return ask
+
+
+class Binding:
     """The views on one connection, made as a statement needs them."""
 
     def __init__(
@@ -187,9 +215,10 @@ class _Binding:
         self.generation: index.Generation | None = None
         self.files = view.segment_paths  # what the views read
 
-    def bind(self, statement: safe.Statement) -> None:
-        """Make every view of ours that the statement names, and what those rest on."""
+    def bind(self, statement: safe.Statement, also: "Collection[str]" = ()) -> None:
+        """Make every view of ours that the statement names, those of `also`, and what they rest on."""
         named = set(views.NAMES) if statement.lists_catalog else statement.tables & set(views.NAMES)
+        named |= set(also)
         if not named:
             return
         projections = [name for name in fold.PROJECTIONS if name in named]

@@ -41,6 +41,11 @@ TABLE_FUNCTIONS = frozenset(
         "pragma_version",
         "range",
         "regexp_split_to_table",
+        # Ours (query/functions.py): they read the log, and contents of the store by their hash.
+        "diff_between",
+        "history_of",
+        "timeline",
+        "tree_at",
         "repeat",
         "repeat_row",
         "summary",
@@ -80,6 +85,7 @@ class Statement:
     tables: frozenset[str]  # names it reads, in lower case; views of ours, its own, or unknown ones
     lists_catalog: bool  # it asks which tables or columns there are
     columns: "frozenset[str] | None"  # names of all columns it can mean; None when it may be any
+    functions: frozenset[str] = frozenset()  # names of all functions it calls, in lower case
 
 
 def check(con: duckdb.DuckDBPyConnection, sql: str) -> Statement:
@@ -154,6 +160,7 @@ def _explained(text: str) -> str:
 
 def _checked(text: str, tree: "dict[str, Any]") -> Statement:
     tables: set[str] = set()
+    functions: set[str] = set()
     lists_catalog = False
     for node in _nodes(tree):
         kind = node.get("type")
@@ -169,6 +176,7 @@ def _checked(text: str, tree: "dict[str, Any]") -> Statement:
             name = str(node.get("function", {}).get("function_name", "")).lower()
             if name not in TABLE_FUNCTIONS:
                 raise Refused(f"the function {name} is not allowed in FROM here. {_hint()}")
+            functions.add(name)
             lists_catalog |= name.startswith(_CATALOG_WORDS)
         elif kind == "SHOW_REF":
             lists_catalog |= not node.get("query")
@@ -176,8 +184,9 @@ def _checked(text: str, tree: "dict[str, Any]") -> Statement:
             name = str(node.get("function_name", "")).lower()
             if name in _FUNCTIONS_REFUSED:
                 raise Refused(f"the function {name} is not allowed here: queries only read the log.")
+            functions.add(name)
     lists_catalog |= any(name.startswith(_CATALOG_WORDS) for name in tables)
-    return Statement(text, frozenset(tables), lists_catalog, _columns(tree))
+    return Statement(text, frozenset(tables), lists_catalog, _columns(tree), frozenset(functions))
 
 
 def _columns(tree: "dict[str, Any]") -> "frozenset[str] | None":

@@ -78,14 +78,21 @@ _Key = tuple[str, str, str, str]
 
 
 class _OfType:
-    """A view of the events of some types: columns of the envelope, then keys of the payload."""
+    """A view of the events of some types: columns of the envelope, then keys of the payload.
 
-    __slots__ = ("columns", "envelope", "keys", "types")
+    `where` takes the place of the condition on types. A key that begins with `=` is an expression.
+    """
+
+    __slots__ = ("columns", "envelope", "keys", "where")
 
     def __init__(
-        self, types: "tuple[str, ...]", envelope: "tuple[str, ...]", keys: "tuple[_Key, ...]"
+        self,
+        types: "tuple[str, ...]",
+        envelope: "tuple[str, ...]",
+        keys: "tuple[_Key, ...]",
+        where: "str | None" = None,
     ) -> None:
-        self.types = types
+        self.where = where or f"event_type IN ({', '.join(map(repr, types))})"
         self.envelope = (*_PLACE, *envelope)
         self.keys = keys
         kinds = {name: (name, kind, meaning) for name, kind, meaning in EVENTS}
@@ -94,12 +101,13 @@ class _OfType:
 
     def select(self) -> str:
         keys = [f", {_key(key, kind)} AS {d.quoted((name,))}" for name, key, kind, _ in self.keys]
-        types = ", ".join(f"'{name}'" for name in self.types)
-        return f"SELECT {d.quoted(self.envelope)}{''.join(keys)} FROM events WHERE event_type IN ({types})"
+        return f"SELECT {d.quoted(self.envelope)}{''.join(keys)} FROM events WHERE {self.where}"
 
 
 def _key(key: str, kind: str) -> str:
     """A key of the payload; null where the payload has none of that type."""
+    if key.startswith("="):
+        return key[1:]
     if kind.endswith("[]"):
         return f'TRY(json_transform(payload, \'{{"{key}":["{kind[:-2]}"]}}\'))."{key}"'
     return f"TRY_CAST(TRY(json_extract_string(payload, '$.{key}')) AS {kind})"
@@ -128,6 +136,24 @@ _OF_TYPE = {
             ("after_size", "after_size", "BIGINT", "bytes of the content after"),
             ("description", "description", "VARCHAR", "what the change is about"),
         ),
+    ),
+    "file_versions": _OfType(
+        ("file",),
+        _words(
+            "path operation before_hash after_hash lines_added lines_removed tool tool_use_id subagent_id "
+            "cause branch commit"
+        ),
+        (
+            (
+                "turn_name",
+                "=if(turn IS NULL, NULL, session_id || '_' || turn_id)",
+                "VARCHAR",
+                "what the turn is called: {session_id}_{turn_id}, as file_at takes it",
+            ),
+            ("old_path", "old_path", "VARCHAR", "path before a rename"),
+            ("bytes", "after_size", "BIGINT", "size of the content after"),
+        ),
+        "event_type = 'file' AND operation IS DISTINCT FROM 'read'",
     ),
     "decisions": _OfType(
         ("decision",),
@@ -168,6 +194,28 @@ _OF_TYPE = {
             ("tracked_files", "tracked_files", "BIGINT", "files under version control"),
             ("files_changed", "files_changed", "BIGINT", "files changed in the turn"),
         ),
+    ),
+    "hooks": _OfType(
+        ("hook",),
+        _words("event_type operation tool tool_use_id agent_version agent_session_id cwd recorded_at"),
+        (("hook_us", "hook_us", "BIGINT", "how long the hook itself took, in microseconds"),),
+        # Most calls become an event of another type, which says how long its hook took.
+        "event_type = 'hook' OR (contains(payload, '\"hook_us\":') "
+        "AND TRY(json_extract_string(payload, '$.hook_us')) IS NOT NULL)",
+    ),
+    "exports": _OfType(
+        ("cursor",),
+        _words("operation recorded_at title payload"),
+        (
+            (
+                "export",
+                "=title[8:]",
+                "VARCHAR",
+                "which export: what follows `export:` in its consumer's name",
+            ),
+            ("until", "position", "BIGINT", "everything in front of this position was exported"),
+        ),
+        "event_type = 'cursor' AND starts_with(title, 'export:')",
     ),
 }
 
@@ -221,12 +269,15 @@ COLUMNS_OF: "dict[str, Columns]" = {
     "turns": d.TURNS,
     "actions": _OF_TYPE["actions"].columns,
     "files": _OF_TYPE["files"].columns,
+    "file_versions": _OF_TYPE["file_versions"].columns,
     "llm_calls": d.LLM_CALLS,
     "llm_duplicates": _DUPLICATES,
     "decisions": _OF_TYPE["decisions"].columns,
     "errors": _OF_TYPE["errors"].columns,
     "feedback": _OF_TYPE["feedback"].columns,
     "snapshots": _OF_TYPE["snapshots"].columns,
+    "hooks": _OF_TYPE["hooks"].columns,
+    "exports": _OF_TYPE["exports"].columns,
     "sessions_master": d.SESSIONS_MASTER,
 }
 

@@ -1,0 +1,197 @@
+"""The functions of SQL that know of files: what each is called, gives, and how a connection gets it.
+
+`file_at` and `blob_at` are scalars; `timeline`, `tree_at`, `diff_between` and `history_of` stand in FROM.
+Each is a macro over a function in Python, which DuckDB calls with up to 2,048 rows at a time. What they
+answer comes from an `Answers` (replay/answers.py), since this room lies below the one that knows trees.
+
+DuckDB calls from threads of its own, one at a time per `Answers`. An error in there is kept and raised by the
+engine as what it is; DuckDB would wrap it into a text.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Protocol
+
+import duckdb
+from duckdb.func import FunctionNullHandling, PythonUDFType
+
+from eventlog.errors import QueryError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from eventlog.query.engine import Result
+
+Texts = Sequence["str | None"]
+Rows = list[list[dict[str, Any]] | None]
+
+# Runs a SELECT of ours over the views of one store.
+Ask = Callable[[str, Sequence[Any]], "Result"]
+
+
+class Answers(Protocol):
+    """What the functions answer, for many rows at once; None where an argument is None or nothing known."""
+
+    def contents(self, paths: Texts, turns: Texts) -> "list[bytes | None]":
+        """The content of a file at the end of a turn."""
+
+    def places(self, turns: Texts) -> "list[dict[str, Any] | None]":
+        """Where the events of a turn are, by PLACE."""
+
+    def trees(self, turns: Texts) -> Rows:
+        """The files at the end of a turn, by TREE."""
+
+    def diffs(self, before: Texts, after: Texts) -> Rows:
+        """What changed from the end of one turn to the end of another, by DIFF; within the first for None."""
+
+    def histories(self, paths: Texts) -> Rows:
+        """The versions of a file, newest first, by HISTORY."""
+
+
+Columns = tuple[tuple[str, str, str], ...]  # (name, SQL type, meaning)
+
+PLACE: Columns = (
+    ("of_session", "VARCHAR", "the session"),
+    ("of_turn", "BIGINT", "the turn"),
+    ("since", "BIGINT", "position of its first event"),
+    ("until", "BIGINT", "position behind its last event"),
+)
+TREE: Columns = (
+    ("path", "VARCHAR", "path of the file, relative to the repository"),
+    ("kind", "VARCHAR", "file, executable, symlink, submodule, or skipped: there, but not captured"),
+    ("bytes", "BIGINT", "size of the content; null where unknown"),
+    ("content_hash", "VARCHAR", "its content (`before_hash` and `after_hash` elsewhere); null when skipped"),
+)
+DIFF: Columns = (
+    ("path", "VARCHAR", "path of the file"),
+    ("old_path", "VARCHAR", "path before a rename"),
+    ("operation", "VARCHAR", "add, edit, delete, rename, mode, type"),
+    ("before_hash", "VARCHAR", "content before, null when there was none"),
+    ("after_hash", "VARCHAR", "content after, null when there is none"),
+    ("lines_added", "BIGINT", "lines added; null when binary, withheld, or gone"),
+    ("lines_removed", "BIGINT", "lines removed; null when binary, withheld, or gone"),
+    ("diff", "VARCHAR", "the change in git's format; null when binary, withheld, or gone"),
+)
+HISTORY: Columns = (
+    ("position", "BIGINT", "place of the event in the log"),
+    ("event_id", "VARCHAR", "the event that tells of the version"),
+    ("session_id", "VARCHAR", "the session"),
+    ("turn", "BIGINT", "the turn, null outside turns"),
+    ("turn_name", "VARCHAR", "what the turn is called, as file_at takes it"),
+    ("agent", "VARCHAR", "the program that acts"),
+    ("commit", "VARCHAR", "git commit"),
+    ("at", "TIMESTAMP WITH TIME ZONE", "when it happened, or was recorded"),
+    ("operation", "VARCHAR", "add, edit, delete, rename"),
+    ("path", "VARCHAR", "path it had then"),
+    ("old_path", "VARCHAR", "path before a rename"),
+    ("before_hash", "VARCHAR", "content before"),
+    ("after_hash", "VARCHAR", "content after"),
+    ("lines_added", "BIGINT", "lines added"),
+    ("lines_removed", "BIGINT", "lines removed"),
+    ("cause", "VARCHAR", "id of the event that led to it"),
+    ("title", "VARCHAR", "title of the turn"),
+    ("user_request", "VARCHAR", "what the user asked in the turn"),
+)
+
+_TABLE = "TABLE SELECT unnest({call}, recursive := true)"
+_HISTORY = ", ".join(
+    'make_timestamptz("at") AS "at"' if name == "at" else f'"{name}"' for name, _, _ in HISTORY
+)
+_TIMELINE = (
+    "TABLE SELECT e.* FROM memory.main.events AS e "
+    "JOIN (SELECT unnest(locus_turn(turn_name::VARCHAR), recursive := true)) AS t "
+    "ON e.session_id = t.of_session AND e.turn = t.of_turn "
+    "AND e.position >= t.since AND e.position < t.until ORDER BY e.position"
+)
+
+# What a connection is given for each function: macros over functions in Python.
+_MACROS = {
+    "file_at": (
+        "(path, turn) AS locus_text(path::VARCHAR, turn::VARCHAR), "
+        "(path, session, turn) AS locus_text(path::VARCHAR, session || '_' || turn)"
+    ),
+    "blob_at": (
+        "(path, turn) AS locus_bytes(path::VARCHAR, turn::VARCHAR), "
+        "(path, session, turn) AS locus_bytes(path::VARCHAR, session || '_' || turn)"
+    ),
+    "timeline": f"(turn_name) AS {_TIMELINE}",
+    "tree_at": f"(turn) AS {_TABLE.format(call='locus_tree(turn::VARCHAR)')}",
+    "diff_between": f"(a, b := NULL) AS {_TABLE.format(call='locus_diff(a::VARCHAR, b::VARCHAR)')}",
+    # A parameter's name would take the place of a column's.
+    "history_of": f"(name) AS TABLE SELECT {_HISTORY} "
+    "FROM (SELECT unnest(locus_history(name::VARCHAR), recursive := true))",
+}
+NAMES = frozenset(_MACROS)
+
+# The views that their answers rest on.
+VIEWS = frozenset(("events", "turns"))
+
+_NUMPY = "{name} needs the package numpy, by which DuckDB calls Python: pip install 'locus-eventlog[sql]'"
+
+
+class Functions:
+    """The functions of one connection."""
+
+    def __init__(self, answers: Answers) -> None:
+        self.failure: Exception | None = None  # the first one; DuckDB's own error only quotes it
+        self._answers = answers
+        self._one_at_a_time = threading.Lock()
+
+    def bind(self, con: duckdb.DuckDBPyConnection, names: "Collection[str]") -> None:
+        """Make the functions of these names. Raises: QueryError without numpy."""
+        if find_spec("numpy") is None:
+            raise QueryError(_NUMPY.format(name=min(names)))
+        answers = self._answers
+        made: dict[str, tuple[int, str, Callable[..., list[Any]]]] = {
+            "locus_text": (2, "VARCHAR", lambda *given: list(map(_text, answers.contents(*given)))),
+            "locus_bytes": (2, "BLOB", answers.contents),
+            "locus_turn": (1, f"{_struct(PLACE)}[]", lambda turns: [[one] for one in answers.places(turns)]),
+            "locus_tree": (1, f"{_struct(TREE)}[]", answers.trees),
+            "locus_diff": (2, f"{_struct(DIFF)}[]", answers.diffs),
+            "locus_history": (1, f"{_struct(HISTORY, at='BIGINT')}[]", answers.histories),
+        }
+        for name, (count, kind, function) in made.items():
+            if any(name in _MACROS[one] for one in names):
+                arrow_kind = con.sql(f"SELECT NULL::{kind}").to_arrow_table().schema.field(0).type
+                con.create_function(
+                    name,
+                    self._vectorised(function, count, arrow_kind),
+                    ["VARCHAR"] * count,
+                    kind,
+                    type=PythonUDFType.ARROW,
+                    null_handling=FunctionNullHandling.SPECIAL,
+                )
+        for name in names:
+            con.execute(f"CREATE MACRO memory.main.{name}{_MACROS[name]}")
+
+    def _vectorised(
+        self, function: "Callable[..., list[Any]]", count: int, kind: "pa.DataType"
+    ) -> "Callable[..., Any]":
+        """The function from lists to a list as one from Arrow columns to one."""
+        import pyarrow as pa
+
+        def call(*columns: Any) -> Any:
+            with self._one_at_a_time:
+                try:
+                    return pa.array(function(*(column.to_pylist() for column in columns)), kind)
+                except Exception as error:
+                    self.failure = self.failure or error
+                    raise
+
+        # DuckDB counts the parameters.
+        return (lambda a: call(a)) if count == 1 else (lambda a, b: call(a, b))
+
+
+def _struct(columns: Columns, **kinds: str) -> str:
+    return f"STRUCT({', '.join(f'{chr(34)}{n}{chr(34)} {kinds.get(n, kind)}' for n, kind, _ in columns)})"
+
+
+def _text(content: "bytes | None") -> "str | None":
+    """The content as text; None for one that is binary: it holds a NUL byte, or is not UTF-8."""
+    if content is None or b"\0" in content:
+        return None
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,287 @@
+"""What the functions of SQL answer (query/functions.py): contents, trees, differences and histories.
+
+For a batch of rows turns are looked up together, their events read in one query, and contents in the order in
+which packs hold them. Trees and directories that were read stay for later batches. What is withheld, was
+erased, was not captured, or is a directory has no content here: null, never a guess (P5, P7). A turn that is
+not in the log, and bytes on disk that are not what was written, are errors.
+
+One thread at a time. Contents are verified by the store beneath (I24).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from eventlog import jsontext
+from eventlog.errors import NotFound, QueryError
+from eventlog.paths import path_bytes, path_text
+from eventlog.query.functions import HISTORY
+from eventlog.query.lookup import TurnRef, find_turn
+from eventlog.replay.diffs import diff
+from eventlog.replay.history import history
+from eventlog.replay.told import told_trees
+from eventlog.replay.trees import NoTree, TreeState, moment, tree_at
+from eventlog.snapshots.ids import to_text
+from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLINK, TreeEntry
+from eventlog.types import Event
+
+if TYPE_CHECKING:
+    from eventlog.query.functions import Ask, Rows, Texts
+    from eventlog.snapshots.store import BlobStore
+
+_CONTENT = frozenset((FILE, EXECUTABLE, SYMLINK))
+_KIND_NAMES = {
+    FILE: "file", EXECUTABLE: "executable", SYMLINK: "symlink", SUBMODULE: "submodule", SKIPPED: "skipped",
+}  # fmt: skip
+
+# A tree costs some kilobytes, an entry of a directory some 200 bytes.
+_STATES_KEPT = 4_096
+_ENTRIES_KEPT = 200_000
+# Events of so many turns are read at a time.
+_TURNS_AT_ONCE = 512
+# DuckDB takes up to 2,048 rows at a time, whatever is in them.
+_BATCH_BYTES_MAX = 1 << 30
+
+_EVENTS = """
+    select e.session_id, e.turn, position, event_id, event_type, agent, operation, path, tree_hash,
+        before_hash, after_hash, success, case when event_type = 'file' then payload end as payload
+    from memory.main.events as e
+    semi join (select unnest($1::varchar[]) as session_id, unnest($2::bigint[]) as turn) as wanted
+        using (session_id, turn)
+    where event_type in ('snapshot', 'file') and position >= $3 and position < $4 order by position"""
+_TURNS = """
+    select session_id, turn, first_position, last_position + 1 from memory.main.turns
+    semi join (select unnest($1::varchar[]) as session_id, unnest($2::bigint[]) as turn) as wanted
+        using (session_id, turn)"""
+
+
+class StoreAnswers:
+    """The answers of one store, asked about one moment of its log."""
+
+    def __init__(self, ask: "Ask", blobs: "BlobStore") -> None:
+        self._ask = ask
+        self._blobs = blobs
+        self._refs: dict[str, TurnRef] = {}
+        self._states: dict[TurnRef, TreeState | None] = {}
+        self._directories: dict[bytes, dict[bytes, TreeEntry]] = {}
+        self._entries_kept = 0
+        self._withheld: frozenset[str] | None = None
+
+    # -- what SQL asks ---------------------------------------------------------------------------
+
+    def contents(self, paths: "Texts", turns: "Texts") -> "list[bytes | None]":
+        states = self._at_end(turns)
+        ids = [
+            None if path is None or state is None else self._content_at(state, path)
+            for path, state in zip(paths, states, strict=True)
+        ]
+        read: dict[bytes, bytes | None] = {}
+        size = 0
+        for id in self._blobs.read_order({id for id in ids if id is not None}):
+            read[id] = content = self._read(id)
+            size += len(content or b"")
+            if size > _BATCH_BYTES_MAX:
+                raise QueryError(
+                    "the contents of one batch of rows exceed 1 GiB. Ask for fewer files at a time: "
+                    "narrow WHERE down, or use LIMIT in a subquery."
+                )
+        return [None if id is None else read[id] for id in ids]
+
+    def places(self, turns: "Texts") -> "list[dict[str, Any] | None]":
+        refs = self._find(turns)
+        return [
+            None
+            if ref is None
+            else {"of_session": ref.session_id, "of_turn": ref.turn, "since": ref.since, "until": ref.until}
+            for ref in refs
+        ]
+
+    def trees(self, turns: "Texts") -> "Rows":
+        return [None if state is None else self._files(state) for state in self._at_end(turns)]
+
+    def diffs(self, before: "Texts", after: "Texts") -> "Rows":
+        return [self._diff(a, b) for a, b in zip(before, after, strict=True)]
+
+    def histories(self, paths: "Texts") -> "Rows":
+        return [None if path is None else self._history(path) for path in paths]
+
+    # -- turns -----------------------------------------------------------------------------------
+
+    def _find(self, names: "Texts") -> list[TurnRef | None]:
+        """The turns of these names. Raises: NotFound, Ambiguous."""
+        new = {name for name in names if name is not None and name not in self._refs}
+        places = {name: place for name in new if (place := _place(name)) is not None}
+        found = {(ref.session_id, ref.turn): ref for ref in self._turns(list(places.values()))}
+        for name in new:
+            known = found.get(places[name]) if name in places else None
+            self._refs[name] = known or find_turn(self._ask, name)
+        return [None if name is None else self._refs[name] for name in names]
+
+    def _turns(self, places: Sequence[tuple[str, int]]) -> Iterator[TurnRef]:
+        if places:
+            rows = self._ask(_TURNS, [[p[0] for p in places], [p[1] for p in places]]).rows
+            yield from (TurnRef(*row) for row in rows)
+
+    # -- trees -----------------------------------------------------------------------------------
+
+    def _at_end(self, names: "Texts") -> list[TreeState | None]:
+        """The trees at the ends of these turns; None where none was recorded."""
+        refs = self._find(names)
+        wanted = {ref for ref in refs if ref is not None}
+        if len(self._states) + len(wanted) > _STATES_KEPT:
+            self._states = {ref: self._states[ref] for ref in wanted if ref in self._states}
+        new = sorted((r for r in wanted if r not in self._states), key=lambda ref: ref.since)
+        for first in range(0, len(new), _TURNS_AT_ONCE):
+            self._states |= self._read_states(new[first : first + _TURNS_AT_ONCE])
+        return [None if ref is None else self._states[ref] for ref in refs]
+
+    def _read_states(self, refs: Sequence[TurnRef]) -> dict[TurnRef, TreeState | None]:
+        events = self._events_of(refs)
+        return {ref: self._state(events.get((ref.session_id, ref.turn), []), ref) for ref in refs}
+
+    def _events_of(self, refs: Sequence[TurnRef]) -> dict[tuple[str, int], list[Event]]:
+        """The snapshots and changes of turns, their payloads as text."""
+        until = max(ref.until for ref in refs if ref.until is not None)
+        asked = [[r.session_id for r in refs], [r.turn for r in refs], min(r.since for r in refs), until]
+        result = self._ask(_EVENTS, asked)
+        events: dict[tuple[str, int], list[Event]] = {}
+        for row in result.rows:
+            event = dict(zip(result.columns, row, strict=True))
+            events.setdefault((row[0], row[1]), []).append(event)
+        return events
+
+    def _state(self, events: list[Event], ref: TurnRef) -> TreeState | None:
+        try:
+            if moment(events, ref.name, "end")[1]:  # what comes behind the snapshot says more in its payload
+                events = _decoded(events)
+            return tree_at(events, self._blobs, ref.name)
+        except NoTree:
+            pass
+        try:
+            return told_trees(_given(_decoded(events)), self._blobs, ref)[1]
+        except NoTree:
+            return None
+
+    def _content_at(self, state: TreeState, path: str) -> bytes | None:
+        """The id of the content of the file at `path`."""
+        try:
+            *folders, name = path_bytes(path).split(b"/")
+        except ValueError:
+            return None
+        directory = self._directory(state, state.root)
+        for folder in folders:
+            below = directory.get(folder)
+            if below is None or below.kind != DIRECTORY:
+                return None
+            directory = self._directory(state, below.id)
+        entry = directory.get(name)
+        return entry.id if entry is not None and entry.kind in _CONTENT else None
+
+    def _directory(self, state: TreeState, id: bytes) -> dict[bytes, TreeEntry]:
+        found = self._directories.get(id)
+        if found is None:
+            found = {entry.name: entry for entry in state.get_tree(id)}
+            self._entries_kept += len(found)
+            if self._entries_kept > _ENTRIES_KEPT:
+                self._directories.clear()
+                self._entries_kept = len(found)
+            self._directories[id] = found
+        return found
+
+    def _files(self, state: TreeState) -> list[dict[str, Any]]:
+        return [
+            {
+                "path": path_text(path),
+                "kind": _KIND_NAMES[entry.kind],
+                "bytes": None if entry.kind == SKIPPED and entry.size == 2**64 - 1 else entry.size,
+                "content_hash": to_text(entry.id) if entry.kind in _CONTENT else None,
+            }
+            for path, entry in state.walk()
+            if entry.kind != DIRECTORY
+        ]
+
+    # -- contents --------------------------------------------------------------------------------
+
+    def _read(self, id: bytes) -> bytes | None:
+        """A content; None for one that is withheld, or no longer in the store."""
+        if self._is_withheld(id):
+            return None
+        try:
+            return self._blobs.get(id)
+        except NotFound:
+            return None
+
+    def _is_withheld(self, id: bytes) -> bool:
+        if self._withheld is None:
+            rows = self._ask("select title from memory.main.events where event_type = 'withheld'", ()).rows
+            self._withheld = frozenset(title for (title,) in rows)
+        return bool(self._withheld) and to_text(id) in self._withheld
+
+    # -- differences and histories ---------------------------------------------------------------
+
+    def _diff(self, a: str | None, b: str | None) -> list[dict[str, Any]] | None:
+        if a is None:
+            return None
+        before, after = self._at_end([a, b]) if b is not None else self._of_turn(a)
+        if before is None or after is None:
+            return None
+        rows = []
+        for file in diff(before, after):
+            change = file.change
+            ids = [e.id for e in (change.before, change.after) if e is not None and e.kind in _CONTENT]
+            readable = all(self._read(id) is not None for id in ids)
+            rows.append(
+                {
+                    "path": file.path,
+                    "old_path": file.old_path,
+                    "operation": file.operation,
+                    "before_hash": _hash_of(change.before),
+                    "after_hash": _hash_of(change.after),
+                    "lines_added": file.lines_added if readable else None,
+                    "lines_removed": file.lines_removed if readable else None,
+                    "diff": file.text.decode("utf-8", "replace") if readable and not file.binary else None,
+                }
+            )
+        return rows
+
+    def _of_turn(self, name: str) -> tuple[TreeState | None, TreeState | None]:
+        """The trees at start and end of a turn; of the files told of, where none was recorded."""
+        (ref,) = self._find([name])
+        assert ref is not None
+        events = _decoded(self._events_of([ref]).get((ref.session_id, ref.turn), []))
+        try:
+            return tree_at(events, self._blobs, ref.name, "start"), tree_at(events, self._blobs, ref.name)
+        except NoTree:
+            pass
+        try:
+            return told_trees(_given(events), self._blobs, ref)
+        except NoTree:
+            return None, None
+
+    def _history(self, path: str) -> list[dict[str, Any]]:
+        names = [name for name, _, _ in HISTORY]
+        versions = history(self._ask, self._blobs, path)
+        return [{name: getattr(version, name) for name in names} for version in versions]
+
+
+def _place(name: str) -> tuple[str, int] | None:
+    """Session and turn of a full name; None for one of another form, or a beginning."""
+    session, _, turn = name.removeprefix("turn:").partition("_")
+    return (session, int(turn)) if turn.isascii() and turn.isdigit() and len(turn) < 19 else None
+
+
+def _decoded(events: Sequence[Event]) -> list[Event]:
+    """The events with their payloads as objects."""
+    return [
+        {**event, "payload": jsontext.decode(event["payload"])}
+        if isinstance(event["payload"], str)
+        else event
+        for event in events
+    ]
+
+
+def _given(events: list[Event]) -> "Callable[..., Iterator[Event]]":
+    return lambda *_, **__: iter(events)
+
+
+def _hash_of(entry: TreeEntry | None) -> str | None:
+    return to_text(entry.id) if entry is not None and entry.kind in _CONTENT else None
