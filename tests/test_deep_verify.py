@@ -1,6 +1,7 @@
 """The deep check: what the bytes of a store mean, and whether that is right."""
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -11,11 +12,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+import eventlog
 from eventlog.keep.upkeep import maintain
 from eventlog.layout import INDEX_DIR, SEGMENT_DIR, TMP_DIR
 from eventlog.locks import COMPACT, GC, acquire
 from eventlog.log.line import encode_line
-from eventlog.log.sweep import sweep
+from eventlog.log.sweep import PREFIXES, sweep
 from eventlog.log.verify import Finding
 from eventlog.recorder.recorder import Recorder
 from eventlog.snapshots import idx
@@ -311,7 +313,15 @@ def test_maintenance_sweeps_what_nobody_holds(store: Store) -> None:
     """I18, S1-61: files that Locus left in `tmp/` a day ago go; young, foreign and lasting ones stay."""
     old = [
         _stray(store, n, 2 * DAY_S)
-        for n in ("pack-1", "journal-7-ab", "idx-2", "index-3.duckdb", "compact-5")
+        for n in (
+            "pack-1",
+            "journal-7-ab",
+            "idx-2",
+            "index-3.duckdb",
+            "compact-5",
+            "backup-1",
+            "salvage-STORE",
+        )
     ]
     spill = Path(store.layout.tmp("index-3.duckdb.spill"))
     spill.mkdir()
@@ -326,6 +336,18 @@ def test_maintenance_sweeps_what_nobody_holds(store: Store) -> None:
 
     assert [path for path in [*old, spill] if path.exists()] == []
     assert [path for path in kept if not path.exists()] == []
+
+
+def test_every_kind_of_temporary_file_is_swept() -> None:
+    """I18: whatever name the code makes in `tmp/`, a dead process's file of it goes some day."""
+    made = set()
+    for path in Path(eventlog.__file__).parent.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        made |= set(re.findall(r'tmp\(f"([A-Za-z]+-)', text)) | set(
+            re.findall(r'^TMP_PREFIX = "(\S+)"', text, re.M)
+        )
+    assert len(made) > 12
+    assert [name for name in sorted(made) if not name.startswith(PREFIXES)] == []
 
 
 @pytest.mark.parametrize("lock", [GC, COMPACT])

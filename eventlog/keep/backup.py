@@ -139,7 +139,7 @@ def _claim(fs: FileSystem, who: identity.Identity, target: Layout) -> None:
     root = target.root
     if not fs.exists(root):
         try:
-            fs.mkdir(root)
+            _make(fs, root)
         except FileNotFoundError as error:
             raise NotFound(f"{os.path.dirname(root)} is not there; make it first") from error
         fs.fsync_dir(os.path.dirname(root))
@@ -158,19 +158,30 @@ def _claim(fs: FileSystem, who: identity.Identity, target: Layout) -> None:
         raise Refused(f"{root} is another store; choose another directory")
     made = [name for name in DIRECTORIES if not fs.exists(target.directory(name))]
     for name in made:
-        fs.mkdir(target.directory(name))
+        _make(fs, target.directory(name))
     if made:
         for name in ("", "/log", "/snapshots"):
             fs.fsync_dir(root + name)
 
 
+def _make(fs: FileSystem, directory: str) -> None:
+    try:
+        fs.mkdir(directory)
+    except FileExistsError:
+        pass  # another first backup to the same place made it
+
+
 def _mark(fs: FileSystem, target: Layout, who: identity.Identity) -> None:
-    """The first file of a copy, durable before any other: without it nothing there is taken for ours."""
-    fd = fs.open(f"{target.root}/{MARKER}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    """The first file of a copy, durable before any other: without it nothing there is taken for ours.
+
+    Written over the same bytes when another first backup is further already, so that it is never empty.
+    """
+    fd = fs.open(f"{target.root}/{MARKER}", os.O_WRONLY | os.O_CREAT)
     try:
         data = json.dumps({"store_id": who.store_id.hex()}).encode("ascii") + b"\n"
         if fs.pwrite(fd, data, 0) != len(data):
             raise OSError(28, "the disk took no more bytes")
+        fs.truncate(fd, len(data))
         fs.fsync(fd)
     finally:
         fs.close(fd)

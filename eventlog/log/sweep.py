@@ -3,9 +3,9 @@
 Whoever makes a file in `tmp/` links it elsewhere and removes its name within moments; an import fills a
 pack for longer. A file goes only when it has not been written for a day, its name is one that Locus
 makes, and nobody can be using it: makers of packs and of restore journals hold `gc`, who merges segments
-`compact`, the sealer `maintain`, whoever rotates `append`, and all are held exclusively here (I18). The rest
-(index, idx, `init`) is made without a lock; a maker that slept through a day fails at its link, since the
-name it links is gone.
+`compact`, the sealer and a backup into this store `maintain`, whoever rotates `append`, and all are held
+exclusively here (I18). The rest (index, idx, `init`, small notes) is made without a lock; a maker that slept
+through a day fails at its link or rename, since the name is gone.
 
 Never waits: when one of the locks is taken, the next maintenance sweeps.
 """
@@ -20,7 +20,7 @@ AGE_S_MIN = 24 * 3600
 # record of its errors, are meant to stay.
 PREFIXES = (
     "pack-", "journal-", "seal-", "compact-", "idx-", "index-", "STORE-", "gitignore-", "restore-",
-    "statcache-", "probe-", "live-",
+    "statcache-", "probe-", "live-", "backup-", "salvage-", "config-", "key-", "budget-", "imports-",
 )  # fmt: skip
 
 _DIRECTORY, _KIND = 0o040000, 0o170000

@@ -94,16 +94,20 @@ def repack(
         if not everything and only is None:
             sizes = {name: tables.size for name, tables in inputs.items()}
             inputs = {name: packs[name] for name in choose(sizes, bytes_max)}
-        new = None
+        new, bytes_after = None, 0
+        proven: dict[str, Set[bytes]] = {}
         if inputs:
             new = _merge(blobs, inputs, live, named, lock_timeout_s)
-            proven = {} if new is None else {new: prove(blobs, new)}
+            if new is not None:
+                try:
+                    bytes_after = blobs.fs.stat(blobs.layout.pack(new)).st_size
+                    proven = {new: prove(blobs, new)}
+                except FileNotFoundError:
+                    pass  # others have merged or collected it already, so it proves nothing
             names = inputs.keys() - {new}
             gone += condemn(blobs, names, proven, live=live, late=late, lock_timeout_s=lock_timeout_s)
         before = sum(packs[name].size for name in gone)
-        return Repacked(
-            new, gone, before, 0 if new is None else blobs.fs.stat(blobs.layout.pack(new)).st_size
-        )
+        return Repacked(new, gone, before, bytes_after)
 
 
 def prove(blobs: BlobStore, name: str) -> frozenset[bytes]:
@@ -150,7 +154,7 @@ def _condemn_needless(blobs: BlobStore, packs: Mapping[str, PackTables], lock_ti
     for tables in larger:
         try:
             proven[tables.name] = set(_proven_in(blobs, tables, wanted))
-        except Corruption:
+        except (Corruption, FileNotFoundError):
             continue  # what it should hold is needed from elsewhere, so that stays
     return condemn(blobs, needless.keys(), proven, lock_timeout_s=lock_timeout_s)
 
