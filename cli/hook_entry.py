@@ -138,6 +138,8 @@ def _note(root: "str | None", error: BaseException) -> None:
     if root is None:
         return
     try:
+        if os.path.islink(f"{root}/tmp"):
+            return  # what would be noted, is that; and a note must not go elsewhere either
         path = f"{root}/tmp/hook-errors.log"
         text = f"{time.time():.0f} {type(error).__name__}: {error}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW

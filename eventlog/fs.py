@@ -34,8 +34,9 @@ class FileSystem:
     # -- descriptors ---------------------------------------------------------------------------
 
     def open(self, path: str, flags: int, mode: int = 0o600) -> int:
-        """Open `path`; O_CLOEXEC is always added so that no child inherits a lock."""
-        return os.open(path, flags | os.O_CLOEXEC, mode)
+        """Open `path`, which is no link: what somebody put in place of a file leads nowhere else. O_CLOEXEC
+        is always added so that no child inherits a lock."""
+        return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
 
     def close(self, fd: int) -> None:
         """Give the descriptor back. Reports nothing: it is gone whatever the kernel says about it, and
@@ -182,6 +183,7 @@ _ADVICE = {
     errno.ENFILE: "close other programs",
     errno.EIO: "check the disk",
     errno.ENAMETOOLONG: "choose a shorter path",
+    errno.ELOOP: "a link stands in place of a file; look who put it there, and move it away",
 }
 
 

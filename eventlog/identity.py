@@ -1,4 +1,4 @@
-"""The identity of a store: its STORE file, and where stores are found.
+"""The identity of a store: its STORE file, where stores are found, and which of them may be used.
 
 STORE is one line of JSON (docs/design.md §2.1), written once and never changed. On the hook path.
 """
@@ -10,13 +10,24 @@ from blake3 import blake3
 from eventlog import jsontext
 from eventlog.errors import Corruption, NoStore, Refused, Unsupported
 from eventlog.fs import FileSystem, read_file, refusal
-from eventlog.layout import Layout
+from eventlog.layout import DIRECTORIES, Layout
 
 FORMAT = 1
 KNOWN_FEATURES: "frozenset[str]" = frozenset()  # of `required`: none exist in format 1
 STORE_DIRECTORY = ".locus"
 ON_SHARED = "shared-file-system"  # of `optional`: made on one, on purpose (`init --force`)
 _STORE_SIZE_MAX = 65_536
+
+_GROUP_OR_OTHERS_WRITE = 0o022
+_GROUP_OR_OTHERS = 0o077
+_KIND, _LINK = 0o170000, 0o120000
+# Files that say what a store is and what it takes for secret.
+_RULES = ("STORE", "config.toml", "config.json", "redaction.key", "erased", "erasing")
+# Disks that know no owners and no permissions: the mount says who may write, for every file alike.
+_WITHOUT_PERMISSIONS = frozenset(
+    ("9p", "cifs", "drvfs", "exfat", "fuseblk", "hfs", "msdos", "ntfs", "ntfs3", "prl_fs", "smb3", "vboxsf",
+     "vfat", "virtiofs")
+)  # fmt: skip
 
 
 class Identity:
@@ -92,7 +103,8 @@ def decode(data: bytes, path: str) -> Identity:
 
 
 def read(fs: FileSystem, layout: Layout) -> Identity:
-    """The identity of the store at `layout`. Raises: NoStore, Unsupported, Corruption."""
+    """The identity of the store at `layout`. Raises: NoStore, Refused, Unsupported, Corruption."""
+    refuse_open_to_others(layout.root)
     try:
         data = read_file(fs, layout.store_file, _STORE_SIZE_MAX)
     except (FileNotFoundError, NotADirectoryError):
@@ -106,12 +118,54 @@ def read(fs: FileSystem, layout: Layout) -> Identity:
     return decode(data, layout.store_file)
 
 
+def refuse_open_to_others(root: str) -> None:
+    """Refuse a store of which somebody else may change a part, or a part of which is a link to elsewhere.
+
+    Whoever may write a journal's directory can put another log there, and whoever may write `config.toml`
+    decides what is a secret. Inside of a directory that nobody else enters, permissions say nothing.
+    `.locus` itself may be a link of its owner's. Asks the real disk, some 30 microseconds. Raises: Refused.
+    """
+    try:
+        found = os.stat(root)
+        owners = {0, os.geteuid(), found.st_uid, os.stat(f"{root}/STORE").st_uid}
+    except OSError:
+        return  # no store here; who reads it says so
+    private = not found.st_mode & _GROUP_OR_OTHERS
+    if os.path.islink(root) and os.lstat(root).st_uid not in owners:
+        raise _not_ours(root, "is a link that another user made")
+    for name in ("", *DIRECTORIES, *_RULES):
+        path = f"{root}/{name}" if name else root
+        try:
+            part = os.lstat(path) if name else found
+        except OSError:
+            continue
+        if part.st_mode & _KIND == _LINK:
+            raise _not_ours(path, "is a link, and what is recorded would go elsewhere")
+        if part.st_uid not in owners:
+            raise _not_ours(path, f"belongs to another user (number {part.st_uid})")
+        if not private and part.st_mode & _GROUP_OR_OTHERS_WRITE and _keeps_permissions(root):
+            raise Refused(
+                f"{path} can be written by other users, who could change what is recorded. "
+                f"`chmod -R go-w {root}` takes that from them; then see `locus store verify --deep`."
+            )
+
+
+def _not_ours(path: str, what: str) -> Refused:
+    return Refused(f"{path} {what}. Nothing was read or written. Look who put it there, and move it away.")
+
+
+def _keeps_permissions(root: str) -> bool:
+    from eventlog.place import file_system_of
+
+    return file_system_of(root) not in _WITHOUT_PERMISSIONS
+
+
 def find(start: str, environ: "dict[str, str] | os._Environ[str]") -> "str | None":
     """The `.locus` directory that serves `start`: LOCUS_DIR, else the nearest one upwards.
 
     A linked git worktree without a store of its own uses the main worktree's.
-    Raises: Refused when the nearest one belongs to another user: nobody is to record into, or read from,
-    a store that somebody else put in the way, and files we made in it would be closed to its owner.
+    Raises: Refused when the nearest one belongs to another user or came with a repository: nobody is to
+    record into, or read from, a store that somebody else put in the way.
     """
     given = environ.get("LOCUS_DIR")
     if given:
@@ -134,14 +188,37 @@ def _is_own_store(root: str) -> bool:
     """Whether a store is there. Raises: Refused when it is somebody else's."""
     try:
         found = os.stat(f"{root}/STORE")
+        around = os.stat(root)  # a STORE of ours can have got a second name in a directory of somebody's
     except OSError:
         return False
-    if found.st_uid != os.geteuid():
+    others = {found.st_uid, around.st_uid} - {os.geteuid()}
+    if others:
         raise Refused(
-            f"{root} belongs to another user (number {found.st_uid}). Run as that user, or name the store "
+            f"{root} belongs to another user (number {others.pop()}). Run as that user, or name the store "
             "with --store or LOCUS_DIR if you mean it."
         )
+    if found.st_mode & _GROUP_OR_OTHERS and _is_tracked(root):  # a checkout has other bits than we give
+        raise Refused(
+            f"{root} came with the repository: git tracks its files, so what is recorded would be committed. "
+            "`git rm -r --cached .locus` keeps it out of git; or name the store with --store or LOCUS_DIR."
+        )
     return True
+
+
+def _is_tracked(root: str) -> bool:
+    """Whether git has the store's files in its index."""
+    import subprocess
+
+    from eventlog.repository import git_environment
+
+    command = ["git", "-C", root, "ls-files", "--error-unmatch", "--", "STORE"]
+    try:
+        done = subprocess.run(
+            command, env=git_environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def _main_worktree(git_file: str) -> "str | None":
