@@ -1,7 +1,9 @@
 """Fixtures that more than one room uses. They return things, never modules."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import pytest
 from hypothesis import settings
@@ -14,6 +16,27 @@ settings.register_profile("locus", deadline=None, print_blob=True)
 settings.load_profile("locus")
 
 STORE_ID = bytes(range(16))
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+Opened = TypeVar("Opened", bound=Closable)
+_opened: list[Closable] = []
+
+
+def closed_later(thing: Opened) -> Opened:
+    """`thing`, which is closed when the test ends: stores that many lines of a test open in passing."""
+    _opened.append(thing)
+    return thing
+
+
+@pytest.fixture(autouse=True)
+def _descriptors_are_given_back() -> Iterator[None]:
+    yield
+    while _opened:
+        _opened.pop().close()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
 from eventlog.types import Event
 from tests.agents.histories import EXECUTABLE, SUBMODULE_MODE, History, git, line_of
+from tests.conftest import closed_later
 
 REPO = "0123456789ab"
 
@@ -440,7 +441,7 @@ def _other(tmp_path: Path) -> Store:
     place = tmp_path / "other"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
-    return Store.init(place / ".locus", repo_hash=REPO)
+    return closed_later(Store.init(place / ".locus", repo_hash=REPO))
 
 
 def _repo(path: str) -> str:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from eventlog.recorder import lifecycle
 from eventlog.store import Store
 from eventlog.types import Event
+from tests.conftest import closed_later
 
 REPO = "abc123def456"
 SID = "a1b2c3d4"
@@ -18,7 +19,7 @@ Texts = st.text(st.characters(codec="utf-8"), max_size=12)
 
 def new_store(place: Path, repo_hash: str = REPO) -> Store:
     place.mkdir(parents=True, exist_ok=True)
-    return Store.init(place / ".locus", project_name="My Project", repo_hash=repo_hash)
+    return closed_later(Store.init(place / ".locus", project_name="My Project", repo_hash=repo_hash))
 
 
 def raw(store: Store) -> list[Event]:

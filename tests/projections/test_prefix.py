@@ -22,7 +22,7 @@ def event(number: int, session: str = "one") -> dict[str, object]:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """Two sealed segments, the index of the first, and a tail that repeats and continues both."""
-    store = Store.init(tmp_path / ".locus")
+    store = closed_later(Store.init(tmp_path / ".locus"))
     store.append([event(n) for n in range(6)])
     store.seal()
     store.rebuild()

@@ -11,6 +11,7 @@ from eventlog.snapshots.tree import DIRECTORY, FILE, TreeEntry
 from eventlog.snapshots.writer import BlobWriter
 from eventlog.store import Store
 from eventlog.types import Event
+from tests.conftest import closed_later
 
 Files = Mapping[str, bytes]
 
@@ -18,7 +19,9 @@ DAY_S = 24 * 3600
 
 
 def make_store(root: Path) -> Store:
-    return Store.init(root / ".locus", project_name="sample", repo_hash="9f86d081884c", force=True)
+    return closed_later(
+        Store.init(root / ".locus", project_name="sample", repo_hash="9f86d081884c", force=True)
+    )
 
 
 def new_store(root: Path) -> Store:

@@ -13,13 +13,14 @@ from eventlog.recorder.recorder import Recorder
 from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.tree import FILE, SKIPPED
 from eventlog.store import Store
+from tests.conftest import closed_later
 
 SESSION = "a1b2c3d4"
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    return Store.init(tmp_path / ".locus")
+    return closed_later(Store.init(tmp_path / ".locus"))
 
 
 def event(event_type: str, **columns: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.tree import EXECUTABLE, SYMLINK
 from eventlog.store import Store
 from eventlog.types import Event
+from tests.conftest import closed_later
 from tests.snapshots.support import Node, put_node
 
 WANTED = TurnRef("s1", 1)
@@ -58,7 +59,7 @@ class World:
         self.work = root / "work"
         self.work.mkdir()
         write_node(os.fsencode(self.work), disk)
-        self.store = Store.init(root / ".locus", repo_hash="0123456789ab", project_name="p")
+        self.store = closed_later(Store.init(root / ".locus", repo_hash="0123456789ab", project_name="p"))
         record(self.store, wanted, *((disk,) if later is None else later))
 
     def plan(self, *paths: str, at: str = "end", delete: bool = True) -> Plan:

@@ -12,7 +12,7 @@ from eventlog.snapshots.ids import blob_id
 from eventlog.snapshots.store import BlobStore
 from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SYMLINK, TreeEntry
 from eventlog.snapshots.writer import BlobWriter
-from tests.conftest import STORE_ID
+from tests.conftest import STORE_ID, closed_later
 
 # A directory is a dict; a file (kind, content).
 Node = dict[bytes, "Node | tuple[bytes, bytes]"]
@@ -41,7 +41,8 @@ def as_process(work: Callable[[], Result]) -> Result:
 
 
 def open_store(layout: Layout, fs: FileSystem = REAL) -> BlobStore:
-    return BlobStore(fs, layout, STORE_ID)
+    blobs = BlobStore(fs, layout, STORE_ID)
+    return closed_later(blobs) if fs is REAL else blobs  # a machine in memory has no descriptors to give back
 
 
 def put_all(blobs: BlobStore, *contents: bytes, codec: str = "zlib") -> list[bytes]:
