@@ -36,7 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     directory = tempfile.mkdtemp(prefix="locus-bench-", dir=options.dir or _default_directory())
     try:
         bench = Bench(
-            "small" if options.small else "full", options.seed, directory, options.repo, options.transcripts
+            "small" if options.small else "full",
+            options.seed,
+            directory,
+            options.repo,
+            options.transcripts,
+            options.repos,
         )
         result: dict[str, Any] = {
             "machine": machine.machine(directory),
@@ -72,6 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--repo", metavar="PATH", help="import and replay this repository, not a synthetic one"
+    )
+    parser.add_argument(
+        "--repos", metavar="DIR", help="repack the histories of the repositories in it, not this project's"
     )
     parser.add_argument(
         "--transcripts",

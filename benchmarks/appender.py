@@ -1,8 +1,8 @@
 """A process that appends: `python -m benchmarks.appender SIDE PATH --batch N --number I --seed S`.
 
 It says "ready", then for every line "SECONDS" on its input appends durable batches for that long and
-answers with one line of JSON: how many events, and when it began and ended on the clock that all
-processes of the machine share. It ends with its input.
+answers with one line of JSON: how many events, when it began and ended on the clock that all processes
+of the machine share, and the time within which 99 of 100 batches were durable. It ends with its input.
 
 Both sides get the same events as Python dicts with fresh event ids, encode them, and wait until the
 batch is on disk. Sides:
@@ -67,13 +67,16 @@ class Batches:
 def append_for(seconds: float, append: Append, batches: Batches) -> dict[str, float]:
     """Append until the time is up; the last batch counts with all of its time."""
     count = 0
+    took = []
     start = now = time.monotonic()
     while now - start < seconds:
         batch = batches.next()
+        before = time.monotonic()
         append(batch)
-        count += len(batch)
         now = time.monotonic()
-    return {"events": count, "start": start, "end": now}
+        took.append(now - before)
+        count += len(batch)
+    return {"events": count, "start": start, "end": now, "p99": sorted(took)[len(took) * 99 // 100]}
 
 
 def locus_append(path: str) -> Append:

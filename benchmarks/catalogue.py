@@ -8,6 +8,7 @@ from benchmarks import (
     rows_hook,
     rows_keep,
     rows_log,
+    rows_maintenance,
     rows_scale,
     rows_start,
     rows_transcripts,
@@ -27,5 +28,6 @@ def rows() -> list[Row]:
         rows_scale,
         rows_transcripts,
         rows_keep,
+        rows_maintenance,
     )
     return [row for module in modules for row in module.rows()]

@@ -94,12 +94,14 @@ class Bench:
         directory: str,
         repo: str | None = None,
         transcripts: str | None = None,
+        repos: str | None = None,
     ) -> None:
         self.scale = scale
         self.seed = seed
         self.directory = directory
         self.repo = repo
         self.transcripts = transcripts
+        self.repos = repos
         self._shared: dict[str, Any] = {}
 
     @property

@@ -56,8 +56,8 @@ def _appends(bench: Bench, writers: int, batch: int) -> Iterator[Sides]:
     with bench.scratch("append") as directory, ExitStack() as stack:
         Store.init(f"{directory}/store")
 
-        def writing(side: str, name: str) -> _Writers:
-            return stack.enter_context(_Writers(side, f"{directory}/{name}", writers, batch, bench.seed))
+        def writing(side: str, name: str) -> Writers:
+            return stack.enter_context(Writers(side, f"{directory}/{name}", writers, batch, bench.seed))
 
         # A batch is judged beside a table that can be asked for every field of an event, as the log
         # can. For single events the sync outweighs that, and the least table is the harder anchor.
@@ -77,7 +77,7 @@ def _appends(bench: Bench, writers: int, batch: int) -> Iterator[Sides]:
         )
 
 
-class _Writers:
+class Writers:
     """The appending processes of one side."""
 
     def __init__(self, side: str, path: str, writers: int, batch: int, seed: int) -> None:
@@ -94,7 +94,7 @@ class _Writers:
             for number in range(writers)
         ]
 
-    def __enter__(self) -> _Writers:
+    def __enter__(self) -> Writers:
         for process in self._processes:
             self._read(process)
         return self
@@ -113,13 +113,20 @@ class _Writers:
 
     def rate(self, seconds: float) -> float:
         """Acknowledged events per second of all processes together, from the first start to the last end."""
+        said = self._append_for(seconds)
+        took = max(one["end"] for one in said) - min(one["start"] for one in said)
+        return float(sum(one["events"] for one in said) / took)
+
+    def p99(self, seconds: float) -> float:
+        """The time within which 99 of 100 batches were durable, in seconds; of the slowest process."""
+        return max(float(one["p99"]) for one in self._append_for(seconds))
+
+    def _append_for(self, seconds: float) -> list[dict[str, float]]:
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.write(f"{seconds}\n")
             process.stdin.flush()
-        said = [json.loads(self._read(process)) for process in self._processes]
-        took = max(one["end"] for one in said) - min(one["start"] for one in said)
-        return float(sum(one["events"] for one in said) / took)
+        return [json.loads(self._read(process)) for process in self._processes]
 
     def _read(self, process: subprocess.Popen[str]) -> str:
         assert process.stdout is not None

@@ -83,11 +83,12 @@ def main(root: str, program: str = "") -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return
-    os.nice(_NICE)
+    step_back()
     from eventlog.agents import launch, live_sweep
     from eventlog.fs import REAL
     from eventlog.keep import erasure, upkeep
     from eventlog.recorder import collection
+    from eventlog.search import index as search
     from eventlog.store import Store
 
     launch.renew_modules(REAL, os.path.dirname(os.path.abspath(__file__)), program)
@@ -96,6 +97,12 @@ def main(root: str, program: str = "") -> None:
         collection.maintain(store)
         live_sweep.sweep(store.fs, store.layout)
         erasure.resume(store)
+        search.maintain(store)
+
+
+def step_back() -> None:
+    """Let every other process go first: this one is in no hurry (docs/maintenance.md §2)."""
+    os.nice(_NICE)
 
 
 if __name__ == "__main__":
