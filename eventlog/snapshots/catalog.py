@@ -45,6 +45,7 @@ class Catalog:
         "_layout",
         "_listed",
         "_order",
+        "_paths",
         "_store_id",
         "_tables",
         "_unkept",
@@ -61,6 +62,7 @@ class Catalog:
         self._idx: "Idx | None" = None
         self._condemned: "dict[str, PackTables]" = {}
         self._tables: "dict[str, PackTables]" = {}
+        self._paths: "dict[str, str]" = {}  # of packs, one object for all places in it
         self._unkept: "list[PackTables]" = []
         self._listed = False
         self.names: "set[str]" = set()
@@ -213,7 +215,12 @@ class Catalog:
         except (Corruption, OSError):  # derived: whatever is wrong with it, the packs answer
             self._drop_idx()
             return self.find(id) if id in self._young else None
-        return None if found is None else (self._layout.pack(found[0]), *found[1:])
+        if found is None:
+            return None
+        path = self._paths.get(found[0])
+        if path is None:
+            path = self._paths[found[0]] = self._layout.pack(found[0])
+        return (path, *found[1:])
 
     def _drop_idx(self) -> None:
         """Do without the idx: the packs' own tables know the same."""

@@ -52,14 +52,16 @@ class Idx:
     _base: int
     _bits: int
     _ends: "tuple[int, ...]"
+    _last: "tuple[int, bytes]"
     _names: "list[str]"
     packs: "frozenset[str]"
 
-    __slots__ = ("_base", "_bits", "_ends", "_fd", "_fs", "_names", "packs", "path")
+    __slots__ = ("_base", "_bits", "_ends", "_fd", "_fs", "_last", "_names", "packs", "path")
 
     def __init__(self, fs: FileSystem, path: str, store_id: bytes) -> None:
         self.path = path
         self._fs = fs
+        self._last = -1, b""  # so that ids in their order read each bucket once
         self._fd = fs.open(path, os.O_RDONLY)
         try:
             self._read_head(store_id)
@@ -77,7 +79,10 @@ class Idx:
 
         Raises: Corruption.
         """
-        bucket = self._bucket(self._bucket_of(id))
+        number = self._bucket_of(id)
+        if number != self._last[0]:
+            self._last = number, self._bucket(number)
+        bucket = self._last[1]
         at = bucket.find(id)
         while at % _ENTRY.size:  # a match across two fields, or none (-1)
             if at < 0:

@@ -17,7 +17,8 @@ from eventlog import jsontext
 from eventlog.errors import Corruption, NotFound
 from eventlog.fs import FileSystem, Refusals
 from eventlog.layout import LIVE_DIR, Layout
-from eventlog.snapshots.ids import ID_SIZE, to_text
+from eventlog.snapshots.groups import GroupReader
+from eventlog.snapshots.ids import ID_SIZE, to_text, tree_id
 from eventlog.snapshots.pack import TREE
 from eventlog.snapshots.store import BlobStore
 
@@ -93,8 +94,17 @@ def read_trees(blobs: BlobStore, ids: Iterable[bytes]) -> Iterator[tuple[bytes, 
     wanted = set(ids)
     places = blobs.places(wanted)
     trees = sorted((place, id) for id, place in places.items() if place[1] == TREE)
-    for _, id in trees:
-        yield id, blobs.get(id)
+    reader = GroupReader(blobs.fs)
+    try:
+        for (path, _, group_offset, offset, length), id in trees:
+            try:
+                encoding = reader.read(path, group_offset, offset, length)
+            except (Corruption, OSError):
+                encoding = b""
+            # The store knows other copies, and where a pack went that was condemned meanwhile.
+            yield id, encoding if tree_id(encoding) == id else blobs.get(id)
+    finally:
+        reader.close()
     for id in wanted - places.keys():  # it waits in `condemned/`, or is gone
         try:
             if blobs.kind_of(id) == "tree":
@@ -137,10 +147,11 @@ class _Unlike:
         old, starts = self._last.pop(ends, (b"", [0]))
         # Up to `start` and from `stop` on both are equal, so rows begin at the same places.
         most = min(len(old), len(encoding))
-        begin = bisect_right(starts, _equal_bytes(old, encoding, most)) - 1
+        front, back = _equal_at_ends(old, encoding)
+        begin = bisect_right(starts, front) - 1
         start = starts[begin]
         longer = len(encoding) - len(old)
-        end = bisect_left(starts, len(old) - _equal_at_end(old, encoding, most - start))
+        end = bisect_left(starts, len(old) - min(back, most - start))
         stop = starts[end] + longer if old else len(encoding)
         found = _rows_between(encoding, max(start, _MAGIC_SIZE), stop)
         if found is None:
@@ -158,29 +169,17 @@ class _Unlike:
         return rows
 
 
-def _equal_bytes(a: bytes, b: bytes, most: int) -> int:
-    """How many bytes at the beginning are equal."""
-    least = 0
-    while least < most:
-        middle = (least + most + 1) // 2
-        if a[least:middle] == b[least:middle]:
-            least = middle
-        else:
-            most = middle - 1
-    return least
+def _equal_at_ends(a: bytes, b: bytes) -> tuple[int, int]:
+    """How many bytes are equal at the beginning, and how many at the end."""
+    most = min(len(a), len(b))
+    front = _differing(a[:most], b[:most])
+    back = front if len(a) == len(b) else _differing(a[len(a) - most :], b[len(b) - most :])
+    # Of a number, the first byte that is not zero is found by its length, the last by its lowest bit.
+    return most - (front.bit_length() + 7) // 8, ((back & -back).bit_length() - 1) // 8 if back else most
 
 
-def _equal_at_end(a: bytes, b: bytes, most: int) -> int:
-    """How many bytes at the end are equal."""
-    least = 0
-    ends = len(a), len(b)
-    while least < most:
-        middle = (least + most + 1) // 2
-        if a[ends[0] - middle : ends[0] - least] == b[ends[1] - middle : ends[1] - least]:
-            least = middle
-        else:
-            most = middle - 1
-    return least
+def _differing(a: bytes, b: bytes) -> int:
+    return int.from_bytes(a, "big") ^ int.from_bytes(b, "big")
 
 
 def _rows_between(encoding: bytes, at: int, stop: int) -> tuple[list[tuple[bytes, bytes]], list[int]] | None:
