@@ -6,6 +6,7 @@ import pytest
 
 import eventlog.store
 from eventlog.store import Store
+from tests.conftest import closed_later
 
 
 def event(number: int, session: str = "one") -> dict[str, object]:
