@@ -29,6 +29,9 @@ SECTIONS: Sections = (
             Entry("show", "show", "Show one event, turn or session."),
             Entry("timeline", "timeline", "Show everything that happened in a turn, in order."),
             Entry("history", "history", "List the versions of one file, newest first."),
+            Entry("search", "search", "Find words in events and in recorded file contents."),
+            Entry("decisions", "decisions", "List what was decided, and why."),
+            Entry("errors", "errors", "List what failed, and whether it was resolved."),
         ),
     ),
     (
@@ -39,6 +42,10 @@ SECTIONS: Sections = (
             Entry("cat", "cat", "Write one recorded file to standard output."),
             Entry("diff", "diff", "Show what changed in a turn, or between two."),
         ),
+    ),
+    (
+        "Remember",
+        (Entry("codes", "codes", "Show what the last session did and left to do, a short line each."),),
     ),
     ("Ask", (Entry("sql", "sql", "Ask a question in SQL."),)),
     ("Send", (Entry("export", "export_group", "Write what is recorded to files for other programs."),)),

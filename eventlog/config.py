@@ -14,6 +14,9 @@
     max_sessions = 500
     max_bytes = "5GB"
 
+    [memory]
+    codes_base = "~/.cerberus"           # where continuity codes go (docs/codes.md); else the store
+
 A file that cannot be understood stops nobody: the defaults apply, what the last good one denied stays
 denied, and `problem` says file, line and what to do. Parsing TOML takes longer than a whole hook call, so
 whoever parses keeps what came of it in a derived twin, which counts while it names the file's digest.
@@ -34,10 +37,17 @@ if TYPE_CHECKING:
 
 _SIZE_MAX = 1 << 20
 _DENIED_SIZE_MIN = 4  # a shorter text would be found inside of everything
+
+
+class _Size:
+    """A number of bytes, written as "5GB"."""
+
+
 _SECTIONS: "dict[str, dict[str, type]]" = {
     "redaction": {"enabled": bool, "allow": list, "deny": list},
     "capture": {"include": list, "max_file_bytes": int},
-    "retention": {"max_age_days": int, "max_sessions": int, "max_bytes": str},
+    "retention": {"max_age_days": int, "max_sessions": int, "max_bytes": _Size},
+    "memory": {"codes_base": str},
 }
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -47,8 +57,8 @@ class Config:
     none where they are None."""
 
     __slots__ = (
-        "allow", "deny", "enabled", "include", "max_age_days", "max_bytes", "max_file_bytes", "max_sessions",
-        "problem",
+        "allow", "codes_base", "deny", "enabled", "include", "max_age_days", "max_bytes", "max_file_bytes",
+        "max_sessions", "problem",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +72,7 @@ class Config:
         max_age_days: "int | None" = None,
         max_sessions: "int | None" = None,
         max_bytes: "int | None" = None,
+        codes_base: "str | None" = None,
         problem: "str | None" = None,
     ) -> None:
         self.enabled = enabled
@@ -72,6 +83,7 @@ class Config:
         self.max_age_days = max_age_days
         self.max_sessions = max_sessions
         self.max_bytes = max_bytes
+        self.codes_base = codes_base
         self.problem = problem
 
 
@@ -132,11 +144,12 @@ def _checked(table: "dict[str, Any]", data: bytes) -> "dict[str, Any]":
             kind = names.get(name)
             if kind is None:
                 raise _wrong(data, name, f"[{section}] has no {name}; it has {', '.join(names)}")
-            if kind is str:  # a size
+            if kind is _Size:
                 value = _bytes_of(value)
                 kind = int
             if type(value) is not kind:
-                wanted = {bool: "true or false", list: "a list of texts", int: "a number"}[kind]
+                words = {bool: "true or false", list: "a list of texts", int: "a number", str: "a text"}
+                wanted = words[kind]
                 if name == "max_bytes":
                     wanted, value = 'a size such as "5GB"', values[name]
                 raise _wrong(data, name, f"{name} must be {wanted}, not {value!r}")
@@ -203,6 +216,7 @@ def _config_of(found: "dict[str, Any]") -> Config:
         max_age_days=found.get("max_age_days"),
         max_sessions=found.get("max_sessions"),
         max_bytes=found.get("max_bytes"),
+        codes_base=found.get("codes_base"),
     )
 
 

@@ -21,6 +21,9 @@ deny = ["acme-intranet", "/acme-[0-9]{6}/"]
 [capture]
 include = ["build/**"]
 max_file_bytes = 4096
+
+[memory]
+codes_base = "~/codes"
 """
 
 
@@ -48,9 +51,10 @@ def test_settings_are_read_from_file_and_twin_alike(layout: Layout) -> None:
     """P2: the twin is derived: read from it or anew, whole, damaged or gone, the settings are the same."""
 
     def told(found: config.Config) -> tuple[object, ...]:
-        return found.enabled, found.allow, found.deny, found.include, found.max_file_bytes, found.problem
+        limits = found.max_file_bytes, found.codes_base, found.problem
+        return found.enabled, found.allow, found.deny, found.include, *limits
 
-    expected = (True, ("jwt",), ("acme-intranet", "/acme-[0-9]{6}/"), ("build/**",), 4096, None)
+    expected = (True, ("jwt",), ("acme-intranet", "/acme-[0-9]{6}/"), ("build/**",), 4096, "~/codes", None)
     assert told(write(layout, GOOD)) == expected
     assert told(config.read(REAL, layout)) == expected
     twin = Path(layout.config_twin)

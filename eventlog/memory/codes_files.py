@@ -1,0 +1,168 @@
+"""Continuity codes in files: `<base>/memory/sessions/active-<project>.json`, and `archive/` beside them.
+
+`base` may be shared by the projects of one user. Nothing here raises for what a file holds: what cannot be
+read is no context (S4-17), and its bytes are kept. Files are replaced whole, so a reader sees the old or the
+new one; any number of processes may read and write.
+"""
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from eventlog.memory.codes import EXPIRES_AFTER, InjectionPackage, SessionContext, lines_of, tokens_of
+
+_SIZE_MAX = 8 << 20
+_ACTIVE, _ARCHIVE = "active-", "archive"
+
+
+class SessionContextInjector:
+    """The files below one base directory. Raises OSError only when it writes."""
+
+    def __init__(self, base_path: "str | os.PathLike[str]") -> None:
+        self.sessions_dir = Path(base_path) / "memory" / "sessions"
+        self.sessions_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def path_of(self, project: str) -> Path:
+        """Where the codes of a project are; what cannot stand in a file name is quoted."""
+        return self.sessions_dir / f"{_ACTIVE}{_file_name(project)}.json"
+
+    def inject(self, project: str, *, now: "datetime | None" = None) -> "InjectionPackage | None":
+        """The codes of a project's last session; None when there are none, they are unreadable or too old.
+
+        Those that are too old go to the archive.
+        """
+        path = self.path_of(project)
+        data = _load(path)
+        if data is None:
+            return None
+        if is_expired(data, now):
+            archive(path, data, now)
+            return None
+        codes = "\n".join(lines_of({**data, "project": project}))
+        metadata = data["metadata"]
+        return InjectionPackage(codes, tokens_of(codes), str(data.get("session_id")), metadata["expires_at"])
+
+    def save_context(self, context: SessionContext, **more: object) -> Path:
+        """Write a context as its project's active one; `more` are keys beside those of the format."""
+        path = self.path_of(context.project)
+        _replace(path, encoded(context, **more))
+        return path
+
+    def mark_complete(self, project: str) -> None:
+        """Its codes are not needed any more."""
+        self.path_of(project).unlink(missing_ok=True)
+
+
+class SessionCleanupManager:
+    """Takes what is too old out of the way, for all projects of a base directory."""
+
+    def __init__(self, base_path: "str | os.PathLike[str]") -> None:
+        self.sessions_dir = Path(base_path) / "memory" / "sessions"
+
+    def cleanup_expired(self, *, now: "datetime | None" = None) -> int:
+        """Archive what has expired; how many. What cannot be read goes there, too, and does not count."""
+        archived = 0
+        for path in sorted(self.sessions_dir.glob(f"{_ACTIVE}*.json")):
+            data = _load(path)
+            if data is None:
+                _keep_aside(path)
+            elif is_expired(data, now):
+                archive(path, data, now)
+                archived += 1
+        return archived
+
+
+def stored(context: SessionContext) -> "dict[str, Any]":
+    """A context as its file has it."""
+    return {
+        "session_id": context.id,
+        "project": context.project,
+        "timestamp": _text_of(context.timestamp),
+        "files": list(context.files_modified),
+        "functions": list(context.key_functions),
+        "decisions": list(context.decisions),
+        "blockers": list(context.blockers),
+        "next_actions": list(context.next_actions),
+        "completed": list(context.completed),
+        "phase": context.phase,
+        "metadata": {"expires_at": _text_of(context.timestamp + EXPIRES_AFTER)},
+    }
+
+
+def encoded(context: SessionContext, **more: object) -> bytes:
+    """The bytes of its file; `more` are keys beside those of the format."""
+    data = {**stored(context), **more}
+    return json.dumps(data, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def is_expired(data: "dict[str, Any]", now: "datetime | None" = None) -> bool:
+    """Whether a stored context is too old; one that does not say when it expires is."""
+    try:
+        expires = datetime.fromisoformat(data["metadata"]["expires_at"])
+        if expires.tzinfo is None:
+            expires = expires.replace(tzinfo=UTC)
+        return (now or datetime.now(UTC)) > expires
+    except (KeyError, TypeError, ValueError):
+        return True
+
+
+def archive(path: Path, data: "dict[str, Any]", now: "datetime | None" = None) -> None:
+    """Move a context to the archive, under its session's id. Nothing that is there is replaced."""
+    name = data.get("session_id")
+    stem = _file_name(name) if isinstance(name, str) and name else path.stem
+    said = {**data, "archived_at": _text_of(now or datetime.now(UTC))}
+    text = json.dumps(said, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    _replace(_free(path.parent / _ARCHIVE, stem), text)
+    path.unlink(missing_ok=True)
+
+
+def _keep_aside(path: Path) -> None:
+    directory = path.parent / _ARCHIVE
+    try:
+        os.rename(path, _free(directory, f"unreadable-{path.stem}"))
+    except FileNotFoundError:
+        pass  # another process was first
+
+
+def _free(directory: Path, stem: str) -> Path:
+    directory.mkdir(mode=0o700, exist_ok=True)
+    path = directory / f"{stem}.json"
+    number = 2
+    while path.exists():
+        path = directory / f"{stem}-{number}.json"
+        number += 1
+    return path
+
+
+def _load(path: Path) -> "dict[str, Any] | None":
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            data = json.loads(file.read(_SIZE_MAX))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _replace(path: Path, data: bytes) -> None:
+    tmp = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+    try:
+        with open(tmp, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(tmp, path)
+    except BaseException:
+        tmp.unlink(missing_ok=True)
+        raise
+
+
+def _file_name(name: str) -> str:
+    return quote(name, safe=" ", errors="surrogatepass")[:200] or "%"
+
+
+def _text_of(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
