@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .access import open_store, put
+from .confine import confined
 from .progress import Progress
 
 if TYPE_CHECKING:
@@ -36,9 +37,13 @@ def command(ctx: click.Context, query: str, form: str, output: str | None, as_js
         raise click.UsageError("Parquet is binary; give --output FILE, or redirect the output", ctx)
     text = sys.stdin.read() if query == "-" else query
     with open_store(ctx) as store:
-        with Progress("asking"):
-            result = store.query(text)
-        data = _encoded(result, form, to_file=output is not None)
+        from eventlog.query.engine import Limits
+
+        limits = Limits()
+        with confined(limits.memory_bytes, limits.timeout_s):
+            with Progress("asking"):
+                result = store.query(text, limits=limits)
+            data = _encoded(result, form, to_file=output is not None)
     if output is None:
         put(data)
     else:

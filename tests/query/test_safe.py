@@ -109,6 +109,56 @@ REFUSED = [
     "SELECT pg_sleep(100)",
     "SELECT nextval('s')",
     "SELECT setval('s', 1)",
+    # other spellings of what is refused
+    "FROM (FROM glob('/*'))",
+    "SELECT * FROM READ_TEXT('{secret}')",
+    "SELECT * FROM \"read_text\"('{secret}')",
+    "/* a */ COPY (SELECT 1) TO '{out}'",
+    "EXPLAIN ANALYZE/**/COPY (SELECT 1) TO '{out}'",
+    "\ufeffCOPY (SELECT 1) TO '{out}'",
+    "SELECT 1; -- \u037e\nDROP TABLE idx.turns",
+    "SELECT * FROM read_parquet(['{segment}', '{secret}'])",
+    "SELECT * FROM parquet_scan('{segment}')",
+    "SELECT * FROM parquet_kv_metadata('{segment}')",
+    "SELECT * FROM parquet_full_metadata('{segment}')",
+    "SELECT * FROM parquet_bloom_probe('{segment}', 'title', 'x')",
+    "SELECT * FROM read_single_csv_file('{secret}')",
+    "SELECT * FROM seq_scan('turns')",
+    "SELECT * FROM test_all_types()",
+    "SELECT * FROM duckdb_extensions()",
+    "SELECT * FROM duckdb_databases()",
+    "SELECT * FROM duckdb_temporary_files()",
+    "SELECT * FROM duckdb_external_file_cache()",
+    "SELECT * FROM duckdb_variables()",
+    "SELECT * FROM duckdb_logs_parsed('FileSystem')",
+    "SELECT * FROM pragma_storage_info('turns')",
+    "SELECT * FROM register_external_resource('x')",
+    "SELECT * FROM truncate_duckdb_logs()",
+    # statements of DuckDB 2.0, some of which its Python face has no name for
+    "UPDATE EXTENSIONS",
+    "FORCE INSTALL httpfs FROM 'https://example.invalid'",
+    "MERGE INTO idx.turns USING idx.turns b ON true WHEN MATCHED THEN DELETE",
+    "COMMENT ON TABLE idx.turns IS 'x'",
+    "SET GLOBAL threads = 1",
+    "SET SESSION memory_limit = '1TB'",
+    "CREATE TYPE t AS ENUM ('a')",
+    "CREATE VIEW v AS SELECT 1",
+    "CREATE SEQUENCE s",
+    "CREATE SCHEMA s",
+    "CREATE OR REPLACE TEMP MACRO events() AS TABLE SELECT 1",
+    "DEALLOCATE p",
+    "ABORT",
+    # what plans another statement, and what takes the process down
+    "SELECT json_serialize_plan('SELECT * FROM read_text(''{secret}'')')",
+    "SELECT __internal_decompress_string('x')",
+    "SELECT __internal_compress_string_hugeint('x')",
+    "SELECT json_contains(repeat('[', 200000) || repeat(']', 200000), '1')",
+    "SELECT ((repeat('[', 200000) || repeat(']', 200000))::JSON::VARIANT)::VARCHAR",
+    "SELECT CAST(repeat('[', 200000)::JSON AS STRUCT(a VARIANT[]))",
+    "SELECT variant_typeof((repeat('[', 200000) || repeat(']', 200000))::JSON)",
+    "SELECT make_type('VARIANT')",
+    "SELECT 1" + " UNION SELECT 1" * 5_000,
+    "SELECT 1 -- " + "x" * 1_000_000,
 ]
 
 FAILS = [
@@ -119,6 +169,31 @@ FAILS = [
     "SELECT * FROM '{index}'",
     "SELECT * FROM 'https://example.invalid/x.parquet'",
     'FROM "{secret}"',
+    "SELECT * FROM 's3://bucket/x.parquet'",
+    "SELECT * FROM 'gs://bucket/x.csv'",
+    "SELECT * FROM 'file://{secret}'",
+    "SELECT * FROM 'file:{secret}'",
+    "SELECT * FROM '/proc/self/environ'",
+    "SELECT * FROM '{store}/../.locus/STORE.json'",
+    "SELECT * FROM '{store}/log/journal/*'",
+    "SELECT * FROM ['{secret}']",
+    "RESET ALL",
+    ".shell ls",
+    ".read '{secret}'",
+    "SEL\u200bECT 1",
+    "SELECT 1\u037e SELECT 2",
+    "SELECT 1 \\; DROP TABLE idx.turns",
+    "SELECT \ud800",
+    "SELECT $1",
+    "SELECT '[[[1]]]'::INT" + "[]" * 20_000,
+    "SELECT " + "(" * 20_000 + "1" + ")" * 20_000,
+    "SELECT " + "NOT " * 20_000 + "true",
+    "SELECT json_structure(repeat('[', 100000) || repeat(']', 100000))",
+    "SELECT len(range(1000000000000))",
+    "SELECT pow(10, 300)::HUGEINT",
+    "SELECT repeat('9', 1000000)::HUGEINT",
+    "SELECT regexp_matches('a', '((a{{1,100}}){{1,100}}){{1,100}}')",
+    "SELECT * FROM x'{secret}'",
     "SELECT read_text('{secret}')",
     "SELECT [x FOR x IN read_blob('{secret}')]",
     "SELECT * FROM stolen",  # a Python variable of that name exists in the test
@@ -157,8 +232,19 @@ WORKS = [
     "SELECT current_setting('TimeZone'), version(), now()",
     "SELECT list_transform([1, 2], lambda x: x + 1)",
     "SELECT row_number() OVER (ORDER BY position) FROM events",
+    "SELECT/**/1/* ; */",
+    "\ufeffSELECT 1",
+    "SELECT $$; DROP TABLE turns$$",
+    "SELECT regexp_matches(repeat('a', 1000000) || 'b', '(a|aa)+$')",
+    "SELECT repeat('a', 10000) LIKE repeat('%a', 1000) || 'b'",
+    "SELECT json_merge_patch(repeat('{{\"a\":', 60000) || '1' || repeat('}}', 60000), '{{}}')",
+    "SELECT 1" + " UNION ALL SELECT 1" * 900,
     "SELECT t.* EXCLUDE (title) FROM turns t ASOF JOIN events e ON t.first_position >= e.position",
 ]
+
+
+def _name(text: str) -> str:
+    return ascii(text[:60])
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +285,7 @@ def _digests(root: Path) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("untouched")
-@pytest.mark.parametrize("text", REFUSED)
+@pytest.mark.parametrize("text", REFUSED, ids=_name)
 def test_anything_but_reading_is_refused(store: Log, words: dict[str, str], text: str) -> None:
     """F11: a statement is parsed and each of its parts must be known to be harmless; no file changes."""
     with pytest.raises(Refused):
@@ -207,7 +293,7 @@ def test_anything_but_reading_is_refused(store: Log, words: dict[str, str], text
 
 
 @pytest.mark.usefixtures("untouched")
-@pytest.mark.parametrize("text", FAILS)
+@pytest.mark.parametrize("text", FAILS, ids=_name)
 def test_what_cannot_be_read_is_an_error(store: Log, words: dict[str, str], text: str) -> None:
     """F11: files, addresses and Python variables are not tables; the message shows none of their content."""
     stolen = [{"canary": 1}]
@@ -217,7 +303,7 @@ def test_what_cannot_be_read_is_an_error(store: Log, words: dict[str, str], text
 
 
 @pytest.mark.usefixtures("untouched")
-@pytest.mark.parametrize("text", WORKS)
+@pytest.mark.parametrize("text", WORKS, ids=_name)
 def test_reading_is_allowed(store: Log, text: str) -> None:
     """Safe mode takes away nothing that a question needs."""
     assert store.query(text.format()).columns
