@@ -13,6 +13,7 @@
       log/manifest/<n:020d>.json                      n from 1; the highest is current
       log/quarantine/<journal:020d>@<offset>-<hash16>.bin (+ .json)
       index/<manifest:020d>-<code8>.duckdb            derived
+      index/search-<code8>.sqlite (+ -wal, -shm)      derived: words, and where they stand
       snapshots/packs/<hash64>.evp                    live by existence
       snapshots/condemned/<unix>-<hash64>.evp         dead, kept one day
       snapshots/idx/<n:020d>.evx                      derived
@@ -22,8 +23,9 @@
       live/<worktree>.{told,running}                  derived: what hooks have told of a working directory
       live/<session>.calls                            derived: what hooks have recorded of a session
       live/maintained                                 when a hook last started maintenance
+      memory/sessions/{,archive/}*.json               derived: continuity codes (docs/codes.md)
       restore/<position:020d>.json                    a restore under way; absent otherwise
-      locks/{append,maintain,compact,gc,restore,worktree-*}.lock   empty, for flock, never deleted
+      locks/{append,maintain,compact,gc,restore,search,worktree-*,export-*}.lock   empty, for flock, never deleted
       tmp/                                            same file system; leftovers of crashes, files for reuse
 
 Paths are text joined with "/". Files are 0600, directories 0700. Parsers return None for names that
@@ -40,6 +42,7 @@ CONDEMNED_DIR = "snapshots/condemned"
 IDX_DIR = "snapshots/idx"
 STATCACHE_DIR = "snapshots/statcache"
 LIVE_DIR = "live"
+MEMORY_DIR = "memory/sessions"
 RESTORE_DIR = "restore"
 LOCK_DIR = "locks"
 TMP_DIR = "tmp"

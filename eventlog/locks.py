@@ -1,11 +1,12 @@
 """The store's locks, their order, and their deadlines.
 
-Order: restore → worktree → gc → compact → maintain → append. Each working directory has a lock `worktree-…`
-of its own, by which the captures of hooks follow one another; nobody holds two of them. A process never asks
-for a lock that comes before one it holds; the assert below is invariant I31. `flock` belongs to the open
-file, so whoever shares one shares the lock: each acquisition opens its own descriptor, and a `KeptLock`,
-which keeps one, excludes the threads of its process by a mutex and closes it in a forked child. The kernel
-frees a lock when its holder dies, so there are no stale locks. The hook path imports this module.
+Order: export → restore → worktree → gc → compact → maintain → append → search. Each working directory has a lock
+`worktree-…` of its own, by which the captures of hooks follow one another, and each service that is sent to
+one `export-…`; nobody holds two of either. A process never asks for a lock that comes before one it holds;
+the assert below is invariant I31. `flock` belongs to the open file, so whoever shares one shares the lock:
+each acquisition opens its own descriptor, and a `KeptLock`, which keeps one, excludes the threads of its
+process by a mutex and closes it in a forked child. The kernel frees a lock when its holder dies, so there
+are no stale locks. The hook path imports this module.
 """
 
 import os
@@ -17,8 +18,10 @@ from eventlog.fs import FileSystem, Refusals
 from eventlog.layout import Layout
 
 RESTORE, GC, COMPACT, MAINTAIN, APPEND = "restore", "gc", "compact", "maintain", "append"
+SEARCH = "search"
 WORKTREE = "worktree-"  # and a name for the directory
-_ORDER = {RESTORE: 0, "worktree": 1, GC: 2, COMPACT: 3, MAINTAIN: 4, APPEND: 5}
+EXPORT = "export-"  # and a name for the service
+_ORDER = {"export": 0, RESTORE: 1, "worktree": 2, GC: 3, COMPACT: 4, MAINTAIN: 5, APPEND: 6, SEARCH: 7}
 
 # The append lock is held for some tens of microseconds, so the first waits are short; a maintenance
 # lock may be held for seconds, so the waits grow to a value that costs nothing to poll.
@@ -163,7 +166,7 @@ os.register_at_fork(after_in_child=_after_fork)
 def acquire(
     fs: FileSystem, layout: Layout, name: str, *, exclusive: bool = True, timeout_s: float = 10.0
 ) -> Lock:
-    """Take the lock `name` (RESTORE, GC, …, or WORKTREE and a name), waiting at most `timeout_s`.
+    """Take the lock `name` (RESTORE, GC, …, or WORKTREE or EXPORT and a name), waiting at most `timeout_s`.
 
     Raises: LockTimeout.
     """

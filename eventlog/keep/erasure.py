@@ -18,12 +18,13 @@ from eventlog.jsontext import decode
 from eventlog.layout import (
     INDEX_DIR,
     LIVE_DIR,
+    MEMORY_DIR,
     QUARANTINE_DIR,
     STATCACHE_DIR,
     TMP_DIR,
     parse_statcache,
 )
-from eventlog.locks import MAINTAIN, acquire
+from eventlog.locks import MAINTAIN, SEARCH, acquire
 from eventlog.log import erase as log
 from eventlog.log import sweep
 from eventlog.log.erased_rows import KEPT_TYPES, Marks
@@ -365,7 +366,7 @@ def _finish(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s
     report.packs = len(contents_of.remove(store.blobs, ids, lock_timeout_s=lock_timeout_s))
     waiting = log.release(fs, layout, store_id, lock_timeout_s=lock_timeout_s)
     report.waiting = waiting.segments + waiting.journals
-    _remove_derived(store, todo)
+    _remove_derived(store, todo, lock_timeout_s)
     if not report.waiting and not sweep.strays(fs, layout, _age_s(store)):
         store.append(_event(marks.erasure, END) for marks, _ in todo)
         _unlink(store, layout.erasing)
@@ -375,11 +376,13 @@ def _finish(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s
     return report
 
 
-def _remove_derived(store: Store, todo: "list[tuple[Marks, set[bytes]]]") -> None:
+def _remove_derived(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s: float) -> None:
     """All that was made from what is gone, or may hold it beside other things."""
     fs, layout = store.fs, store.layout
-    for name in fs.listdir(layout.directory(INDEX_DIR)):
-        _unlink(store, layout.index(name))
+    # Who indexes for a search has read what went: nothing of that is written behind the removal.
+    with acquire(fs, layout, SEARCH, timeout_s=lock_timeout_s):
+        for name in fs.listdir(layout.directory(INDEX_DIR)):
+            _unlink(store, layout.index(name))
     for name in fs.listdir(layout.directory(STATCACHE_DIR)):
         if parse_statcache(name) is not None:
             _unlink(store, f"{layout.directory(STATCACHE_DIR)}/{name}")
@@ -388,6 +391,12 @@ def _remove_derived(store: Store, todo: "list[tuple[Marks, set[bytes]]]") -> Non
         if name != "maintained" and not name.endswith(".running"):
             # What hooks remember names trees that may be gone, and files of transcripts.
             _unlink(store, layout.live(name))
+    for directory in map(layout.directory, (MEMORY_DIR, f"{MEMORY_DIR}/archive")):
+        if fs.exists(directory):
+            for name in fs.listdir(directory):
+                if name.endswith(".json"):
+                    _unlink(store, f"{directory}/{name}")
+            fs.fsync_dir(directory)
     for marks, _ in todo:
         chosen = dict.fromkeys(marks.whole, 0)
         for path in _in_quarantine(store, chosen, marks.pattern):

@@ -34,6 +34,7 @@ _KINDS = (
     ("idx of packs", names.IDX_DIR),
     ("stat caches", names.STATCACHE_DIR),
     ("notes of hooks", names.LIVE_DIR),
+    ("continuity codes", names.MEMORY_DIR),
     ("condemned packs", names.CONDEMNED_DIR),
     ("quarantine", names.QUARANTINE_DIR),
     ("temporary files", names.TMP_DIR),
@@ -81,9 +82,14 @@ def by_kind(blobs: BlobStore) -> list[Row]:
     packs, size = _files(blobs, names.PACK_DIR)
     rows.append(Row("tables of packs", max(0, size - sum(row.bytes for row in rows)), packs))
     for kind, directory in _KINDS:
-        packs, size = _files(blobs, directory)
-        if packs:
-            rows.append(Row(kind, size, packs))
+        files = _files(blobs, directory)
+        if directory == names.INDEX_DIR:
+            words = _files(blobs, directory, prefix="search-")
+            files = (files[0] - words[0], files[1] - words[1])
+            if words[0]:
+                rows.append(Row("search index", words[1], words[0]))
+        if files[0]:
+            rows.append(Row(kind, files[1], files[0]))
     return _ordered(rows)
 
 
@@ -243,11 +249,13 @@ def _ordered(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (-row.bytes, row.name))
 
 
-def _files(blobs: BlobStore, directory: str) -> tuple[int, int]:
+def _files(blobs: BlobStore, directory: str, prefix: str = "") -> tuple[int, int]:
     path = blobs.layout.directory(directory)
     sizes = []
     with Refusals(path, "count its files"):
         for name in blobs.fs.listdir(path) if blobs.fs.exists(path) else []:
+            if not name.startswith(prefix):
+                continue
             try:
                 sizes.append(blobs.fs.stat(f"{path}/{name}").st_size)
             except FileNotFoundError:

@@ -1,0 +1,133 @@
+"""`locus decisions`: what was decided, and why."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .access import json_option, open_store, put, say
+from .jsonout import document
+from .search import SETTINGS, replay
+from .since import Since
+from .text import microseconds, moment, moment_exact, one_line
+
+if TYPE_CHECKING:
+    from eventlog.store import Store
+
+_COLUMNS = (
+    "event_id, position, session_id, turn, turn_id, happened, coalesce(title, decision) as title, decision, "
+    "reasoning, confidence, alternatives, path"
+)
+_FROM = (
+    "decisions join (select position, turn_id, coalesce(occurred_at, recorded_at) as happened from events "
+    "where event_type = 'decision') using (position)"
+)
+
+
+@click.command("decisions", context_settings=SETTINGS)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[WORDS]…")
+@click.option("--path", metavar="PATH", help="Only on this file, or below this directory.")
+@click.option("--session", metavar="SESSION", help="Only this session (its id, or the beginning of it).")
+@click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
+@click.option("--limit", type=click.IntRange(min=1, max=1000), default=20, show_default=True, metavar="N")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    words: tuple[str, ...],
+    path: str | None,
+    session: str | None,
+    since: int | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List what was decided and why, newest first; with WORDS what bears on them, the best first."""
+    session = None if session is None else session.removeprefix("session:").rpartition("_")[2]
+    with open_store(ctx) as store:
+        positions, missing = chosen(store, words, "decision", path, session, since, limit + 1)
+        rows = _rows(store, positions, path, session, since, limit + 1)
+    more = len(rows) > limit
+    del rows[limit:]
+    if as_json:
+        put(document({"decisions": [_json(row) for row in rows], "more": more, "not_indexed": missing}))
+    else:
+        put("".join(map(_shown, rows)))
+    if not rows:
+        say("No decision fits.")
+    if more:
+        say(f"There are more; --limit N shows more than {limit}.")
+    if missing:
+        say(f"Not yet indexed: {missing:,} events.")
+
+
+def chosen(
+    store: "Store",
+    words: tuple[str, ...],
+    event_type: str,
+    path: str | None,
+    session: str | None,
+    since: int | None,
+    limit: int,
+) -> "tuple[list[int] | None, int]":
+    """The positions that words lead to, the best first, and how many events were not looked at; None: all."""
+    if not words:
+        return None, 0
+    from eventlog.search import find, query
+
+    filters = find.Filters((event_type,), path, session, since)
+    answer = find.search(store, query.parse(" ".join(words)), filters, limit=limit)
+    return [hit.position for hit in answer.hits], answer.missing
+
+
+def _rows(
+    store: "Store",
+    positions: "list[int] | None",
+    path: str | None,
+    session: str | None,
+    since: int | None,
+    limit: int,
+) -> list[dict[str, Any]]:
+    from .records import records
+
+    where, parameters = ["true"], []
+
+    def add(condition: str, value: object) -> None:
+        parameters.append(value)
+        where.append(condition.format(f"${len(parameters)}"))
+
+    if positions is not None:
+        add("list_contains({}, position)", positions)
+    if path is not None:
+        add("(path = {0} or starts_with(path, {0} || '/'))", path.rstrip("/"))
+    if session is not None:
+        add("starts_with(session_id, {})", session)
+    if since is not None:
+        add("epoch_us(happened) >= {}", since)
+    sql = f"select {_COLUMNS} from {_FROM} where {' and '.join(where)} order by position desc limit {limit}"
+    found = list(records(store.query(sql, parameters)))
+    if positions is not None:
+        found.sort(key=lambda row: positions.index(row["position"]))
+    return found
+
+
+def _json(row: dict[str, Any]) -> dict[str, Any]:
+    name = turn_name(row)
+    at = moment_exact(microseconds(row.pop("happened")))
+    fields = {**row, "at": at}
+    return {
+        **fields,
+        "replay": replay(name),
+    }
+
+
+def turn_name(row: dict[str, Any]) -> str | None:
+    return f"{row['session_id']}_{row['turn_id']}" if row["session_id"] and row["turn_id"] else None
+
+
+def _shown(row: dict[str, Any]) -> str:
+    head = f"{turn_name(row) or '-'}  {row['event_id'][:12]}  {moment(microseconds(row['happened']))}"
+    why = f"\n    because {one_line(row['reasoning'])}" if row["reasoning"] else ""
+    others = ""
+    if row["alternatives"]:
+        others = f"\n    instead of {one_line('; '.join(row['alternatives']))}"
+    said = row["decision"] or row["title"] or ""
+    return f"{head}  {one_line(said)}{why}{others}\n"

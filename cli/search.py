@@ -1,0 +1,165 @@
+"""`locus search`: words in events and file contents, the best places first."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .access import json_option, open_store, put, say
+from .jsonout import document
+from .since import Since
+from .text import count, moment, moment_exact, one_line
+
+if TYPE_CHECKING:
+    from eventlog.search.find import Answer, Hit
+
+_EVENT_SHOWN = 12
+_HASH_SHOWN = len("blake3:") + 16
+
+# `-word` leaves a word out, so there are no short options.
+SETTINGS = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
+
+
+@click.command("search", context_settings=SETTINGS)
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="WORDS…")
+@click.option(
+    "--type", "event_types", multiple=True, metavar="TYPE", help="Only events of this type; may be repeated."
+)
+@click.option("--path", metavar="PATH", help="Only this file, or what is below this directory.")
+@click.option("--session", metavar="SESSION", help="Only this session (its id, or the beginning of it).")
+@click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
+@click.option("--limit", type=click.IntRange(min=1, max=1000), default=10, show_default=True, metavar="N")
+@click.option("--wait", is_flag=True, help="Wait until everything is indexed, however long that takes.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    words: tuple[str, ...],
+    event_types: tuple[str, ...],
+    path: str | None,
+    session: str | None,
+    since: int | None,
+    limit: int,
+    wait: bool,
+    as_json: bool,
+) -> int | None:
+    """Find words in events and in recorded file contents, the best places first.
+
+    All WORDS must be there; case, accents and signs between them do not matter. A word of several
+    parts (snake_case, camelCase, a path) is found as a whole and by its parts.
+
+    \b
+    locus search retry timeout          both words
+    locus search '"missing key"'        the words one behind the other
+    locus search 'auth*' -test          what begins so, without another word
+    locus search --type decision cache  only decisions
+
+    Each place comes with the command that puts its files into a directory, or prints the file. The
+    first search makes an index; what it does not cover yet is said, and goes on in the background.
+    """
+    from eventlog.search import find, query
+
+    wanted = query.parse(" ".join(words))
+    session = None if session is None else session.removeprefix("session:").rpartition("_")[2]
+    filters = find.Filters(event_types, path, session, since)
+    with open_store(ctx) as store:
+        answer = find.search(store, wanted, filters, limit=limit, seconds=None if wait else find.WAIT_S)
+        if answer.missing:
+            _go_on(store.layout.root)
+    if as_json:
+        put(_document(answer))
+    else:
+        put("".join(map(_shown, answer.hits)))
+    return say_rest(answer, limit)
+
+
+def say_rest(answer: "Answer", limit: int) -> int | None:
+    """What people should know besides the hits."""
+    if not answer.hits:
+        say("Nothing fits.")
+    if answer.more:
+        say(f"There are more; --limit N shows more than {limit}.")
+    if answer.missing:
+        why = f": {answer.why}" if answer.why else ""
+        say(f"Not yet indexed: {count(answer.missing, 'event')}{why}. --wait looks through all of them.")
+    return None
+
+
+def _go_on(root: str) -> None:
+    """Have the maintainer index the rest."""
+    from .maintainer import start
+
+    try:
+        start(root)
+    except OSError:
+        pass  # a store that may only be read; what is missing was said
+
+
+def hit_json(hit: "Hit") -> dict[str, Any]:
+    names = (
+        "event_id", "position", "event_type", "session_id", "turn", "turn_id", "title", "tool", "path",
+        "operation", "error_type", "after_hash", "is_content", "versions", "score", "snippet",
+    )  # fmt: skip
+    fields = {name: getattr(hit, name) for name in names}
+    return {
+        **fields,
+        "at": moment_exact(hit.at),
+        "marks": hit.marks,
+        "next": go_on_with(hit),
+        "replay": replay(hit.turn_name),
+    }
+
+
+def _document(answer: "Answer") -> bytes:
+    hits = [hit_json(hit) for hit in answer.hits]
+    return document({"hits": hits, "more": answer.more, "not_indexed": answer.missing, "why": answer.why})
+
+
+def go_on_with(hit: "Hit") -> str:
+    """The command line that shows more of a hit."""
+    if hit.is_content:
+        return f"locus cat {(hit.after_hash or '')[:_HASH_SHOWN]}"
+    return f"locus show {hit.event_id[:_EVENT_SHOWN]}"
+
+
+def replay(turn_name: str | None) -> str | None:
+    """The command line that puts the files of a hit's turn into a directory."""
+    return None if turn_name is None else f"locus replay {turn_name} --to DIR"
+
+
+def _shown(hit: "Hit") -> str:
+    what = hit.path if hit.is_content else hit.title or " ".join(t for t in (hit.tool, hit.path) if t)
+    kind = "content" if hit.is_content else hit.event_type
+    versions = f" ({count(hit.versions, 'version')})" if hit.versions > 1 else ""
+    head = "  ".join(
+        part
+        for part in (
+            hit.turn_name or "-",
+            hit.event_id[:_EVENT_SHOWN],
+            moment(hit.at),
+            kind,
+            one_line(what or "", 100),
+        )
+        if part
+    )
+    commands = " · ".join(line for line in (go_on_with(hit), replay(hit.turn_name)) if line)
+    return f"{head}{versions}\n    {marked(hit)}\n    {commands}\n\n"
+
+
+def marked(hit: "Hit") -> str:
+    """The snippet on one harmless line, its words bold on a terminal and between « » elsewhere."""
+    import sys
+
+    if hit.snippet is None:
+        return "(this content is not in the store any more)"
+    left, right = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() else ("«", "»")
+    out, at = [], 0
+    for start, end in hit.marks:
+        out += [_clean(hit.snippet[at:start]), left, _clean(hit.snippet[start:end]), right]
+        at = end
+    return "".join((*out, _clean(hit.snippet[at:])))
+
+
+def _clean(text: str) -> str:
+    from .text import lines
+
+    return lines(text).replace("\n", " ").replace("\t", " ")

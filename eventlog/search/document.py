@@ -1,0 +1,93 @@
+"""What of an event is searched: its words, and what is kept of it to show a hit.
+
+Pure. Left out are raw input of hooks, which adapters turn into events of their own, the store's bookkeeping,
+and texts that are no words: hashes, and data without spaces.
+"""
+
+from collections.abc import Iterable
+
+from eventlog import jsontext
+from eventlog.erased import ERASED
+
+# Raw input, and what the store says to itself.
+UNSEARCHED_TYPES = frozenset(
+    ("hook", "cursor", "maintenance", "retention", "withheld", "erasure", "llm_copy")
+)
+
+# Of a text; what is longer is output that nobody reads to its end.
+TEXT_SIZE_MAX = 1_000_000
+# What is kept beside the index of each event's text, to show hits without reading the log.
+KEPT_SIZE_MAX = 4_000
+# Larger files are data.
+CONTENT_BYTES_MAX = 1 << 20
+
+_DATA_SIZE_MIN = 512
+_HASH_PREFIXES = ("blake3:", "sha256:")
+
+
+def body_of(payload: "str | None", title: "str | None") -> str:
+    """The texts of a payload, one behind the other; what the title says already is left out."""
+    if not payload or payload == "{}":
+        return ""
+    found = _texts(_decoded(payload))
+    if len(found) > 1:
+        found = list(dict.fromkeys(found))
+    if title is not None and title in found:
+        found.remove(title)
+    text = "\n".join(found)
+    if len(text) > TEXT_SIZE_MAX:
+        text = text[:TEXT_SIZE_MAX]
+    return text if text.isascii() else clean(text)
+
+
+def clean(text: str) -> str:
+    """The text as SQLite can take it: halves of surrogate pairs have no UTF-8."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def text_of(content: bytes) -> "str | None":
+    """A file's content as text, None where it is none."""
+    if len(content) > CONTENT_BYTES_MAX or b"\0" in content[:8_000]:
+        return None
+    text = content.decode("utf-8", "replace")
+    if text.count("\ufffd") > len(text) // 100:
+        return None
+    return text.replace("\0", " ")
+
+
+def _decoded(payload: str) -> object:
+    import orjson
+
+    try:
+        return orjson.loads(payload)
+    except ValueError:
+        return jsontext.decode(payload)  # numbers or surrogates that orjson refuses
+
+
+def _texts(value: object) -> "list[str]":
+    """All texts below, but not the names they have. Not recursive: a payload may be nested deeply."""
+    found: list[str] = []
+    waiting: list[object] = [value]
+    while waiting:
+        one = waiting.pop()
+        if type(one) is dict:
+            inside: Iterable[object] = one.values() if ERASED not in one else _without_mark(one)
+        elif type(one) is list:
+            inside = one
+        else:
+            inside = (one,)
+        for item in inside:
+            if type(item) is str:
+                if len(item) < _DATA_SIZE_MIN:
+                    if item and not item.startswith(_HASH_PREFIXES):
+                        found.append(item)
+                elif " " in item or "\n" in item:
+                    found.append(item)
+            elif type(item) is dict or type(item) is list:
+                waiting.append(item)
+    return found
+
+
+def _without_mark(payload: "dict[str, object]") -> "list[object]":
+    """The values of a payload that was erased whole, but for the id of the erasure."""
+    return [value for key, value in payload.items() if key != ERASED]

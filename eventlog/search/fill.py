@@ -1,0 +1,239 @@
+"""Putting events and file contents into the tables of a search index.
+
+One thread; the caller has a transaction open. Memory: one piece, that is some 8,000 events or about 8 MB of
+texts, one content, and what SQLite keeps.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from blake3 import blake3
+
+from eventlog.errors import EventLogError
+from eventlog.search import document, words
+from eventlog.search.query import session_word, type_word
+from eventlog.snapshots.ids import TEXT_PREFIX, to_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from eventlog.log.reader import LogView
+    from eventlog.snapshots.store import BlobStore
+
+# A piece is one transaction: half a second of one core, the most that an erasure waits.
+_PIECE_ROWS = 8_192
+_PIECE_BYTES = 8 << 20
+_SLICE_ROWS = 1_024
+
+# Contents are numbered behind every position that a log can have.
+FIRST_CONTENT = 1 << 40
+
+# Rows of `kept` hold so many events, in the columns of `KEPT`.
+_KEPT_ROWS = 256
+_KEPT_BYTES = 256 << 10
+KEPT = (
+    "position", "event_id", "event_type", "session_id", "turn", "turn_id", "occurred_at", "recorded_at",
+    "title", "tool", "path", "operation", "error_type", "after_hash",
+)  # fmt: skip
+
+# A content that an event names: the event's position, path, content, and the event's facets.
+Named = tuple[int, str, bytes, str]
+
+_HASH_SIZE = len(TEXT_PREFIX) + 64
+
+_READ = (*KEPT, "payload")
+_PUT = "INSERT INTO words(rowid, title, path, body, pieces, facets) VALUES (?, ?, ?, ?, ?, ?)"
+
+
+class Covered(Protocol):
+    """The part of the index's own description that grows."""
+
+    position: int
+    last: int
+    last_id: str
+    contents: int
+    too_large: int
+
+
+class Filler:
+    """Puts the events behind what is covered into the index of a connection."""
+
+    def __init__(self, con: sqlite3.Connection, blobs: "BlobStore", covered: Covered) -> None:
+        self._con = con
+        self._blobs = blobs
+        self._covered = covered
+        self._facets: dict[tuple[object, object], str] = {}
+
+    def pieces(self, view: "LogView") -> "Iterator[list[pa.RecordBatch]]":
+        """The view's events behind what is covered, and an empty piece behind the last of them."""
+        piece: list[pa.RecordBatch] = []
+        rows = size = 0
+        for batch in view.batches(self._covered.position, columns=_READ):
+            for start in range(0, batch.num_rows, _SLICE_ROWS):
+                part = batch.slice(start, _SLICE_ROWS)
+                piece.append(part)
+                rows += part.num_rows
+                size += part.nbytes
+                if rows >= _PIECE_ROWS or size >= _PIECE_BYTES:
+                    yield piece
+                    piece, rows, size = [], 0, 0
+        if piece:
+            yield piece
+        if self._covered.position < view.next_position:
+            # What stands behind the last visible event: duplicates, or positions that were lost.
+            self._covered.position = view.next_position
+            yield []
+
+    def put(self, piece: "list[pa.RecordBatch]", *, contents: bool) -> None:
+        """Index a piece. Args: contents: also what the files held that its events name."""
+        for part in piece:
+            self._put_withheld(part)
+        files: list[Named] = []
+        for part in piece:
+            files += self._put_events(part)
+        self._put_contents(files, contents)
+
+    def _put_withheld(self, part: "pa.RecordBatch") -> None:
+        types, titles = part["event_type"].to_pylist(), part["title"].to_pylist()
+        said = [(title,) for kind, title in zip(types, titles, strict=True) if kind == "withheld" and title]
+        self._con.executemany("INSERT OR IGNORE INTO withheld VALUES (?)", said)
+
+    def _put_events(self, part: "pa.RecordBatch") -> "list[Named]":
+        """Index the events themselves; the file contents that they name."""
+        names = ("position", "event_type", "session_id", "title", "tool", "error_type", "path", "after_hash",
+                 "operation", "payload")  # fmt: skip
+        columns = [part[name].to_pylist() for name in names]
+        bodies: list[str] = []
+        found = []
+        files = []
+        for position, kind, session, title, tool, error_type, path, after, operation, payload in zip(
+            *columns, strict=True
+        ):
+            if kind in document.UNSEARCHED_TYPES:
+                bodies.append("")
+                continue
+            body = document.body_of(payload, title)
+            bodies.append(body if len(body) <= document.KEPT_SIZE_MAX else body[: document.KEPT_SIZE_MAX])
+            head = " ".join(text for text in (title, tool, error_type) if text)
+            if not head.isascii():
+                head = document.clean(head)
+            if head or path or body:
+                pieces = words.pieces_of(f"{head}\n{path or ''}\n{body}")
+                found.append((position, head, path or "", body, pieces, self._facets_of(kind, session)))
+            if kind == "file" and after is not None and path and operation != "read":
+                files += [(position, path, id, self._facets_of(kind, session)) for id in _id(after)]
+        self._con.executemany(_PUT, found)
+        self._keep(part, bodies)
+        covered = self._covered
+        covered.last = columns[0][-1]
+        covered.last_id = part["event_id"][-1].as_py()
+        covered.position = covered.last + 1
+        return files
+
+    def _facets_of(self, kind: str, session: "str | None") -> str:
+        facets = self._facets.get((kind, session))
+        if facets is None:
+            if len(self._facets) > 10_000:
+                self._facets.clear()
+            facets = self._facets[kind, session] = f"{type_word(kind)} {session_word(session)}"
+        return facets
+
+    def _keep(self, part: "pa.RecordBatch", bodies: "list[str]") -> None:
+        """Keep what is needed to show hits, some rows at a time: each is read as a whole."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        schema = kept_schema()
+        times = pc.max(pc.coalesce(part["occurred_at"], part["recorded_at"]))
+        newest = times.cast(pa.int64()).as_py()
+        columns = [part[name].cast(schema.field(name).type) for name in KEPT]
+        rows = pa.RecordBatch.from_arrays([*columns, pa.array(bodies, pa.string())], schema=schema)
+        start = 0
+        while start < rows.num_rows:
+            count = min(_KEPT_ROWS, rows.num_rows - start)
+            while count > 1 and sum(map(len, bodies[start : start + count])) > _KEPT_BYTES:
+                count //= 2
+            some = rows.slice(start, count)
+            raw = some.serialize()
+            data = raw.size.to_bytes(4, "little") + self._codec.compress(raw, asbytes=True)
+            at = some.column(0)
+            self._con.execute(
+                "INSERT INTO kept VALUES (?, ?, ?, ?)", [at[0].as_py(), at[-1].as_py(), newest, data]
+            )
+            start += count
+
+    @cached_property
+    def _codec(self) -> "pa.Codec":
+        import pyarrow as pa
+
+        return pa.Codec("zstd", 1)
+
+    def _put_contents(self, files: "list[Named]", wanted: bool) -> None:
+        """Index the contents that were not met at their path before."""
+        places = self._blobs.places({named[2] for named in files})
+        fresh: dict[int, Named] = {}
+        for named in files:
+            if named[2] in places:
+                key = _key(named[1], named[2])
+                if key not in fresh and not self._is_known(key):
+                    fresh[key] = named
+        withheld = {row[0] for row in self._con.execute("SELECT hash FROM withheld")} if fresh else ()
+        todo: dict[bytes, list[tuple[int, Named]]] = {}
+        for key, named in fresh.items():
+            id = named[2]
+            if places[id][4] > document.CONTENT_BYTES_MAX or not wanted:
+                self._covered.too_large += 1
+            elif to_text(id) not in withheld:
+                todo.setdefault(id, []).append((key, named))
+        for id in self._blobs.read_order(todo):
+            try:
+                text = document.text_of(self._blobs.get(id))
+            except EventLogError:
+                continue  # damaged, or collected since: there is nothing to find
+            if text is not None:
+                self._put_content(text, todo[id])
+
+    def _is_known(self, key: int) -> bool:
+        return self._con.execute("SELECT 1 FROM contents WHERE key = ?", [key]).fetchone() is not None
+
+    def _put_content(self, text: str, at: "list[tuple[int, Named]]") -> None:
+        pieces = words.pieces_of(text)
+        for key, (position, path, _, facets) in at:
+            doc = FIRST_CONTENT + self._covered.contents
+            self._covered.contents += 1
+            self._con.execute("INSERT INTO contents VALUES (?, ?, ?)", [doc, key, position])
+            self._con.execute(_PUT, [doc, "", document.clean(path), text, pieces, facets])
+
+
+def _key(path: str, id: bytes) -> int:
+    """Tells a content at a path from all others, in 64 bits."""
+    digest = blake3(path.encode("utf-8", "surrogatepass") + b"\0" + id).digest(8)
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def kept_rows(data: bytes) -> "pa.RecordBatch":
+    """What `kept` holds of some events."""
+    import pyarrow as pa
+
+    raw = pa.Codec("zstd").decompress(memoryview(data)[4:], int.from_bytes(data[:4], "little"))
+    return pa.ipc.read_record_batch(raw, kept_schema())
+
+
+@cache
+def kept_schema() -> "pa.Schema":
+    import pyarrow as pa
+
+    numbers = {"position", "turn", "occurred_at", "recorded_at"}
+    fields = [(name, pa.int64() if name in numbers else pa.string()) for name in (*KEPT, "body")]
+    return pa.schema(fields)
+
+
+def _id(text: str) -> "Iterator[bytes]":
+    """The id in a hash; none where it is of another kind, whose content is not here."""
+    if len(text) == _HASH_SIZE and text.startswith(TEXT_PREFIX):
+        try:
+            yield bytes.fromhex(text[len(TEXT_PREFIX) :])
+        except ValueError:
+            return

@@ -1,0 +1,119 @@
+"""How texts are cut into words, when they are indexed and when they are looked for.
+
+Pure. SQLite's `unicode61` cuts at everything that is no letter or digit, drops case and accents, and so makes
+`snake_case`, paths and dotted names runs of words, which a phrase finds. What it leaves whole is cut here:
+words in camel case, and runs of a script that writes without spaces, whose characters become words of their
+own. These pieces are indexed beside the text, in a column of their own.
+"""
+
+import re
+import unicodedata
+
+# Between the pieces of one word and those of the next, so that no phrase reaches across. Of the category Co,
+# which `unicode61` takes for a letter.
+BREAK = "\ue000"
+
+# Han, kana, hangul, and the scripts of South East Asia that set no spaces.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003134f"
+)
+_UNSPACED_CHAR = re.compile(f"[{_UNSPACED}]")
+_UNSPACED_WORD = re.compile(rf"[^\W_]*[{_UNSPACED}][^\W_]*")
+_PIECES = re.compile(f"[{_UNSPACED}]|[^{_UNSPACED}]+")
+
+# Upper, lower or digit, anything else: one byte in, one byte out.
+_CLASSES = bytes(
+    ord("U") if 65 <= b <= 90 else ord("l") if 97 <= b <= 122 or 48 <= b <= 57 else ord(" ")
+    for b in range(256)
+)
+_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_WORD_SIZE_MAX = 200  # longer ones are data
+
+# What a known word is made of; most words of a code base are met again and again.
+_KNOWN_MAX = 50_000
+_known: "dict[bytes, str]" = {}
+
+
+def pieces_of(text: str) -> str:
+    """The pieces of the camel case words and unspaced runs of a text, once for each different word."""
+    ascii_text = text.isascii()
+    data = text.encode("ascii", "replace")  # one byte for each character
+    classes = data.translate(_CLASSES)
+    found: dict[str, None] = {}
+    at = classes.find(b"lU")
+    while at >= 0:
+        start = classes.rfind(b" ", 0, at) + 1
+        end = classes.find(b" ", at)
+        if end < 0:
+            end = len(classes)
+        if end - start <= _WORD_SIZE_MAX:
+            found[_camel(data[start:end])] = None
+        at = classes.find(b"lU", end)
+    if not ascii_text:
+        for match in _UNSPACED_WORD.finditer(text):
+            found[" ".join(_PIECES.findall(match[0]))] = None
+    return f" {BREAK} ".join(found)
+
+
+def _camel(word: bytes) -> str:
+    pieces = _known.get(word)
+    if pieces is None:
+        if len(_known) >= _KNOWN_MAX:
+            _known.clear()
+        pieces = _known[word] = " ".join(_CAMEL.findall(word.decode("ascii")))
+    return pieces
+
+
+def is_unspaced(text: str) -> bool:
+    """Whether characters of the text are words of their own."""
+    return _UNSPACED_CHAR.search(text) is not None
+
+
+def words_in(text: str) -> "list[str]":
+    """The words as `unicode61` cuts them, as they are written."""
+    return _WORD.findall(text)
+
+
+_WORD = re.compile(r"(?:[^\W_]|[\u0300-\u036f])+")
+
+
+def pieces_in(word: str) -> "list[str]":
+    """The pieces that a looked-for word is made of: itself where it is one piece."""
+    if is_unspaced(word):
+        pieces = [piece for part in _WORD.findall(word) for piece in _PIECES.findall(part)]
+    else:
+        pieces = [
+            p for part in _WORD.findall(word) for p in (_CAMEL.findall(part) if part.isascii() else [part])
+        ]
+    return pieces
+
+
+def folded(text: str) -> str:
+    """The text without case and accents, character for character of the same length."""
+    if text.isascii():
+        return text.lower()
+    return "".join(_folded_char(c) for c in text)
+
+
+def _folded_char(c: str) -> str:
+    if c.isascii():
+        return c.lower()
+    low = c.lower()
+    base = unicodedata.normalize("NFD", low)[:1] if len(low) == 1 else low[:1]
+    return base if len(base) == 1 and not is_unspaced(c) else c
+
+
+def is_word_start(text: str, at: int) -> bool:
+    """Whether a word, or a piece of one, begins at this place."""
+    if at == 0 or not text[at - 1].isalnum() or is_unspaced(text[at - 1 : at + 1]):
+        return True
+    before, here = text[at - 1], text[at]
+    if here.isupper():
+        return not before.isupper() or text[at + 1 : at + 2].islower()
+    return here.isdigit() != before.isdigit()
+
+
+def is_word_end(text: str, at: int) -> bool:
+    """Whether a word, or a piece of one, ends in front of this place."""
+    return at >= len(text) or not text[at].isalnum() or is_word_start(text, at)
