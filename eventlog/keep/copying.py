@@ -26,7 +26,8 @@ class Unread(EventLogError):
     """The source of a copy cannot be read; nothing got a name."""
 
     def __init__(self, path: str, error: OSError) -> None:
-        super().__init__(f"{path}: the disk cannot read it ({error.strerror or error})")
+        why = error.strerror or error
+        super().__init__(f"{path}: the disk cannot read it ({why}); see to that, then try again")
         self.gone = isinstance(error, FileNotFoundError)
 
 

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from eventlog.snapshots.materialize import walk
 from eventlog.snapshots.tree import EXECUTABLE, FILE, SYMLINK
 from eventlog.snapshots.worktree import capture
 from eventlog.store import Store
+from tests.kills import NEVER, in_child
 from tests.replay.restoring import WANTED, World, write_node
 from tests.snapshots.support import Node, read_node
 
@@ -33,56 +32,6 @@ NEW: Node = {
     b"was-dir": {b"y": (FILE, b"y")},
 }
 FOREIGN: Node = {b"mine": (FILE, b"never recorded"), b"my": {b"own": (FILE, b"too")}}
-
-# Every call by which a process changes a disk, or makes a change durable.
-EFFECTS = (
-    "rename", "unlink", "mkdir", "rmdir", "symlink", "link",
-    "fsync", "fdatasync", "write", "pwrite", "ftruncate", "fchmod",
-)  # fmt: skip
-
-
-NEVER = 1 << 30
-
-
-def in_child(work: Callable[[], None], kill_at: int) -> bool:
-    """Do `work` in a forked process that is killed before its effect number `kill_at`; whether it was."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            _kill_before(kill_at)
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    status = os.waitpid(pid, 0)[1]
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return True
-    assert os.WEXITSTATUS(status) == 0
-    return False
-
-
-def _kill_before(number: int) -> None:
-    count = 0
-
-    def counted(call: Callable[..., object]) -> Callable[..., object]:
-        def wrapper(*arguments: object, **named: object) -> object:
-            nonlocal count
-            if call is not real_open or int(arguments[1]) & os.O_CREAT:  # type: ignore[call-overload]
-                if count == number:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                count += 1
-            # A kill loses nothing that was written, so nothing has to be synced for it.
-            return None if call in syncs else call(*arguments, **named)
-
-        return wrapper
-
-    real_open = os.open
-    syncs = (os.fsync, os.fdatasync)
-    for name in EFFECTS:
-        setattr(os, name, counted(getattr(os, name)))
-    os.open = counted(os.open)  # type: ignore[assignment]
 
 
 @pytest.fixture(scope="module")
