@@ -1,7 +1,7 @@
-"""`locus export locusgraph`: the next batch of wire records."""
+"""`locus export locusgraph`: the next batch of wire records, to a file or to a server."""
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,9 +14,12 @@ from .text import count, size
 if TYPE_CHECKING:
     from eventlog.exports.locusgraph import ExportReport
 
+_ONLY_SENDING = ("api", "session", "limit", "batch", "rate", "follow", "status", "retry_failed")
+
 
 @click.command("locusgraph")
-@click.option("--to", "path", required=True, metavar="FILE", type=click.Path(), help="The file to write.")
+@click.option("--to", "path", metavar="FILE", type=click.Path(), help="The file to write.")
+@click.option("--server", metavar="URL", help="The server to send to, by its REST interface.")
 @click.option("--since", type=click.IntRange(min=0), metavar="POSITION", help="Begin at this position.")
 @click.option("--all", "everything", is_flag=True, help="Begin at the beginning of the log.")
 @click.option(
@@ -37,47 +40,87 @@ if TYPE_CHECKING:
 )
 @click.option("--no-diffs", is_flag=True, help="Leave out the diffs of file events.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
-@click.option("--dry-run", is_flag=True, help="Only count what would be written.")
+@click.option("--dry-run", is_flag=True, help="Only count what would be written or sent.")
+@click.option(
+    "--api",
+    type=click.Choice(["0.x", "1.0"]),
+    default="1.0",
+    show_default=True,
+    help="The interface that the server speaks.",
+)
+@click.option("--session", metavar="SESSION", help="Send only this session; the position stays.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Send at most so many records.")
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 1_000),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Records in one call; 0.x takes 100 at most.",
+)
+@click.option(
+    "--rate",
+    type=click.IntRange(min=0),
+    default=300,
+    show_default=True,
+    metavar="N",
+    help="Calls in a minute at most; 0 is without end.",
+)
+@click.option("--follow", is_flag=True, help="Go on sending what comes, until stopped.")
+@click.option("--retry-failed", is_flag=True, help="Send again what the server refused.")
+@click.option("--status", is_flag=True, help="Say how far the exports have come, and what they met.")
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context,
-    path: str,
-    since: int | None,
-    everything: bool,
-    graph: str,
-    max_payload: int,
-    no_diffs: bool,
-    force: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Write what is new as records for LocusGraph, one JSON object a line.
+def command(ctx: click.Context, /, path: str | None, server: str | None, as_json: bool, **given: Any) -> None:
+    """Write or send what is new as records for LocusGraph.
 
     The final state of every session and turn that changed since the last export, and the new events,
-    parents first; docs/locusgraph.md describes the records. The log itself remembers how far exports
-    have come. Nothing is sent anywhere, and the form was never tried against a server. Where nothing is
-    new, no file is made.
+    parents first; docs/locusgraph.md describes records and calls. The log itself remembers how far
+    exports have come, for the file and for every graph of a server on its own.
+
+    With --to, one JSON object a line goes to a file, and nothing is sent anywhere. With --server, they
+    are posted there; the key is read from the variable LOCUSGRAPH_AGENT_SECRET. An export that was killed
+    or cut off is simply started again: it goes on from there, and what is sent twice changes nothing.
     """
+    if given["everything"] and given["since"] is not None:
+        raise click.UsageError("give either --since or --all", ctx)
+    if path is not None and server is not None:
+        raise click.UsageError("give either --to or --server", ctx)
+    if given["everything"]:
+        given["since"] = 0
+    if given["status"] or server is not None:
+        from . import export_locusgraph_send as sending
+
+        if given["force"] or (given["status"] and path is not None):
+            raise click.UsageError("--force is for files, --status for servers", ctx)
+        sending.run(ctx, server, given, as_json)
+        return
+    if path is None:
+        raise click.UsageError("give --to FILE, or --server URL", ctx)
+    for name in _ONLY_SENDING:
+        if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name.replace('_', '-')} is for --server", ctx)
+    _write(ctx, path, given, as_json)
+
+
+def _write(ctx: click.Context, path: str, given: dict[str, Any], as_json: bool) -> None:
     from eventlog.exports.locusgraph import export
 
-    if everything and since is not None:
-        raise click.UsageError("give either --since or --all", ctx)
     with open_store(ctx) as store, Progress("exporting"):
         report = export(
             store,
             path,
-            since=0 if everything else since,
-            graph_id=graph,
-            payload_bytes_max=max_payload,
-            diffs=not no_diffs,
-            force=force,
-            dry_run=dry_run,
+            since=given["since"],
+            graph_id=given["graph"],
+            payload_bytes_max=given["max_payload"],
+            diffs=not given["no_diffs"],
+            force=given["force"],
+            dry_run=given["dry_run"],
         )
     if as_json:
         put(document({"export": dataclasses.asdict(report)}))
     else:
-        _tell(report, dry_run)
+        _tell(report, given["dry_run"])
     if report.lost:
         ctx.exit(exits.PARTIAL)
 
@@ -92,11 +135,16 @@ def _tell(report: "ExportReport", dry_run: bool) -> None:
         f"{verb} {count(report.total, 'record')} ({groups}; {size(report.bytes)}) for positions "
         f"{report.since:,} to {report.until - 1:,}."
     )
-    for base, end in report.lost:
-        say(f"Not exported: the events at positions {base:,} to {end - 1:,}, which damage took from the log.")
-    if report.payloads_cut:
-        say(f"{count(report.payloads_cut, 'payload')} shortened; each says where the whole of it is.")
-    if report.links_left_out:
-        say(f"{count(report.links_left_out, 'link')} left out: without a type, or beyond the limits.")
+    tell_shortcomings(report.lost, report.payloads_cut, report.links_left_out)
     if not dry_run and not report.advanced:
         say("The next export does not go on from here: this one did not begin where the last one ended.")
+
+
+def tell_shortcomings(lost: list[tuple[int, int]], payloads_cut: int, links_left_out: int) -> None:
+    """What the records do not hold of the log."""
+    for base, end in lost:
+        say(f"Not exported: the events at positions {base:,} to {end - 1:,}, which damage took from the log.")
+    if payloads_cut:
+        say(f"{count(payloads_cut, 'payload')} shortened; each says where the whole of it is.")
+    if links_left_out:
+        say(f"{count(links_left_out, 'link')} left out: without a type, or beyond the limits.")

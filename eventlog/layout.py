@@ -24,8 +24,9 @@
       live/<session>.calls                            derived: what hooks have recorded of a session
       live/maintained                                 when a hook last started maintenance
       memory/sessions/{,archive/}*.json               derived: continuity codes (docs/codes.md)
+      memory/aside/<hash16>-<name>                    files of shared context that could not be read
       restore/<position:020d>.json                    a restore under way; absent otherwise
-      locks/{append,maintain,compact,gc,restore,search,worktree-*,export-*}.lock   empty, for flock, never deleted
+      locks/{append,maintain,compact,gc,restore,search,context,worktree-*,export-*}.lock   empty, for flock, never deleted
       tmp/                                            same file system; leftovers of crashes, files for reuse
 
 Paths are text joined with "/". Files are 0600, directories 0700. Parsers return None for names that

@@ -1,6 +1,6 @@
 """The store's locks, their order, and their deadlines.
 
-Order: export → restore → worktree → gc → compact → maintain → append → search. Each working directory has a lock
+Order: context → export → restore → worktree → gc → compact → maintain → append → search. Each working directory has a lock
 `worktree-…` of its own, by which the captures of hooks follow one another, and each service that is sent to
 one `export-…`; nobody holds two of either. A process never asks for a lock that comes before one it holds;
 the assert below is invariant I31. `flock` belongs to the open file, so whoever shares one shares the lock:
@@ -19,9 +19,12 @@ from eventlog.layout import Layout
 
 RESTORE, GC, COMPACT, MAINTAIN, APPEND = "restore", "gc", "compact", "maintain", "append"
 SEARCH = "search"
+CONTEXT = "context"
 WORKTREE = "worktree-"  # and a name for the directory
 EXPORT = "export-"  # and a name for the service
-_ORDER = {"export": 0, RESTORE: 1, "worktree": 2, GC: 3, COMPACT: 4, MAINTAIN: 5, APPEND: 6, SEARCH: 7}
+_ORDER = {
+    CONTEXT: 0, "export": 1, RESTORE: 2, "worktree": 3, GC: 4, COMPACT: 5, MAINTAIN: 6, APPEND: 7, SEARCH: 8,
+}  # fmt: skip
 
 # The append lock is held for some tens of microseconds, so the first waits are short; a maintenance
 # lock may be held for seconds, so the waits grow to a value that costs nothing to poll.

@@ -38,7 +38,10 @@ _Row = Mapping[str, Any]
 
 
 class Anchor(NamedTuple):
-    """One context's final state; `at` is when its last event happened, in microseconds."""
+    """One context's final state; `at` is when its last event happened, in microseconds.
+
+    `session_id` is None for projects and masters.
+    """
 
     group: str
     event_kind: str
@@ -47,6 +50,7 @@ class Anchor(NamedTuple):
     payload: str
     extends: list[str]
     at: int | None
+    session_id: str | None = None
 
 
 def changed(view: "LogView", store: "Store", since: int) -> Iterator[Anchor]:
@@ -58,7 +62,8 @@ def changed(view: "LogView", store: "Store", since: int) -> Iterator[Anchor]:
 
 
 # One statement, so that the projections are folded once. `lost`: turns of model calls that an event behind
-# $1 speaks of again, and so may count no longer. `named`: whether a session got its name there.
+# $1 speaks of again, and so may count no longer. `named`: whether a session got its name there. `left`:
+# repositories of sessions that name another one there, and so count in its master from then on.
 _CHANGED = """
     WITH fresh AS (
         SELECT DISTINCT coalesce(agent, '') AS a, coalesce(message_id, '') AS m, coalesce(request_id, '') AS r
@@ -77,11 +82,18 @@ _CHANGED = """
     ), repos AS (
         SELECT repo, min(position) AS repo_position
         FROM events WHERE repo IS NOT NULL GROUP BY repo
+    ), told AS (
+        SELECT DISTINCT session_id, repo FROM events
+        WHERE position >= $1 AND session_id IS NOT NULL AND repo IS NOT NULL
+    ), "left" AS (
+        SELECT DISTINCT e.repo FROM events e
+        JOIN told ON told.session_id = e.session_id AND told.repo <> e.repo
+        WHERE e.position < $1
     ), masters_changed AS (
         SELECT m.*, r.repo_position,
             epoch_us(coalesce(e.occurred_at, e.recorded_at)) AS "at"
         FROM sessions_master m JOIN repos r USING (repo) LEFT JOIN events e ON e.position = m.last_position
-        WHERE m.last_position >= $1
+        WHERE m.last_position >= $1 OR m.repo IN (SELECT repo FROM "left")
     ), sessions_changed AS (
         SELECT s.*, epoch_us(coalesce(e.occurred_at, e.recorded_at)) AS "at"
         FROM sessions s LEFT JOIN events e ON e.position = s.last_position
@@ -167,6 +179,7 @@ def _session(row: _Row) -> Anchor:
         wire.envelope("session_end" if closed else "session_start", wire.encode(data)),
         row["extends"],
         row["at"],
+        row["session_id"],
     )
 
 
@@ -202,6 +215,7 @@ def _turn(row: _Row) -> Anchor:
         wire.envelope("turn_end" if done else "turn_start", wire.encode(data)),
         [row["session_context"]],
         row["at"],
+        row["session_id"],
     )
 
 

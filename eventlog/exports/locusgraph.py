@@ -9,7 +9,7 @@ its name, so a crash makes the next batch begin where this one did: positions re
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog import jsontext
 from eventlog.errors import Conflict, Refused
@@ -69,7 +69,16 @@ _COLUMNS = (
     *_AS_KEYS,
     "payload",
 )
-_NOT_EVENTS = frozenset((*LIFECYCLE_TYPES, CURSOR, MAINTENANCE, RETENTION, WITHHELD))
+BOOKKEEPING = frozenset((CURSOR, MAINTENANCE, RETENTION, WITHHELD))
+_NOT_EVENTS = BOOKKEEPING.union(LIFECYCLE_TYPES)
+
+
+class Entry(NamedTuple):
+    """A record and where it comes from: `position` of a timeline event, None for a context's state."""
+
+    group: str
+    position: int | None
+    record: dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -173,13 +182,29 @@ class Batch:
             yield line
 
     def records(self) -> Iterator[dict[str, Any]]:
+        for entry in self.entries():
+            yield entry.record
+
+    def entries(self, session_id: str | None = None) -> Iterator[Entry]:
+        """The records in their order; with `session_id` those of one session and of what it extends."""
         since, until = self.report.since, self.report.until
-        events = self._view.iterate(since, until, columns=_COLUMNS)
-        timeline = (event for event in events if event["event_type"] not in _NOT_EVENTS)
+        events = self._view.iterate(since, until, columns=_COLUMNS, session_id=session_id)
         for anchor in anchors.changed(self._view, self._store, since):
-            yield self._of_anchor(anchor)
-        for event in timeline:
-            yield self._of_event(event)
+            if session_id is None or anchor.session_id in (None, session_id):
+                yield self.entry_of(anchor)
+        yield from self._timeline(events)
+
+    def entry_of(self, anchor: anchors.Anchor) -> Entry:
+        return Entry(anchor.group, None, self._of_anchor(anchor))
+
+    def events_at(self, position: int) -> Iterator[Entry]:
+        """The record of the timeline event at `position`, where one is visible there."""
+        yield from self._timeline(self._view.iterate(position, position + 1, columns=_COLUMNS))
+
+    def _timeline(self, events: Iterator[Event]) -> Iterator[Entry]:
+        for event in events:
+            if event["event_type"] not in _NOT_EVENTS:
+                yield Entry("events", int(event["position"]), self._of_event(event))  # type: ignore[call-overload]
 
     def _of_anchor(self, anchor: anchors.Anchor) -> dict[str, Any]:
         return self._record(

@@ -1,0 +1,215 @@
+"""`locus export locusgraph --server`: sending, following, and what is known of a server."""
+
+import dataclasses
+import datetime
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import exits
+from .access import open_store, put, say
+from .export_locusgraph import tell_shortcomings
+from .jsonout import document
+from .progress import Progress
+from .text import count, size
+
+if TYPE_CHECKING:
+    from eventlog.exports.courier import RealClock
+    from eventlog.exports.deliveries import Failure
+    from eventlog.exports.endpoint import Endpoint
+    from eventlog.exports.send import SendReport, Status
+    from eventlog.store import Store
+
+_FAILURES_SHOWN = 10
+
+
+def run(ctx: click.Context, server: str | None, given: dict[str, Any], as_json: bool) -> None:
+    """Do what the options say with `server`."""
+    from eventlog.exports.endpoint import endpoint_of
+
+    endpoint = None if server is None else endpoint_of(server, given["graph"], given["api"])
+    if given["retry_failed"] and (given["follow"] or given["since"] is not None or given["session"]):
+        raise click.UsageError("--retry-failed goes with neither --follow, --since, --all nor --session", ctx)
+    if given["follow"] and given["dry_run"]:
+        raise click.UsageError("give either --follow or --dry-run", ctx)
+    if given["status"]:
+        _status(ctx, endpoint, as_json)
+    else:
+        assert endpoint is not None
+        _send(ctx, endpoint, given, as_json)
+
+
+def _send(ctx: click.Context, endpoint: "Endpoint", given: dict[str, Any], as_json: bool) -> None:
+    from eventlog.exports import send as sending
+    from eventlog.exports.courier import PATIENCE_S, Courier, RealClock
+    from eventlog.exports.endpoint import key_from
+
+    clock = RealClock()
+    courier = None
+    if not given["dry_run"]:
+        key = key_from(os.environ)
+        patience_s = None if given["follow"] else PATIENCE_S
+        courier = Courier(endpoint, key, clock, patience_s=patience_s, per_minute=given["rate"])
+    with open_store(ctx) as store:
+        options = sending.Options(
+            since=given["since"],
+            session_id=_session(store, given["session"]),
+            limit=given["limit"],
+            batch=min(given["batch"], endpoint.events_max) if endpoint.api == "0.x" else given["batch"],
+            payload_bytes_max=given["max_payload"],
+            diffs=not given["no_diffs"],
+        )
+        if courier is None:
+            report = sending.plan(store, endpoint, options)
+        else:
+            with _stopping(clock), Progress("sending"):
+                report = sending.send(
+                    store,
+                    endpoint,
+                    courier,
+                    clock,
+                    options,
+                    retry_failed=given["retry_failed"],
+                    follow=given["follow"],
+                    tell=None if as_json else _tell_following,
+                )
+            courier.close()
+    if as_json:
+        put(document({"export": {**dataclasses.asdict(report), "dry_run": given["dry_run"]}}))
+    else:
+        _tell(report, given["dry_run"], given["follow"])
+    if report.failures or report.lost or (report.stopped and not given["follow"]):
+        ctx.exit(exits.PARTIAL)
+
+
+def _session(store: "Store", name: str | None) -> str | None:
+    if name is None:
+        return None
+    from eventlog.recorder import sessions
+
+    return sessions.named(store, name).session_id
+
+
+@contextmanager
+def _stopping(clock: "RealClock") -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM ends the work cleanly, a second one at once."""
+
+    def stop(number: int, _frame: object) -> None:
+        clock.stop.set()
+        signal.signal(number, former[number])
+
+    former: dict[int, Any] = {n: signal.signal(n, stop) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _tell_following(report: "SendReport") -> None:
+    say(f"Sent {count(report.total, 'record')} so far, up to position {report.reached:,}.")
+
+
+def _tell(report: "SendReport", dry_run: bool, follow: bool) -> None:
+    groups = ", ".join(f"{number:,} {group}" for group, number in report.records.items())
+    if dry_run:
+        say(f"Would send {count(report.requests, 'call')}, {size(report.bytes)}, to {report.server}.")
+    elif report.total:
+        answers = ", ".join(f"{number:,} {name}" for name, number in sorted(report.answers.items()))
+        sent = f"{count(report.total, 'record')} ({groups}; {size(report.bytes)})"
+        say(f"Sent {sent} to {report.server}: {answers}.")
+    elif not report.stopped:
+        say(f"Nothing new for {report.graph_id!r}: the exports have come to position {report.reached:,}.")
+    tell_shortcomings(report.lost, report.payloads_cut, report.links_left_out)
+    if report.gone:
+        say(f"{count(report.gone, 'record')} refused earlier stand in the log no more, and were dropped.")
+    if report.stopped:
+        more = "" if follow else " The next export goes on from there."
+        say(f"Stopped; everything in front of position {report.reached:,} is delivered.{more}")
+    _tell_failures(report.failures)
+
+
+def _tell_failures(failures: "list[Failure]") -> None:
+    for failure in failures[:_FAILURES_SHOWN]:
+        where = failure.group if failure.position is None else f"event at position {failure.position:,}"
+        say(f"Refused: {where}: {failure.reason}")
+    if len(failures) > _FAILURES_SHOWN:
+        say(f"… and {len(failures) - _FAILURES_SHOWN:,} more; --status --json has all.")
+    if failures:
+        say("--retry-failed sends what was refused once more, in place of what the server holds there.")
+
+
+def _status(ctx: click.Context, endpoint: "Endpoint | None", as_json: bool) -> None:
+    from eventlog.exports import send as sending
+    from eventlog.exports.deliveries import endpoints
+
+    with open_store(ctx) as store:
+        chosen = endpoints(store) if endpoint is None else [endpoint]
+        found = [(one, sending.status(store, one)) for one in chosen]
+    if as_json:
+        put(document({"servers": [_fields(*one) for one in found]}))
+        return
+    if not found:
+        say("Nothing was sent anywhere yet: locus export locusgraph --server URL --graph ID")
+    put("\n".join(_text(*one) for one in found))
+
+
+def _fields(endpoint: "Endpoint", status: "Status") -> dict[str, Any]:
+    known = status.delivered
+    return {
+        "server": endpoint.server,
+        "graph_id": endpoint.graph_id,
+        "api": endpoint.api,
+        "position": known.position,
+        "next_position": status.next_position,
+        "behind": status.behind,
+        "answers": dict(known.counts),
+        "contexts": len(known.states),
+        "failed": [dataclasses.asdict(one) for one in known.failures.values()],
+        "last_at": _moment(known.last_at),
+        "last_error": known.last_error,
+        "next_step": _next_step(status),
+    }
+
+
+def _text(endpoint: "Endpoint", status: "Status") -> str:
+    known = status.delivered
+    counts = ", ".join(f"{number:,} {name}" for name, number in sorted(known.counts.items())) or "none"
+    lines = [
+        f"{endpoint.server}  {endpoint.graph_id}  ({endpoint.api})",
+        f"  position  {known.position:,} of {status.next_position:,}; {count(status.behind, 'event')} behind",
+        f"  answers   {counts}",
+        f"  last      {_moment(known.last_at) or 'never'}",
+    ]
+    if known.last_error is not None:
+        lines.append(f"  ended by  {known.last_error}")
+    lines += [f"  refused   {reason} ({number:,})" for reason, number in _reasons(known.failures.values())]
+    lines.append(f"  next      {_next_step(status)}")
+    return "\n".join(lines) + "\n"
+
+
+def _reasons(failures: Any) -> list[tuple[str, int]]:
+    numbers: dict[str, int] = {}
+    for failure in failures:
+        numbers[failure.reason] = numbers.get(failure.reason, 0) + 1
+    return sorted(numbers.items(), key=lambda one: -one[1])[:_FAILURES_SHOWN]
+
+
+def _next_step(status: "Status") -> str:
+    if status.delivered.last_error is not None:
+        return "see to the error above, then export again: it goes on from the position"
+    if status.behind:
+        return "export again: it goes on from the position"
+    if status.delivered.failures:
+        return "--retry-failed sends what was refused once more"
+    return "nothing to do"
+
+
+def _moment(at: int | None) -> str | None:
+    if at is None:
+        return None
+    return datetime.datetime.fromtimestamp(at // 1_000_000, datetime.UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,183 @@
+"""What was delivered to one endpoint: receipts in the log, and their fold.
+
+A receipt is a `cursor` event of the endpoint's consumer (recorder/ledger.py), operation `deliver`. It
+stands for the answers to one or more calls, and moves the consumer's position when everything in front
+of the new one is dealt with. The fold of all receipts is what is known of the endpoint (P2): counts,
+the state in which each context was last taken and the service's id of it, what was refused and why.
+Names of contexts are digests and reasons have no words of records, because an erasure leaves the ledger
+as it is. One thread; `Receipts` of one consumer exclude each other by the lock of its exporter.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventlog import jsontext
+from eventlog.exports.endpoint import Endpoint
+from eventlog.exports.rest import Item, Outcome
+from eventlog.query.engine import Limits
+from eventlog.recorder.ledger import CURSOR
+from eventlog.store import Store
+
+OPERATION = "deliver"
+_OWN_AGENT = "locus"
+_ENTRIES_MAX = 2_000  # of contexts and failures in one receipt: some 150 KB
+_LIMITS = Limits(rows_max=1 << 40, timeout_s=None)
+
+_RECEIPTS = (
+    f"SELECT epoch_us(recorded_at) AS at, payload FROM events WHERE event_type = '{CURSOR}' AND title = $1 "
+    f"AND agent = '{_OWN_AGENT}' AND operation = '{OPERATION}' ORDER BY position"
+)
+_ENDPOINTS = (
+    "SELECT payload->>'server' AS server, payload->>'graph_id' AS graph, max_by(payload->>'api', position) "
+    f"FROM events WHERE event_type = '{CURSOR}' AND agent = '{_OWN_AGENT}' AND operation = '{OPERATION}' "
+    "AND starts_with(title, 'export:locusgraph:') GROUP BY ALL ORDER BY ALL"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A record that the service refused: a timeline event at `position`, or the context of `group`."""
+
+    key: str
+    group: str
+    position: int | None
+    reason: str
+
+
+@dataclass(slots=True)
+class Delivered:
+    """The fold of an endpoint's receipts."""
+
+    position: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    states: dict[str, tuple[str, str]] = field(default_factory=dict)  # key → (state, locus id)
+    failures: dict[str, Failure] = field(default_factory=dict)
+    last_at: int | None = None  # of the last receipt, in microseconds
+    last_error: str | None = None
+
+    def take(self, receipt: dict[str, Any], at: int | None) -> None:
+        self.position = max(self.position, receipt.get("position") or 0)
+        self.counts.update(receipt.get("counts") or {})
+        for key, group, position, reason in receipt.get("refused") or ():
+            self.failures[key] = Failure(key, group, position, reason)
+        for key, (state, locus_id) in (receipt.get("contexts") or {}).items():
+            self.states[key] = (state, locus_id)
+            self.failures.pop(key, None)
+        for key in receipt.get("resolved") or ():
+            self.failures.pop(key, None)
+        self.last_at = at
+        self.last_error = receipt.get("error")
+
+
+def endpoints(store: Store) -> list[Endpoint]:
+    """Every endpoint that was ever sent to, by server and graph; the interface is the last one used."""
+    rows = store.query(_ENDPOINTS).rows
+    return [Endpoint(*map(str, row)) for row in rows]
+
+
+def read(store: Store, endpoint: Endpoint) -> Delivered:
+    """What the log says of the endpoint."""
+    from eventlog.query.engine import run
+
+    found = Delivered()
+    with store.view() as view:
+        rows = run(view, store.layout, store.fs, _RECEIPTS, [endpoint.consumer], _LIMITS).rows
+    for at, payload in rows:
+        receipt = jsontext.decode(payload)
+        if isinstance(receipt, dict):
+            found.take(receipt, at)
+    return found
+
+
+class Receipts:
+    """The writer of an endpoint's receipts; `delivered` is the fold with everything noted so far."""
+
+    def __init__(self, store: Store, endpoint: Endpoint) -> None:
+        self._store = store
+        self._endpoint = endpoint
+        self.delivered = read(store, endpoint)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._contexts: dict[str, tuple[str, str]] = {}
+        self._refused: list[tuple[str, str, int | None, str]] = []
+        self._resolved: list[str] = []
+        self._position: int | None = None
+        self._error: str | None = None
+
+    @property
+    def full(self) -> bool:
+        return len(self._contexts) + len(self._refused) + len(self._resolved) >= _ENTRIES_MAX
+
+    def note(self, item: Item, outcome: Outcome) -> None:
+        """What became of one item."""
+        self._counts[outcome.status] += 1
+        key = item.key
+        if outcome.status == "failed":
+            self._refused.append((key, item.group, item.position, outcome.reason))
+            return
+        if item.position is None:
+            self._contexts[key] = (item.state, outcome.locus_id or "")
+        elif key in self.delivered.failures:
+            self._resolved.append(key)
+        if key in self.delivered.failures:
+            self._counts["resolved"] += 1
+
+    def forget(self, failure: Failure) -> None:
+        """A refused record that is not in the log any more needs nobody's care."""
+        self._resolved.append(failure.key)
+
+    def reached(self, position: int) -> None:
+        """Everything in front of `position` is dealt with."""
+        self._position = max(position, self._position or 0)
+
+    def stopped_by(self, error: str) -> None:
+        """Why an export ended early; said once however often it is met in a row."""
+        if error != self.delivered.last_error or self._said():
+            self._error = error
+
+    def flush(self) -> None:
+        """Write what was noted as one receipt, durably; nothing where there is nothing to say."""
+        if not self._said() and self._error is None:
+            return
+        receipt = dict(self._fields())
+        self._store.append(
+            [
+                {
+                    "event_type": CURSOR,
+                    "event_kind": "fact",
+                    "source": "system",
+                    "agent": _OWN_AGENT,
+                    "title": self._endpoint.consumer,
+                    "operation": OPERATION,
+                    "payload": receipt,
+                }
+            ]
+        )
+        self.delivered.take(receipt, None)
+        self._clear()
+
+    def _said(self) -> bool:
+        moved = self._position is not None and self._position > self.delivered.position
+        return bool(moved or self._counts or self._resolved)
+
+    def _fields(self) -> Iterator[tuple[str, Any]]:
+        yield "consumer", self._endpoint.consumer
+        yield "server", self._endpoint.server
+        yield "graph_id", self._endpoint.graph_id
+        yield "api", self._endpoint.api
+        if self._position is not None and self._position > self.delivered.position:
+            yield "position", self._position
+        if self._counts:
+            yield "counts", dict(self._counts)
+        if self._contexts:
+            yield "contexts", self._contexts
+        if self._refused:
+            yield "refused", self._refused
+        if self._resolved:
+            yield "resolved", self._resolved
+        if self._error is not None:
+            yield "error", self._error

@@ -1,0 +1,489 @@
+"""Sending what is recorded to a LocusGraph server: each context in its final state, each event once.
+
+Calls follow one another, parents first, and each is acknowledged before the next one goes out; meanwhile
+the next body is made. What the server took is noted in receipts (deliveries.py) at most a second later,
+so a crash repeats a second of calls at most, under the same context ids and with the same texts, which
+changes nothing there; and the position moves only behind what was answered, so none is left out (I36).
+One process at a time sends to an endpoint (a lock); a view is held for minutes at most.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from eventlog import locks
+from eventlog.errors import LockTimeout, Refused
+from eventlog.exports import anchors, rest, wire
+from eventlog.exports.courier import Clock, Courier, ServiceError, StoppedError
+from eventlog.exports.deliveries import Delivered, Failure, Receipts, read
+from eventlog.exports.endpoint import Endpoint
+from eventlog.exports.locusgraph import BOOKKEEPING, Batch, Entry
+from eventlog.exports.rest import Item, LyingError, Outcome
+
+if TYPE_CHECKING:
+    from eventlog.log.reader import LogView
+    from eventlog.store import Store
+
+BATCH = 100  # what both interfaces take
+
+_NOTE_EVERY_S = 1.0
+_VIEW_S_MAX = 600.0
+_LINGER_S = 2.0  # while following: what comes together goes together
+_REFUSED_ALL_MIN = 10
+_FAILED_MAX = 1_000
+_MOMENT_TRIES = 4
+_ABANDON_S = 10.0  # how long the answer to the last call is waited for when asked to stop
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to send. `since` begins elsewhere than the ledger says, and sends again what was taken."""
+
+    since: int | None = None
+    session_id: str | None = None
+    limit: int | None = None
+    batch: int = BATCH
+    payload_bytes_max: int = wire.PAYLOAD_BYTES_MAX
+    diffs: bool = True
+
+
+@dataclass(slots=True)
+class SendReport:
+    """What one run did. `since`, `until`: the positions covered; `reached`: where the ledger stands."""
+
+    server: str
+    graph_id: str
+    api: str
+    since: int = 0
+    until: int = 0
+    reached: int = 0
+    records: dict[str, int] = field(default_factory=dict)  # by group, those sent
+    answers: dict[str, int] = field(default_factory=dict)  # by status (rest.Outcome)
+    known: int = 0  # contexts that the service has in this state already
+    requests: int = 0
+    retries: int = 0
+    bytes: int = 0
+    payloads_cut: int = 0
+    links_left_out: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    gone: int = 0  # refused before, and not in the log any more
+    stopped: bool = False
+    lost: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return sum(self.records.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Parcel:
+    """The items of one call; with their answers, everything in front of `reaches` is dealt with."""
+
+    items: list[Item]
+    reaches: int | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is known of an endpoint. `behind` counts events that are still to be sent."""
+
+    delivered: Delivered
+    next_position: int
+    behind: int
+
+
+def status(store: "Store", endpoint: Endpoint) -> Status:
+    """How far exports to `endpoint` have come, and what they met."""
+    delivered = read(store, endpoint)
+    kinds = ", ".join(f"'{kind}'" for kind in sorted(BOOKKEEPING))
+    behind = store.query(
+        f"SELECT count(*) FROM events WHERE position >= $1 AND event_type NOT IN ({kinds})",
+        [delivered.position],
+    ).rows[0][0]
+    return Status(delivered, store.journal.next_position(), behind)
+
+
+def plan(store: "Store", endpoint: Endpoint, options: Options) -> SendReport:
+    """What `send` would send, in records, calls and bytes; nothing is asked of the server."""
+    report = _report_of(endpoint)
+    delivered = read(store, endpoint)
+    report.reached = delivered.position
+    known = Delivered() if options.since is not None else delivered
+    with store.view() as view:
+        maker = _Maker(store, view, endpoint, options, known, delivered, report)
+        for parcel in maker.parcels(delivered.position if options.since is None else options.since):
+            report.requests += 1
+            report.bytes += parcel.size
+    return report
+
+
+def send(
+    store: "Store",
+    endpoint: Endpoint,
+    courier: Courier,
+    clock: Clock,
+    options: Options | None = None,
+    *,
+    retry_failed: bool = False,
+    follow: bool = False,
+    tell: Callable[[SendReport], None] | None = None,
+) -> SendReport:
+    """Send what is new, or with `retry_failed` what was refused; with `follow` go on until stopped.
+
+    Asked to stop by its clock it ends after the call under way, with `stopped` in the report.
+    Args: tell: called while following, with the report so far, whenever all was sent.
+    Raises: ServiceError, LyingError (what was acknowledged is noted), LockTimeout while another process
+    sends to this endpoint, Refused, and as `Store.append`.
+    """
+    options = options or Options()
+    if not 1 <= options.batch <= endpoint.events_max:
+        raise Refused(f"a batch has 1 to {endpoint.events_max:,} records in the interface {endpoint.api}")
+    try:
+        lock = locks.acquire(store.fs, store.layout, f"{locks.EXPORT}{_name(endpoint)}", timeout_s=0.0)
+    except LockTimeout:
+        raise LockTimeout(
+            f"another process is sending to {endpoint.graph_id!r} at {endpoint.server}; it sends all that "
+            "is new. Nothing was sent here."
+        ) from None
+    with lock:
+        sender = _Sender(store, endpoint, courier, clock, options)
+        try:
+            if retry_failed:
+                sender.again()
+            else:
+                sender.run(follow, tell)
+        except StoppedError:
+            sender.report.stopped = True
+        except (ServiceError, LyingError) as error:
+            sender.receipts.stopped_by(str(error))
+            raise
+        finally:
+            sender.finish()
+    return sender.report
+
+
+def _name(endpoint: Endpoint) -> str:
+    return endpoint.consumer.rpartition(":")[2]
+
+
+def _report_of(endpoint: Endpoint) -> SendReport:
+    return SendReport(endpoint.server, endpoint.graph_id, endpoint.api)
+
+
+class _Sender:
+    """One run: what it made, what was answered, what was noted."""
+
+    def __init__(
+        self, store: "Store", endpoint: Endpoint, courier: Courier, clock: Clock, options: Options
+    ) -> None:
+        self.receipts = Receipts(store, endpoint)
+        self.report = _report_of(endpoint)
+        self.report.reached = self.receipts.delivered.position
+        self._store = store
+        self._endpoint = endpoint
+        self._courier = courier
+        self._clock = clock
+        self._options = options
+        # Whoever says where to begin wants it sent again.
+        self._known = Delivered() if options.since is not None else self.receipts.delivered
+        self._noted_at = clock.monotonic()
+        self._accepted = False
+        self._refused = 0
+        self._pool = ThreadPoolExecutor(1, "locus-send")
+
+    def finish(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.receipts.flush()
+        self.report.reached = self.receipts.delivered.position
+        self.report.requests = self._courier.requests
+        self.report.retries = self._courier.retries
+
+    # -- what is new -------------------------------------------------------------------------------
+
+    def run(self, follow: bool, tell: Callable[[SendReport], None] | None) -> None:
+        given = self._options.since
+        at = self.receipts.delivered.position if given is None else given
+        self.report.since = self.report.until = at
+        # The ledger follows unless that would leave positions out.
+        counts = self._options.session_id is None and at <= self.receipts.delivered.position
+        news = self._news(at) if follow else None
+        while True:
+            at, done = self._pass(at, counts)
+            if not done:
+                continue
+            self.receipts.flush()
+            self.report.reached = self.receipts.delivered.position
+            if news is None or self._at_limit:
+                return
+            if tell is not None:
+                tell(self.report)
+            if next((True for position in news if position >= at), None) is None:
+                raise StoppedError
+            self._courier.pause(_LINGER_S)
+
+    def _news(self, since: int) -> Iterator[int]:
+        """The position of each event that is more than bookkeeping, once it is durable (I5)."""
+        followed = self._store.follow(since, poll_s=0.5, stop=self._clock.stopped, durable=True)
+        for event in followed:
+            if event["event_type"] not in BOOKKEEPING:
+                yield int(event["position"])  # type: ignore[call-overload]
+
+    def _pass(self, since: int, counts: bool) -> tuple[int, bool]:
+        """Send from `since` to the end of one view: where it came to, and whether that is the end."""
+        began = self._clock.monotonic()
+        with self._store.view() as view:
+            view.make_durable()  # what leaves the log must not outlive what it was made of (I5)
+            maker = self._maker(view, self._known)
+            at = since
+            for parcel in self._answered(maker.parcels(since, self._left())):
+                if parcel.reaches is not None:
+                    at = parcel.reaches
+                    if counts:
+                        self.receipts.reached(at)
+                self._note_if_due()
+                if self._clock.monotonic() - began > _VIEW_S_MAX and parcel.reaches is not None:
+                    self.report.until = at
+                    return at, False
+            if self._at_limit:
+                self.report.until = at
+                return at, True
+            if counts and maker.made:
+                self.receipts.reached(view.next_position)
+            self.report.until = view.next_position
+            return view.next_position, True
+
+    def _left(self) -> int | None:
+        limit = self._options.limit
+        return None if limit is None else max(0, limit - self.report.total)
+
+    @property
+    def _at_limit(self) -> bool:
+        return self._left() == 0
+
+    def _note_if_due(self) -> None:
+        now = self._clock.monotonic()
+        if self.receipts.full or now - self._noted_at >= _NOTE_EVERY_S:
+            self.receipts.flush()
+            self._noted_at = now
+
+    # -- what was refused --------------------------------------------------------------------------
+
+    def again(self) -> None:
+        """Send what was refused once more, in its present state and in place of what is held there."""
+        failures = dict(self.receipts.delivered.failures)
+        with self._store.view() as view:
+            view.make_durable()
+            maker = self._maker(view, Delivered())
+            for _ in self._answered(maker.again(failures)):
+                self._note_if_due()
+        for key in failures.keys() - maker.keys:
+            self.report.gone += 1
+            self.receipts.forget(failures[key])
+
+    def _maker(self, view: "LogView", known: Delivered) -> "_Maker":
+        owned = self.receipts.delivered
+        return _Maker(self._store, view, self._endpoint, self._options, known, owned, self.report)
+
+    # -- calls and their answers -------------------------------------------------------------------
+
+    def _answered(self, parcels: Iterator[_Parcel]) -> Iterator[_Parcel]:
+        """Each parcel once its answer is noted. One call is under way while the next body is made."""
+        under_way: tuple[_Parcel, Future[list[tuple[Item, Outcome]]]] | None = None
+        for parcel in parcels:
+            if under_way is not None:
+                yield self._settled(*under_way)
+            under_way = parcel, self._pool.submit(self._deliver, parcel.items)
+        if under_way is not None:
+            yield self._settled(*under_way)
+
+    def _settled(self, parcel: _Parcel, answer: "Future[list[tuple[Item, Outcome]]]") -> _Parcel:
+        self._wait_for(answer)
+        report = self.report
+        report.bytes += parcel.size
+        for item, outcome in answer.result():
+            self.receipts.note(item, outcome)
+            report.records[item.group] = report.records.get(item.group, 0) + 1
+            report.answers[outcome.status] = report.answers.get(outcome.status, 0) + 1
+            if outcome.status == "failed":
+                report.failures.append(Failure(item.key, item.group, item.position, outcome.reason))
+            elif item.position is None and self._known is not self.receipts.delivered:
+                self._known.states[item.key] = (item.state, "")
+        if len(report.failures) >= _FAILED_MAX:
+            raise ServiceError(
+                f"{self._endpoint.server} refused {_FAILED_MAX:,} records, the last one with: "
+                f"{report.failures[-1].reason}. They are noted; see `--status`."
+            )
+        return parcel
+
+    def _wait_for(self, answer: "Future[list[tuple[Item, Outcome]]]") -> None:
+        """Until there is an answer; when asked to stop, not much longer."""
+        patience = 0.0
+        while patience < _ABANDON_S:
+            try:
+                answer.exception(timeout=0.25)
+                return
+            except TimeoutError:
+                patience += 0.25 if self._clock.stopped() else 0.0
+        raise StoppedError
+
+    def _deliver(self, items: list[Item]) -> list[tuple[Item, Outcome]]:
+        """The outcome of each item. Runs beside the thread that reads the log, and touches no store."""
+        found = dict(self._posted(items))
+        pause_s = 1.0
+        for _ in range(_MOMENT_TRIES - 1):
+            passing = [one for one in items if found[one].passing]
+            if not passing:
+                break
+            self._courier.pause(pause_s)
+            pause_s *= 2
+            found.update(self._posted(passing))
+        return list(found.items())
+
+    def _posted(self, items: list[Item]) -> list[tuple[Item, Outcome]]:
+        """Post the items; a body that is refused as a whole is halved until it is known for which item."""
+        answer = self._courier.post(rest.body(self._endpoint.graph_id, items))
+        if answer.taken:
+            try:
+                outcomes = rest.outcomes(answer.value, items)
+            except LyingError as error:
+                raise LyingError(
+                    f"{self._endpoint.server} cannot be believed: {error}. Nothing of this batch is noted as "
+                    "delivered, and the next export sends it again. See to --server and --api."
+                ) from None
+            self._check_some_taken(outcomes)
+            return list(zip(items, outcomes, strict=True))
+        if len(items) == 1:
+            outcome = rest.refusal(answer.status, answer.value, items[0])
+            self._check_some_taken([outcome])
+            return [(items[0], outcome)]
+        middle = len(items) // 2
+        return self._posted(items[:middle]) + self._posted(items[middle:])
+
+    def _check_some_taken(self, outcomes: Sequence[Outcome]) -> None:
+        """A server that refuses one record after the other is the wrong one, or is addressed wrongly."""
+        refused = [one for one in outcomes if one.status == "failed" and not one.passing and not one.conflict]
+        self._accepted = self._accepted or len(refused) < len(outcomes)
+        self._refused += len(refused)
+        if not self._accepted and self._refused >= _REFUSED_ALL_MIN:
+            raise ServiceError(
+                f"{self._endpoint.server} refuses every record, with: {refused[-1].reason}. Nothing was "
+                f"taken and none is noted as failed. See to --api (it is {self._endpoint.api}) and --graph."
+            )
+
+
+class _Maker:
+    """Items of one view, in parcels. `made` counts records, `keys` are their contexts when sent again.
+
+    Of `known` come the states that are not sent once more, of `owned` the contexts that we made there.
+    """
+
+    def __init__(
+        self,
+        store: "Store",
+        view: "LogView",
+        endpoint: Endpoint,
+        options: Options,
+        known: Delivered,
+        owned: Delivered,
+        report: SendReport,
+    ) -> None:
+        self.made = 0
+        self.keys: set[str] = set()
+        self._store = store
+        self._view = view
+        self._endpoint = endpoint
+        self._options = options
+        self._known = known
+        self._owned = owned
+        self._report = report
+
+    def parcels(self, since: int, limit: int | None = None) -> Iterator[_Parcel]:
+        """What is new from `since` on; contexts that the service has in this state are left out."""
+        batch = self._batch(since)
+        items = self._new(batch.entries(self._options.session_id), self._options.since is not None)
+        limit = self._options.limit if limit is None else limit
+        try:
+            yield from self._parcelled(items if limit is None else islice(items, limit))
+        finally:
+            self._take_facts(batch)
+
+    def again(self, failures: dict[str, Failure]) -> Iterator[_Parcel]:
+        """What was refused, wherever it stands."""
+        batch = self._batch(0)
+
+        def entries() -> Iterator[Entry]:
+            if any(failure.position is None for failure in failures.values()):
+                for anchor in anchors.changed(self._view, self._store, 0):
+                    if rest.key_of(wire.context(anchor.context_id)) in failures:
+                        yield batch.entry_of(anchor)
+            for position in sorted({f.position for f in failures.values() if f.position is not None}):
+                yield from batch.events_at(position)
+
+        items = (self._item(entry, anew=True) for entry in entries())
+        for parcel in self._parcelled(items):
+            self.keys.update(item.key for item in parcel.items)
+            yield _Parcel(parcel.items, None, parcel.size)
+        self._take_facts(batch)
+
+    def _batch(self, since: int) -> Batch:
+        options = self._options
+        return Batch(
+            self._store,
+            self._view,
+            since,
+            self._endpoint.graph_id,
+            min(options.payload_bytes_max, wire.PAYLOAD_BYTES_MAX),
+            options.diffs,
+        )
+
+    def _take_facts(self, batch: Batch) -> None:
+        self._report.payloads_cut += batch.report.payloads_cut
+        self._report.links_left_out += batch.report.links_left_out
+        self._report.lost = batch.report.lost
+
+    def _new(self, entries: Iterator[Entry], anew: bool) -> Iterator[Item]:
+        for entry in entries:
+            self.made += 1
+            item = self._item(entry, anew)
+            known = self._known.states.get(item.key)
+            if item.position is None and known is not None and known[0] == item.state:
+                self._report.known += 1
+            else:
+                yield item
+
+    def _item(self, entry: Entry, anew: bool) -> Item:
+        """A session or a turn is ours alone, and only its last state counts. An event never changes, so what
+        is held in its place otherwise stays unless it is sent `anew`; a project may be anybody's memory.
+        """
+        replace = anew or entry.group != "events"
+        if entry.group == "knowledge":
+            replace = bool(self._owned.states.get(rest.key_of(entry.record["context_id"]), ("", ""))[1])
+        return rest.item(
+            entry.group,
+            entry.position,
+            entry.record,
+            api=self._endpoint.api,
+            replace=replace,
+            payload_bytes_max=min(self._options.payload_bytes_max, wire.PAYLOAD_BYTES_MAX),
+        )
+
+    def _parcelled(self, items: Iterator[Item]) -> Iterator[_Parcel]:
+        """Parcels within the limits of number and size, in order."""
+        some: list[Item] = []
+        size = 0
+        for item in items:
+            if some and (len(some) == self._options.batch or size + len(item.text) > rest.BODY_BYTES_MAX):
+                yield _parcel(some, size)
+                some, size = [], 0
+            some.append(item)
+            size += len(item.text) + 1
+        if some:
+            yield _parcel(some, size)
+
+
+def _parcel(items: list[Item], size: int) -> _Parcel:
+    last = items[-1].position
+    return _Parcel(items, None if last is None else last + 1, size)

@@ -1,0 +1,154 @@
+"""`locus export locusgraph --server`: the options, what is said, exit codes, signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog.exports.endpoint import KEY_VARIABLE
+from eventlog.store import Store
+from locus_cli import main as entry
+from tests.exports import locusgraph_server as its
+from tests.exports.locusgraph_server import GRAPH, KEY, Graph, Server
+from tests.exports.stores import new_store, small_log
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    place = tmp_path_factory.mktemp("cli-send")
+    with new_store(place) as store:
+        store.append(small_log())
+    yield place
+
+
+class Locus:
+    """`locus` in this process."""
+
+    def __init__(self, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._place = place
+        self._capsys = capsys
+
+    def __call__(self, *arguments: object) -> tuple[int, str, str]:
+        self._capsys.readouterr()
+        code = entry.run(["--store", str(self._place / ".locus"), *map(str, arguments)])
+        out, err = self._capsys.readouterr()
+        return code, out, err
+
+
+@pytest.fixture
+def locus(place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Locus:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    monkeypatch.delenv("LOCUSGRAPH_GRAPH_ID", raising=False)
+    return Locus(place, capsys)
+
+
+def to(server: Server, *more: object) -> list[object]:
+    return ["export", "locusgraph", "--server", server.url, "--graph", GRAPH, *more]
+
+
+def test_sending_and_asking_how_far_it_is(locus: Locus) -> None:
+    """S1-51, P8: what was sent and answered is said on stderr; `--status` has the position and what to do."""
+    with Server(Graph()) as server:
+        planned = locus(*to(server, "--dry-run", "--batch", 5))
+        sent = locus(*to(server, "--batch", 5))
+        again = locus(*to(server))
+        told = locus(*to(server, "--status"))
+        fields = json.loads(locus(*to(server, "--status", "--json"))[1])["servers"][0]
+        every = json.loads(locus("export", "locusgraph", "--status", "--json")[1])["servers"]
+
+        assert planned[0] == 0 and planned[1] == "" and "Would send 3 calls" in planned[2]
+        assert sent[0] == 0 and sent[1] == ""
+        assert "Sent 13 records (1 knowledge, 1 master, 1 sessions, 2 turns, 8 events;" in sent[2]
+        assert "13 created" in sent[2] and len(server.graph.memories) == 13
+        assert again[0] == 0 and "Nothing new for 'team-graph'" in again[2]
+        assert "0 events behind" in told[1] and "nothing to do" in told[1]
+        assert fields["position"] >= 14 and fields["behind"] == 0 and fields["answers"] == {"created": 13}
+        assert fields["failed"] == [] and fields["last_error"] is None
+        assert fields in every
+
+
+def test_what_was_refused_is_told(locus: Locus) -> None:
+    """P7, P8: refused records end in exit code 4, stand in `--status`, and `--retry-failed` sends them."""
+    with Server(Graph()) as server:
+        server.graph.refuse = lambda item: "no llm here" if item["context_id"].startswith("llm") else None
+        sent = locus(*to(server))
+        told = locus(*to(server, "--status"))
+        server.graph.refuse = lambda item: None
+        retried = locus(*to(server, "--retry-failed", "--json"))
+
+        assert sent[0] == 4 and "Refused: event at position 9: no llm here" in sent[2]
+        assert "no llm here (1)" in told[1] and "--retry-failed" in told[1]
+        assert retried[0] == 0 and json.loads(retried[1])["export"]["answers"] == {"created": 1}
+
+
+def test_errors_say_what_to_do(locus: Locus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P5, P8: no key, a wrong key, a server that is none: one line, no secret, the ledger as it was."""
+    with Server(Graph(), [its.HTML]) as server:
+        html = locus(*to(server))
+        monkeypatch.setenv(KEY_VARIABLE, "another-key-1")
+        wrong = locus(*to(server))
+        told = locus(*to(server, "--status"))
+        monkeypatch.delenv(KEY_VARIABLE)
+        none = locus(*to(server))
+
+        assert html[0] == 1 and "no JSON object" in html[2]
+        assert wrong[0] == 1 and "rejects the key" in wrong[2] and "another-key-1" not in wrong[2]
+        assert "ended by" in told[1] and "rejects the key" in told[1] and "another-key-1" not in told[1]
+        assert none[0] == 3 and KEY_VARIABLE in none[2]
+        assert server.graph.memories == {}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--to", "a", "--server", "https://h.example"],
+        ["--to", "a", "--follow"],
+        ["--to", "a", "--status"],
+        ["--server", "https://h.example", "--force"],
+        ["--server", "https://h.example", "--follow", "--dry-run"],
+        ["--server", "https://h.example", "--retry-failed", "--all"],
+        ["--server", "https://h.example", "--all", "--since", "3"],
+    ],
+)
+def test_options_that_do_not_go_together(locus: Locus, arguments: list[str]) -> None:
+    """P8: what makes no sense is a usage error before anything is sent."""
+    code, _, err = locus("export", "locusgraph", *arguments)
+    assert code == 2 and "See `locus export locusgraph --help`" in err
+
+
+def test_without_the_library(locus: Locus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the extra, sending says what to install; counting needs nothing."""
+    monkeypatch.setitem(sys.modules, "urllib3", None)
+    with Server(Graph()) as server:
+        code, _, err = locus(*to(server))
+        assert code == 1 and "pip install 'locus-eventlog[http]'" in err
+        assert locus(*to(server, "--dry-run"))[0] == 0
+
+
+def test_sigterm_ends_following(place: Path) -> None:
+    """I36: SIGTERM ends `--follow` cleanly, with exit code 0 and everything that was answered noted."""
+    with Server(Graph()) as server, Store.open(place / ".locus") as store:
+        command = [sys.executable, "-m", "locus_cli", "--store", place / ".locus", *to(server, "--follow")]
+        process = subprocess.Popen(
+            list(map(str, command)), env={**os.environ, KEY_VARIABLE: KEY}, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stderr is not None
+        with process, process.stderr:
+            said: Any = process.stderr.readline()
+            store.append([{"event_type": "note", "payload": {"late": 1}}])
+            ends_at = time.monotonic() + 30
+            while len(server.graph.memories) < 14 and time.monotonic() < ends_at:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGTERM)
+            rest = process.stderr.read()
+            assert process.wait() == 0, rest
+        assert "Sent 13 records so far" in said and "Stopped; everything in front of" in rest
+        assert len(server.graph.memories) == 14
