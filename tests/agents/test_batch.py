@@ -13,7 +13,10 @@ from eventlog.locks import GC, acquire
 from eventlog.snapshots.ids import to_text
 from eventlog.store import Store
 from eventlog.types import Event
+from tests.keep.support import make_store
 from tests.secrets_made import made
+from tests.simfs import SimFS, keep_all, keep_none
+from tests.snapshots.support import as_process
 
 
 @pytest.fixture
@@ -62,6 +65,31 @@ def test_contents_are_durable_with_the_events_that_name_them(store: Store) -> No
     assert [store.blobs.get(id) for id in ids] == [b"one", b"two", b"one"]
     assert [event["blobs"] for event in store.events()] == [[to_text(id)] for id in ids]
     assert (batch.blobs_stored, batch.events_appended, batch.is_full) == (2, 3, False)
+
+
+def test_no_crash_leaves_an_event_without_its_content() -> None:
+    """I24: wherever the machine stops in a commit, what the events in the log name is there."""
+    fs = SimFS()
+    store = make_store("/store", fs)
+    fs.settle()
+    ends: list[SimFS] = []
+    fs.before = lambda _: ends.extend((fs.crash(keep_none), fs.crash(keep_all), fs.kill()))
+    batch = Batch(store, bytes_max=1000, events_max=3)
+    batch.add(naming(batch.put(b"content", b"path"), 1))
+    batch.commit()
+    fs.before = None
+
+    def looked_at() -> int:
+        found = 0
+        for end in [*ends, fs.crash(keep_none)]:
+            with Store.open("/store", fs=end) as after:
+                for event in after.events():
+                    assert after.blob(str(event["blobs"][0])) == b"content"
+                    found += 1
+        return found
+
+    assert as_process(looked_at) > 0
+    store.close()
 
 
 def test_what_is_not_committed_is_dropped(store: Store) -> None:

@@ -546,7 +546,7 @@ def _check_failed_syncs(explorer: Explorer, program: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("program", list(_programs(JOURNAL_OPERATIONS, 2)), ids=" ".join)
 def test_every_sync_of_a_program_fails_once(program: tuple[str, ...]) -> None:
-    """I1, I2: pages that a failed sync lost are saved before anything behind them is acknowledged."""
+    """I1, I2, I7: pages that a failed sync lost are saved before anything behind them is acknowledged."""
     _check_failed_syncs(Explorer(), program)
 
 

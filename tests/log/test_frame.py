@@ -275,6 +275,16 @@ def test_a_frame_that_claims_taken_positions_is_damage() -> None:
     assert end == len(data)
 
 
+def test_a_frame_that_names_another_predecessor_stands_behind_damage() -> None:
+    """I2, I11: a frame in the place of a lost one verifies alone; the one behind it tells of the loss."""
+    _, data = a_journal([b"one"], [b"two"], [b"three"])
+    again = encode_frame([b"TWO"], 71, 9, a_header().digest, KEY, 208)
+    replaced = data[:208] + again + data[208 + len(again) :]
+
+    assert scanned(replaced)[1] == [(208, 0, 71, 71), (288, 0, 72, 72)]
+    assert scanned(data)[1] == []
+
+
 def test_missing_positions_without_bad_bytes_are_named() -> None:
     """I13: what a copy of a damaged journal lacks is named though all its bytes verify."""
     header = a_header()

@@ -274,7 +274,7 @@ def test_the_highest_journal_is_never_unlinked() -> None:
 
 
 def test_journals_are_unlinked_lowest_first() -> None:
-    """A kept descriptor may rely on it: while its journal exists, so do all higher ones."""
+    """I1: a kept descriptor may rely on it: while its journal exists, so do all higher ones."""
     fs, layout = sim_store()
     journal = a_journal(fs, layout)
     for _ in range(4):
@@ -481,7 +481,7 @@ def test_foreign_files_are_left_alone() -> None:
 
 
 def test_a_short_write_is_taken_back() -> None:
-    """§4.3: a disk that takes half a frame leaves the journal as it was; the batch is not acknowledged."""
+    """§4.3, I3: a disk that takes half a frame leaves the journal as it was; nothing is acknowledged."""
     fs, layout = sim_store()
     journal = a_journal(fs, layout)
     journal.append([b"a"])
@@ -587,7 +587,7 @@ def test_everybody_who_wrote_before_a_failed_sync_learns_of_it() -> None:
 
 
 def test_a_copy_that_fails_is_tried_again_by_the_next_append_of_any_process() -> None:
-    """§4.5: until the journal is copied nothing is acknowledged behind the pages that may be lost."""
+    """§4.5, I1: until the journal is copied nothing is acknowledged behind the pages that may be lost."""
     fs, layout = sim_store()
     journal = a_journal(fs, layout)
     journal.append([b"a"])

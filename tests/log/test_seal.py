@@ -3,6 +3,7 @@
 import fcntl
 import gc
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -27,14 +28,14 @@ from eventlog.layout import (
 from eventlog.locks import MAINTAIN, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log import segment
-from eventlog.log.journal import JournalScan, scan_journal
+from eventlog.log.journal import Journal, JournalScan, scan_journal
 from eventlog.log.manifest import MANIFESTS_KEPT
-from eventlog.log.reader import open_view
+from eventlog.log.reader import LogView, _MissingError, _open_sealed, open_view
 from eventlog.log.seal import SealReport
 from eventlog.log.segment import SegmentMeta, decode_segment, encode_segment
 from eventlog.types import Event
 from tests.log.logs import STORE_ID, Log, event
-from tests.simfs import PowerCut, SimFS, fail_nth, keep_all, keep_none, sim_store
+from tests.simfs import Call, PowerCut, SimFS, fail_nth, keep_all, keep_none, sim_store
 
 
 @pytest.fixture
@@ -279,6 +280,33 @@ def test_appending_goes_on_while_sealing(log: Log) -> None:
         assert log.append([event(2)]) == 1
 
 
+def test_an_append_waits_for_no_step_of_a_seal() -> None:
+    """I33: at every call of a seal whose journals are closed an append goes through at once."""
+    sim, layout = sim_store()
+    log, other = Log(sim, layout), Log(sim, layout)
+    log.append([event(1)])
+    log.journal.rotate()
+    other.journal = Journal(sim, layout, STORE_ID, lock_timeout_s=0.0)
+    outcomes: list[object] = []
+
+    def append() -> None:
+        try:
+            outcomes.append(other.append([event(100 + len(outcomes))]))
+        except LockTimeout as error:
+            outcomes.append(error)
+
+    def interfere(call: Call) -> None:
+        thread = threading.Thread(target=append)  # this one holds the sealer's lock
+        thread.start()
+        thread.join()
+
+    sim.before = interfere
+    log.seal(rotate_active=False)
+    sim.before = None
+
+    assert outcomes == list(range(1, 1 + len(outcomes))) and len(outcomes) > 20
+
+
 # -- pins and old files --------------------------------------------------------------------------------
 
 
@@ -310,6 +338,53 @@ def test_journals_stay_while_a_view_without_a_manifest_is_open(log: Log) -> None
     log.seal()
 
     assert log.journals() == ["00000000000000000003.evj"]
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["newest manifest", "an older manifest"])
+def test_a_view_that_opens_in_the_middle_of_a_seal_reads_to_its_end(older: bool) -> None:
+    """I6, I17: whenever another process opens a view, what it rests on stays until it is closed."""
+    sim, layout = sim_store()
+    log = Log(sim, layout)
+    for number in range(3):
+        log.append([event(number)])
+        log.seal()
+    log.append([event(7)])
+    log.journal.rotate()
+    calls: list[Call] = []
+    trial = sim.kill()
+    trial.before = calls.append
+    Log(trial, layout).seal(rotate_active=False)
+    opened = 0
+    for at in (call.index for call in calls if call.name in ("link", "flock", "fsync_dir", "unlink")):
+        view = _opened_at(sim.kill(), layout, at, older)
+        if view is not None:
+            opened += 1
+            with view:
+                positions = [row["position"] for row in view.iterate()]
+            assert positions == list(range(len(positions))) and len(positions) >= 3
+    assert opened > 5
+
+
+def _opened_at(sim: SimFS, layout: Layout, at: int, older: bool) -> "LogView | None":
+    """The view that another process opens before that call of a seal."""
+    views: list[LogView | None] = []
+
+    def interfere(call: Call) -> None:
+        if call.index != at:
+            return
+        if not older:
+            views.append(open_view(sim, layout, STORE_ID))
+            return
+        number = manifests.numbers(sim, layout)[-2]  # the newest when it looked
+        try:
+            views.append(_open_sealed(sim, layout, STORE_ID, number))
+        except _MissingError:
+            views.append(None)  # it came too late, notices, and begins again
+
+    sim.before = interfere
+    Log(sim, layout).seal(rotate_active=False)
+    sim.before = None
+    return views[0]
 
 
 def test_the_last_manifests_are_kept_and_pinned_ones_longer(log: Log) -> None:
@@ -578,6 +653,21 @@ def test_journals_outlast_a_commit_that_was_never_synced() -> None:
     moments: list[SimFS] = []
     sim.before = lambda call: moments.append(sim.kill()) if call.name == "fsync_dir" else None
     log.seal()
+    for moment in moments:
+        Log(moment, log.layout).seal()
+        assert Log(moment.crash(keep_none), log.layout).rows() == expected
+
+
+def test_a_segment_that_was_adopted_lasts() -> None:
+    """I1, I32: a sealer is killed between the name of its segment and the sync of that name; the next one
+    adopts the file and lists it, and the power goes: everything is still there."""
+    sim, log = ready()
+    expected = log.rows()
+    moments: list[SimFS] = []
+    directory = log.layout.directory(SEGMENT_DIR)
+    sim.before = lambda call: moments.append(sim.kill()) if call.args == (directory,) else None
+    log.seal()
+    assert moments
     for moment in moments:
         Log(moment, log.layout).seal()
         assert Log(moment.crash(keep_none), log.layout).rows() == expected

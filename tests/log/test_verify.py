@@ -46,7 +46,7 @@ def files(layout: Layout) -> list[str]:
 
 @pytest.mark.parametrize("level", [QUICK, READ])
 def test_a_sound_log_has_no_findings(log: Log, level: str) -> None:
-    """Nothing is reported where nothing is wrong, however the log came to be."""
+    """I16: nothing is reported where nothing is wrong, however the log came to be."""
     assert findings(log, level) == []
     log.seal()
     assert findings(log, level) == []

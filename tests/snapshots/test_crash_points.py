@@ -205,6 +205,20 @@ def test_a_failing_sync_is_reported_as_not_durable():
         assert world.acknowledged == {}
 
 
+def test_a_flush_behind_a_failed_put_acknowledges_nothing():
+    """An id that was handed out before another put failed is void, and the flush says so (I24)."""
+    world = World()
+    with open_store(world.layout, world.fs).writer(codec="raw") as writer:
+        id = writer.put(FIRST[0])
+        world.fs.fault = fail_nth(0, errno.ENOSPC, name="pwrite")
+        with pytest.raises(NotDurable):
+            writer.put(bytes(9 << 20))
+        world.fs.fault = None
+        with pytest.raises(NotDurable):
+            writer.flush()
+        assert writer.put(FIRST[0]) == id and writer.flush() is not None
+
+
 def test_a_short_write_is_continued():
     """A pwrite that takes only a part of the pack is not the end of it."""
     world = World()

@@ -304,10 +304,11 @@ def flip(path: str, offset: int) -> None:
     overwrite(path, bytes(data))
 
 
-def test_every_flipped_byte_of_a_pack_is_an_error_or_the_right_bytes(layout, blobs):
+@pytest.mark.parametrize("codec", ["zlib", "raw"])  # only the one has a checksum of its own
+def test_every_flipped_byte_of_a_pack_is_an_error_or_the_right_bytes(layout, blobs, codec):
     """No damage makes a reader return wrong content (I11, I24)."""
     contents = [b"some text " * 5, b"more text " * 5]
-    ids = put_all(blobs, *contents)
+    ids = put_all(blobs, *contents, codec=codec)
     (path,) = pack_paths(layout)
     size = os.path.getsize(path)
     refused = 0
