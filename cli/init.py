@@ -20,6 +20,7 @@ def command(ctx: click.Context, directory: str | None, name: str | None, hooks: 
     directory; outside git, in the working directory itself; or in DIRECTORY when that is given.
     LOCUS_DIR or --store puts it elsewhere. Where a store is already, nothing changes.
     """
+    from eventlog.many import remember
     from eventlog.repository import repo_hash_of
     from eventlog.store import Store
 
@@ -32,6 +33,7 @@ def command(ctx: click.Context, directory: str | None, name: str | None, hooks: 
         repo_hash=known[0] if known else None,
         force=force,
     ) as store:
+        remember(root, os.environ)
         said = "already there, nothing changed" if existed else "made"
         say(f"{root}: {said} (project {store.project_name}, repository {store.repo_hash})")
         if not existed and store.identity.repo_hash_origin == "random":

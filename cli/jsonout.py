@@ -43,6 +43,16 @@ def rows(columns: list[str], values: list[tuple[Any, ...]]) -> bytes:
     return b"[" + b",\n ".join(lines) + b"]\n"
 
 
+def row_lines(columns: list[str], values: list[tuple[Any, ...]]) -> bytes:
+    """The row objects of `rows`, each on a line of its own."""
+    import orjson
+
+    option = _common() | orjson.OPT_APPEND_NEWLINE
+    return b"".join(
+        orjson.dumps(dict(zip(columns, row, strict=True)), default=_default, option=option) for row in values
+    )
+
+
 def compact(value: Any) -> str:
     """A nested value as JSON text on one line."""
     import orjson

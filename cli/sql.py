@@ -1,71 +1,239 @@
 """`locus sql`: one question in SQL."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from .access import open_store, put
-from .confine import confined
 from .progress import Progress
 
 if TYPE_CHECKING:
-    from eventlog.query.engine import Result
+    from eventlog.query.engine import Limits, Result
 
-FORMATS = ("table", "json", "csv", "parquet")
+_Answer = TypeVar("_Answer")
+FORMATS = ("table", "json", "jsonl", "csv", "markdown", "parquet", "arrow")
+_BINARY = ("parquet", "arrow")
+_MIB = 1 << 20
 
 
 # A query may begin with a comment, `-- like this`, which is not an option.
 @click.command("sql", context_settings={"ignore_unknown_options": True})
-@click.argument("query", metavar="QUERY")
+@click.argument("query", metavar="[QUERY]", required=False)
+@click.option("--file", "-f", "source", metavar="FILE", help="Read the question from FILE; - is stdin.")
+@click.option(
+    "--param", "-p", "given", metavar="NAME=VALUE", multiple=True,
+    help="The value of $NAME. NAME:TYPE=VALUE says its type: text, int, float, bool, time.",
+)  # fmt: skip
+@click.option("--store", "stores", metavar="DIR", multiple=True, help="Ask this store; repeatable.")
+@click.option("--all-stores", is_flag=True, help="Ask every store that you have made or recorded into.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
-@click.option("--output", "-o", metavar="FILE", type=click.Path(), help="Write the answer to FILE.")
+@click.option("--to", "--output", "-o", "output", metavar="FILE", type=click.Path(), help="Write to FILE.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option(
+    "--rows", type=click.IntRange(min=1), default=1_000_000, show_default=True, metavar="N",
+    help="An answer of more rows is an error.",
+)  # fmt: skip
+@click.option(
+    "--bytes", "size", type=click.IntRange(min=1), default=1024 * _MIB, show_default=True, metavar="N",
+    help="An answer that takes more bytes as written is an error.",
+)  # fmt: skip
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), default=300.0, show_default=True, metavar="SECONDS",
+    help="Stop a question that takes longer; 0 is without end.",
+)  # fmt: skip
 @click.pass_context
-def command(ctx: click.Context, query: str, form: str, output: str | None, as_json: bool) -> None:
+def command(
+    ctx: click.Context,
+    query: str | None,
+    source: str | None,
+    given: tuple[str, ...],
+    stores: tuple[str, ...],
+    all_stores: bool,
+    form: str,
+    output: str | None,
+    as_json: bool,
+    rows: int,
+    size: int,
+    timeout: float,
+) -> None:
     """Ask a question in SQL (one SELECT, DuckDB's dialect); QUERY - reads it from standard input.
 
-    Views: events, sessions, turns, actions, files, llm_calls, decisions, errors, feedback,
-    snapshots. `describe turns` shows the columns of one. Nothing can be changed this way.
+    docs/sql.md has the views and functions: events, sessions, turns, actions, files, file_versions,
+    llm_calls, decisions, errors; file_at(path, turn) and more. `describe turns` shows the columns of a
+    view. Nothing can be changed this way. With --store or --all-stores each view has a column store.
 
     \b
     locus sql "select title, event_count from turns order by event_count desc limit 5"
     locus sql "select path, count(*) as edits from files group by path order by edits desc limit 5"
+    locus sql "select file_at('README.md', 'last')"
+    locus sql -p since:time=2026-03-01 "select title from turns where started_at >= $since"
     """
-    form = "json" if as_json else form
-    if form == "parquet" and output is None and sys.stdout.isatty():
-        raise click.UsageError("Parquet is binary; give --output FILE, or redirect the output", ctx)
-    text = sys.stdin.read() if query == "-" else query
-    with open_store(ctx) as store:
-        from eventlog.query.engine import Limits
+    from eventlog.query.engine import Limits
 
-        limits = Limits()
-        with confined(limits.memory_bytes, limits.timeout_s):
-            with Progress("asking"):
-                result = store.query(text, limits=limits)
-            data = _encoded(result, form, to_file=output is not None)
+    form = "json" if as_json else form
+    if form in _BINARY and output is None and sys.stdout.isatty():
+        raise click.UsageError(f"{form} is binary; give --to FILE, or redirect the output", ctx)
+    text = _question(ctx, query, source)
+    limits = Limits(rows_max=rows, timeout_s=timeout or None)
+    parameters = _parameters(ctx, given)
+    if stores or all_stores:
+        data = _of_many(stores, all_stores, text, parameters, limits, form, output is not None)
+    else:
+        with open_store(ctx) as store, Progress("asking"):
+            data = _asked(
+                text,
+                lambda: (
+                    _encoded_arrow(store.sql(text, parameters, limits=limits), form)
+                    if form in _BINARY
+                    else _encoded(
+                        store.query(text, parameters, limits=limits), form, to_file=output is not None
+                    )
+                ),
+            )
+    _write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogateescape"), output, size)
+
+
+def _of_many(
+    stores: tuple[str, ...],
+    all_stores: bool,
+    text: str,
+    parameters: dict[str, Any] | None,
+    limits: "Limits",
+    form: str,
+    to_file: bool,
+) -> bytes | str:
+    from eventlog import many
+
+    with many.opened(stores, every=all_stores) as opened, Progress("asking"):
+        for path in opened.gone:
+            click.echo(f"left out: {path}", err=True)
+        return _asked(
+            text,
+            lambda: (
+                _encoded_arrow(many.sql(opened, text, parameters, limits=limits), form)
+                if form in _BINARY
+                else _encoded(many.query(opened, text, parameters, limits=limits), form, to_file=to_file)
+            ),
+        )
+
+
+def _question(ctx: click.Context, query: str | None, source: str | None) -> str:
+    if (query is None) == (source is None):
+        raise click.UsageError("give a question, or --file with one", ctx)
+    if "-" in (query, source):
+        return sys.stdin.read()
+    if source is None:
+        return query or ""
+    with open(source, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()
+
+
+def _parameters(ctx: click.Context, given: tuple[str, ...]) -> dict[str, Any] | None:
+    """The values of `NAME=VALUE`: numbers, true, false and null as such, all else as text."""
+    found: dict[str, Any] = {}
+    for one in given:
+        head, equals, value = one.partition("=")
+        name, _, kind = head.partition(":")
+        if not equals or not name.isidentifier():
+            raise click.UsageError(f"a parameter is NAME=VALUE or NAME:TYPE=VALUE, and this is {one!r}", ctx)
+        try:
+            found[name] = _value(value, kind)
+        except (ValueError, KeyError) as error:
+            raise click.UsageError(f"{value!r} is not of the type {kind!r} ({one})", ctx) from error
+    return found or None
+
+
+def _value(text: str, kind: str) -> Any:
+    import json
+    from datetime import UTC, datetime
+
+    if kind == "":
+        try:
+            value = json.loads(text)
+        except ValueError:
+            return text
+        return value if value is None or isinstance(value, (int, float)) else text
+    if kind == "time":
+        at = datetime.fromisoformat(text)
+        return at if at.tzinfo else at.replace(tzinfo=UTC)
+    makers: dict[str, Callable[[str], Any]] = {
+        "text": str, "int": int, "float": float, "bool": {"true": True, "false": False}.__getitem__,
+    }  # fmt: skip
+    return makers[kind](text)
+
+
+def _asked(text: str, ask: "Callable[[], _Answer]") -> "_Answer":
+    """What `ask` gives; a Ctrl-C ends the wait at once, and a wrong question says where it is wrong.
+
+    DuckDB looks at no signals while it works. Only reading goes on behind the back of who has left, and
+    the process ends next.
+    """
+    from eventlog.errors import QueryError
+
+    from .sql_place import placed
+
+    answers: list[_Answer] = []
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            answers.append(ask())
+        except BaseException as error:  # raised in the thread that waits
+            failures.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    except KeyboardInterrupt as error:
+        raise click.Abort from error
+    if not failures:
+        return answers[0]
+    if isinstance(failures[0], QueryError):
+        raise QueryError(placed(str(failures[0]), text)) from failures[0]
+    raise failures[0]
+
+
+def _write(data: bytes, output: str | None, size: int) -> None:
+    from eventlog.errors import QueryError
+
+    if len(data) > size:
+        raise QueryError(
+            f"the answer takes {len(data):,} bytes, more than {size:,}. Ask for less, or raise --bytes."
+        )
     if output is None:
         put(data)
+        return
+    with open(output, "wb") as file:
+        file.write(data)
+
+
+def _encoded_arrow(table: Any, form: str) -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    if form == "parquet":
+        import pyarrow.parquet as pq
+
+        pq.write_table(table, sink, compression="zstd")
     else:
-        with open(output, "wb") as file:
-            file.write(data if isinstance(data, bytes) else data.encode())
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
 def _encoded(result: "Result", form: str, *, to_file: bool) -> bytes | str:
-    if form == "json":
-        from .jsonout import rows
+    if form in ("json", "jsonl"):
+        from . import jsonout
 
-        return rows(list(result.columns), result.rows)
-    if form == "parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        sink = pa.BufferOutputStream()
-        pq.write_table(result.arrow(), sink, compression="zstd")
-        return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+        whole = jsonout.rows if form == "json" else jsonout.row_lines
+        return whole(list(result.columns), result.rows)
     if form == "csv":
         return _csv(result)
-    return _table(result, 0 if to_file else None)
+    return _markdown(result) if form == "markdown" else _table(result, 0 if to_file else None)
 
 
 def _csv(result: "Result") -> str:
@@ -77,6 +245,17 @@ def _csv(result: "Result") -> str:
     writer.writerow(result.columns)
     writer.writerows([["" if value is None else _plain(value) for value in row] for row in result.rows])
     return text.getvalue()
+
+
+def _markdown(result: "Result") -> str:
+    def line(cells: list[str]) -> str:
+        escaped = [cell.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;") for cell in cells]
+        return f"| {' | '.join(escaped)} |\n"
+
+    numeric = [_is_numeric([row[i] for row in result.rows]) for i in range(len(result.columns))]
+    marks = "|".join("---:" if one else "---" for one in numeric)
+    rows = [line(["" if v is None else _cell(v) for v in row]) for row in result.rows]
+    return line([_cell(name) for name in result.columns]) + f"|{marks}|\n" + "".join(rows)
 
 
 def _table(result: "Result", width: int | None) -> str:

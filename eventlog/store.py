@@ -486,12 +486,18 @@ class Store:
         with self.view() as view:
             return run(view, self.layout, self.fs, sql, parameters, limits, self._answers)
 
-    def sql(self, sql: str, parameters: "Sequence[Any] | Mapping[str, Any] | None" = None) -> "pa.Table":
+    def sql(
+        self,
+        sql: str,
+        parameters: "Sequence[Any] | Mapping[str, Any] | None" = None,
+        *,
+        limits: "Limits | None" = None,
+    ) -> "pa.Table":
         """The answer of `query` as an Arrow table."""
         from eventlog.query.engine import table
 
         with self.view() as view:
-            return table(view, self.layout, self.fs, sql, parameters, None, self._answers)
+            return table(view, self.layout, self.fs, sql, parameters, limits, self._answers)
 
     def _answers(self, ask: "Ask") -> "Answers":
         from eventlog.replay.answers import StoreAnswers

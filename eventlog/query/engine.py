@@ -105,16 +105,7 @@ def run(
     Raises: QueryError (wrong, or beyond its limits), Refused (not a plain SELECT), Corruption.
     """
     limits = limits or Limits()
-
-    def rows(relation: duckdb.DuckDBPyRelation) -> Result:
-        columns, types = tuple(relation.columns), tuple(map(str, relation.types))
-        found = _python_rows(relation, types, limits.rows_max + 1)
-        if len(found) > limits.rows_max:
-            _check_truncation(limits)
-            return Result(columns, types, found[: limits.rows_max], truncated=True)
-        return Result(columns, types, found)
-
-    return _answer(view, layout, fs, sql, parameters, limits, rows, answering)
+    return _answer(view, layout, fs, sql, parameters, limits, rows_within(limits), answering)
 
 
 def table(
@@ -128,6 +119,25 @@ def table(
 ) -> "pa.Table":
     """The answer to one SELECT as an Arrow table. Raises: as `run`."""
     limits = limits or Limits()
+    return _answer(view, layout, fs, sql, parameters, limits, arrow_within(limits), answering)
+
+
+def rows_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], Result]":
+    """What makes a Result of a relation."""
+
+    def rows(relation: duckdb.DuckDBPyRelation) -> Result:
+        columns, types = tuple(relation.columns), tuple(map(str, relation.types))
+        found = _python_rows(relation, types, limits.rows_max + 1)
+        if len(found) > limits.rows_max:
+            _check_truncation(limits)
+            return Result(columns, types, found[: limits.rows_max], truncated=True)
+        return Result(columns, types, found)
+
+    return rows
+
+
+def arrow_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], pa.Table]":
+    """What makes an Arrow table of a relation."""
 
     def arrow(relation: duckdb.DuckDBPyRelation) -> "pa.Table":
         found = relation.limit(limits.rows_max + 1).to_arrow_table().rename_columns(relation.columns)
@@ -136,7 +146,7 @@ def table(
             return found.slice(0, limits.rows_max)
         return found
 
-    return _answer(view, layout, fs, sql, parameters, limits, arrow, answering)
+    return arrow
 
 
 def _answer(
@@ -151,7 +161,7 @@ def _answer(
 ) -> "_Answer":
     """Bind, lock, execute, and give what `read` makes of the relation."""
     for use_index in (True, False):
-        with source.connect() as con, _deadline(con, limits.timeout_s):
+        with source.connect() as con, deadline(con, limits.timeout_s):
             statement = safe.check(con, sql)
             called = statement.functions & of_files.NAMES if answering is not None else frozenset[str]()
             binding = Binding(con, view, layout, fs, use_index=use_index)
@@ -160,16 +170,14 @@ def _answer(
             try:
                 binding.bind(statement, of_files.VIEWS if called else ())
                 if called and answering is not None:
-                    made = of_files.Functions(answering(asking(con)))
+                    made = of_files.Functions(answering(asking_on(con.cursor())))
                     made.bind(con, called)
                 bound = True
                 safe.lock(con, binding.files, memory_bytes=limits.memory_bytes, threads=limits.threads)
                 relation = con.sql(statement.sql, params=parameters)
                 return read(relation)
             except duckdb.InterruptException as error:
-                raise QueryError(
-                    f"the query was stopped after {limits.timeout_s:g} s. Ask for less, or raise the limit."
-                ) from error
+                raise too_long(limits) from error
             except source.ERRORS as error:
                 if made is not None and made.failure is not None:
                     raise made.failure from error
@@ -188,9 +196,15 @@ def _answer(
     raise AssertionError("the second round has no index to blame")
 
 
-def asking(con: duckdb.DuckDBPyConnection) -> of_files.Ask:
-    """A way to ask about the views on `con` while it answers a question. One thread at a time."""
-    beside = con.cursor()
+def too_long(limits: Limits) -> QueryError:
+    """The error of a question that its deadline ended."""
+    return QueryError(
+        f"the query was stopped after {limits.timeout_s:g} s. Ask for less, or raise the limit."
+    )
+
+
+def asking_on(beside: duckdb.DuckDBPyConnection) -> of_files.Ask:
+    """A way to ask on a connection of its own about the same views. One thread at a time."""
 
     def ask(sql: str, parameters: Sequence[Any]) -> Result:
         relation = beside.execute(sql, list(parameters) or None)
@@ -288,7 +302,7 @@ class Binding:
 
 
 @contextmanager
-def _deadline(con: duckdb.DuckDBPyConnection, timeout_s: "float | None") -> Iterator[None]:
+def deadline(con: duckdb.DuckDBPyConnection, timeout_s: "float | None") -> Iterator[None]:
     """Interrupt what runs on `con` when the time is over."""
     if timeout_s is None:
         yield

@@ -52,6 +52,7 @@ class Answers(Protocol):
 Columns = tuple[tuple[str, str, str], ...]  # (name, SQL type, meaning)
 
 PLACE: Columns = (
+    ("of_store", "VARCHAR", "the store, where several are asked"),
     ("of_session", "VARCHAR", "the session"),
     ("of_turn", "BIGINT", "the turn"),
     ("since", "BIGINT", "position of its first event"),
@@ -101,7 +102,7 @@ _HISTORY = ", ".join(
 _TIMELINE = (
     "TABLE SELECT e.* FROM memory.main.events AS e "
     "JOIN (SELECT unnest(locus_turn(turn_name::VARCHAR), recursive := true)) AS t "
-    "ON e.session_id = t.of_session AND e.turn = t.of_turn "
+    "ON {also}e.session_id = t.of_session AND e.turn = t.of_turn "
     "AND e.position >= t.since AND e.position < t.until ORDER BY e.position"
 )
 
@@ -133,7 +134,8 @@ _NUMPY = "{name} needs the package numpy, by which DuckDB calls Python: pip inst
 class Functions:
     """The functions of one connection."""
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: Answers, *, several: bool = False) -> None:
+        self._also = "e.store = t.of_store AND " if several else ""
         self.failure: Exception | None = None  # the first one; DuckDB's own error only quotes it
         self._answers = answers
         self._one_at_a_time = threading.Lock()
@@ -163,7 +165,7 @@ class Functions:
                     null_handling=FunctionNullHandling.SPECIAL,
                 )
         for name in names:
-            con.execute(f"CREATE MACRO memory.main.{name}{_MACROS[name]}")
+            con.execute(f"CREATE MACRO memory.main.{name}{_MACROS[name].replace('{also}', self._also)}")
 
     def _vectorised(
         self, function: "Callable[..., list[Any]]", count: int, kind: "pa.DataType"

@@ -44,12 +44,12 @@ _BATCH_BYTES_MAX = 1 << 30
 _EVENTS = """
     select e.session_id, e.turn, position, event_id, event_type, agent, operation, path, tree_hash,
         before_hash, after_hash, success, case when event_type = 'file' then payload end as payload
-    from memory.main.events as e
+    from events as e
     semi join (select unnest($1::varchar[]) as session_id, unnest($2::bigint[]) as turn) as wanted
         using (session_id, turn)
     where event_type in ('snapshot', 'file') and position >= $3 and position < $4 order by position"""
 _TURNS = """
-    select session_id, turn, first_position, last_position + 1 from memory.main.turns
+    select session_id, turn, first_position, last_position + 1 from turns
     semi join (select unnest($1::varchar[]) as session_id, unnest($2::bigint[]) as turn) as wanted
         using (session_id, turn)"""
 
@@ -87,11 +87,17 @@ class StoreAnswers:
         return [None if id is None else read[id] for id in ids]
 
     def places(self, turns: "Texts") -> "list[dict[str, Any] | None]":
-        refs = self._find(turns)
+        refs = self.find(turns)
         return [
             None
             if ref is None
-            else {"of_session": ref.session_id, "of_turn": ref.turn, "since": ref.since, "until": ref.until}
+            else {
+                "of_store": None,
+                "of_session": ref.session_id,
+                "of_turn": ref.turn,
+                "since": ref.since,
+                "until": ref.until,
+            }
             for ref in refs
         ]
 
@@ -106,7 +112,7 @@ class StoreAnswers:
 
     # -- turns -----------------------------------------------------------------------------------
 
-    def _find(self, names: "Texts") -> list[TurnRef | None]:
+    def find(self, names: "Texts") -> list[TurnRef | None]:
         """The turns of these names. Raises: NotFound, Ambiguous."""
         new = {name for name in names if name is not None and name not in self._refs}
         places = {name: place for name in new if (place := _place(name)) is not None}
@@ -125,7 +131,7 @@ class StoreAnswers:
 
     def _at_end(self, names: "Texts") -> list[TreeState | None]:
         """The trees at the ends of these turns; None where none was recorded."""
-        refs = self._find(names)
+        refs = self.find(names)
         wanted = {ref for ref in refs if ref is not None}
         if len(self._states) + len(wanted) > _STATES_KEPT:
             self._states = {ref: self._states[ref] for ref in wanted if ref in self._states}
@@ -212,7 +218,7 @@ class StoreAnswers:
 
     def _is_withheld(self, id: bytes) -> bool:
         if self._withheld is None:
-            rows = self._ask("select title from memory.main.events where event_type = 'withheld'", ()).rows
+            rows = self._ask("select title from events where event_type = 'withheld'", ()).rows
             self._withheld = frozenset(title for (title,) in rows)
         return bool(self._withheld) and to_text(id) in self._withheld
 
@@ -245,7 +251,7 @@ class StoreAnswers:
 
     def _of_turn(self, name: str) -> tuple[TreeState | None, TreeState | None]:
         """The trees at start and end of a turn; of the files told of, where none was recorded."""
-        (ref,) = self._find([name])
+        (ref,) = self.find([name])
         assert ref is not None
         events = _decoded(self._events_of([ref]).get((ref.session_id, ref.turn), []))
         try:
