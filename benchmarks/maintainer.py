@@ -1,9 +1,9 @@
 """A process that maintains: `python -m benchmarks.maintainer STORE`.
 
-It answers "ready". A byte on its input sets it to work: it seals, merges all segments, merges all packs, plans
-and carries out a collection, again and again, with the priority of the detached maintainer. With the next
-byte it ends what it is about and answers with one line of JSON, how often it did each; then it waits for
-another byte. It ends with its input.
+It answers "ready". A byte on its input sets it to work: it seals, merges all segments, merges all packs,
+plans and carries out a collection, again and again, with the priority of the detached maintainer. With the
+next byte it ends what it is about and answers with one line of JSON, how often it did each; then it waits
+for another byte. It ends with its input.
 """
 
 from __future__ import annotations

@@ -97,14 +97,11 @@ class Collected:
 
 def plan(store: Store) -> Plan:
     """What a collection would do now; changes nothing. Raises: Corruption, EventLogError."""
-    blobs = store.blobs
     with store.view() as view:
         said = retention_in(view)
         due = retention.due(store, said)
-        due = (due + _over_budget(store, view, said, due))[:_RELEASED_AT_ONCE_MAX]
+        due, live, packs = _chosen(store, view, said, due[:_RELEASED_AT_ONCE_MAX])
         limits = said.limits | {one.session_id: _POSITION_MAX for one in due}
-        live = live_ids(blobs, _roots(store, view, limits))
-        packs = plan_collection(blobs, live, dead_share_max=_DEAD_SHARE_MAX)
         lost = _lost(store, view, said, due, limits, live)
         end = view.next_position
     budget = config.read(store.fs, store.layout).max_bytes
@@ -238,30 +235,41 @@ def _lost(
 # -- the budget --------------------------------------------------------------------------------------
 
 
-def _over_budget(store: Store, view: LogView, said: Retention, due: Sequence[Due]) -> list[Due]:
-    """The oldest sessions that must go, beyond `due`, so that packs and segments fit `max_bytes`.
+def _chosen(
+    store: Store, view: LogView, said: Retention, due: list[Due]
+) -> tuple[list[Due], set[bytes], CollectPlan]:
+    """`due`, and the oldest sessions that must go besides so that packs and segments fit `max_bytes`; what is
+    live without them all; and what goes then.
 
-    As few as do it, and all that may go when that is not enough. Each try marks anew what would be live.
+    As few as do it, and all that may go when that is not enough. What is live without more sessions is live
+    without fewer, so each try begins with the last that freed enough: all tries together read a tree about
+    as often as one.
     """
-    budget = config.read(store.fs, store.layout).max_bytes
-    if budget is None or (needed := _kept_bytes(store) - budget) <= 0:
-        return []
     limits = said.limits | {one.session_id: _POSITION_MAX for one in due}
-    order = [session for session in retention.releasable(store, said) if session not in limits]
 
-    def frees(count: int) -> int:
+    def mark(count: int, live: set[bytes]) -> tuple[set[bytes], CollectPlan]:
         chosen = limits | dict.fromkeys(order[:count], _POSITION_MAX)
-        live = live_ids(store.blobs, _roots(store, view, chosen))
-        return plan_collection(store.blobs, live, dead_share_max=_DEAD_SHARE_MAX).freed
+        live_ids(store.blobs, _roots(store, view, chosen), live)
+        return live, plan_collection(store.blobs, live, dead_share_max=_DEAD_SHARE_MAX)
 
+    order: list[str] = []
+    budget = config.read(store.fs, store.layout).max_bytes
+    needed = 0 if budget is None else _kept_bytes(store) - budget
+    if needed > 0:
+        order = [session for session in retention.releasable(store, said) if session not in limits]
+        order = order[: _RELEASED_AT_ONCE_MAX - len(due)]
     low, high = 0, len(order)
+    live, packs = mark(high, set())
+    if packs.freed < needed:
+        low = high
     while low < high:
         middle = (low + high) // 2
-        if frees(middle) >= needed:
-            high = middle
+        tried = mark(middle, set(live))
+        if tried[1].freed >= needed:
+            high, (live, packs) = middle, tried
         else:
             low = middle + 1
-    return [Due(session, MAX_BYTES) for session in order[:low]]
+    return due + [Due(session, MAX_BYTES) for session in order[:high]], live, packs
 
 
 def _kept_bytes(store: Store) -> int:

@@ -19,7 +19,7 @@ from eventlog.fs import FileSystem, Refusals
 from eventlog.layout import LIVE_DIR, Layout
 from eventlog.snapshots.groups import GroupReader
 from eventlog.snapshots.ids import ID_SIZE, to_text, tree_id
-from eventlog.snapshots.pack import TREE
+from eventlog.snapshots.pack import GROUP_RAW_MAX, TREE
 from eventlog.snapshots.store import BlobStore
 
 _MAGIC_SIZE = 2
@@ -93,8 +93,10 @@ def read_trees(blobs: BlobStore, ids: Iterable[bytes]) -> Iterator[tuple[bytes, 
     """
     wanted = set(ids)
     places = blobs.places(wanted)
+    elsewhere = wanted - places.keys()  # it waits in `condemned/`, or is gone
     trees = sorted((place, id) for id, place in places.items() if place[1] == TREE)
-    reader = GroupReader(blobs.fs)
+    del wanted, places
+    reader = GroupReader(blobs.fs, GROUP_RAW_MAX)  # in order, so one group at a time
     try:
         for (path, _, group_offset, offset, length), id in trees:
             try:
@@ -105,7 +107,7 @@ def read_trees(blobs: BlobStore, ids: Iterable[bytes]) -> Iterator[tuple[bytes, 
             yield id, encoding if tree_id(encoding) == id else blobs.get(id)
     finally:
         reader.close()
-    for id in wanted - places.keys():  # it waits in `condemned/`, or is gone
+    for id in elsewhere:
         try:
             if blobs.kind_of(id) == "tree":
                 yield id, blobs.get(id)

@@ -9,7 +9,9 @@ import pytest
 from eventlog.errors import NotFound, Refused
 from eventlog.log.retained import retention_in
 from eventlog.recorder import collection, retention
+from eventlog.snapshots.condemn import plan_collection
 from eventlog.snapshots.ids import blob_id, to_text
+from eventlog.snapshots.mark import live_ids
 from eventlog.store import Store
 from tests.recorder.kept import Files, a_day_passes, files_of, make_store, pack_bytes, record, replayed
 
@@ -273,6 +275,14 @@ def test_a_budget_releases_the_oldest_and_no_more_than_it_takes(store: Store, tm
     store.repack(everything=True)
     budget = pack_bytes(store) * 6 // 10
     configure(store, f"max_bytes = {budget}")
+    plan = collection.plan(store)
+    chosen = {one.session_id: collection._POSITION_MAX for one in plan.due}
+    with store.view() as view:  # what the tries found one after the other is what one mark finds
+        assert plan.live == live_ids(store.blobs, collection._roots(store, view, chosen))
+        fewer = dict(list(chosen.items())[:-1])
+        live = live_ids(store.blobs, collection._roots(store, view, fewer))
+    over = pack_bytes(store) + store.status().segment_bytes - budget
+    assert plan_collection(store.blobs, live, dead_share_max=0.1).freed < over <= plan.freed
     assert collection.maintain(store)
 
     gone = set(released(store).items())
