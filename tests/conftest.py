@@ -12,7 +12,15 @@ from eventlog.layout import DIRECTORIES, Layout
 
 # A search has a clock of its own only in the hunts (LOCUS_HUNT=minutes); everywhere else the number
 # of examples bounds it, so that a busy machine changes no verdict.
-settings.register_profile("locus", deadline=None, print_blob=True)
+HUNT = float(os.environ.get("LOCUS_HUNT", "0")) > 0
+
+
+def examples(few: int, many: int) -> int:
+    """How many examples a law is tried with: `few` in everyday runs, `many` in a hunt."""
+    return many if HUNT else few
+
+
+settings.register_profile("locus", deadline=None, print_blob=True, max_examples=examples(40, 500))
 settings.load_profile("locus")
 
 STORE_ID = bytes(range(16))

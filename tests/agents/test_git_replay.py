@@ -28,6 +28,7 @@ from tests.agents.histories import (
     line_of,
     trees_of,
 )
+from tests.conftest import examples
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,7 +90,7 @@ def _git_tree(state: TreeState) -> str:
 
 
 @given(_COMMITS)
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 500))
 def test_every_tree_of_a_history_is_replayed_exactly(
     commits: list[list[tuple[str, object, object, object]]],
 ) -> None:
@@ -115,7 +116,7 @@ def test_every_tree_of_a_history_is_replayed_exactly(
 
 
 @given(_COMMITS, st.integers(1, 6))
-@settings(max_examples=10)
+@settings(max_examples=examples(5, 200))
 def test_a_partial_history_is_replayed_exactly(
     commits: list[list[tuple[str, object, object, object]]], limit: int
 ) -> None:

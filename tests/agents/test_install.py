@@ -19,6 +19,7 @@ from eventlog.agents.install import CLAUDE_CODE, CODEX, Homes
 from eventlog.errors import EventLogError, Refused
 from eventlog.fs import REAL
 from eventlog.store import Store
+from tests.conftest import examples
 from tests.faultfs import FAULTS, FaultFS
 
 COMMANDS = os.path.dirname(os.path.abspath(locus_cli.__file__))
@@ -322,7 +323,7 @@ def without_empty(document: Any) -> Any:
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(40, 2000))
 @given(texts(), st.booleans())
 def test_any_settings_survive(
     tmp_path_factory: pytest.TempPathFactory, made: tuple[Any, str], kept: bool

@@ -19,6 +19,7 @@ from eventlog.recorder.recorder import Recorder
 from eventlog.redaction import Redactor
 from eventlog.store import Store
 from eventlog.types import Event
+from tests.conftest import examples
 from tests.exports.stores import any_event, new_store, raw, small_log
 
 
@@ -52,7 +53,7 @@ def empty(tmp_path: Path) -> Store:
     return new_store(tmp_path / "empty")
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(8, 500))
 @given(
     batches=st.lists(st.lists(any_event, min_size=1, max_size=5), min_size=1, max_size=4),
     seals=st.sets(st.integers(0, 3)),

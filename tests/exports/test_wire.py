@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from eventlog.exports import wire
 from eventlog.recorder.requests import LINK_NAMES
+from tests.conftest import examples
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_categories_become_contexts() -> None:
     ),
     st.integers(0, 120),
 )
-@settings(max_examples=30)
+@settings(max_examples=examples(12, 500))
 def test_links_keep_within_the_limits(lists: dict[str, list[str]], more: int) -> None:
     """At most 50 links a field and 100 in all; each has two layers, none comes twice."""
     given_links = {**lists, "extends": [f"turn:s_{n:03d}" for n in range(more)]}
@@ -78,7 +79,7 @@ _values = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=20), _values, max_size=8))
-@settings(max_examples=25)
+@settings(max_examples=examples(12, 500))
 def test_a_payload_fits_and_says_what_is_missing(payload: dict[str, object]) -> None:
     """P1: a payload within the limit keeps its bytes; a larger one fits and says where the rest is."""
     text = wire.encode(payload)

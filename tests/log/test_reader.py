@@ -21,6 +21,7 @@ from eventlog.log.numbering import PrefixRow
 from eventlog.log.reader import LogView, Selection, open_view
 from eventlog.log.segment import SCHEMA
 from eventlog.types import COLUMN_NAMES, Event
+from tests.conftest import examples
 from tests.log.logs import STORE_ID, Log, event
 from tests.simfs import Call, Fault, SimFS, fail_nth, sim_store
 
@@ -430,7 +431,7 @@ def test_events_of_a_newer_version_are_unsupported(log: Log) -> None:
         log.rows()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(15, 1000))
 @given(st.data())
 def test_readers_of_damaged_files_raise_nothing_else(data: st.DataObject) -> None:
     """A flipped byte anywhere gives events, Corruption or Unsupported, never another error (I11)."""

@@ -25,6 +25,7 @@ from eventlog.log.segment import (
     without_duplicates,
 )
 from eventlog.types import BOOL, COLUMN_KINDS, COLUMN_NAMES, ENVELOPE_NAMES, LIST, TEXT, Event
+from tests.conftest import examples
 from tests.log.logs import STORE_ID, event
 
 META = SegmentMeta(STORE_ID, 5, 9, 1)
@@ -64,7 +65,7 @@ def plain(table: pa.Table) -> "list[dict[str, object]]":
     return table.to_pylist()  # type: ignore[no-any-return]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25, 1000))
 @given(st.lists(events, max_size=6))
 def test_arrow_and_python_decode_lines_alike(some: "list[Event]") -> None:
     """What the sealer stores is what a reader decodes line by line, whatever text is in it (I14)."""
@@ -78,7 +79,7 @@ def test_arrow_and_python_decode_lines_alike(some: "list[Event]") -> None:
     assert plain(table_of(some)) == expected
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(15, 1000))
 @given(st.lists(events, max_size=6))
 def test_a_segment_reads_back_as_what_went_in(some: "list[Event]") -> None:
     """Encoding loses nothing, nulls and empty lists included (I14)."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from tests.conftest import examples
 from tests.projections import oracle
 from tests.projections.logs import Log, histories, index_tables, live
 
@@ -61,7 +62,7 @@ def check(history: History) -> None:
             assert made_step_by_step == tables
 
 
-@settings(max_examples=16)
+@settings(max_examples=examples(6, 100))
 @given(histories())
 def test_any_log_folds_to_what_the_rules_say(history: History) -> None:
     """I19, I20, I21, I22: index + tail = whole log = Python fold, wherever segments and generations end;

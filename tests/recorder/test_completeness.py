@@ -13,7 +13,7 @@ from eventlog.recorder.recorder import Recorder
 from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.tree import FILE, SKIPPED
 from eventlog.store import Store
-from tests.conftest import closed_later
+from tests.conftest import closed_later, examples
 
 SESSION = "a1b2c3d4"
 
@@ -115,7 +115,7 @@ def test_a_tree_that_cannot_be_read_is_unknown(store: Store, tmp_path: Path) -> 
     assert completeness(store, SESSION).skipped is None
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(15, 500))
 @given(
     st.lists(
         st.tuples(st.sampled_from(["start", "action", "open", "batch"]), st.sampled_from("abcdef")),

@@ -18,6 +18,7 @@ from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLINK, TreeEntry
 from eventlog.store import Store
 from eventlog.types import Event
+from tests.conftest import examples
 from tests.replay.states import file, link, program, state
 from tests.snapshots.support import Node, overwrite, pack_paths
 
@@ -55,7 +56,7 @@ def flat(node: Node, prefix: bytes = b"") -> dict[bytes, tuple[bytes, bytes]]:
     return leaves
 
 
-@settings(max_examples=2000 if os.environ.get("LOCUS_HUNT") else 100)
+@settings(max_examples=examples(30, 2000))
 @given(before=_TREES, after=_TREES)
 def test_changes_are_what_differs(store: Store, before: Node, after: Node) -> None:
     """P1: the changes turn the old tree into the new one; each path once, in order, no equal path told."""

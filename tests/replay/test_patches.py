@@ -13,6 +13,7 @@ from eventlog.replay.diffs import Diff, diff
 from eventlog.snapshots.tree import legal_name
 from eventlog.store import Store
 from tests.cli.support import GIT_ENVIRONMENT
+from tests.conftest import examples
 from tests.replay.states import file, link, program, state
 from tests.snapshots.support import Node, read_node
 
@@ -75,7 +76,7 @@ def without_empty(node: Node) -> Node:
     return {name: one for name, one in below.items() if one != {}}
 
 
-@settings(max_examples=3000 if os.environ.get("LOCUS_HUNT") else 60)
+@settings(max_examples=examples(25, 3000))
 @given(_TREES, _TREES)
 def test_git_turns_the_start_into_the_end(store: Store, before: Node, after: Node) -> None:
     """P1: `git apply` of a diff onto the replayed start gives the replayed end: bytes, names, exec bits,

@@ -20,6 +20,7 @@ from eventlog.replay.restore_place import State
 from eventlog.snapshots.ids import blob_id, from_text, to_text
 from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLINK, TreeEntry
 from eventlog.store import Store
+from tests.conftest import examples
 from tests.replay.restoring import WANTED, Make, World, actions, put_tree, write_node
 from tests.snapshots.support import Node, overwrite, read_node
 from tests.snapshots.test_materialize import NODES
@@ -94,7 +95,7 @@ def test_the_plan_names_every_action_and_carrying_it_out_gives_the_wanted_tree(m
     assert world.store.restore(world.plan()).event is None
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12, 500), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wanted=NODES, disk=NODES)
 def test_restore_gives_the_wanted_tree_and_undo_the_old_one(
     tmp_path_factory, wanted: Node, disk: Node
@@ -110,7 +111,7 @@ def test_restore_gives_the_wanted_tree_and_undo_the_old_one(
         assert files(world) == wanted
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8, 500), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wanted=NODES, disk=NODES)
 def test_what_was_never_recorded_stays(tmp_path_factory, wanted: Node, disk: Node) -> None:
     """For all trees: of what the log never saw nothing is deleted, and undo gives all of it back (I27)."""

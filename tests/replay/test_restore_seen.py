@@ -18,6 +18,7 @@ from eventlog.snapshots.tree import EXECUTABLE, FILE, SYMLINK
 from eventlog.snapshots.userfiles import UserFiles
 from eventlog.snapshots.worktree import Capture, capture
 from eventlog.store import Store
+from tests.conftest import examples
 from tests.replay.restoring import WANTED, World, actions
 from tests.snapshots.support import Node
 from tests.snapshots.worktree_support import age
@@ -242,7 +243,7 @@ EDITS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(12, 500))
 @given(
     edits=st.lists(
         st.tuples(st.sampled_from(sorted(EDITS)), st.integers(0, 7), st.integers(0, 9)), max_size=6

@@ -21,7 +21,7 @@ from eventlog.snapshots import writer as writer_module
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.snapshots.store import BlobStore
 from eventlog.snapshots.tree import DIRECTORY, FILE, TreeEntry
-from tests.conftest import STORE_ID
+from tests.conftest import STORE_ID, examples
 from tests.snapshots.support import content_of, open_store, overwrite, pack_paths, put_all
 
 CODECS = ["raw", "zlib", "zstd"]
@@ -122,7 +122,7 @@ def test_a_large_blob_takes_a_group_of_its_own(layout, blobs):
     assert places[ids[0]][2] == places[ids[2]][2] != places[ids[1]][2]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12, 500), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(contents=st.lists(st.binary(max_size=3000), max_size=20), codec=st.sampled_from(CODECS))
 def test_any_contents_come_back(blobs, contents, codec):
     """Whatever is put comes back, whatever was put before it (I24, I25)."""

@@ -17,6 +17,7 @@ from eventlog.transcripts import formats, importer, sources
 from eventlog.transcripts.draft import Draft
 from eventlog.transcripts.importer import ImportReport
 from tests.cli.support import locus_process
+from tests.conftest import examples
 
 Said = dict[str, Any]
 
@@ -420,7 +421,7 @@ def told_by(agent: str, lines: list[Said]) -> list[Any]:
     return draft.take()
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(80, 3000))
 @given(mutated())
 def test_no_value_makes_a_reader_fail(made: tuple[str, list[Said]]) -> None:
     """P7: whatever stands in a line, a reader tells something, and the same each time."""
@@ -444,7 +445,7 @@ def test_what_a_format_does_not_know_is_kept(agent: str) -> None:
         assert "unheard-of" in repr(told), objects_in(lines)[number]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(40, 1000))
 @given(
     st.sampled_from(AGENTS), st.lists(st.dictionaries(st.text(max_size=8), VALUES, max_size=4), max_size=4)
 )
