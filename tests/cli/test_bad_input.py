@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from eventlog.fs import FileSystem
 from eventlog.store import Store
 from tests.cli.support import Ended, Locus, Recorded, git, locus_process, make_history
 
@@ -279,7 +280,7 @@ def test_foreign_files_are_left_alone(copied: Recorded, locus: Locus) -> None:
     assert {path: path.read_bytes() for path in foreign} == foreign
 
 
-def test_a_held_lock_is_told(copied: Recorded) -> None:
+def test_a_held_lock_is_told(copied: Recorded, locus: Locus, monkeypatch: pytest.MonkeyPatch) -> None:
     """I31: a lock that another process holds is waited for, not for ever: exit 11."""
     holder = (
         "import sys\nfrom eventlog.fs import REAL\nfrom eventlog.layout import Layout\n"
@@ -290,15 +291,15 @@ def test_a_held_lock_is_told(copied: Recorded) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
-    try:
-        ended = locus_process("store", "seal", cwd=copied.root)
-    finally:
-        process.communicate("")
+    assert process.stdin is not None and process.stdout is not None
+    with process, process.stdin:  # its end lets the holder go
+        assert process.stdout.readline() == "held\n"
+        with monkeypatch.context() as patched:
+            patched.setattr(FileSystem, "monotonic", lambda _: 20 * time.monotonic())  # 10 s go by in 0.5 s
+            ended = locus("store", "seal")
 
     assert told(ended, 11, "maintain.lock")
-    assert locus_process("store", "seal", cwd=copied.root).code == 0
+    assert locus("store", "seal").code == 0
 
 
 # -- large and interrupted ----------------------------------------------------------------------------

@@ -16,14 +16,14 @@ from eventlog.agents import health_store, install, launch, launch_modules
 from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.tree import SKIPPED
 from eventlog.store import Store
-from tests.cli.support import Locus, git, locus_process
+from tests.cli.support import Locus, git
 
 SETTINGS = ".claude/settings.local.json"
 SESSION = {"agent_session_id": "s"}
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locus: Locus) -> Path:
     """A git repository with a store and Claude Code's hooks."""
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -32,8 +32,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project.mkdir()
     git(project, "init", "-q")
     monkeypatch.chdir(project)
-    assert locus_process("init", cwd=project).code == 0
-    assert locus_process("hooks", "install", "--agent", "claude-code", cwd=project).code == 0
+    assert locus("init").code == 0
+    assert locus("hooks", "install", "--agent", "claude-code").code == 0
     return project
 
 

@@ -162,7 +162,7 @@ def test_parallel_hooks_lose_and_confuse_nothing(work: Path, tmp_path: Path, hun
     agent = Agent(work)
     agent.start()
     agent.prompt("Write many files")
-    count = 500 if hunt_minutes else 100  # each is two hook calls
+    count = 500 if hunt_minutes else 40  # each is two hook calls
 
     def one(number: int) -> str:
         return agent.write(f"many/{number:03d}.txt", f"{number}\n")

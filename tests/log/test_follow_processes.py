@@ -80,26 +80,27 @@ def test_followers_beside_killed_writers_and_a_sealer_get_the_log(tmp_path: Path
             victim.communicate()
             writers.append(started(WRITER, log.layout.root, name))
             log.seal(rotate_active=name % 2 == 0)
-    finally:
+        until = time.monotonic() + 60
+        while len(log.rows()) <= 100 and time.monotonic() < until:
+            time.sleep(0.05)
         for writer in writers:
-            assert writer.stdout is not None
-            writer.stdout.readline()
             writer.kill()
             writer.communicate()
-    log.append([event(1)])  # a torn tail is cut by the next writer
-    rows = log.rows()
-    last = json.dumps(rows[-1]).encode() + b"\n"
+        log.append([event(1)])  # a torn tail is cut by the next writer
+        rows = log.rows()
+        last = json.dumps(rows[-1]).encode() + b"\n"
 
-    try:
         until = time.monotonic() + 60
         for follower, out in zip(followers, outs.values(), strict=True):
             while not out.read_bytes().endswith(last) and time.monotonic() < until:
                 assert follower.poll() is None
                 time.sleep(0.02)
     finally:
-        for follower in followers:
-            follower.kill()
-            follower.communicate()
+        for process in (*writers, *followers):
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
 
     assert len(rows) > 100
     assert len(log.segments()) > 1

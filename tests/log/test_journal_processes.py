@@ -119,7 +119,7 @@ def test_killed_writers_lose_and_move_nothing(layout: Layout, hunt_minutes: floa
     """I1, I3, I4, I7: of writers killed at random moments each acknowledged batch is where it was told."""
     seed = random.randrange(2**32)
     choice = random.Random(seed)
-    until = time.monotonic() + (hunt_minutes * 60 or 4.0)
+    until = time.monotonic() + (hunt_minutes * 60 or 2.0)
     acks: list[Ack] = []
     writers = [Writer(layout.root, f"{seed}-{index}") for index in range(3)]
     started = len(writers)

@@ -140,7 +140,9 @@ def test_a_run_of_many_batches_is_one_fold(log: Log) -> None:
     assert log.rows() == before
 
 
-def test_a_seal_holds_one_journal_and_reads_no_segment_for_its_ids_twice(layout: Layout) -> None:
+def test_a_seal_holds_one_journal_and_reads_no_segment_for_its_ids_twice(
+    layout: Layout, request: pytest.FixtureRequest
+) -> None:
     """However much is sealed, memory is one batch (I35) and the work of each batch the same."""
     held: list[int] = []
     opened: list[str] = []
@@ -155,6 +157,9 @@ def test_a_seal_holds_one_journal_and_reads_no_segment_for_its_ids_twice(layout:
             return super().open(path, flags, mode)
 
     log = Log(Watched(), layout)
+    gc.collect()
+    gc.freeze()  # what `Watched` looks through is what came to be since
+    request.addfinalizer(gc.unfreeze)
     for batch_journals, first in ((1, 0), (4, 24)):
         for number in range(first, first + 24):
             log.append([event(number, agent_session_id=f"s{number}")])
@@ -198,6 +203,18 @@ def test_what_segments_say_of_a_session_is_enough_to_go_on(log: Log) -> None:
     assert [(row["turn"], row["seq"]) for row in rows] == [(2, 2), (6, None), (4, 22), (None, None)]
     assert rows[1]["extends"] == ["session:first_x"]
     assert rows[3]["context_id"] == "session:first_x"
+
+
+def test_numbers_go_on_from_seal_to_seal(log: Log) -> None:
+    """I22: what is sealed later counts on from what was sealed before, as the tail did."""
+    log.append([event(1, agent_turn_id="a"), event(2, agent_turn_id="a")])
+    log.seal()
+    log.append([event(3), event(4, agent_turn_id="b")])
+    before = log.rows()
+    log.seal()
+
+    assert log.rows() == before
+    assert [(row["turn"], row["seq"]) for row in before] == [(1, 1), (1, 2), (1, 3), (2, 1)]
 
 
 def test_a_batch_of_duplicates_alone_leaves_an_empty_segment(log: Log) -> None:
