@@ -22,6 +22,7 @@ from tests.mutants.catalogue import ROOT, Mutant
 _CODE = ("eventlog", "cli", "tests", "benchmarks", "scripts", "docs", "plugins", ".ci")
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", ".hypothesis")
 _WHICH = "import eventlog, locus_cli; print(eventlog.__file__); print(locus_cli.__file__)"
+_OPTIONS = ("-x", "-q", "--tb=short", "-p", "tests.mutants.unshrunk", "--hypothesis-profile=unshrunk")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", re.M)
 
 # A mutant may make a test wait for ever. It is stopped when it has taken so much longer than the
@@ -97,9 +98,8 @@ class Ground:
 
     def _run(self, test: str, seconds_max: float) -> Run:
         started = time.monotonic()
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-p", "no:randomly"]
         process = subprocess.Popen(
-            [*command, "--hypothesis-seed=0", test],
+            [sys.executable, "-m", "pytest", *_OPTIONS, test],
             cwd=self.root,
             env=self._environment,
             stdout=subprocess.PIPE,

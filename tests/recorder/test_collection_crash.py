@@ -163,6 +163,28 @@ def test_a_collection_without_one_of_its_steps_is_noticed(monkeypatch: pytest.Mo
     assert wrong()
 
 
+def test_nothing_goes_by_a_release_that_a_power_cut_could_undo() -> None:
+    """I5, I24: a process is killed between its release and the sync; who collects makes it last first."""
+    world = World()
+    fs = world.fs
+    killed: list[SimFS] = []
+    fs.before = lambda call: killed.append(fs.kill()) if call.name == "fdatasync" else None
+    with Store.open(ROOT, fs=fs) as store:
+        retention.archive(store, GONE)
+
+    def collect(fs: SimFS) -> None:
+        moments: list[SimFS] = []
+        fs.before = lambda call: moments.append(fs.crash()) if call.name == "rename" else None
+        with Store.open(ROOT, fs=fs) as store:
+            collection.collect(store, due_plan(store), lock_timeout_s=0)
+        assert moments
+        for moment in moments:
+            with Store.open(ROOT, fs=moment) as store, store.view() as view:
+                assert GONE in retention_in(view).released
+
+    as_process(lambda: collect(killed[-1]))
+
+
 Step = Callable[[Store], object]
 OTHER = "cccccccc"
 SAME = {1: files_of(GONE, 1)}

@@ -455,7 +455,7 @@ class FailsNth(UserFiles):
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EACCES])
 def test_a_failing_call_is_listed_and_costs_only_its_own_file(blobs, tmp_path, error):
-    """Whichever call fails, what is written is right, what is not is listed, and no half file stays (P1, I27)."""
+    """Whichever call fails, what is written is right, the rest is listed, no half file stays (P1, I27)."""
     node: Node = {b"a": (FILE, b"a" * 9), b"d": {b"b": (FILE, b"b" * 9)}, b"l": (SYMLINK, b"a")}
     root = store_node(blobs, node)
     n = 0
