@@ -4,14 +4,17 @@
 whoever acts on it looks again first.
 """
 
+import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.errors import Corruption, Unsupported
+from eventlog.errors import Corruption, EventLogError, Unsupported
+from eventlog.fs import FileSystem
 from eventlog.keep import sound
 from eventlog.keep.copying import Copier, Unread
 from eventlog.keep.losses import turns_that_lose
@@ -33,7 +36,9 @@ from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.segment import SegmentMeta
 from eventlog.log.tail import begins_at, read_header
 from eventlog.snapshots.catalog import load_tables
+from eventlog.snapshots.closure import missing_contents
 from eventlog.snapshots.idx import Idx
+from eventlog.snapshots.store import BlobStore
 from eventlog.store import Store
 
 # Kinds of steps. Files of the first five are set aside.
@@ -102,6 +107,7 @@ class Damage:
         self.back: list[tuple[str, str, str]] = []  # brought back: from, to, digest
         self.bad_packs: list[str] = []
         self.rescuable: set[bytes] = set()  # ids that verify in those, and are in no other
+        self.is_about_contents = False  # contents are lost, or may be: what is missing after it is noted
         self._older = False
 
     def look(self) -> RepairPlan:
@@ -115,6 +121,8 @@ class Damage:
         self._look_at_journals()
         self._look_at_packs()
         self._look_at_idx()
+        if not self.plan.steps:
+            self._look_at_references()
         self.plan.lost = _merged(self.plan.lost)
         return self.plan
 
@@ -361,6 +369,7 @@ class Damage:
                 self._step(PACK, path, "its bytes do not match its name", "it is brought back from the copy")
                 continue
             bad[path] = found
+            self.is_about_contents = True
         lost: set[bytes] = set()
         for path, found in bad.items():
             gone = found.named - whole - rescued
@@ -375,6 +384,24 @@ class Damage:
         self.plan.lost_contents = len(lost)
         if lost:
             self.plan.turns = turns_that_lose(self._store, lost)
+
+    def _look_at_references(self) -> None:
+        """Contents of packs that are gone altogether, once all that is there can be read."""
+        blobs = BlobStore(cast(FileSystem, _KeepsNames(self._fs)), self._layout, self._id)
+        try:
+            with self._store.view() as view:
+                missing = missing_contents(blobs, view)
+        except EventLogError:
+            return  # the log is to be repaired first
+        finally:
+            blobs.close()
+        if missing:
+            what = f"{len(missing)} contents that events name are in no pack"
+            self.is_about_contents = True
+            then = "noted as known, so that verify tells what is new"
+            self._step(NAMED, self._layout.directory(PACK_DIR), what, then)
+            self.plan.lost_contents += len(missing)
+            self.plan.turns = sorted({*self.plan.turns, *turns_that_lose(self._store, missing)})
 
     def _look_at_idx(self) -> None:
         directory = self._layout.directory(IDX_DIR)
@@ -394,6 +421,19 @@ class Damage:
             except (Corruption, OSError) as error:
                 what = error.what if isinstance(error, Corruption) else str(error)
                 self._step(IDX, path, what, "nothing is lost: it is made anew")
+
+
+class _KeepsNames:
+    """A file system for looking only: readers elsewhere remove derived files that they cannot use."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fs, name)
+
+    def unlink(self, path: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
 
 def entry_of(meta: SegmentMeta, digest: str, size: int, tables: "Iterator[pa.Table]") -> SegmentEntry:

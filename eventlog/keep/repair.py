@@ -27,10 +27,12 @@ from eventlog.layout import JOURNAL_DIR, QUARANTINE_DIR, SEGMENT_DIR, parse_pack
 from eventlog.locks import APPEND, GC, MAINTAIN, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log.frame import NO_DIGEST, JournalHeader, encode_header
+from eventlog.log.known_losses import loss_events
 from eventlog.log.manifest import DamagedRange, SegmentEntry
 from eventlog.log.segment import SCHEMA, SegmentMeta, check_equal, encode_segment
 from eventlog.log.verify import Finding
 from eventlog.snapshots.catalog import Catalog
+from eventlog.snapshots.closure import missing_contents
 from eventlog.snapshots.pack import TREE
 from eventlog.snapshots.statcache import raise_generation
 from eventlog.snapshots.writer import BlobWriter
@@ -86,6 +88,8 @@ def repair(
     _try_seal(store)  # takes the bad bytes of journals to quarantine
     with Refusals(store.layout.root, "repair the store", NotDurable):
         _note_as_known(store, lock_timeout_s)
+        if found.is_about_contents:
+            _note_lost_contents(store)
     report.remaining = [finding for finding in store.verify("read") if finding.damage]
     return report
 
@@ -103,6 +107,17 @@ def _note_as_known(store: Store, lock_timeout_s: float) -> None:
             parent = manifests.digest_of(current)
             following = replace(current, number=current.number + 1, parent=parent, damaged=known)
             manifests.commit(fs, layout, following)
+
+
+def _note_lost_contents(store: Store) -> None:
+    """Contents that the log names and no pack has any more are lost; the log says so from here on."""
+    try:
+        with store.view() as view:
+            missing = missing_contents(store.blobs, view)
+    except Corruption:
+        return  # it remains, and is told
+    if missing:
+        store.append(loss_events(missing))
 
 
 def _try_seal(store: Store) -> None:

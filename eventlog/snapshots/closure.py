@@ -12,11 +12,13 @@ way down.
 """
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eventlog.errors import Corruption, EventLogError, InvalidEvent, NotFound
+from eventlog.errors import EventLogError, InvalidEvent, NotFound
 from eventlog.layout import PACK_DIR
 from eventlog.log.erasures import erased_contents
+from eventlog.log.known_losses import known_losses
 from eventlog.log.reader import LogView
 from eventlog.log.retained import kept_rows, retention_in
 from eventlog.log.verify import Finding
@@ -40,10 +42,40 @@ _LOST = "Bring back a pack that holds it from a backup, or capture the files aga
 def verify_references(
     blobs: BlobStore, view: LogView, damaged: "Collection[bytes]" = ()
 ) -> Iterator[Finding]:
-    """Ids named by events that do not resolve to what they should be.
+    """Ids named by events that do not resolve to what they should be. What a repair noted as lost is known.
 
     Args: damaged: ids of which a copy is known to be bad; these are read again, from any other copy.
     """
+    known = _known(view)
+    for one in _problems(blobs, view, damaged):
+        below = f", at {path_text(one.path)}" if one.path else ""
+        named = f"{one.text}, named as {one.column} by the event at position {one.position}{below}"
+        place = blobs.layout.directory(PACK_DIR)
+        if one.missing in known:
+            yield Finding(place, f"{named}: it is lost, as a repair has noted.", damage=False)
+        else:
+            yield Finding(place, f"{named}: {one.what}")
+
+
+def missing_contents(blobs: BlobStore, view: LogView) -> set[bytes]:
+    """The ids that events need, that no pack has, and that no repair noted yet."""
+    missing = {one.missing for one in _problems(blobs, view, ()) if one.missing is not None}
+    return missing - _known(view)
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """An id that an event names, and what is wrong with it or below it."""
+
+    text: str
+    column: str
+    position: int
+    path: bytes  # below it
+    what: str
+    missing: "bytes | None"  # the id that is nowhere, if that is what is wrong
+
+
+def _problems(blobs: BlobStore, view: LogView, damaged: "Collection[bytes]") -> "Iterator[_Problem]":
     closure = _Closure(blobs, damaged, _erased(view))
     entries = [(entry.base, entry.end) for entry in view.manifest.segments]
     gone = _may_be_gone(view)
@@ -53,6 +85,13 @@ def verify_references(
                 yield from _check_batch(closure, kept_rows(batch, gone))
         except EventLogError:
             continue  # events that cannot be read are told by whoever checks events
+
+
+def _known(view: LogView) -> set[bytes]:
+    try:
+        return known_losses(view)
+    except EventLogError:
+        return set()  # events that cannot be read are told by whoever checks events
 
 
 def _may_be_gone(view: LogView) -> "dict[str, int]":
@@ -71,7 +110,7 @@ def _erased(view: LogView) -> "Collection[bytes]":
         return ()  # as above
 
 
-def _check_batch(closure: "_Closure", batch: "pa.RecordBatch") -> Iterator[Finding]:
+def _check_batch(closure: "_Closure", batch: "pa.RecordBatch") -> "Iterator[_Problem]":
     for name, kind in _COLUMNS.items():
         column = batch.column(name)
         for text in (column.flatten() if name == "blobs" else column).unique().to_pylist():
@@ -80,14 +119,9 @@ def _check_batch(closure: "_Closure", batch: "pa.RecordBatch") -> Iterator[Findi
             try:
                 found = list(closure.check(from_text(text), kind))
             except InvalidEvent as error:
-                found = [(b"", str(error))]
-            for path, what in found:
-                position = _position_of(batch, name, text)
-                below = f", at {path_text(path)}" if path else ""
-                yield Finding(
-                    closure.place,
-                    f"{text}, named as {name} by the event at position {position}{below}: {what}",
-                )
+                found = [(b"", str(error), None)]
+            for path, what, missing in found:
+                yield _Problem(text, name, _position_of(batch, name, text), path, what, missing)
 
 
 def _position_of(batch: "pa.RecordBatch", name: str, text: str) -> int:
@@ -102,15 +136,14 @@ class _Closure:
     """What was looked at, and what is wrong below an id that was not."""
 
     def __init__(self, blobs: BlobStore, damaged: "Collection[bytes]", erased: "Collection[bytes]") -> None:
-        self.place = blobs.layout.directory(PACK_DIR)
         self._blobs = blobs
         self._damaged = damaged
         self._erased = erased
         self._seen: set[tuple[bytes, str]] = set()
         blobs.refresh()
 
-    def check(self, id: bytes, kind: str) -> "Iterator[tuple[bytes, str]]":
-        """(path below `id`, what is wrong there)."""
+    def check(self, id: bytes, kind: str) -> "Iterator[tuple[bytes, str, bytes | None]]":
+        """(path below `id`, what is wrong there, the id if it is missing)."""
         waiting = [(b"", id, kind)]
         while waiting:
             path, id, kind = waiting.pop()
@@ -120,16 +153,16 @@ class _Closure:
             try:
                 is_tree = self._is_tree(id)
                 if kind != _ANY and is_tree != (kind == _TREE):
-                    yield path, f"{to_text(id)} is {_TREE if is_tree else _CONTENT}, not {kind}."
+                    yield path, f"{to_text(id)} is {_TREE if is_tree else _CONTENT}, not {kind}.", None
                 elif is_tree:
                     prefix = path + b"/" if path else path
                     for entry in self._blobs.get_tree(id):
                         below = _TREE if entry.kind == DIRECTORY else _CONTENT
                         waiting.append((prefix + entry.name, entry.id, below))
-            except (NotFound, Corruption) as error:
-                yield path, f"{error}. {_LOST}." if isinstance(error, NotFound) else str(error)
-            except EventLogError as error:  # the disk refuses
-                yield path, str(error)
+            except NotFound as error:
+                yield path, f"{error}. {_LOST}.", id
+            except EventLogError as error:  # damaged, or the disk refuses
+                yield path, str(error), None
 
     def _is_tree(self, id: bytes) -> bool:
         """Whether `id` is a tree; its bytes are read unless they are known to be right."""

@@ -99,7 +99,8 @@ def test_after_a_repair_nothing_is_lost_but_what_it_names(example, root, kind, h
     # Unsealed events are numbered by what there is: behind a lost one they close up (§5).
     left_out = PLACE_COLUMNS if kind == "journal" else ()
     whole = by_position(rows(example), left_out)
-    after = by_position([one for one in rows(root) if one["position"] != at], left_out)
+    noted = [one["position"] for one in rows(root) if one["operation"] == "repair"]
+    after = by_position([one for one in rows(root) if one["position"] not in (at, *noted)], left_out)
     lost = {n for base, end in plan.lost for n in range(base, end)}
     kept = {position: one for position, one in whole.items() if position not in lost}
     if kind == "journal":  # where the newest one ended cannot be told from what is left of it
@@ -127,9 +128,10 @@ def test_a_damaged_pack_keeps_what_verifies_and_names_the_turns_that_lose(root):
         assert plan.turns
         assert plan.lost == []
         assert repair(store, plan).remaining == []
-        missing = [f for f in store.verify("deep") if f.damage]
-    assert missing
-    assert all("not in this store" in finding.what for finding in missing)
+        found = store.verify("deep")
+        known = [finding for finding in found if "lost, as a repair has noted" in finding.what]
+        assert known and [finding for finding in found if finding.damage] == []
+        assert plan_repair(store).steps == []
 
 
 def test_a_copy_heals_what_it_has(root, example, tmp_path):
@@ -177,3 +179,23 @@ def test_a_plan_is_not_carried_out_on_another_damage(root):
         damage(sorted((root / "log/segments").iterdir())[1], "gone", random.Random(1))
         with pytest.raises(Refused, match="changed"):
             repair(store, plan)
+
+
+def test_contents_of_a_pack_that_is_gone_are_named_then_known_and_may_come_back(root):
+    """P7, I24: a deleted pack is damage until a repair has named what is missing; then it is known, while it
+    is missing."""
+    pack = sorted((root / "snapshots/packs").iterdir())[0]
+    kept = pack.read_bytes()
+    pack.unlink()
+    with Store.open(root) as store:
+        assert any(finding.damage for finding in store.verify("deep"))
+        plan = plan_repair(store)
+        assert [step.kind for step in plan.steps] == ["named"] and plan.lost_contents >= 1 and plan.turns
+        assert repair(store, plan).remaining == []
+    with Store.open(root) as store:
+        found = store.verify("deep")
+        assert any("as a repair has noted" in one.what for one in found)
+        assert not any(one.damage for one in found) and plan_repair(store).steps == []
+    pack.write_bytes(kept)
+    with Store.open(root) as store:
+        assert not any("noted" in one.what for one in store.verify("deep"))

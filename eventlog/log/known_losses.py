@@ -1,0 +1,46 @@
+"""Contents that are known to be lost: a fold of the log (P2, P7).
+
+A repair notes what no pack holds any more, in `maintenance` events of operation `repair` whose payload lists
+ids as `lost`. From then on `verify` tells such an id as known, as long as it is missing; one that came back
+is simply there. Pure functions of a view.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from eventlog import jsontext
+from eventlog.log.maintenance import MAINTENANCE, maintenance_event
+from eventlog.names import event_id_of
+
+if TYPE_CHECKING:
+    from eventlog.log.reader import LogView
+    from eventlog.types import Event
+
+REPAIR = "repair"
+_LISTED_MAX = 50_000  # 67 bytes each; an event has room for 16 MiB
+
+
+def loss_events(ids: "Iterable[bytes]") -> "Iterator[Event]":
+    """The events that note these ids. The same ids give the same event, which counts once (I8)."""
+    texts = sorted(id.hex() for id in ids)
+    for at in range(0, len(texts), _LISTED_MAX):
+        some = texts[at : at + _LISTED_MAX]
+        event = maintenance_event(REPAIR, {"lost": some})
+        yield {**event, "event_id": event_id_of("locus", MAINTENANCE, REPAIR, *some)}
+
+
+def known_losses(view: "LogView") -> set[bytes]:
+    """The ids that repairs noted."""
+    found: set[bytes] = set()
+    for event in view.iterate(event_types=(MAINTENANCE,), columns=("operation", "payload")):
+        if event["operation"] != REPAIR:
+            continue
+        payload = event["payload"]
+        said = jsontext.decode(payload) if isinstance(payload, str) else payload
+        lost = said.get("lost") if isinstance(said, dict) else None
+        for text in lost if isinstance(lost, list) else ():
+            try:
+                found.add(bytes.fromhex(text))
+            except (TypeError, ValueError):
+                continue  # of a version that says more
+    return found
