@@ -19,7 +19,7 @@ def command(ctx: click.Context, directory: str, force: bool, as_json: bool) -> N
     """Write events and projections as Parquet files into DIRECTORY.
 
     events-00000.parquet and further ones hold the events by position; turns, sessions, sessions_master
-    and llm_calls have a file each. Columns are those of docs/views.md. Any program that reads Parquet
+    and llm_calls have a file each. Columns are those of docs/sql.md. Any program that reads Parquet
     can read them: duckdb -c "from 'DIRECTORY/turns.parquet'".
     """
     from eventlog.exports.parquet import export

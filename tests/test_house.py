@@ -381,26 +381,6 @@ def test_every_command_and_option_is_documented() -> None:
     assert sorted(documented) == sorted(path for path, _ in commands(cli))
 
 
-def test_every_view_and_column_is_documented() -> None:
-    """docs/views.md lists every view that SQL sees, with its columns, types and their meaning.
-
-    LOCUS_UPDATE=1 writes the page anew below its introduction.
-    """
-    from eventlog.query.views import COLUMNS_OF
-
-    page = ROOT / "docs/views.md"
-    text = page.read_text(encoding="utf-8")
-    made = ""
-    for view, columns in COLUMNS_OF.items():
-        made += f"\n## `{view}`\n\n| Column | Type | Meaning |\n|---|---|---|\n"
-        made += "".join(f"| `{name}` | {kind.lower()} | {meaning} |\n" for name, kind, meaning in columns)
-    head = text.split("\n## `", 1)[0]
-    if os.environ.get("LOCUS_UPDATE") == "1":
-        page.write_text(head + made, encoding="utf-8")
-
-    assert page.read_text(encoding="utf-8") == head + made
-
-
 def test_help_lists_say_what_the_commands_say() -> None:
     """The summary of a verb in a group's table is the first sentence of the verb's own help."""
     for path, group in commands(cli):

@@ -3,7 +3,7 @@
     events-00000.parquet, events-00001.parquet, …    the visible events by position, ROWS in each
     turns, sessions, sessions_master, llm_calls      .parquet: the projections of the same view
 
-Columns and types are those of docs/views.md; `payload` is JSON text. The files say in their metadata
+Columns and types are those of docs/sql.md; `payload` is JSON text. The files say in their metadata
 (`locus.store_id`, `locus.next_position`) which log they were made from. Contents are not among them.
 They are made in a hidden sibling directory, which gets the name when all of them are durable. One thread.
 """

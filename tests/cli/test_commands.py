@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import os
-import re
 import stat
 import subprocess
 import sys
@@ -402,17 +401,6 @@ def test_sql_answers_questions_only(query: str, code: int, copied: Recorded, loc
     assert (ended.code, ended.out) == (code, b"")
     assert ended.err.startswith("locus: ")
     assert sorted(p.name for p in copied.root.iterdir()) == before
-
-
-def test_the_questions_of_the_documentation_are_answered(recorded: Recorded, locus: Locus) -> None:
-    """S1-56: every SELECT that docs/views.md shows runs."""
-    page = (Path(__file__).parents[2] / "docs/views.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```sql\n(.*?)^```$", page, re.M | re.S)
-    questions = [question for question in block.split(";") if question.strip()]
-
-    assert len(questions) == 3
-    for question in questions:
-        assert locus("sql", question).code == 0
 
 
 # -- keep -------------------------------------------------------------------------------------------
