@@ -111,7 +111,7 @@ class Courier:
     ) -> None:
         self.retries = 0
         self.requests = 0
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._key = key
         self._clock = clock
         self._patience_s = patience_s
@@ -166,7 +166,7 @@ class Courier:
         if self._patience_s is not None and failing_s + wait_s > self._patience_s:
             asks = f" and asks to wait {wait_s:.0f} s" if fault.pause_s is not None else ""
             raise ServiceError(
-                f"{self._endpoint.server} could not be sent to for {failing_s / 60:.0f} min: "
+                f"{self.endpoint.server} could not be sent to for {failing_s / 60:.0f} min: "
                 f"{fault.what}{asks}. What was acknowledged is noted; the next export goes on from there."
             )
 
@@ -184,7 +184,7 @@ class Courier:
         try:
             response = self._http.request(
                 "POST",
-                self._endpoint.events_url,
+                self.endpoint.events_url,
                 body=body,
                 headers=headers,
                 redirect=False,
@@ -201,7 +201,7 @@ class Courier:
                 raise
         except urllib3.exceptions.SSLError as error:
             raise ServiceError(
-                f"{self._endpoint.server} has no certificate that this machine trusts "
+                f"{self.endpoint.server} has no certificate that this machine trusts "
                 f"({self._said(str(error))}). Nothing was sent. See to the address and the certificates."
             ) from None
         except (urllib3.exceptions.TimeoutError, TimeoutError) as error:
@@ -220,7 +220,7 @@ class Courier:
             size += len(part)
             if size > _ANSWER_BYTES_MAX:
                 raise ServiceError(
-                    f"{self._endpoint.server} answers with more than {_ANSWER_BYTES_MAX >> 20} MiB, which "
+                    f"{self.endpoint.server} answers with more than {_ANSWER_BYTES_MAX >> 20} MiB, which "
                     "is not an answer of this service. See to the address."
                 )
             if time.monotonic() - began > self._answer_s:
@@ -237,7 +237,7 @@ class Courier:
             if not isinstance(value, dict):
                 kind = self._said(headers.get("Content-Type") or "no type")
                 raise ServiceError(
-                    f"{self._endpoint.server} answered {status} with what is no JSON object ({kind}), so "
+                    f"{self.endpoint.server} answered {status} with what is no JSON object ({kind}), so "
                     "something else answers there, or a gateway in between. Nothing of this batch is noted "
                     "as delivered; see to the address."
                 )
@@ -248,7 +248,7 @@ class Courier:
         raise ServiceError(self._hopeless(status, headers, said and f" ({said})"))
 
     def _hopeless(self, status: int, headers: "urllib3.HTTPHeaderDict", said: str) -> str:
-        server = self._endpoint.server
+        server = self.endpoint.server
         if 300 <= status < 400:
             where = self._said(headers.get("Location") or "nowhere")
             return (
@@ -259,13 +259,13 @@ class Courier:
             return f"{server} rejects the key{said}. See to {KEY_VARIABLE}; a revoked key needs a new one."
         if status == 403:
             return (
-                f"{server} does not let this key write to graph {self._endpoint.graph_id!r}{said}. Give the "
+                f"{server} does not let this key write to graph {self.endpoint.graph_id!r}{said}. Give the "
                 "graph that the key is for as --graph, or a key with memory.write."
             )
         if status == 404:
             return (
-                f"{server} knows no {self._endpoint.events_url.removeprefix(server)}, or no graph "
-                f"{self._endpoint.graph_id!r}{said}. See to --server and --graph."
+                f"{server} knows no {self.endpoint.events_url.removeprefix(server)}, or no graph "
+                f"{self.endpoint.graph_id!r}{said}. See to --server and --graph."
             )
         return f"{server} answers {status}{said}, which trying again will not change. Nothing was noted."
 

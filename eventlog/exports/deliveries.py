@@ -115,6 +115,8 @@ class Receipts:
     def note(self, item: Item, outcome: Outcome) -> None:
         """What became of one item."""
         self._counts[outcome.status] += 1
+        if item.position is not None and outcome.status != "failed" and not self.delivered.failures:
+            return  # as nearly always: an event that arrived is told by the position
         key = item.key
         if outcome.status == "failed":
             self._refused.append((key, item.group, item.position, outcome.reason))

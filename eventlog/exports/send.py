@@ -448,8 +448,8 @@ class _Maker:
         for entry in entries:
             self.made += 1
             item = self._item(entry, anew)
-            known = self._known.states.get(item.key)
-            if item.position is None and known is not None and known[0] == item.state:
+            known = self._known.states.get(item.key) if item.position is None else None
+            if known is not None and known[0] == item.state:
                 self._report.known += 1
             else:
                 yield item

@@ -5,6 +5,7 @@ is shortened visibly: the text says how much is missing and where the whole of i
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -52,6 +53,9 @@ _ITEMS_PER_BYTE = 16  # of a list, one item is left for so many bytes left of a 
 _KEYS_MIN = 64
 _DEPTH_MAX = 32
 _DIGITS_MAX = 1_000  # longer integers become text; Python refuses to read them
+_DECODER = json.JSONDecoder(parse_int=lambda digits: int(digits) if len(digits) < _DIGITS_MAX else digits)
+_KINDS = frozenset(kind.value for kind in EventKind)
+_SPELLED = re.compile(r"[a-z0-9_-]+:[a-z0-9_-]+")
 
 
 class Payload(NamedTuple):
@@ -91,11 +95,13 @@ def record(
 
 def kind(event_kind: str) -> str:
     """One of the five kinds that every version of the service knows."""
-    return event_kind if event_kind in set(EventKind) else EventKind.OBSERVATION.value
+    return event_kind if event_kind in _KINDS else EventKind.OBSERVATION.value
 
 
 def context(text: str) -> str:
     """A context id as it goes over the wire. One that is too long ends in a digest of the whole."""
+    if len(text) <= CONTEXT_ID_SIZE_MAX and _SPELLED.fullmatch(text):
+        return text  # as nearly all are that we make ourselves
     short = sanitize_context_id(text)
     if len(short) <= CONTEXT_ID_SIZE_MAX:
         return short
@@ -111,7 +117,10 @@ def links(given: Mapping[str, Sequence[str] | None]) -> Links:
     room = LINKS_TOTAL_MAX
     left_out = 0
     for name in _LINKS_BY_WORTH:
-        wanted = dict.fromkeys(context(CATEGORIES.get(link, link)) for link in given.get(name) or ())
+        said = given.get(name)
+        if not said:
+            continue
+        wanted = dict.fromkeys([context(CATEGORIES.get(link, link)) for link in said])
         typed = [link for link in wanted if ":" in link]
         lists[name] = typed[: min(LINKS_MAX, room)]
         room -= len(lists[name])
@@ -130,7 +139,7 @@ def cut_text(text: str, bytes_max: int) -> str:
 def decode(text: str) -> Any:
     """The value of a payload's text; None when nobody could make sense of it. Long integers become text."""
     try:
-        return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < _DIGITS_MAX else digits)
+        return _DECODER.decode(text)
     except (ValueError, RecursionError):
         return None
 
