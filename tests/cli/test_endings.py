@@ -113,18 +113,21 @@ def test_ctrl_c_ends_with_130(recorded: Recorded) -> None:
     slow = "import time\nfrom eventlog.store import Store\n"
     slow += "def wait(*a, **k):\n  print('ready', flush=True)\n  time.sleep(60)\n"
     slow += "Store.status = wait\nfrom locus_cli.main import main\nmain(['status'])"
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", slow],
         cwd=recorded.root,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
 
     assert process.returncode == 130
     assert err.strip() == "locus: interrupted"

@@ -21,18 +21,22 @@ def test_events_are_shown_as_they_come_until_ctrl_c(tmp_path: Path, as_json: boo
         command = [sys.executable, "-m", "locus_cli", "log", "--follow", "-n", "2", "--type", "action"]
         process = subprocess.Popen(
             [*command, *(["--json"] if as_json else [])],
+            bufsize=0,  # what a buffer had read ahead, `communicate` would not give
             cwd=tmp_path,
             env={**os.environ, "LOCUS_DIR": str(tmp_path / ".locus")},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
         assert process.stdout is not None
-        lines = [process.stdout.readline(), process.stdout.readline()]
-        store.append([event(3, event_type="file"), event(4, title="number 4")])
-        store.seal()
-        lines.append(process.stdout.readline())
-        process.send_signal(signal.SIGINT)
-        rest, words = process.communicate(timeout=60)
+        try:
+            lines = [process.stdout.readline(), process.stdout.readline()]
+            store.append([event(3, event_type="file"), event(4, title="number 4")])
+            store.seal()
+            lines.append(process.stdout.readline())
+            process.send_signal(signal.SIGINT)
+            rest, words = process.communicate(timeout=60)
+        finally:
+            process.kill()
 
     assert (process.returncode, rest, words) == (130, b"", b"")
     if as_json:

@@ -354,14 +354,15 @@ def test_a_copy_made_during_appends_is_a_prefix_or_says_what_is_missing(tmp_path
         "for n in range(1_000_000):\n    s.append([{'event_type': 'note', 'title': str(n)}])\n"
         "    if n % 40 == 39: s.seal()\n    if n == 50: print('ready', flush=True)"
     )
-    process = subprocess.Popen([sys.executable, "-c", writer], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
     copies = [tmp_path / f"copy-{number}.locus" for number in range(5)]
-    for copy in copies:
-        subprocess.run(["cp", "-r", root, copy], check=False, stderr=subprocess.DEVNULL)
-    process.kill()
-    process.communicate()
+    with subprocess.Popen([sys.executable, "-c", writer], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            for copy in copies:
+                subprocess.run(["cp", "-r", root, copy], check=False, stderr=subprocess.DEVNULL)
+        finally:
+            process.kill()
     with Store.open(root) as store:
         final = [event["title"] for event in store.events()]
 
