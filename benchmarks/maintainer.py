@@ -30,9 +30,10 @@ def main() -> None:
     step_back()
     with Store.open(sys.argv[1]) as store:
         print("ready", flush=True)
+        pieces = _pieces(store)
         while os.read(0, 1):
             done: Counter[str] = Counter()
-            for work in _pieces(store):
+            for work in pieces:
                 done[work] += 1
                 if select.select([0], [], [], 0)[0]:
                     break

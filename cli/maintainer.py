@@ -87,6 +87,7 @@ def main(root: str, program: str = "") -> None:
     from eventlog.agents import launch, live_sweep
     from eventlog.fs import REAL
     from eventlog.keep import erasure, upkeep
+    from eventlog.memory import codes_of_log
     from eventlog.recorder import collection
     from eventlog.search import index as search
     from eventlog.store import Store
@@ -98,11 +99,26 @@ def main(root: str, program: str = "") -> None:
         live_sweep.sweep(store.fs, store.layout)
         erasure.resume(store)
         search.maintain(store)
+        try:
+            codes_of_log.export(store)
+        except OSError:
+            pass  # the directory is the user's to choose, and perhaps not there
 
 
 def step_back() -> None:
-    """Let every other process go first: this one is in no hurry (docs/maintenance.md §2)."""
+    """Let every other process go first: this one is in no hurry (docs/hooks.md).
+
+    It keeps to half of the processors, so that who appends and was waiting for the disk finds one free; a
+    process that is merely nice may use up its slice first. It is not given idle time only: under load it
+    would hold a lock for as long as the load lasts, and hooks wait for these locks.
+    """
     os.nice(_NICE)
+    if hasattr(os, "sched_setaffinity"):
+        processors = sorted(os.sched_getaffinity(0))
+        try:
+            os.sched_setaffinity(0, processors[len(processors) // 2 :])
+        except OSError:
+            pass  # not allowed here: then it is merely nice
 
 
 if __name__ == "__main__":
