@@ -4,7 +4,9 @@ Pure. Left out are raw input of hooks, which adapters turn into events of their 
 and texts that are no words: hashes, and data without spaces.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import orjson
 
 from eventlog import jsontext
 from eventlog.erased import ERASED
@@ -27,9 +29,22 @@ _HASH_PREFIXES = ("blake3:", "sha256:")
 
 def body_of(payload: "str | None", title: "str | None") -> str:
     """The texts of a payload, one behind the other; what the title says already is left out."""
-    if not payload or payload == "{}":
-        return ""
-    found = _texts(_decoded(payload))
+    return "" if not payload or payload == "{}" else _body(_decoded(payload), title)
+
+
+def bodies_of(payloads: "Sequence[str | None]", titles: "Sequence[str | None]") -> "list[str]":
+    """`body_of` for many events at once, which takes half the time."""
+    try:
+        values = orjson.loads(f"[{','.join(payload or '{}' for payload in payloads)}]")
+    except ValueError:
+        return list(map(body_of, payloads, titles))
+    if len(values) != len(payloads):  # a payload that is no JSON by itself
+        return list(map(body_of, payloads, titles))
+    return [_body(value, title) if value else "" for value, title in zip(values, titles, strict=True)]
+
+
+def _body(value: object, title: "str | None") -> str:
+    found = _texts(value)
     if len(found) > 1:
         found = list(dict.fromkeys(found))
     if title is not None and title in found:
@@ -56,8 +71,6 @@ def text_of(content: bytes) -> "str | None":
 
 
 def _decoded(payload: str) -> object:
-    import orjson
-
     try:
         return orjson.loads(payload)
     except ValueError:

@@ -31,7 +31,7 @@ _SLICE_ROWS = 1_024
 FIRST_CONTENT = 1 << 40
 
 # Rows of `kept` hold so many events, in the columns of `KEPT`.
-_KEPT_ROWS = 256
+_KEPT_ROWS = 128
 _KEPT_BYTES = 256 << 10
 KEPT = (
     "position", "event_id", "event_type", "session_id", "turn", "turn_id", "occurred_at", "recorded_at",
@@ -105,17 +105,17 @@ class Filler:
         names = ("position", "event_type", "session_id", "title", "tool", "error_type", "path", "after_hash",
                  "operation", "payload")  # fmt: skip
         columns = [part[name].to_pylist() for name in names]
-        bodies: list[str] = []
+        texts = document.bodies_of(columns[-1], columns[3])
+        kept: list[str] = []
         found = []
         files = []
-        for position, kind, session, title, tool, error_type, path, after, operation, payload in zip(
-            *columns, strict=True
+        for position, kind, session, title, tool, error_type, path, after, operation, body in zip(
+            *columns[:-1], texts, strict=True
         ):
             if kind in document.UNSEARCHED_TYPES:
-                bodies.append("")
+                kept.append("")
                 continue
-            body = document.body_of(payload, title)
-            bodies.append(body if len(body) <= document.KEPT_SIZE_MAX else body[: document.KEPT_SIZE_MAX])
+            kept.append(body if len(body) <= document.KEPT_SIZE_MAX else body[: document.KEPT_SIZE_MAX])
             head = " ".join(text for text in (title, tool, error_type) if text)
             if not head.isascii():
                 head = document.clean(head)
@@ -125,7 +125,7 @@ class Filler:
             if kind == "file" and after is not None and path and operation != "read":
                 files += [(position, path, id, self._facets_of(kind, session)) for id in _id(after)]
         self._con.executemany(_PUT, found)
-        self._keep(part, bodies)
+        self._keep(part, kept)
         covered = self._covered
         covered.last = columns[0][-1]
         covered.last_id = part["event_id"][-1].as_py()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eventlog.errors import EventLogError
 from eventlog.search import document, index, query, snippet
-from eventlog.search.fill import FIRST_CONTENT, KEPT, kept_rows
+from eventlog.search.fill import FIRST_CONTENT, kept_rows
 from eventlog.snapshots.ids import from_text
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ class _Found:
         at = pc.index(table["position"], place.position).as_py()
         if at < 0:
             return None
-        row: dict[str, Any] = {name: table[name][at].as_py() for name in (*KEPT, "body")}
+        row: dict[str, Any] = table.slice(at, 1).to_pylist()[0]
         row["at"] = row["recorded_at"] if row["occurred_at"] is None else row["occurred_at"]
         return row
 

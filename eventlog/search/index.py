@@ -132,6 +132,9 @@ def update(store: Searched, *, seconds: "float | None" = None) -> Progress:
     the log, NotDurable.
     """
     fs, layout = store.fs, store.layout
+    with store.view() as view, reading(fs, layout, view.store_id) as found:
+        if found is not None and found[1].position == view.next_position:
+            return Progress(0, 0)
     try:
         lock = try_acquire(fs, layout, SEARCH)
     except EventLogError as error:  # a store that may only be read

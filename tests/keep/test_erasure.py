@@ -5,11 +5,14 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
@@ -18,12 +21,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.errors import InvalidEvent, NotFound, Refused
+from eventlog.errors import InvalidEvent, LockTimeout, NotFound, Refused
 from eventlog.fs import REAL
 from eventlog.keep import erasure
 from eventlog.layout import condemned_name
+from eventlog.locks import SEARCH, acquire
 from eventlog.log import quarantine
 from eventlog.names import session_context, slugify
+from eventlog.search import find, query
+from eventlog.search.fill import kept_rows
 from eventlog.snapshots.catalog import load_tables
 from eventlog.snapshots.groups import GroupReader
 from eventlog.snapshots.ids import blob_id, to_text
@@ -40,12 +46,15 @@ CANARY = "tulipFox81zebra-Q7"
 def canaries(secret: str) -> list[bytes]:
     data = secret.encode()
     whole = [data, data.lower(), data.replace(b"-", b"_").lower(), data[: len(data) // 2 + 1]]
+    whole.append(whole[-1].lower())  # as an index of words spells it
     return [*whole, base64.b64encode(b"xyz" + data)[6:-6]]
 
 
 def stored(root: Path) -> Iterator[tuple[str, bytes]]:
     """Every byte below the store: files as they are, and what they hold, decompressed."""
     for path in sorted(p for p in root.rglob("*") if p.is_file()):
+        if not path.exists():
+            continue  # SQLite removes what stands beside a database when its last user leaves
         name = str(path.relative_to(root))
         data = path.read_bytes()
         yield name, name.encode() + data
@@ -61,6 +70,12 @@ def stored(root: Path) -> Iterator[tuple[str, bytes]]:
                 group_ = tables.group(number)
                 yield f"{name} group", reader.read(str(path), group_.offset, 0, group_.raw_size)
             reader.close()
+        elif path.suffix == ".sqlite":
+            with closing(sqlite3.connect(path)) as con:
+                con.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab('main', 'words', 'row')")
+                yield f"{name} words", repr(con.execute("SELECT term FROM temp.terms").fetchall()).encode()
+                for (kept,) in con.execute("SELECT data FROM kept").fetchall():
+                    yield f"{name} kept", repr(kept_rows(kept).to_pydict()).encode()
         elif path.suffix == ".duckdb":
             with duckdb.connect(str(path), read_only=True) as con:
                 for (table,) in con.execute("select table_name from duckdb_tables()").fetchall():
@@ -68,6 +83,11 @@ def stored(root: Path) -> Iterator[tuple[str, bytes]]:
                         f"{name} {table}",
                         repr(con.execute(f'select columns(*)::varchar from "{table}"').fetchall()).encode(),
                     )
+
+
+def looked_for(store: Store, words: str) -> int:
+    """How many places `locus search` finds; the first call makes its index."""
+    return len(find.search(store, query.parse(words), limit=50).hits)
 
 
 def found_in(root: Path, *needles: bytes) -> list[str]:
@@ -186,7 +206,8 @@ def test_a_secret_that_got_in_by_every_way_is_nowhere_afterwards(tmp_path: Path)
         fill(store, CANARY)
         repacked = store.repack(everything=True)
         assert repacked.condemned
-        assert found_in(root, *canaries(CANARY))
+        assert looked_for(store, CANARY) > 5
+        assert {"kept", "words"} <= {name.split()[-1] for name in found_in(root, *canaries(CANARY))}
         plan = erasure.plan_secret(store, CANARY)
         before = untouched(store, set(plan.events))
         places = [
@@ -198,6 +219,8 @@ def test_a_secret_that_got_in_by_every_way_is_nowhere_afterwards(tmp_path: Path)
         done = erasure.erase(store, plan, reason="it slipped through")
 
         assert (done.waiting, erasure.is_unfinished(store)) == (0, False)
+        assert found_in(root, *canaries(CANARY)) == []
+        assert (looked_for(store, CANARY), looked_for(store, "quiet") > 0) == (0, True)
         assert found_in(root, *canaries(CANARY)) == []
         assert store.verify("deep") == []
         names = {"context_id", "extends", "related_to", "redacted", "payload"}
@@ -218,6 +241,24 @@ def test_a_secret_that_got_in_by_every_way_is_nowhere_afterwards(tmp_path: Path)
         assert (tmp_path / "c/fine").read_bytes() == b"all well\n"
         store.reindex()
         assert store.verify("deep") == []
+
+
+def test_an_erasure_waits_for_who_indexes_for_a_search(tmp_path: Path) -> None:
+    """I30, I32: what an indexer has read is removed behind it; until then the erasure is unfinished."""
+    with make_store(tmp_path / ".locus") as store:
+        fill(store, CANARY)
+        with ThreadPoolExecutor(1) as another:
+            lock = another.submit(acquire, store.fs, store.layout, SEARCH).result()
+            with pytest.raises(LockTimeout):
+                erasure.erase(store, erasure.plan_secret(store, CANARY), lock_timeout_s=0.1)
+            another.submit(lock.release).result()
+        assert erasure.is_unfinished(store)
+        others = looked_for(store, "quiet")
+        erasure.resume(store)
+
+        assert (erasure.is_unfinished(store), others > 0) == (False, True)
+        left = found_in(tmp_path / ".locus", *canaries(CANARY))
+        assert [name for name in left if name.startswith(("index/", "log/segments/", "snapshots/"))] == []
 
 
 LETTERS = st.characters(min_codepoint=33, max_codepoint=0x17F, categories=("Lu", "Ll", "Nd", "Po", "Sm"))
