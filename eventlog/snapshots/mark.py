@@ -1,7 +1,7 @@
 """Which contents are live: those that roots name, and all below the trees among them.
 
 Reads only, without a lock, level by level: each tree is read once, in the order in which packs hold them, and
-hashed on the way. Memory: some 100 bytes for each live id. A `BlobStore` belongs to one thread at a time.
+hashed on the way. Memory: some 250 bytes for each live id. A `BlobStore` belongs to one thread at a time.
 
 A root that is not there keeps nothing and is no error: its content was erased, or collected before somebody
 kept its session again. A tree that is there and cannot be read is one: what stands below it would pass for
