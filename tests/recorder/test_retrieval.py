@@ -29,6 +29,8 @@ def _recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("recorded") / ".locus"
     with new_store(root) as store:
         _record(store)
+        store.seal()
+        store.reindex()  # as most of a store is; what a test adds is behind the index
     return root
 
 
