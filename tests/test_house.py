@@ -155,7 +155,7 @@ def test_rooms_import_downwards_only() -> None:
     ("library", "allowed"),
     [
         ("click", ("locus_cli",)),
-        ("duckdb", ("eventlog.query", "eventlog.projections")),
+        ("duckdb", ("eventlog.query", "eventlog.projections", "eventlog.exports.database")),
         (
             "pyarrow",
             (
@@ -170,6 +170,7 @@ def test_rooms_import_downwards_only() -> None:
                 # Segments are made anew of the row groups that verify.
                 "eventlog.keep",
                 "eventlog.exports.parquet",
+                "eventlog.exports.database",
                 # Rollouts may be zstd files; Python 3.11 reads none.
                 "eventlog.transcripts.lines",
                 "locus_cli.sql",

@@ -66,6 +66,19 @@ def sibling_of(path: str) -> str:
     return f"{os.path.dirname(os.path.abspath(path))}/.locus-export-{os.urandom(8).hex()}"
 
 
+def publish(sibling: str, path: str, *, force: bool) -> None:
+    """Make the file `sibling` durable under the name `path`. Raises: Refused when it is taken by now."""
+    fd = os.open(sibling, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    _take_name(sibling, path, force)
+    if not force:
+        _unlink(sibling)
+    sync_directory(os.path.dirname(os.path.abspath(path)))
+
+
 def sync_directory(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
