@@ -5,7 +5,10 @@ writes down in a file of its own when an operation began and ended (CLOCK_MONOTO
 all processes) and what it was told. Nobody else's word is taken: `check` compares these reports with
 the log as it is in the end, in time linear in both but for sorting, and names the law that is broken.
 
-    python -m tests.history writer|reader|sealer ROOT NAME SEED REPORT
+    python -m tests.history writer|reader|sealer|keeper|collector|packer|copier ROOT NAME SEED REPORT
+
+Those behind the sealer are in tests/history_contents.py. Events of theirs have no tag, and are in the log that
+readers see; the checker asks only of tagged ones who sent them.
 """
 
 import hashlib
@@ -15,7 +18,7 @@ import random
 import sys
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,11 +28,18 @@ from eventlog.locks import MAINTAIN, acquire
 from eventlog.log.compact import compact
 from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering
 from eventlog.store import Store
+from tests import history_contents as contents
 
 Row = dict[str, Any]
 
 # A sealer that waits this long for an appender while it holds the maintain lock gives up and says so.
 HOLD_S = 20.0
+
+# Sessions of those who keep contents begin with capitals, which ids that are derived have not.
+_TURN_SUMS = """
+    select max(last_position), count(*), sum(event_count) from turns
+    where not regexp_matches(session_id, '^[KL]')
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,8 @@ class History:
     holds: list[Hold] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     next_position: int = 0
+    kept: dict[str, dict[str, str]] = field(default_factory=dict)  # turn → path → digest
+    broken: list[str] = field(default_factory=list)  # what was wrong with a replay at once
 
 
 # -- the checker -----------------------------------------------------------------------------------
@@ -96,6 +108,7 @@ class History:
 def check(history: History) -> list[str]:
     """What is wrong with a history, each line beginning with the law that it breaks."""
     return [
+        *history.broken,
         *_check_places(history),
         *_check_batches(history),
         *_check_first_wins(history),
@@ -118,8 +131,8 @@ def _check_places(history: History) -> Iterator[str]:
     known = {tag for op in history.appends for tag in _tags(op)}
     seen: set[str] = set()
     for row in history.rows:
-        if row["payload"]["tag"] not in known:
-            yield f"I7: {row['payload']['tag']} at {row['position']} was sent by nobody"
+        if (tag := _tag_of(row)) is not None and tag not in known:
+            yield f"I7: {tag} at {row['position']} was sent by nobody"
         if row["event_id"] in seen:
             yield f"I7: event {row['event_id']} is visible twice"
         seen.add(row["event_id"])
@@ -139,10 +152,15 @@ def _tags(op: Append) -> list[str]:
     return [f"{op.name} {i}" for i in range(len(op.ids))]
 
 
+def _tag_of(row: Row) -> str | None:
+    tag: str | None = row["payload"].get("tag")
+    return tag
+
+
 def _check_batches(history: History) -> Iterator[str]:
     """I1, I3: the rows of one append stand side by side, where it was told; what lacks came earlier."""
     position_of = {row["event_id"]: row["position"] for row in history.rows}
-    by_tag = {row["payload"]["tag"]: row["position"] for row in history.rows}
+    by_tag = {_tag_of(row): row["position"] for row in history.rows}
     for op in history.appends:
         found = {i: by_tag[tag] for i, tag in enumerate(_tags(op)) if tag in by_tag}
         bases = {position - i for i, position in found.items()} | (
@@ -168,17 +186,17 @@ def _check_first_wins(history: History) -> Iterator[str]:
                 continue
             if row["position"] > position:
                 yield f"I8: {event_id} is visible at {row['position']}, but {op.name} put it at {position}"
-            elif row["position"] == position and row["payload"]["tag"] != tag:
-                yield f"I1: at {position} stands {row['payload']['tag']}, acknowledged was {tag}"
+            elif row["position"] == position and _tag_of(row) != tag:
+                yield f"I1: at {position} stands {_tag_of(row)}, acknowledged was {tag}"
     lawful = {tag for op in history.appends if op.acked or op.unknown for tag in _tags(op)}
     for row in history.rows:
-        if row["payload"]["tag"] not in lawful:
-            yield f"I7: {row['payload']['tag']} is visible though it was refused"
+        if (tag := _tag_of(row)) is not None and tag not in lawful:
+            yield f"I7: {tag} is visible though it was refused"
 
 
 def _check_expectations(history: History) -> Iterator[str]:
     """I9: exactly where it was expected, or Conflict, and then nothing was written."""
-    visible = {row["payload"]["tag"] for row in history.rows}
+    visible = {_tag_of(row) for row in history.rows}
     for op in history.appends:
         if op.expect is not None and op.acked and op.base != op.expect:
             yield f"I9: {op.name} expected {op.expect} and got {op.base}"
@@ -252,6 +270,8 @@ def _check_numbering(history: History) -> Iterator[str]:
     """I22: the numbers that readers see are those of one fold over the log as it ended."""
     columns = {name: [row[name] for row in history.rows] for name in INPUT_COLUMNS}
     columns |= {name: [None] * len(history.rows) for name in PLACE_COLUMNS}
+    for name in ("session_id", "turn"):  # which the writers of untagged events give
+        columns[name] = [row[name] if _tag_of(row) is None else None for row in history.rows]
     Numbering().number(columns)
     for i, row in enumerate(history.rows):
         wrong = {name: row[name] for name in PLACE_COLUMNS if row[name] != columns[name][i]}
@@ -265,14 +285,14 @@ def digests(rows: Iterable[Row]) -> Iterator[str]:
     yield hasher.hexdigest()
     for row in rows:
         told = [row[name] for name in ("position", "event_id", *PLACE_COLUMNS)]
-        hasher.update(json.dumps([*told, row["payload"]["tag"]]).encode())
+        hasher.update(json.dumps([*told, _tag_of(row)]).encode())
         yield hasher.hexdigest()
 
 
 def turn_sums(rows: Iterable[Row]) -> Iterator[tuple[int, tuple[int, int, int]]]:
-    """Last position → (it, number of turns, number of events in them) of each prefix."""
+    """Last position → (it, number of turns, number of events in them) of each prefix of the tagged rows."""
     turns = set()
-    for count, row in enumerate(rows, 1):
+    for count, row in enumerate((row for row in rows if _tag_of(row) is not None), 1):
         turns.add((row["session_id"], row["turn"]))
         yield row["position"], (row["position"], len(turns), count)
 
@@ -294,6 +314,12 @@ def collect(directory: Path, store: Store) -> History:
                 history.reads.append(Read(**report["read"], turns=tuple(turns) if turns else None))
             elif "hold" in report:
                 history.holds.append(Hold(*report["hold"]))
+            elif "kept" in report:
+                history.kept[report["kept"]] = report["files"]
+            elif "broken" in report:
+                history.broken.append(report["broken"])
+            elif "name" not in report:
+                continue
             else:
                 begun[report["name"]] = begun.get(report["name"], {}) | report
         history.appends += [Append(**{**op, "ids": tuple(op["ids"])}) for op in begun.values()]
@@ -362,7 +388,7 @@ def read(store: Store, name: str, report: Report) -> None:
             next_position = view.next_position
         *_, digest = digests(rows)
         told = {"reader": name, "begin": begin, "end": time.monotonic_ns()}
-        found = store.query("select max(last_position), count(*), sum(event_count) from turns").rows[0]
+        found = store.query(_TURN_SUMS).rows[0]
         turns = None if found[0] is None else [int(number) for number in found]
         report.write(read={**told, "next_position": next_position, "digest": digest}, turns=turns)
 
@@ -390,12 +416,16 @@ def main(role: str, root: str, name: str, seed: str, path: str) -> None:
     report = Report(path)
     choose = random.Random(int(seed))
     with Store.open(root) as store:
-        if role == "writer":
-            write(store, name, choose, report)
-        elif role == "reader":
-            read(store, name, report)
-        else:
-            seal(store, choose, report)
+        roles: dict[str, Callable[[], object]] = {
+            "writer": lambda: write(store, name, choose, report),
+            "reader": lambda: read(store, name, report),
+            "sealer": lambda: seal(store, choose, report),
+            "keeper": lambda: contents.keep(store, name, choose, report, Path(f"{path}.replayed")),
+            "collector": lambda: contents.collect(store, report),
+            "packer": lambda: contents.merge(store, choose, report),
+            "copier": lambda: contents.copy(store, name, report),
+        }
+        roles[role]()
 
 
 if __name__ == "__main__":

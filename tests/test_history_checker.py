@@ -4,6 +4,7 @@ The processes and the checker are tests/history.py. `LOCUS_HUNT=<minutes>` lets 
 The checker itself is held to a table of doctored histories: each broken law must be found.
 """
 
+import os
 import random
 import shutil
 import subprocess
@@ -17,10 +18,13 @@ import pytest
 
 from eventlog.names import session_id_of
 from eventlog.store import Store
+from tests import history_contents as contents
 from tests.history import Append, History, Hold, Read, Row, check, collect, digests
 
 ROOT = Path(__file__).resolve().parent.parent
-ROLES = ("writer", "writer", "writer", "writer", "reader", "reader", "sealer")
+ROLES = {"writer": 2, "reader": 1, "sealer": 1, "keeper": 1, "collector": 1, "packer": 1, "copier": 1}
+# In a hunt every second life has all of them.
+MANY = {"writer": 16, "reader": 4, "sealer": 1, "keeper": 2, "collector": 1, "packer": 1, "copier": 1}
 
 
 class Crowd:
@@ -32,6 +36,7 @@ class Crowd:
         self._seed = seed
         self.started = 0
         self.running: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self._names: dict[int, str] = {}  # by the number of the process
 
     def start(self, role: str) -> None:
         name = f"{role}{self.started}"
@@ -44,7 +49,20 @@ class Crowd:
         ]
         command = [sys.executable, "-m", "tests.history", *arguments]
         self.running.append((role, subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)))
+        self._names[self.running[-1][1].pid] = name
         self.started += 1
+
+    def mortal(self) -> list[int]:
+        """Who may be killed: not the readers, and nobody who has done nothing yet, on a busy machine."""
+        return [
+            i
+            for i, (role, process) in enumerate(self.running)
+            if role != "reader" and self._reported(self._names[process.pid])
+        ]
+
+    def _reported(self, name: str) -> bool:
+        path = self._reports / f"{name}.jsonl"
+        return path.exists() and path.stat().st_size > 0
 
     def kill(self, index: int) -> str:
         """SIGKILL it wherever it is; its role. Whoever had ended by itself had met an error."""
@@ -55,18 +73,20 @@ class Crowd:
         return role
 
 
-def live(root: Path, reports: Path, seconds: float, seed: int) -> Crowd:
+def live(root: Path, reports: Path, seconds: float, seed: int, roles: dict[str, int]) -> Crowd:
     """Let the crowd work, killing one now and then, the readers excepted."""
     choose = random.Random(seed)
     crowd = Crowd(root, reports, seed)
     try:
-        for role in ROLES:
-            crowd.start(role)
+        for role, count in roles.items():
+            for _ in range(count):
+                crowd.start(role)
         until = time.monotonic() + seconds
         while time.monotonic() < until or not _all_reported(reports):
             time.sleep(choose.uniform(0.1, 1.0))
-            mortal = [i for i, (role, _) in enumerate(crowd.running) if role != "reader"]
-            crowd.start(crowd.kill(choose.choice(mortal)))
+            mortal = crowd.mortal()
+            if mortal:
+                crowd.start(crowd.kill(choose.choice(mortal)))
     finally:
         while crowd.running:
             crowd.kill(0)
@@ -74,39 +94,52 @@ def live(root: Path, reports: Path, seconds: float, seed: int) -> Crowd:
 
 
 def _all_reported(reports: Path) -> bool:
-    """Whether there is anything to check, however slow the machine: appends, reads and a hold."""
+    """Whether there is anything to check of everybody, however slow the machine."""
     text = "".join(path.read_text() for path in reports.glob("*.jsonl"))
-    return text.count('"base"') > 50 and text.count('"read"') > 4 and '"hold"' in text
+    words = ("hold", "kept", "collected", "merged", "copied")
+    enough = text.count('"base"') > 50 and text.count('"read"') > 4
+    return enough and all(f'"{word}"' in text for word in words)
 
 
 def test_a_crowd_of_processes_keeps_every_law(tmp_path: Path, hunt_minutes: float) -> None:
-    """I1–I9, I21, I22, I32, I33: what writers, readers and a sealer were told fits the log as it ended."""
+    """I1–I9, I13, I14, I16, I17, I21, I22, I24, I32, I33: what everybody was told fits the store as it ended.
+
+    Writers, readers, a sealer, and those who record contents, collect, merge packs and copy the store.
+    """
     until = time.monotonic() + hunt_minutes * 60
-    one_life(tmp_path / "0", 3.0)
+    one_life(tmp_path / "0", 2.0, ROLES)
+    lives = 0
     while time.monotonic() < until:  # fresh stores: readers read the whole log, so it must stay short
-        one_life(tmp_path / "hunt", 20.0)
+        lives += 1
+        one_life(tmp_path / "hunt", 20.0, MANY if lives % 2 else ROLES)
         shutil.rmtree(tmp_path / "hunt")
 
 
-def one_life(directory: Path, seconds: float) -> None:
+def one_life(directory: Path, seconds: float, roles: dict[str, int]) -> None:
     """A store from its beginning to its end, and the check."""
-    seed = random.randrange(2**32)
+    seed = int(os.environ.get("LOCUS_SEED", random.randrange(2**32)))
     print(f"seed {seed}")
     root, reports = directory / ".locus", directory / "reports"
     reports.mkdir(parents=True)
     Store.init(root).close()
-    crowd = live(root, reports, seconds, seed)
+    crowd = live(root, reports, seconds, seed, roles)
 
     with Store.open(root) as store:
         history = collect(reports, store)
-        assert store.verify("read") == []
+        assert [finding for finding in store.verify("deep") if finding.damage] == []
+        for turn, files in history.kept.items():
+            assert contents.differs(store, turn, files, directory / "replayed") == []
         store.seal()
         store.reindex()
         again = collect(reports, store)
     acked = sum(op.acked for op in history.appends)
     print(
-        f"{crowd.started} processes, {acked} appends, {len(history.reads)} reads, {len(history.holds)} holds"
+        f"{crowd.started} processes, {acked} appends, {len(history.reads)} reads, "
+        f"{len(history.holds)} holds, {len(history.kept)} kept turns"
     )
+    rows, end = contents.rows_of_copy(root)
+    *_, said = digests(rows)
+    history.reads.append(Read("the copy", 0, sys.maxsize, end, said))
     assert check(history) == []
     assert again.rows == history.rows
 
