@@ -30,8 +30,8 @@ SECTIONS: Sections = (
             Entry("timeline", "timeline", "Show everything that happened in a turn, in order."),
             Entry("history", "history", "List the versions of one file, newest first."),
             Entry("search", "search", "Find words in events and in recorded file contents."),
-            Entry("decisions", "decisions", "List what was decided, and why."),
-            Entry("errors", "errors", "List what failed, and whether it was resolved."),
+            Entry("decisions", "decisions", "List what was decided and why."),
+            Entry("errors", "errors", "List what failed, newest first, and whether and when it was resolved."),
         ),
     ),
     (
@@ -45,7 +45,10 @@ SECTIONS: Sections = (
     ),
     (
         "Remember",
-        (Entry("codes", "codes", "Show what the last session did and left to do, a short line each."),),
+        (
+            Entry("codes", "codes", "Show what the last session did and left to do, a short line each."),
+            Entry("context", "context_group", "Share what is known of a workstream."),
+        ),
     ),
     ("Ask", (Entry("sql", "sql", "Ask a question in SQL."),)),
     ("Send", (Entry("export", "export_group", "Write what is recorded to files for other programs."),)),

@@ -14,6 +14,9 @@
     max_sessions = 500
     max_bytes = "5GB"
 
+    [context]
+    shared = true                        # share context by files in the repository (docs/shared-context.md)
+
     [memory]
     codes_base = "~/.cerberus"           # where continuity codes go (docs/codes.md); else the store
 
@@ -47,6 +50,7 @@ _SECTIONS: "dict[str, dict[str, type]]" = {
     "redaction": {"enabled": bool, "allow": list, "deny": list},
     "capture": {"include": list, "max_file_bytes": int},
     "retention": {"max_age_days": int, "max_sessions": int, "max_bytes": _Size},
+    "context": {"shared": bool},
     "memory": {"codes_base": str},
 }
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -58,7 +62,7 @@ class Config:
 
     __slots__ = (
         "allow", "codes_base", "deny", "enabled", "include", "max_age_days", "max_bytes", "max_file_bytes",
-        "max_sessions", "problem",
+        "max_sessions", "problem", "shared_context",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +76,7 @@ class Config:
         max_age_days: "int | None" = None,
         max_sessions: "int | None" = None,
         max_bytes: "int | None" = None,
+        shared_context: bool = False,
         codes_base: "str | None" = None,
         problem: "str | None" = None,
     ) -> None:
@@ -83,6 +88,7 @@ class Config:
         self.max_age_days = max_age_days
         self.max_sessions = max_sessions
         self.max_bytes = max_bytes
+        self.shared_context = shared_context
         self.codes_base = codes_base
         self.problem = problem
 
@@ -216,6 +222,7 @@ def _config_of(found: "dict[str, Any]") -> Config:
         max_age_days=found.get("max_age_days"),
         max_sessions=found.get("max_sessions"),
         max_bytes=found.get("max_bytes"),
+        shared_context=found.get("shared") is True,
         codes_base=found.get("codes_base"),
     )
 

@@ -22,6 +22,9 @@ deny = ["acme-intranet", "/acme-[0-9]{6}/"]
 include = ["build/**"]
 max_file_bytes = 4096
 
+[context]
+shared = true
+
 [memory]
 codes_base = "~/codes"
 """
@@ -51,10 +54,10 @@ def test_settings_are_read_from_file_and_twin_alike(layout: Layout) -> None:
     """P2: the twin is derived: read from it or anew, whole, damaged or gone, the settings are the same."""
 
     def told(found: config.Config) -> tuple[object, ...]:
-        limits = found.max_file_bytes, found.codes_base, found.problem
+        limits = found.max_file_bytes, found.shared_context, found.codes_base, found.problem
         return found.enabled, found.allow, found.deny, found.include, *limits
 
-    expected = (True, ("jwt",), ("acme-intranet", "/acme-[0-9]{6}/"), ("build/**",), 4096, "~/codes", None)
+    expected = (True, ("jwt",), ("acme-intranet", "/acme-[0-9]{6}/"), ("build/**",), 4096, True, "~/codes", None)
     assert told(write(layout, GOOD)) == expected
     assert told(config.read(REAL, layout)) == expected
     twin = Path(layout.config_twin)

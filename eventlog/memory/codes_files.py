@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import quote
 
 from eventlog.memory.codes import EXPIRES_AFTER, InjectionPackage, SessionContext, lines_of, tokens_of
+from eventlog.memory.files import read_json, replace_file
 
-_SIZE_MAX = 8 << 20
 _ACTIVE, _ARCHIVE = "active-", "archive"
 
 
@@ -48,7 +48,7 @@ class SessionContextInjector:
     def save_context(self, context: SessionContext, **more: object) -> Path:
         """Write a context as its project's active one; `more` are keys beside those of the format."""
         path = self.path_of(context.project)
-        _replace(path, encoded(context, **more))
+        replace_file(path, encoded(context, **more))
         return path
 
     def mark_complete(self, project: str) -> None:
@@ -115,7 +115,7 @@ def archive(path: Path, data: "dict[str, Any]", now: "datetime | None" = None) -
     stem = _file_name(name) if isinstance(name, str) and name else path.stem
     said = {**data, "archived_at": _text_of(now or datetime.now(UTC))}
     text = json.dumps(said, indent=2, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-    _replace(_free(path.parent / _ARCHIVE, stem), text)
+    replace_file(_free(path.parent / _ARCHIVE, stem), text)
     path.unlink(missing_ok=True)
 
 
@@ -138,26 +138,8 @@ def _free(directory: Path, stem: str) -> Path:
 
 
 def _load(path: Path) -> "dict[str, Any] | None":
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(fd, "rb") as file:
-            data = json.loads(file.read(_SIZE_MAX))
-    except (OSError, ValueError, RecursionError):
-        return None
+    data = read_json(path)
     return data if isinstance(data, dict) else None
-
-
-def _replace(path: Path, data: bytes) -> None:
-    tmp = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
-    try:
-        with open(tmp, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(tmp, path)
-    except BaseException:
-        tmp.unlink(missing_ok=True)
-        raise
 
 
 def _file_name(name: str) -> str:

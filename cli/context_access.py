@@ -1,0 +1,52 @@
+"""What the verbs of `locus context` share: their options, and the way to the files."""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from eventlog.memory.shared_entry import Key
+    from eventlog.memory.shared_store import ContextStore
+    from eventlog.store import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def phase_option(function: F) -> F:
+    return click.option(
+        "--phase",
+        type=click.Choice(["planning", "implementation"]),
+        default="planning",
+        show_default=True,
+        help="Which of the two; they are kept apart.",
+    )(function)
+
+
+def workstream_argument(function: F) -> F:
+    return click.argument("workstream", metavar="WORKSTREAM")(function)
+
+
+def contexts_of(store: "Store", *, whatever: bool = False) -> "ContextStore":
+    """The shared context of the repository around the working directory. Raises: Refused when it is off."""
+    from eventlog.errors import Refused
+    from eventlog.memory.shared_nodes import is_enabled
+    from eventlog.memory.shared_store import ContextStore
+    from eventlog.repository import git_root
+
+    contexts = ContextStore(store, git_root(os.getcwd()) or os.path.dirname(store.layout.root))
+    if not whatever and not is_enabled(contexts):
+        raise Refused(
+            f"context is not shared here. To share it, set `shared = true` under [context] in "
+            f"{store.layout.config_file}, or SHARED_CONTEXT_ENABLED=true."
+        )
+    return contexts
+
+
+def key_here(contexts: "ContextStore", workstream: str) -> "Key":
+    """The key of a workstream on the branch that is checked out."""
+    from eventlog.memory.shared_entry import Key
+    from eventlog.memory.shared_state import state_of
+
+    return Key(contexts.store.repo_hash, state_of(contexts.root).branch, workstream)

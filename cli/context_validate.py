@@ -1,0 +1,56 @@
+"""`locus context validate`: whether what is known still holds and is shown."""
+
+import click
+
+from .access import json_option, open_store, put, say
+from .context_access import contexts_of, key_here, phase_option, workstream_argument
+from .jsonout import document
+
+
+@click.command("validate")
+@workstream_argument
+@phase_option
+@json_option
+@click.pass_context
+def command(ctx: click.Context, workstream: str, phase: str, as_json: bool) -> None:
+    """See whether a WORKSTREAM's entry fits the repository, and its claims have evidence.
+
+    Exit code 3 when it does not.
+    """
+    from eventlog.errors import Refused
+    from eventlog.memory.shared_claims import doubts, freshness
+    from eventlog.memory.shared_state import staleness, state_of
+
+    with open_store(ctx) as store:
+        contexts = contexts_of(store)
+        entry = contexts.entry(phase, key_here(contexts, workstream))
+        found = staleness(contexts.root, entry, state_of(contexts.root))
+        ledger = entry.get("evidence_ledger") or []
+        summary = str((entry.get("working_summary") or {}).get("text") or "")
+        doubted = doubts(contexts.root, ledger, summary)
+        files = [
+            (file.get("path"), freshness(contexts.root, file)) for item in ledger for file in item["files"]
+        ]
+    if as_json:
+        put(
+            document(
+                {
+                    "ok": not found.stale and not doubted,
+                    "stale": list(found.reasons),
+                    "scan_again": [path for _, path in found.changed] if found.stale else [],
+                    "doubts": [{"claim": doubt.claim, "why": doubt.why} for doubt in doubted],
+                    "evidence": [{"path": path, "freshness": state} for path, state in files],
+                }
+            )
+        )
+    else:
+        for reason in found.reasons:
+            say(f"stale: {reason}")
+        for status, path in found.changed if found.stale else ():
+            put(f"{status} {path}\n")
+        for doubt in doubted:
+            say(f"no evidence: {doubt.claim}: {doubt.why}")
+        if not found.stale and not doubted:
+            say("It holds.")
+    if found.stale or doubted:
+        ctx.exit(Refused.exit_code)

@@ -1,0 +1,35 @@
+"""Small JSON files that this room exports: read without trust, replaced whole.
+
+Any number of processes may read and write; a reader sees the old file or the new one.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+_SIZE_MAX = 8 << 20
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file; None when it is absent, no regular file, damaged or above 8 MiB."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as file:
+            return json.loads(file.read(_SIZE_MAX))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Write `path` anew: durable before it gets the name. Raises: OSError, with the old file in place."""
+    tmp = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+    try:
+        with open(tmp, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(tmp, path)
+    except BaseException:
+        tmp.unlink(missing_ok=True)
+        raise

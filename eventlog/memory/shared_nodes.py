@@ -1,0 +1,218 @@
+"""The steps of a workflow that share context: load, validate, write. Callables from a state to its changes.
+
+A state is a dict with `context` and `plan` (whose `metadata` is changed, too), as graph libraries pass it on;
+what a node returns are the keys that change. Everything is behind one flag, which is off unless somebody
+sets it: then a node reads no file, runs no git and returns nothing (S2-5).
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eventlog import config
+from eventlog.errors import Refused
+from eventlog.memory.shared_bundle import Retrieve, bundle
+from eventlog.memory.shared_claims import doubts, refuse_doubts, with_hashes
+from eventlog.memory.shared_entry import (
+    IMPLEMENTATION,
+    PHASES,
+    PLANNING,
+    SESSIONS,
+    Entry,
+    Key,
+    check,
+    new_entry,
+)
+from eventlog.memory.shared_state import checkpoint_of, diff_since, staleness, state_of
+from eventlog.memory.shared_store import ContextStore
+
+FLAG = "share_session"
+VARIABLE = "SHARED_CONTEXT_ENABLED"
+
+State = Mapping[str, Any]
+Changes = dict[str, Any]
+
+
+def is_enabled(contexts: ContextStore, said: object = None) -> bool:
+    """Whether context is shared: by the state, else the environment, else config.toml, else not (S2-32)."""
+    if isinstance(said, bool):
+        return said
+    variable = os.environ.get(VARIABLE, "").strip().lower()
+    if variable in ("true", "1", "yes", "on"):
+        return True
+    if variable:
+        return False
+    return config.read(contexts.store.fs, contexts.store.layout).shared_context
+
+
+@dataclass(slots=True)
+class _Node:
+    """What the nodes have in common.
+
+    Args: phase: `planning` or `implementation`; repo, branch: of the key, else the store's and git's own.
+    """
+
+    contexts: ContextStore
+    workstream_id: str
+    phase: str = PLANNING
+    retrieve: "Retrieve | None" = None
+
+    def __post_init__(self) -> None:
+        if self.phase not in PHASES:
+            raise ValueError(f"phase must be one of {', '.join(PHASES)}, not {self.phase!r}")
+
+    def _is_off(self, state: State) -> bool:
+        return not is_enabled(self.contexts, _dict(state, "context").get(FLAG))
+
+    def key(self) -> Key:
+        return Key(self.contexts.store.repo_hash, state_of(self.contexts.root).branch, self.workstream_id)
+
+
+class ContextLoadNode(_Node):
+    """Before a workflow is chosen: what is known, whether it still holds, and the bundle (S2-17, S2-12)."""
+
+    __slots__ = ()
+
+    def __call__(self, state: State) -> Changes:
+        if self._is_off(state):
+            return {}
+        contexts, now = self.contexts, state_of(self.contexts.root)
+        key = Key(contexts.store.repo_hash, now.branch, self.workstream_id)
+        loaded = contexts.load(self.phase)
+        entry = loaded.entries.get(key) or new_entry(key)
+        found = staleness(contexts.root, entry, now)
+        sessions = contexts.sessions(self.phase).get(key, {})
+        head = (entry.get("checkpoint") or {}).get("git_head")
+        diff = diff_since(contexts.root, head) if found.stale and isinstance(head, str) else ""
+        text = bundle(self.phase, entry, found, diff=diff, retrieve=self.retrieve, sessions=sessions)
+        shared = {
+            "entry": entry,
+            "stale": found.stale,
+            "reasons": list(found.reasons),
+            "scan_again": [path for _, path in found.changed] if found.stale else [],
+            "bundle": text.text,
+            "problems": loaded.problems,
+        }
+        plan = _dict(state, "plan")
+        metadata = {**_dict(plan, "metadata"), "shared_context": shared, SESSIONS: sessions}
+        return {
+            "context": {**_dict(state, "context"), self.phase: shared},
+            "plan": {**plan, "metadata": metadata},
+        }
+
+
+class ValidationNode(_Node):
+    """Before something is carried out: is what is known still so, and is what is claimed shown (S2-19)?
+
+    `context.validation` has `ok` and what is in the way. The bundle in it shows the changes first.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, state: State) -> Changes:
+        if self._is_off(state):
+            return {}
+        contexts, now = self.contexts, state_of(self.contexts.root)
+        key = Key(contexts.store.repo_hash, now.branch, self.workstream_id)
+        entry = contexts.entry(self.phase, key)
+        found = staleness(contexts.root, entry, now)
+        doubted = doubts(contexts.root, entry.get("evidence_ledger") or (), _summary_of(entry))
+        head = (entry.get("checkpoint") or {}).get("git_head")
+        diff = diff_since(contexts.root, head) if isinstance(head, str) else ""
+        context = _dict(state, "context")
+        validation = {
+            "ok": not found.stale and not doubted,
+            "stale": list(found.reasons),
+            "scan_again": [path for _, path in found.changed] if found.stale else [],
+            "doubts": [{"claim": doubt.claim, "why": doubt.why} for doubt in doubted],
+            "bundle": bundle(self.phase, entry, found, diff=diff, retrieve=self.retrieve).text,
+        }
+        return {"context": {**context, "validation": validation}}
+
+
+class ContextWriteNode(_Node):
+    """Before memory is written: persists what `context.shared_update` says (S2-18).
+
+    A run that failed (`last_run.status` is `failed`) leaves its step, error and next action, nothing else.
+    Of one that did not, a summary counts only at a verified checkpoint: `verified` with `tests_passed` and
+    `diff_applied`, both true (S2-20). Claims without evidence are refused.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, state: State) -> Changes:
+        if self._is_off(state):
+            return {}
+        context = _dict(state, "context")
+        update = dict(_dict(context, "shared_update"))
+        sessions = update.pop(SESSIONS, None) or _dict(_dict(_dict(state, "plan"), "metadata"), SESSIONS)
+        entry = write(self.contexts, self.phase, self.key(), update)
+        if sessions:
+            self.contexts.save_sessions(self.phase, self.key(), dict(sessions))
+        return {"context": {**context, "shared_written": entry}}
+
+
+def write(contexts: ContextStore, phase: str, key: Key, update: "Mapping[str, Any]") -> Entry:
+    """Merge an update into an entry by the rules of `ContextWriteNode`; the entry as it is then.
+
+    Raises: Refused (claims without evidence, a summary without a verified checkpoint), InvalidEvent,
+    Unsupported, LockTimeout, NotDurable.
+    """
+    said = dict(update)
+    verified = _dict(said, "verified")
+    said.pop("verified", None)
+    check({**new_entry(key), **said})
+    run = _dict(said, "last_run")
+    if run.get("status") == "failed":
+        kept = {name: run.get(name) for name in ("status", "failed_step", "error", "next_action")}
+        return contexts.save(phase, {**new_entry(key), "last_run": kept})
+    known = contexts.entry(phase, key)
+    summary = _dict(said, "working_summary").get("text")
+    ledger = said.get("evidence_ledger") or []
+    refuse_doubts(contexts.root, ledger, "")
+    refuse_doubts(contexts.root, [*(known.get("evidence_ledger") or []), *ledger], _words_of(said))
+    change: Entry = {**new_entry(key), **said}
+    if ledger:
+        change["evidence_ledger"] = with_hashes(contexts.root, ledger)
+    if summary is not None:
+        if not (verified.get("tests_passed") is True and verified.get("diff_applied") is True):
+            raise Refused(
+                "a summary is written at a verified checkpoint only: tests passed and the diff applied "
+                "(--tests-passed --diff-applied). Nothing was written."
+            )
+        state = state_of(contexts.root)
+        change["checkpoint"] = checkpoint_of(state, summary)
+        change["working_summary"] = {"text": summary, "stale": False}
+    if run:
+        change["last_run"] = {"failed_step": "", "error": "", "next_action": "", **run}
+    return contexts.save(phase, change)
+
+
+def _words_of(said: "Mapping[str, Any]") -> str:
+    """Whatever of an update is said in words, for claims to be found in it."""
+    words = [str(_dict(said, "working_summary").get("text") or "")]
+    words += [str(item.get("text", "")) for item in said.get("checklist") or () if isinstance(item, dict)]
+    return "\n".join(words)
+
+
+def _summary_of(entry: Entry) -> str:
+    return str((entry.get("working_summary") or {}).get("text") or "")
+
+
+def _dict(said: "Mapping[str, Any]", name: str) -> "dict[str, Any]":
+    value = said.get(name) if isinstance(said, Mapping) else getattr(said, name, None)
+    return value if isinstance(value, dict) else {}
+
+
+__all__ = [
+    "FLAG",
+    "IMPLEMENTATION",
+    "PLANNING",
+    "VARIABLE",
+    "ContextLoadNode",
+    "ContextWriteNode",
+    "ValidationNode",
+    "is_enabled",
+    "write",
+]

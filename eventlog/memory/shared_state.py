@@ -1,0 +1,141 @@
+"""The state of a repository against which shared context is checked: commit, content, what differs.
+
+Repository state beats memory: a summary made at another state is not trusted (S2-11). Git is asked and
+nothing is written. The files of shared context themselves do not count, since writing a summary down would
+make it stale.
+"""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from blake3 import blake3
+
+from eventlog.memory.shared_entry import summary_hash
+from eventlog.paths import path_text
+from eventlog.snapshots import worktree_git
+
+DIRECTORY = "data/context"
+SUMMARY_FILE = "docs/context_summary.md"
+_CHUNK = 1 << 20
+_DIFF_SIZE_MAX = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RepoState:
+    """`head` is None without a commit; `tracked_files_hash` covers path, mode and content of every tracked
+    file as it is on the disk."""
+
+    head: "str | None"
+    branch: str
+    tracked_files_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Staleness:
+    """Why a summary is not to be trusted; empty reasons when it is. `changed` are paths to look at again,
+    with a letter of git for each."""
+
+    reasons: "tuple[str, ...]" = ()
+    changed: "tuple[tuple[str, str], ...]" = ()
+
+    @property
+    def stale(self) -> bool:
+        return bool(self.reasons)
+
+
+def state_of(root: str) -> RepoState:
+    """The state of the repository whose top is `root`. Raises: GitFailed."""
+    top = os.fsencode(root)
+    place = worktree_git.find(top)
+    head, branch = (None, None) if place is None else worktree_git.head(place.git_dir)
+    digest = blake3()
+    for path, submodule in sorted(worktree_git.tracked(top).items()) if place is not None else ():
+        if not _is_ours(path_text(path)):
+            digest.update(path + b"\0" + (submodule or _content_of(top + b"/" + path)).encode() + b"\n")
+    return RepoState(head, branch or "", digest.hexdigest(32))
+
+
+def checkpoint_of(state: RepoState, summary: str) -> "dict[str, Any]":
+    return {
+        "git_head": state.head,
+        "tracked_files_hash": state.tracked_files_hash,
+        "summary_hash": summary_hash(summary),
+    }
+
+
+def staleness(root: str, entry: "Mapping[str, Any]", state: RepoState) -> Staleness:
+    """Compare an entry's checkpoint with the repository. One without a checkpoint is stale."""
+    checkpoint = entry.get("checkpoint")
+    if not isinstance(checkpoint, dict):
+        return Staleness(("it has no checkpoint",))
+    head = checkpoint.get("git_head")
+    changed = changes_since(root, head if isinstance(head, str) else None)
+    reasons = []
+    if head != state.head and (changed is None or any(status != "?" for status, _ in changed)):
+        reasons.append(f"the commit was {_short(head)} and is {_short(state.head)}")
+    if checkpoint.get("tracked_files_hash") != state.tracked_files_hash:
+        reasons.append("tracked files changed")
+    summary = entry.get("working_summary")
+    text = summary.get("text") if isinstance(summary, dict) else None
+    if checkpoint.get("summary_hash") != summary_hash(text if isinstance(text, str) else ""):
+        reasons.append("the summary was changed by other means")
+    return Staleness(tuple(reasons), tuple(changed or ()))
+
+
+def changes_since(root: str, commit: "str | None") -> "list[tuple[str, str]] | None":
+    """(status, path) of what differs from a commit on the disk, untracked as `?`; None when unknown."""
+    top = os.fsencode(root)
+    try:
+        if commit is None:
+            return None
+        _, told = worktree_git.run(top, ["diff", "--name-status", "--no-renames", "-z", commit, "--"], b"")
+        _, new = worktree_git.run(top, ["ls-files", "--others", "--exclude-standard", "-z"], b"")
+    except worktree_git.GitFailed:
+        return None
+    words = told.split(b"\0")[:-1]
+    found = [(words[i].decode("ascii", "replace"), path_text(words[i + 1])) for i in range(0, len(words), 2)]
+    found += [("?", path_text(path)) for path in new.split(b"\0") if path]
+    return sorted((row for row in found if not _is_ours(row[1])), key=lambda row: row[1])
+
+
+def diff_since(root: str, commit: str) -> str:
+    """`git diff --stat` of the disk against a commit, but for our own files; "" when unknown."""
+    paths = [".", f":(exclude,top){DIRECTORY}", f":(exclude,top){SUMMARY_FILE}"]
+    try:
+        _, told = worktree_git.run(os.fsencode(root), ["diff", "--stat=100", commit, "--", *paths], b"")
+    except worktree_git.GitFailed:
+        return ""
+    return told[:_DIFF_SIZE_MAX].decode("utf-8", "replace")
+
+
+def _content_of(path: bytes) -> str:
+    """The mode that git would record, and the hash of the content; what is not there is said so."""
+    try:
+        info = os.lstat(path)
+        if stat.S_ISLNK(info.st_mode):
+            return f"120000 {blake3(os.readlink(path)).hexdigest(32)}"
+        if not stat.S_ISREG(info.st_mode):
+            return "no file"
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return "gone"
+    digest = blake3()
+    try:
+        while chunk := os.read(fd, _CHUNK):
+            digest.update(chunk)
+    except OSError:
+        return "unreadable"
+    finally:
+        os.close(fd)
+    return f"{'100755' if info.st_mode & 0o100 else '100644'} {digest.hexdigest(32)}"
+
+
+def _is_ours(path: str) -> bool:
+    return path == SUMMARY_FILE or path.startswith(f"{DIRECTORY}/")
+
+
+def _short(commit: object) -> str:
+    return commit[:12] if isinstance(commit, str) else "none"
