@@ -30,9 +30,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from eventlog.errors import Conflict, Corruption, InvalidEvent, NotFound
+from eventlog.errors import Conflict, Corruption, InvalidEvent, NotFound, Refused
 from eventlog.exports import jsonl, jsonl_import
+from eventlog.keep.backup import backup
+from eventlog.keep.upkeep import maintain
 from eventlog.log.reader import LogView
+from eventlog.log.sweep import sweep
+from eventlog.recorder import collection
 from eventlog.recorder.recorder import Recorder, Turn
 from eventlog.snapshots.ids import blob_id, from_text, to_text
 from eventlog.snapshots.tree import DIRECTORY, FILE
@@ -321,6 +325,44 @@ class StoreMachine(RuleBasedStateMachine):
     def compact(self, everything: bool) -> None:
         self.attempt(lambda: self.one.compact(everything=everything))
 
+    @rule(everything=st.booleans())
+    def repack(self, everything: bool) -> None:
+        self.attempt(lambda: self.one.repack(everything=everything))
+
+    @rule()
+    def clean(self) -> None:
+        """I18: what the dead left in `tmp/` goes, and nothing that is needed."""
+        self.attempt(lambda: sweep(self.one.fs, self.one.layout, -1e12))
+
+    @rule()
+    def collect_nothing(self) -> None:
+        """I24, I29: while everything is retained, all that goes is what no event names."""
+        named = {
+            name
+            for row in self.model.rows()
+            for name in (row["before_hash"], row["after_hash"], *(row["blobs"] or ()))
+        }
+
+        def act() -> None:
+            with suppress(Refused):  # what a power cut took is named, and cannot be read
+                collection.collect(self.one, collection.plan(self.one))
+
+        self.attempt(act)
+        for name in [name for name in self.model.blobs if name not in named]:
+            del self.model.blobs[name]
+            self.perhaps.add(name)
+
+    @rule()
+    def back_up(self) -> None:
+        """I6, I32: a copy opens, verifies and holds the whole log; the next one goes on with it."""
+        done: list[int] = []
+        if self.attempt(lambda: done.append(backup(self.one, f"{self.directory}/disk/copy").next_position)):
+            with Store.open(f"{self.directory}/disk/copy") as copy:
+                assert_same(list(copy.events()), self.model.rows())
+                assert bool(copy.verify("read")) == self.model.has_lost
+                for name, data in self.model.blobs.items():
+                    assert copy.blob(name) == data
+
     @rule()
     def rotate(self) -> None:
         self.attempt(self.one.journal.rotate)
@@ -334,7 +376,7 @@ class StoreMachine(RuleBasedStateMachine):
         for _ in range(times):
             if not self.attempt(self.one.journal.rotate):
                 return
-        self.attempt(self.one.maintain)
+        self.attempt(lambda: maintain(self.one))
 
     @rule(names=st.sampled_from((("index",), ("snapshots/idx",), ("index", "snapshots/idx"))))
     def delete_derived(self, names: tuple[str, ...]) -> None:
