@@ -83,7 +83,7 @@ def test_it_is_lent_where_it_pays() -> None:
     assert pays([b" " * (2 << 20)]) and not pays([b" " * 1000])
 
 
-@settings(max_examples=100 if HUNT == 0 else int(HUNT * 2000), deadline=None)
+@settings(max_examples=40 if HUNT == 0 else int(HUNT * 2000), deadline=None)
 @given(
     parts=st.lists(
         st.one_of(

@@ -34,7 +34,7 @@ def edits(blocks: list[Block]) -> int:
 
 
 @pytest.mark.parametrize(("distance", "steps"), [(128, 4_000_000), (3, 4_000_000), (128, 20)])
-@settings(max_examples=5000 if _HUNT else 150)
+@settings(max_examples=5000 if _HUNT else 50)
 @given(a=_NUMBERS, b=_NUMBERS)
 def test_blocks_turn_one_into_the_other(distance: int, steps: int, a: list[int], b: list[int]) -> None:
     """S1-31: whatever the bounds on the search leave, the blocks are a correct diff."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from eventlog.snapshots.ignore import IgnoreFiles, Patterns
 from tests.snapshots.worktree_support import git
 
-EXAMPLES = 150 if "LOCUS_HUNT" not in os.environ else 20_000
+EXAMPLES = 60 if "LOCUS_HUNT" not in os.environ else 20_000
 
 PIECES = st.sampled_from(
     ["a", "b", "ab", "*", "**", "?", "/", "/", "!", "\\", "[ab]", "[!a]", "[a-c]", "[", "]", ".", " ", "#",

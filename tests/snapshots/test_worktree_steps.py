@@ -18,7 +18,7 @@ from eventlog.layout import DIRECTORIES, Layout
 from tests.snapshots.test_worktree import fill, write
 from tests.snapshots.worktree_support import Bench, age, on_disk
 
-EXAMPLES = 60 if "LOCUS_HUNT" not in os.environ else 5_000
+EXAMPLES = 25 if "LOCUS_HUNT" not in os.environ else 5_000
 
 NAMES = st.sampled_from(["a", "b", "c", "caf\udce9", "a.o", ".gitignore"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
