@@ -20,6 +20,11 @@ def one_line(text: str, width: int = 0) -> str:
     return fit(clean, width) if width else clean
 
 
+def harmless(text: str) -> str:
+    """Text of any origin on one line, nothing in it left out: what is unsafe is spelled out."""
+    return _clean(text, "")
+
+
 def lines(text: str) -> str:
     """Foreign text with its line breaks and tabs, harmless otherwise."""
     return _clean(text, _KEPT_IN_LINES)
