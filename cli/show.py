@@ -115,10 +115,33 @@ def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
     heads = ("TURN", "STARTED (UTC)", "EVENTS", "TITLE")
     listed = "\n" + table.render(heads, cells, right=(2,), width=terminal_width()) if cells else ""
     said = completeness(store, session_id)
+    from eventlog.log.retained import retention_in
+
+    with store.view() as view:
+        kept = retention_in(view)
+    pinned = sorted(turn for of, turn in kept.pinned_turns if of == session_id)
+    release = kept.released.get(session_id)
+    retention = {
+        "released": release.rule if release is not None else None,
+        "pinned": session_id in kept.pinned,
+        "pinned_turns": pinned,
+    }
+    words = [f"released ({release.rule})"] if release is not None else []
+    words += ["pinned"] if session_id in kept.pinned else []
+    words += [f"pinned turns {', '.join(map(str, pinned))}"] if pinned else []
     statement = table.pairs(
-        [("completeness", one_line(str(said))), ("no outcome", one_line(", ".join(said.without_outcome)))]
+        [
+            ("contents", ", ".join(words)),
+            ("completeness", one_line(str(said))),
+            ("no outcome", one_line(", ".join(said.without_outcome))),
+        ]
     )
-    fields = {"session": session, "turns": turns, "completeness": dataclasses.asdict(said)}
+    fields = {
+        "session": session,
+        "turns": turns,
+        "completeness": dataclasses.asdict(said),
+        "retention": retention,
+    }
     return fields, f"{_pairs(_telling(session))}\n{statement}{listed}"
 
 

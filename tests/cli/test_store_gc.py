@@ -86,6 +86,19 @@ def test_every_command_says_by_name_what_was_collected(root: Path, locus: Locus,
     assert locus("timeline", turn).code == 0
 
 
+def test_a_session_says_whether_its_contents_are_kept(root: Path, locus: Locus) -> None:
+    """P7, P8: `session show` says of a session that it is pinned, or released and by which rule."""
+    session = json.loads(locus("session", "ls", "--all", "--json").text.splitlines()[0])["session_id"]
+    assert "contents" not in locus("session", "show", session).text
+    assert locus("store", "pin", session).code == 0
+    assert "pinned" in locus("session", "show", session).text
+    assert locus("store", "unpin", session).code == 0
+    assert locus("store", "archive", session).code == 0
+    shown = json.loads(locus("session", "show", session, "--json").text)
+
+    assert shown["retention"] == {"released": "archived", "pinned": False, "pinned_turns": []}
+
+
 def test_pins_hold_against_archive(root: Path, locus: Locus) -> None:
     """P8: `pin` takes sessions and turns; what is pinned is not archived; a wrong name changes nothing."""
     assert locus("store", "pin", A, f"{B}_002").code == 0
