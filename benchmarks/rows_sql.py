@@ -100,9 +100,9 @@ def _file_at(bench: Bench) -> Iterator[Sides]:
         run([*locus(), "--store", f"{directory}/store", "import", "git", repository])
         with Store.open(f"{directory}/store") as store, _cat_file(repository) as batch:
             wanted = store.query(
-                'select path, turn_name, "commit" from file_versions where after_hash is not null '
-                "and starts_with(after_hash, 'blake3:') order by hash(event_id) limit $1",
-                [bench.pick(1_000, 10_000)],
+                'select f.path, t.context_id, t."commit" from turns as t, tree_at(t.context_id) as f '
+                "where f.kind = 'file' order by hash(f.path || t.context_id) limit $1",
+                [bench.pick(3_000, 20_000)],
             ).rows
             paths, turns = [row[0] for row in wanted], [row[1] for row in wanted]
             requests = [f"{commit}:{path}\n".encode() for path, _, commit in wanted]

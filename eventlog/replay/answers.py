@@ -10,6 +10,7 @@ One thread at a time. Contents are verified by the store beneath (I24).
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from eventlog import jsontext
 from eventlog.errors import NotFound, QueryError
@@ -35,7 +36,7 @@ _KIND_NAMES = {
 
 # A tree costs some kilobytes, an entry of a directory some 200 bytes.
 _STATES_KEPT = 4_096
-_ENTRIES_KEPT = 200_000
+_ENTRIES_KEPT = 100_000
 # Events of so many turns are read at a time.
 _TURNS_AT_ONCE = 512
 # DuckDB takes up to 2,048 rows at a time, whatever is in them.
@@ -54,6 +55,30 @@ _TURNS = """
         using (session_id, turn)"""
 
 
+class _Directories:
+    """Directories that were read, by their ids, so that they are never out of date."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, dict[bytes, TreeEntry]] = {}
+        self._entries = 0
+
+    def read(self, state: TreeState, id: bytes) -> dict[bytes, TreeEntry]:
+        """The entries of one of a tree's directories, by name."""
+        found = self._kept.get(id)
+        if found is None:
+            found = {entry.name: entry for entry in state.get_tree(id)}
+            self._entries += len(found)
+            if self._entries > _ENTRIES_KEPT:
+                self._kept.clear()
+                self._entries = len(found)
+            self._kept[id] = found
+        return found
+
+
+# A store that stays open is asked again about the same trees.
+_DIRECTORIES: "WeakKeyDictionary[BlobStore, _Directories]" = WeakKeyDictionary()
+
+
 class StoreAnswers:
     """The answers of one store, asked about one moment of its log."""
 
@@ -62,8 +87,7 @@ class StoreAnswers:
         self._blobs = blobs
         self._refs: dict[str, TurnRef] = {}
         self._states: dict[TurnRef, TreeState | None] = {}
-        self._directories: dict[bytes, dict[bytes, TreeEntry]] = {}
-        self._entries_kept = 0
+        self._directories = _DIRECTORIES.setdefault(blobs, _Directories())
         self._withheld: frozenset[str] | None = None
 
     # -- what SQL asks ---------------------------------------------------------------------------
@@ -173,25 +197,14 @@ class StoreAnswers:
             *folders, name = path_bytes(path).split(b"/")
         except ValueError:
             return None
-        directory = self._directory(state, state.root)
+        directory = self._directories.read(state, state.root)
         for folder in folders:
             below = directory.get(folder)
             if below is None or below.kind != DIRECTORY:
                 return None
-            directory = self._directory(state, below.id)
+            directory = self._directories.read(state, below.id)
         entry = directory.get(name)
         return entry.id if entry is not None and entry.kind in _CONTENT else None
-
-    def _directory(self, state: TreeState, id: bytes) -> dict[bytes, TreeEntry]:
-        found = self._directories.get(id)
-        if found is None:
-            found = {entry.name: entry for entry in state.get_tree(id)}
-            self._entries_kept += len(found)
-            if self._entries_kept > _ENTRIES_KEPT:
-                self._directories.clear()
-                self._entries_kept = len(found)
-            self._directories[id] = found
-        return found
 
     def _files(self, state: TreeState) -> list[dict[str, Any]]:
         return [
