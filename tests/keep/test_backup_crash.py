@@ -19,7 +19,7 @@ from eventlog.log.reader import open_view
 from eventlog.snapshots.ids import from_text
 from eventlog.store import Store
 from tests.keep.support import append, event, make_store, snapshot
-from tests.simfs import Call, SimFS, crash_choices, fail_from, fail_nth
+from tests.simfs import Call, Fault, SimFS, crash_choices, fail_from, fail_nth
 from tests.snapshots.support import as_process
 
 SOURCE, DEST = "/source", "/dest"
@@ -268,3 +268,23 @@ def test_a_full_disk_is_told_with_the_place_of_the_copy():
         world.backup()
     after = {path: data for path, data in world.fs.tree().items() if path.startswith(SOURCE)}
     assert after == before
+
+
+def test_a_file_that_cannot_be_read_is_told_with_what_to_do():
+    """P7: a journal of the source that the disk refuses ends the backup with its name, the reason, a way out."""
+    world = World()
+    append(world.store, 0, 2)
+    path = world.store.layout.journal(1)
+    told = 0
+    for nth in range(1, 20):
+        opens = iter(range(1, 1000))
+        world.fs.fault = lambda call, nth=nth, opens=opens: (
+            Fault(errno.EIO) if call.name == "open" and call.args[0] == path and next(opens) >= nth else None
+        )
+        try:
+            world.backup()
+            break
+        except EventLogError as error:
+            assert path in str(error) and "try again" in str(error), error
+            told += 1
+    assert told > 1
