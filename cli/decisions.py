@@ -6,7 +6,7 @@ import click
 
 from .access import json_option, open_store, put, say
 from .jsonout import document
-from .search import SETTINGS, replay
+from .search import WordsCommand, replay
 from .since import Since
 from .text import microseconds, moment, moment_exact, one_line
 
@@ -23,7 +23,7 @@ _FROM = (
 )
 
 
-@click.command("decisions", context_settings=SETTINGS)
+@click.command("decisions", cls=WordsCommand)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[WORDS]…")
 @click.option("--path", metavar="PATH", help="Only on this file, or below this directory.")
 @click.option("--session", metavar="SESSION", help="Only this session (its id, or the beginning of it).")

@@ -9,7 +9,7 @@ from . import table
 from .access import json_option, open_store, put, say
 from .decisions import chosen
 from .jsonout import document
-from .search import SETTINGS, replay
+from .search import WordsCommand, replay
 from .since import Since
 from .text import count, moment, moment_exact, one_line, terminal_width
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eventlog.search.failures import Failure
 
 
-@click.command("errors", context_settings=SETTINGS)
+@click.command("errors", cls=WordsCommand)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[WORDS]…")
 @click.option("--open", "state", flag_value="open", help="Only those not known to be resolved.")
 @click.option("--resolved", "state", flag_value="resolved", help="Only those that were resolved.")

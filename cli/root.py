@@ -31,7 +31,9 @@ SECTIONS: Sections = (
             Entry("history", "history", "List the versions of one file, newest first."),
             Entry("search", "search", "Find words in events and in recorded file contents."),
             Entry("decisions", "decisions", "List what was decided and why."),
-            Entry("errors", "errors", "List what failed, newest first, and whether and when it was resolved."),
+            Entry(
+                "errors", "errors", "List what failed, newest first, and whether and when it was resolved."
+            ),
         ),
     ),
     (

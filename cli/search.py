@@ -15,11 +15,24 @@ if TYPE_CHECKING:
 _EVENT_SHOWN = 12
 _HASH_SHOWN = len("blake3:") + 16
 
-# `-word` leaves a word out, so there are no short options.
-SETTINGS = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
+_MINUS = "\ue002"  # a sign that is in no word
 
 
-@click.command("search", context_settings=SETTINGS)
+class WordsCommand(click.Command):
+    """A command in which `-word` leaves a word out. Its only short option is `-h`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        args = [
+            _MINUS + arg[1:] if arg.startswith("-") and not arg.startswith("--") and arg != "-h" else arg
+            for arg in args
+        ]
+        rest = super().parse_args(ctx, args)
+        words = ctx.params.get("words") or ()
+        ctx.params["words"] = tuple(word.replace(_MINUS, "-") for word in words)
+        return rest
+
+
+@click.command("search", cls=WordsCommand)
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="WORDS…")
 @click.option(
     "--type", "event_types", multiple=True, metavar="TYPE", help="Only events of this type; may be repeated."
@@ -28,6 +41,12 @@ SETTINGS = {"ignore_unknown_options": True, "help_option_names": ["--help"]}
 @click.option("--session", metavar="SESSION", help="Only this session (its id, or the beginning of it).")
 @click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
 @click.option("--limit", type=click.IntRange(min=1, max=1000), default=10, show_default=True, metavar="N")
+@click.option(
+    "--model",
+    metavar="DIR",
+    type=click.Path(),
+    help="Look by meaning too, with the model2vec model in this directory.",
+)
 @click.option("--wait", is_flag=True, help="Wait until everything is indexed, however long that takes.")
 @json_option
 @click.pass_context
@@ -39,6 +58,7 @@ def command(
     session: str | None,
     since: int | None,
     limit: int,
+    model: str | None,
     wait: bool,
     as_json: bool,
 ) -> int | None:
@@ -56,13 +76,16 @@ def command(
     Each place comes with the command that puts its files into a directory, or prints the file. The
     first search makes an index; what it does not cover yet is said, and goes on in the background.
     """
-    from eventlog.search import find, query
+    from eventlog.search import find, meaning, query
 
     wanted = query.parse(" ".join(words))
     session = None if session is None else session.removeprefix("session:").rpartition("_")[2]
     filters = find.Filters(event_types, path, session, since)
+    chosen = None if model is None else meaning.load(model)
     with open_store(ctx) as store:
-        answer = find.search(store, wanted, filters, limit=limit, seconds=None if wait else find.WAIT_S)
+        answer = find.search(
+            store, wanted, filters, limit=limit, seconds=None if wait else find.WAIT_S, model=chosen
+        )
         if answer.missing:
             _go_on(store.layout.root)
     if as_json:

@@ -495,6 +495,7 @@ def test_every_import_is_a_declared_dependency() -> None:
 
     to_run = names(project["dependencies"]) | {"eventlog", "locus_cli"}
     to_run |= names(project["optional-dependencies"]["http"])
+    to_run |= names(project["optional-dependencies"]["meaning"])
     to_work = to_run | names(project["optional-dependencies"]["dev"]) | {"tests", "benchmarks", "conftest"}
     wrong = {
         f"{name} imports {imported}"

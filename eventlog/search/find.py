@@ -8,17 +8,18 @@ through in memory; else the answer says how many events it does not cover (P7).
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eventlog.errors import EventLogError
-from eventlog.search import document, index, query, snippet
+from eventlog.search import document, index, meaning, query, snippet
 from eventlog.search.fill import FIRST_CONTENT, kept_rows
 from eventlog.snapshots.ids import from_text
 
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView
     from eventlog.search.index import Searched
+    from eventlog.search.meaning import Model
     from eventlog.search.query import Query
 
 T = TypeVar("T")
@@ -30,6 +31,9 @@ WAIT_S = 5.0
 # Ranked places looked at for one hit that is shown: other versions of a file, and what a filter spells alike.
 _LOOKED_AT_PER_HIT = 20
 _LOOKED_AT_MIN = 200
+
+# Of two orders that are made one: how little the first few ranks differ (the usual constant).
+_RANKS_LEVELLED = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +108,13 @@ def search(
     *,
     limit: int = LIMIT,
     seconds: "float | None" = WAIT_S,
+    model: "Model | None" = None,
 ) -> Answer:
-    """The best hits of a query. Raises: QueryError, Corruption of the log."""
-    return _asked(store, lambda: _search(store, wanted, filters or Filters(), limit, seconds))
+    """The best hits of a query; with a model also those that are near in meaning and hold none of its words.
+
+    Raises: QueryError, Corruption of the log.
+    """
+    return _asked(store, lambda: _search(store, wanted, filters or Filters(), limit, seconds, model))
 
 
 def _asked(store: "Searched", ask: "Callable[[], T]") -> T:
@@ -123,15 +131,25 @@ def _asked(store: "Searched", ask: "Callable[[], T]") -> T:
 
 
 def _search(
-    store: "Searched", wanted: "Query", filters: Filters, limit: int, seconds: "float | None"
+    store: "Searched",
+    wanted: "Query",
+    filters: Filters,
+    limit: int,
+    seconds: "float | None",
+    model: "Model | None",
 ) -> Answer:
     progress = index.update(store, seconds=seconds)
+    if model is not None:
+        index.give_vectors(store, model)
     with ExitStack() as stack:
         view = stack.enter_context(store.view())
         sources, missing = _sources(store, view, stack, progress, seconds)
         answer = Answer(missing=missing, why=progress.why if missing else None)
         found = _Found(store, view, wanted, filters)
-        for place in _ranked(sources, wanted, filters, limit):
+        places = list(_ranked(sources, wanted, filters, limit))
+        if model is not None:
+            places = _fused(places, _near(sources, model, wanted, limit))
+        for place in places:
             found.look_at(place)
             if len(found.hits) > limit:
                 break
@@ -207,6 +225,34 @@ def _ranked(
             places.append(Place(score, position, content, con))
     places.sort(key=lambda place: (place.score, -place.position))
     return iter(places)
+
+
+def _near(
+    sources: "Sequence[sqlite3.Connection]", model: "Model", wanted: "Query", limit: int
+) -> "list[Place]":
+    """Places near in meaning, the nearest first."""
+    text = " ".join(term.text for term in wanted.terms if not term.is_unwanted)
+    count = max(_LOOKED_AT_MIN, limit * _LOOKED_AT_PER_HIT)
+    found = [
+        Place(-cosine, position, None, con)
+        for con in sources
+        for position, cosine in meaning.nearest(con, model, text, count)
+        if cosine > 0
+    ]
+    return sorted(found, key=lambda place: (place.score, -place.position))
+
+
+def _fused(words: "list[Place]", near: "list[Place]") -> "list[Place]":
+    """Both orders in one: a place counts by the reciprocals of its ranks, which need no common measure."""
+    scores: dict[tuple[int, int | None], float] = {}
+    places: dict[tuple[int, int | None], Place] = {}
+    for order in (words, near):
+        for rank, place in enumerate(order):
+            key = (place.position, place.content)
+            scores[key] = scores.get(key, 0.0) + 1 / (_RANKS_LEVELLED + rank)
+            places.setdefault(key, place)
+    fused = [replace(place, score=-scores[key]) for key, place in places.items()]
+    return sorted(fused, key=lambda place: (place.score, -place.position))
 
 
 def _first_since(con: sqlite3.Connection, since: "int | None") -> int:
@@ -327,6 +373,4 @@ class _Found:
 
 
 def _counted(hit: Hit) -> Hit:
-    from dataclasses import replace
-
     return replace(hit, versions=hit.versions + 1)

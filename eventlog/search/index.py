@@ -28,6 +28,7 @@ from eventlog.layout import INDEX_DIR, Layout
 from eventlog.locks import SEARCH, try_acquire
 from eventlog.search import document
 from eventlog.search.fill import Filler
+from eventlog.search.meaning import Model, cover
 
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView
@@ -154,6 +155,23 @@ def update(store: Searched, *, seconds: "float | None" = None) -> Progress:
             except sqlite3.DatabaseError:
                 remove(fs, layout)  # damaged: the log has it all
                 return _update(store, view, deadline)
+
+
+def give_vectors(store: Searched, model: "Model") -> bool:
+    """Give vectors to what is indexed; False when that is not possible now."""
+    fs, layout = store.fs, store.layout
+    try:
+        lock = try_acquire(fs, layout, SEARCH)
+    except EventLogError:
+        return False
+    if lock is None:
+        return False
+    with lock:
+        if fs.exists(layout.erasing) or not exists(fs, layout):
+            return False
+        with closing(_open_writing(fs, layout)) as con:
+            cover(con, model)
+    return True
 
 
 def discard(store: Searched) -> bool:

@@ -98,6 +98,15 @@ def test_a_wrong_query_is_one_line(spoken: Path, locus: Locus, words: str) -> No
     assert len(ended.err.splitlines()) == 1 and "sql" not in ended.err.lower()
 
 
+def test_a_minus_leaves_a_word_out(spoken: Path, locus: Locus) -> None:
+    """S1-53, P8: words that begin with a minus are never taken for options, whatever letter follows."""
+    everything = ask(locus, spoken, "search", "parser")["hits"]
+    without = ask(locus, spoken, "search", "parser", "-hash", "-n", "-quadratic")["hits"]
+
+    assert len(without) == len(everything) - 1
+    assert locus("--store", spoken, "search", "parser", "--nonsense").code == 2
+
+
 def test_decisions_with_their_reasons(spoken: Path, locus: Locus) -> None:
     """S1-55, S1-56: what was decided, why, and instead of what; also by words."""
     (one,) = ask(locus, spoken, "decisions")["decisions"]

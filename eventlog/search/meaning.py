@@ -1,0 +1,131 @@
+"""Looking by meaning: texts of the log as vectors of a model that the user has, the nearest first.
+
+Optional. A model is a name and a function from texts to vectors; `load` makes one of a directory on this
+machine (the extra `meaning`), and asks no network. Vectors stand in the search index, for whoever asks by
+that model; they are as derived as the rest, go with it, and cover the same events. Only texts that people and
+agents wrote as such get one: what was asked, decided, said of errors, turns and sessions; not outputs, not
+contents of files. One thread.
+"""
+
+import math
+import os
+import sqlite3
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from eventlog.errors import NotFound, Unsupported
+from eventlog.search.fill import kept_rows
+
+Embed = Callable[[list[str]], "Sequence[Sequence[float]]"]
+
+MEANT_TYPES = frozenset(
+    ("intent", "decision", "error", "feedback", "turn", "session", "fact", "observation", "skill")
+)
+TEXT_SIZE_MAX = 2_000
+_AT_ONCE = 256
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS vectors("
+    "model TEXT, position INTEGER, data BLOB, PRIMARY KEY(model, position)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS vectors_until(model TEXT PRIMARY KEY, position INTEGER) WITHOUT ROWID",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """`name` tells models apart: vectors of one mean nothing to another."""
+
+    name: str
+    embed: Embed
+
+
+def load(directory: str) -> Model:
+    """The model2vec model in a directory. Raises: NotFound, Unsupported (the extra is not installed)."""
+    path = os.path.abspath(directory)
+    if not os.path.isdir(path):
+        raise NotFound(f"{directory} is no directory with a model; nothing is fetched from elsewhere")
+    os.environ["HF_HUB_OFFLINE"] = "1"  # before the import that reads it
+    try:
+        from model2vec import StaticModel
+    except ImportError as error:
+        raise Unsupported(
+            "to look by meaning, install the extra: pip install 'locus-eventlog[meaning]'"
+        ) from error
+    try:
+        model = StaticModel.from_pretrained(path)
+    except Exception as error:  # whatever the library raises for a directory without a model
+        raise NotFound(f"{directory} holds no model2vec model ({error})") from error
+    return Model(path, lambda texts: model.encode(texts).tolist())
+
+
+def cover(con: sqlite3.Connection, model: Model) -> int:
+    """Give vectors to the events of an index that have none yet, in one transaction; how many it gave."""
+    for statement in _TABLES:
+        con.execute(statement)
+    row = con.execute("SELECT position FROM vectors_until WHERE model = ?", [model.name]).fetchone()
+    since = row[0] if row else -1
+    given = 0
+    con.execute("BEGIN IMMEDIATE")
+    try:
+        for batch in _batches(_texts(con, since)):
+            vectors = model.embed([text for _, text in batch])
+            rows = [
+                (model.name, position, _unit(vector))
+                for (position, _), vector in zip(batch, vectors, strict=True)
+            ]
+            con.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+            given += len(rows)
+        (last,) = con.execute("SELECT coalesce(max(last), -1) FROM kept").fetchone()
+        con.execute("INSERT OR REPLACE INTO vectors_until VALUES (?, ?)", [model.name, last])
+        con.execute("COMMIT")
+    except BaseException:
+        con.execute("ROLLBACK")
+        raise
+    return given
+
+
+def nearest(con: sqlite3.Connection, model: Model, text: str, limit: int) -> "list[tuple[int, float]]":
+    """(position, cosine) of the events nearest in meaning, the nearest first."""
+    wanted = array("f")
+    wanted.frombytes(_unit(model.embed([text])[0]))
+    try:
+        rows = con.execute("SELECT position, data FROM vectors WHERE model = ?", [model.name])
+    except sqlite3.OperationalError:
+        return []  # nobody has given any
+    found = []
+    for position, data in rows:
+        vector = array("f")
+        vector.frombytes(data)
+        if len(vector) == len(wanted):
+            found.append((position, math.fsum(a * b for a, b in zip(vector, wanted, strict=True))))
+    found.sort(key=lambda one: (-one[1], -one[0]))
+    return found[:limit]
+
+
+def _texts(con: sqlite3.Connection, since: int) -> "Iterator[tuple[int, str]]":
+    for first, last in con.execute("SELECT first, last FROM kept WHERE last > ?", [since]).fetchall():
+        (data,) = con.execute("SELECT data FROM kept WHERE first = ?", [first]).fetchone()
+        assert last > since
+        for row in kept_rows(data).to_pylist():
+            text = "\n".join(text for text in (row["title"], row["body"]) if text)
+            if row["position"] > since and row["event_type"] in MEANT_TYPES and text:
+                yield row["position"], text[:TEXT_SIZE_MAX]
+
+
+def _batches(texts: "Iterator[tuple[int, str]]") -> "Iterator[list[tuple[int, str]]]":
+    batch = []
+    for one in texts:
+        batch.append(one)
+        if len(batch) == _AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _unit(vector: "Sequence[float]") -> bytes:
+    """A vector of length one, as 32-bit floats; one without a direction stays zero."""
+    values = [float(value) for value in vector]
+    length = math.sqrt(math.fsum(value * value for value in values)) or 1.0
+    return array("f", [value / length for value in values]).tobytes()
