@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 USER_MESSAGE_BYTES_MAX = 1_000  # S0-14, ruling c3: only here, the log has all of it
 
 # As many contexts as there are; DuckDB is told neither to stop nor to hurry.
-_LIMITS = Limits(rows_max=1 << 40, timeout_s=None)
+_LIMITS = Limits(rows_max=1 << 40, timeout_s=None, threads=1)
+_PAGE = 2_000  # contexts in memory at a time: some 20 MB
+_NONE = 1 << 62  # a position behind all
 
 _TOTALS = (
     "events",
@@ -55,10 +57,21 @@ class Anchor(NamedTuple):
 
 def changed(view: "LogView", store: "Store", since: int) -> Iterator[Anchor]:
     """The contexts whose state may have changed at or behind `since`, parents first."""
-    masters, sessions, turns = run(view, store.layout, store.fs, _CHANGED, [since], _LIMITS).rows[0]
-    yield from _masters(masters or [], store)
-    yield from map(_session, sessions or [])
-    yield from map(_turn, turns or [])
+
+    def page(session: int, turn: int) -> tuple[list[_Row], list[_Row], list[_Row]]:
+        """Masters, and the next sessions and turns that began behind these positions."""
+        given = [since, session, turn, _PAGE]
+        masters, sessions, turns = run(view, store.layout, store.fs, _CHANGED, given, _LIMITS).rows[0]
+        return masters or [], sessions or [], turns or []
+
+    masters, sessions, turns = page(-1, -1)
+    yield from _masters(masters, store)
+    while sessions:
+        yield from map(_session, sessions)
+        sessions = page(sessions[-1]["first_position"], _NONE)[1] if len(sessions) == _PAGE else []
+    while turns:
+        yield from map(_turn, turns)
+        turns = page(_NONE, turns[-1]["first_position"])[2] if len(turns) == _PAGE else []
 
 
 # One statement, so that the projections are folded once. `lost`: turns of model calls that an event behind
@@ -106,8 +119,10 @@ _CHANGED = """
             OR EXISTS (SELECT 1 FROM lost WHERE lost.session_id = t.session_id AND lost.turn = t.turn)
     )
     SELECT (SELECT list(x ORDER BY x.repo_position) FROM masters_changed x),
-        (SELECT list(x ORDER BY x.first_position) FROM sessions_changed x),
-        (SELECT list(x ORDER BY x.first_position) FROM turns_changed x)"""
+        (SELECT list(x ORDER BY x.first_position) FROM
+            (SELECT * FROM sessions_changed WHERE first_position > $2 ORDER BY first_position LIMIT $4) x),
+        (SELECT list(x ORDER BY x.first_position) FROM
+            (SELECT * FROM turns_changed WHERE first_position > $3 ORDER BY first_position LIMIT $4) x)"""
 
 
 def _masters(rows: list[_Row], store: "Store") -> Iterator[Anchor]:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from eventlog.errors import LockTimeout, Refused
-from eventlog.exports import locusgraph, rest, send
+from eventlog.exports import anchors, locusgraph, rest, send
 from eventlog.exports.courier import PER_MINUTE, Courier, RealClock, ServiceError
 from eventlog.exports.endpoint import KEY_VARIABLE, Key, endpoint_of, key_from
 from eventlog.exports.rest import LyingError
@@ -150,6 +150,14 @@ def test_what_passes_is_waited_out(store: Store, name: str) -> None:
         assert asked_s <= clock.passed < 120
 
 
+def test_contexts_come_in_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts are read a page at a time, however many there are; none is left out or comes twice."""
+    with store.view() as view:
+        whole = list(anchors.changed(view, store, 0))
+        monkeypatch.setattr(anchors, "_PAGE", 1)
+        assert list(anchors.changed(view, store, 0)) == whole and len(whole) == 5
+
+
 def test_random_faults_lose_nothing(store: Store) -> None:
     """I36: whatever a server does wrong that passes, in any order, everything is there once."""
     seed = int(os.environ.get("LOCUS_SEED", "0")) or random.randrange(1 << 30)
@@ -189,7 +197,12 @@ LIES = [
 
 def test_what_cannot_be_believed() -> None:
     """I36: an answer that makes no sense is told from one that does, and is not asked for again."""
-    record = {**{name: [] for name in LINK_NAMES}, "event_kind": "fact", "source": "system", "timestamp": None}
+    record = {
+        **{name: [] for name in LINK_NAMES},
+        "event_kind": "fact",
+        "source": "system",
+        "timestamp": None,
+    }
     record |= {"context_id": "note:a_1", "payload_json": "{}"}
     items = [
         rest.item("events", 1, record, api="1.0", replace=False, payload_bytes_max=65_536) for _ in range(13)
