@@ -243,6 +243,21 @@ def test_a_secret_that_got_in_by_every_way_is_nowhere_afterwards(tmp_path: Path)
         assert store.verify("deep") == []
 
 
+def test_a_name_goes_from_the_cache_of_a_directory_too(tmp_path: Path) -> None:
+    """I30: what proves that files are unchanged holds their names; it goes with the trees that hold one."""
+    root, work = tmp_path / ".locus", tmp_path / "work"
+    work.mkdir()
+    (work / CANARY).write_text("nothing")
+    with make_store(root) as store:
+        with store.blobs.writer() as writer:
+            capture(store.blobs, writer, str(work))
+        assert any("statcache" in where for where in found_in(root, CANARY.encode()))
+
+        erasure.erase(store, erasure.plan_secret(store, CANARY))
+
+        assert found_in(root, *canaries(CANARY)) == []
+
+
 def test_an_erasure_waits_for_who_indexes_for_a_search(tmp_path: Path) -> None:
     """I30, I32: what an indexer has read is removed behind it; until then the erasure is unfinished."""
     with make_store(tmp_path / ".locus") as store:
