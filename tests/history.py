@@ -7,8 +7,8 @@ the log as it is in the end, in time linear in both but for sorting, and names t
 
     python -m tests.history writer|reader|sealer|keeper|collector|packer|copier ROOT NAME SEED REPORT
 
-Those behind the sealer are in tests/history_contents.py. Events of theirs have no tag, and are in the log that
-readers see; the checker asks only of tagged ones who sent them.
+Those behind the sealer are in tests/history_contents.py. Events of theirs have no tag, and are in the log
+that readers see; the checker asks only of tagged ones who sent them.
 """
 
 import hashlib

@@ -641,4 +641,4 @@ def test_hunt_for_a_history_that_reads_otherwise(hunt_minutes: float) -> None:
     while time.monotonic() < until:
         number = int(os.environ.get("LOCUS_SEED", 0)) or random.randrange(2**32)
         print(f"seed {number}", flush=True)
-        run_state_machine_as_test(seed(number)(StoreMachine), settings=settings(RUN, max_examples=40))
+        run_state_machine_as_test(seed(number)(StoreMachine), settings=settings(RUN, max_examples=10))

@@ -271,7 +271,7 @@ def test_a_full_disk_is_told_with_the_place_of_the_copy():
 
 
 def test_a_file_that_cannot_be_read_is_told_with_what_to_do():
-    """P7: a journal of the source that the disk refuses ends the backup with its name, the reason, a way out."""
+    """P7: a journal of the source that the disk refuses ends the backup with its name and a way out."""
     world = World()
     append(world.store, 0, 2)
     path = world.store.layout.journal(1)
