@@ -89,6 +89,7 @@ def test_spark_reads_the_same_numbers(store: Store, files: Path) -> None:
     if shutil.which("java") is None:
         pytest.skip("PySpark needs Java")
     made = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    made = made.config("spark.driver.bindAddress", "127.0.0.1")
     spark = made.config("spark.driver.host", "127.0.0.1").getOrCreate()
     try:
         for name in ("events", "llm_calls"):
