@@ -1,0 +1,157 @@
+"""How recorded things are spelled in words: foreign text made harmless, times, an event in one line.
+
+Recorded text is foreign, and goes to terminals and to models: control characters, which end a line or move a
+cursor, and direction marks, which make text look like other text, are made visible. Pure functions.
+"""
+
+import datetime
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+_KEPT_IN_LINES = "\n\t"
+# Characters that change the order or the look of the text after them.
+_MARKS = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF}
+_HASH_SHOWN = len("blake3:") + 12
+
+
+def one_line(text: str, width: int = 0) -> str:
+    """Foreign text as one harmless line, shortened to `width` columns when that is not 0."""
+    clean = _clean(" ".join(text.split()), "")
+    return fit(clean, width) if width else clean
+
+
+def harmless(text: str) -> str:
+    """Text of any origin on one line, nothing in it left out: what is unsafe is spelled out."""
+    return _clean(text, "")
+
+
+def lines(text: str) -> str:
+    """Foreign text with its line breaks and tabs, harmless otherwise."""
+    return _clean(text, _KEPT_IN_LINES)
+
+
+def fit(text: str, width: int) -> str:
+    """`text`, cut with an ellipsis to at most `width` columns."""
+    if columns(text) <= width:
+        return text
+    kept, used = [], 0
+    for c in text:
+        used += columns(c)
+        if used > width - 1:
+            break
+        kept.append(c)
+    return "".join(kept).rstrip() + "…"
+
+
+def columns(text: str) -> int:
+    """How many terminal columns `text` takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns_of(c) for c in text)
+
+
+def moment(us: int | None) -> str:
+    """A time in microseconds since 1970 as `2026-01-31 13:05`, in UTC."""
+    return "" if us is None else f"{_utc(us):%Y-%m-%d %H:%M}"
+
+
+def moment_exact(us: int | None) -> str | None:
+    """The same time to the microsecond, as ISO 8601."""
+    return None if us is None else _utc(us).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def clock(us: int | None) -> str:
+    """The time of day, `13:05:59`."""
+    return "" if us is None else f"{_utc(us):%H:%M:%S}"
+
+
+def microseconds(value: object) -> int | None:
+    """A time as microseconds since 1970, from what SQL or an event gives."""
+    if isinstance(value, datetime.datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+        delta = aware - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        return delta // datetime.timedelta(microseconds=1)
+    return value if isinstance(value, int) else None
+
+
+def change(added: int | None, removed: int | None) -> str:
+    """`+12 −3`; nothing where the counts are unknown."""
+    return "" if added is None and removed is None else f"+{added or 0:,} −{removed or 0:,}"
+
+
+def event_words(event: Mapping[str, Any]) -> str:
+    """What happened, in one line without a limit on its width."""
+    payload = event.get("payload") or {}
+    kind = event.get("event_type")
+    if kind == "file":
+        counts = change(event.get("lines_added"), event.get("lines_removed"))
+        return _joined(event.get("operation"), _path(event, payload), counts)
+    if kind == "action":
+        failed = "failed" if event.get("success") is False else None
+        return _joined(event.get("tool"), event.get("path"), failed, _text(event, payload))
+    if kind == "llm":
+        read, written = event.get("prompt_tokens"), event.get("completion_tokens")
+        return _joined(
+            event.get("model"), None if read is None else f"{read} tokens in", _tokens_out(written)
+        )
+    if kind == "error":
+        return _joined(event.get("error_type"), _text(event, payload))
+    if kind == "snapshot":
+        tree = event.get("tree_hash")
+        return _joined(event.get("operation"), short_hash(tree) if tree else "no tree")
+    return _joined(event.get("operation"), _text(event, payload))
+
+
+def short_hash(text: str) -> str:
+    """The beginning of a `blake3:…` hash, long enough to be unique in practice."""
+    return text[:_HASH_SHOWN]
+
+
+def _path(event: Mapping[str, Any], payload: Mapping[str, Any]) -> str | None:
+    path = event.get("path")
+    old = payload.get("old_path")
+    return f"{old} → {path}" if old else path
+
+
+def _text(event: Mapping[str, Any], payload: Mapping[str, Any]) -> str | None:
+    """The most telling text of an event of any type."""
+    for value in (
+        event.get("title"),
+        *(payload.get(key) for key in ("intent_summary", "message", "decision", "description", "summary")),
+    ):
+        if isinstance(value, str) and value.strip():
+            return value.strip().split("\n")[0]
+    return None
+
+
+def _tokens_out(written: int | None) -> str | None:
+    return None if written is None else f"{written} out"
+
+
+def _joined(*parts: object) -> str:
+    return one_line(" ".join(str(part) for part in parts if part))
+
+
+def _utc(us: int) -> datetime.datetime:
+    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=us)
+
+
+def _clean(text: str, kept: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c in kept or not _is_unsafe(c) else _escape(c) for c in text)
+
+
+def _is_unsafe(c: str) -> bool:
+    return ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 or ord(c) in _MARKS
+
+
+def _escape(c: str) -> str:
+    return f"\\x{ord(c):02x}" if ord(c) < 0x100 else f"\\u{ord(c):04x}"
+
+
+def _columns_of(c: str) -> int:
+    if unicodedata.combining(c) or unicodedata.category(c) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(c) in ("W", "F") else 1
