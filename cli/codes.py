@@ -29,11 +29,11 @@ def command(
     export_: bool,
     as_json: bool,
 ) -> None:
-    """Show the continuity codes of the session that something was done in last.
+    """Show what the last session did and left to do, a short line each.
 
-    What is noted becomes an event of that session first. The file for other programs is
-    memory/sessions/active-PROJECT.json below the store, or below [memory] codes_base of config.toml;
-    the codes in it count for seven days.
+    These are the continuity codes of the session that something was done in last. What is noted becomes an
+    event of that session first. The file for other programs is memory/sessions/active-PROJECT.json below the
+    store, or below [memory] codes_base of config.toml; the codes in it count for seven days.
     """
     from eventlog.errors import NotFound
     from eventlog.memory import codes, codes_files, codes_of_log

@@ -17,7 +17,7 @@ from .jsonout import document
 def command(
     ctx: click.Context, workstream: str, phase: str, size_max: int | None, roles: bool, as_json: bool
 ) -> None:
-    """Print the context bundle of a WORKSTREAM.
+    """Print what goes into a prompt, within its budget.
 
     At most 2,200 characters for planning, 1,700 for implementation.
     """

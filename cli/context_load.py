@@ -12,9 +12,10 @@ from .jsonout import document
 @phase_option
 @click.pass_context
 def command(ctx: click.Context, workstream: str, phase: str) -> None:
-    """Print the entry of a WORKSTREAM as JSON, with whether it still holds.
+    """Show what is known of a workstream, and whether it still holds.
 
-    What somebody else committed since is taken into the log.
+    That is the entry of WORKSTREAM on this branch, as JSON. What somebody else committed since is taken
+    into the log.
     """
     from eventlog.memory.shared_entry import new_entry
     from eventlog.memory.shared_state import staleness, state_of

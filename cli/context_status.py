@@ -15,7 +15,7 @@ from .text import one_line
 @json_option
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
-    """Show whether context is shared, and every workstream with its state."""
+    """Show whether context is shared, and what there is."""
     from eventlog.memory.shared_entry import PHASES
     from eventlog.memory.shared_nodes import is_enabled
     from eventlog.memory.shared_state import staleness, state_of

@@ -13,9 +13,9 @@ from .jsonout import document
 @json_option
 @click.pass_context
 def command(ctx: click.Context, workstream: str, phase: str, as_json: bool) -> None:
-    """See whether a WORKSTREAM's entry fits the repository, and its claims have evidence.
+    """See whether what is known still holds and is shown.
 
-    Exit code 3 when it does not.
+    The entry of WORKSTREAM must fit the repository, and its claims must have evidence; exit code 3 otherwise.
     """
     from eventlog.errors import Refused
     from eventlog.memory.shared_claims import doubts, freshness

@@ -26,10 +26,11 @@ def command(
     diff_applied: bool,
     rebuild: bool,
 ) -> None:
-    """Add an UPDATE, a JSON file or - for stdin, to what is known of a WORKSTREAM.
+    """Add to what is known of a workstream.
 
-    Its fields are those of docs/shared-context.md: keys that are absent change nothing. A summary needs
-    --tests-passed and --diff-applied; a claim that something is done needs evidence (exit code 3).
+    UPDATE is a JSON file, or - for stdin. Its fields are those of docs/shared-context.md: keys that are
+    absent change nothing. A summary needs --tests-passed and --diff-applied; a claim that something is done
+    needs evidence (exit code 3).
     """
     from eventlog.errors import InvalidEvent
     from eventlog.memory.shared_nodes import write

@@ -8,7 +8,7 @@ SECTIONS: Sections = (
     (
         "To",
         (
-            Entry("locusgraph", "export_locusgraph", "Write what is new as records for LocusGraph."),
+            Entry("locusgraph", "export_locusgraph", "Write or send what is new as records for LocusGraph."),
             Entry("jsonl", "export_jsonl", "Write the log as lines of JSON, losslessly."),
             Entry("parquet", "export_parquet", "Write events and projections as Parquet files."),
             Entry("duckdb", "export_duckdb", "Write the log as one DuckDB file."),

@@ -1,6 +1,7 @@
 """Fixtures that more than one room uses. They return things, never modules."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -22,6 +23,9 @@ def examples(few: int, many: int) -> int:
 
 settings.register_profile("locus", deadline=None, print_blob=True, max_examples=examples(40, 500))
 settings.load_profile("locus")
+
+# `locus init` notes each store for its user: not those of tests, which come and go.
+os.environ["XDG_DATA_HOME"] = os.path.join(tempfile.gettempdir(), f"locus-tests-{os.getuid()}")
 
 STORE_ID = bytes(range(16))
 
