@@ -91,7 +91,7 @@ def command(
     if as_json:
         put(_document(answer))
     else:
-        put("".join(map(_shown, answer.hits)))
+        put("\n".join(map(_shown, answer.hits)))
     return say_rest(answer, limit)
 
 
@@ -165,7 +165,7 @@ def _shown(hit: "Hit") -> str:
         if part
     )
     commands = " · ".join(line for line in (go_on_with(hit), replay(hit.turn_name)) if line)
-    return f"{head}{versions}\n    {marked(hit)}\n    {commands}\n\n"
+    return f"{head}{versions}\n    {marked(hit).rstrip()}\n    {commands}\n"
 
 
 def marked(hit: "Hit") -> str:
