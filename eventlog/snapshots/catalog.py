@@ -22,7 +22,7 @@ from eventlog.snapshots.pack import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from eventlog.snapshots.idx import Idx
 
@@ -148,11 +148,12 @@ class Catalog:
         at = bisect_right(self._firsts, row) - 1
         return _place(self._order[at], row - self._firsts[at])
 
-    def find_condemned(self, id: bytes) -> "Place | None":
-        """Where a pack that waits for its deletion holds `id`."""
+    def find_condemned(self, ids: "Iterable[bytes]") -> "dict[bytes, Place]":
+        """Where packs that wait for their deletion hold those of the ids that they hold."""
         directory = self._layout.directory(CONDEMNED_DIR)
         known, self._condemned = self._condemned, {}
-        found = None
+        missing = set(ids)
+        found: "dict[bytes, Place]" = {}
         for name in _names_in(self._fs, directory):
             stem = parse_pack(name.rpartition("-")[2])
             if stem is None:
@@ -163,7 +164,9 @@ class Catalog:
             except (Corruption, FileNotFoundError):
                 continue  # verify names it; nothing live is in it
             self._condemned[path] = tables
-            found = found or _place_in(tables, id)
+            here = [(id, place) for id in missing if (place := _place_in(tables, id)) is not None]
+            found.update(here)
+            missing.difference_update(id for id, _ in here)
         return found
 
     def find_all(self, id: bytes) -> "list[Place]":

@@ -93,9 +93,18 @@ def read_trees(blobs: BlobStore, ids: Iterable[bytes]) -> Iterator[tuple[bytes, 
     """
     wanted = set(ids)
     places = blobs.places(wanted)
-    elsewhere = wanted - places.keys()  # it waits in `condemned/`, or is gone
+    if missing := wanted - places.keys():
+        places |= blobs.condemned_places(missing)
+        # What was in neither listing may have come back between them.
+        places |= blobs.places(missing - places.keys())
+    gone = missing - places.keys()
     trees = sorted((place, id) for id, place in places.items() if place[1] == TREE)
     del wanted, places
+    if gone:
+        try:
+            blobs.get(gone.pop())  # one answers for all: it raises when a pack cannot be read
+        except NotFound:
+            pass
     reader = GroupReader(blobs.fs, GROUP_RAW_MAX)  # in order, so one group at a time
     try:
         for (path, _, group_offset, offset, length), id in trees:
@@ -103,16 +112,15 @@ def read_trees(blobs: BlobStore, ids: Iterable[bytes]) -> Iterator[tuple[bytes, 
                 encoding = reader.read(path, group_offset, offset, length)
             except (Corruption, OSError):
                 encoding = b""
-            # The store knows other copies, and where a pack went that was condemned meanwhile.
-            yield id, encoding if tree_id(encoding) == id else blobs.get(id)
+            if tree_id(encoding) != id:
+                # The store knows other copies, and where a pack went that was condemned meanwhile.
+                try:
+                    encoding = blobs.get(id)
+                except NotFound:
+                    continue  # it is gone by now
+            yield id, encoding
     finally:
         reader.close()
-    for id in elsewhere:
-        try:
-            if blobs.kind_of(id) == "tree":
-                yield id, blobs.get(id)
-        except NotFound:
-            continue
 
 
 def tree_rows(encoding: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:

@@ -115,7 +115,7 @@ class BlobStore:
             if catalog.has(id):
                 return True
             catalog.refresh()
-            return catalog.has(id) or catalog.find_condemned(id) is not None
+            return catalog.has(id) or bool(catalog.find_condemned((id,)))
 
     def get(self, id: bytes) -> bytes:
         """The bytes of a blob, or the encoding of a tree.
@@ -169,6 +169,11 @@ class BlobStore:
                 if place is not None:
                     found[id] = place
         return found
+
+    def condemned_places(self, ids: "Iterable[bytes]") -> "dict[bytes, Place]":
+        """The same in packs that wait for their deletion, which are listed once for all the ids."""
+        with self._reading:
+            return self._catalog.find_condemned(ids)
 
     def kind_of(self, id: bytes) -> str:
         """`blob` or `tree`.
@@ -283,7 +288,7 @@ class BlobStore:
         place = self._find(id)
         if place is None:
             catalog.refresh()
-            place = self._find(id) or catalog.find_condemned(id)
+            place = self._find(id) or catalog.find_condemned((id,)).get(id)
         if place is not None:
             try:
                 return self._read(id, place)
@@ -293,8 +298,7 @@ class BlobStore:
                 failure = error
                 self._close_groups()  # the damaged file may have been replaced meanwhile
             others = catalog.find_all(id)
-            condemned = catalog.find_condemned(id)
-            for other in [*others, condemned] if condemned is not None else others:
+            for other in (*others, *catalog.find_condemned((id,)).values()):
                 try:
                     return self._read(id, other)
                 except (FileNotFoundError, Corruption):

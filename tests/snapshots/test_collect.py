@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import Corruption, NotFound, Refused
-from eventlog.fs import REAL
+from eventlog.fs import REAL, FileSystem
 from eventlog.layout import CONDEMNED_DIR, Layout
 from eventlog.snapshots import mark, statcache
 from eventlog.snapshots.condemn import (
@@ -222,6 +222,33 @@ def test_a_tree_that_cannot_be_read_stops_the_mark(layout: Layout) -> None:
         live_ids(open_store(layout), [root])
     os.unlink(path)
     assert live_ids(open_store(layout), [root]) == {root}
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def test_what_is_not_in_packs_is_looked_for_once(layout: Layout, swept: bool) -> None:
+    """P6: a mark lists the directories as often for many roots that were collected as for few."""
+    blobs = open_store(layout)
+    roots = [store_node(blobs, {b"f": (FILE, b"content %d" % n)}) for n in range(12)]
+    below = live_ids(blobs, roots)
+    collect(blobs, [])
+    if swept:
+        sweep_condemned(blobs, live=set(), age_s_min=0)
+    listed = []
+    for some in (roots[:2], roots):
+        counting = _Counting()
+        assert live_ids(open_store(layout, counting), some) <= below
+        listed.append(counting.listed)
+    assert live_ids(blobs, roots) == (set(roots) if swept else below)
+    assert listed[0] == listed[1]
+
+
+class _Counting(FileSystem):
+    def __init__(self) -> None:
+        self.listed = 0
+
+    def listdir(self, path: str) -> list[str]:
+        self.listed += 1
+        return super().listdir(path)
 
 
 def test_a_pack_that_alone_holds_something_is_never_condemned(layout: Layout) -> None:
