@@ -530,12 +530,13 @@ FOUND = [
     (("copy", "copy"), 2171, 0.03),
     (("copy", "copy", "repack"), 1180, 0.3),
     (("repack", "collect", "repack"), 2069, 0.03),
+    (("erase", "seal", "collect", "look"), 1352441819, 0.03),
 ]
 
 
 @pytest.mark.parametrize(("names", "seed", "odds"), FOUND, ids=[str(seed) for _, seed, _ in FOUND])
 def test_an_order_that_went_wrong_once(names: tuple[str, ...], seed: int, odds: float) -> None:
-    """I31, I32: two first backups to one place, and a merged pack that is merged at once, are no error."""
+    """I31, I32: two first backups to one place, a pack merged anew at once, a content collected: no error."""
     scene = template(True).copy()
     run(scene, names, random_schedule(seed, odds))
     assert problems_of(scene) == []

@@ -25,14 +25,22 @@ from eventlog.snapshots.tree import DIRECTORY
 def holding(blobs: BlobStore, pattern: Pattern) -> dict[bytes, bool]:
     """The ids of contents in which the pattern stands, and whether each is a tree: names in it hold it.
 
-    Reads every content once. Raises: Corruption when one cannot be read.
+    Reads every content once. One that a collection takes away meanwhile holds nothing.
+    Raises: Corruption when one cannot be read.
     """
     kinds: dict[bytes, int] = {}
     for tables in [*blobs.tables(), *(tables for _, tables in _condemned(blobs))]:
         for index in range(len(tables)):
             id, kind = tables.entry(index)[:2]
             kinds[id] = kind
-    return {id: kinds[id] == TREE for id, data in blobs.get_many(kinds) if pattern.is_in(data)}
+    found = {}
+    for id in blobs.read_order(kinds):
+        try:
+            if pattern.is_in(blobs.get(id)):
+                found[id] = kinds[id] == TREE
+        except NotFound:
+            continue
+    return found
 
 
 def at_path(blobs: BlobStore, roots: Collection[bytes], path: bytes) -> set[bytes]:
