@@ -3,7 +3,7 @@
 import click
 
 from .access import open_store, put, say
-from .session_text import agent_option
+from .session_text import agent_option, end_stale
 from .text import one_line
 
 
@@ -17,23 +17,16 @@ def command(ctx: click.Context, session: str | None, agent: str, summary: str | 
 
     The active one of the agent, or SESSION. Its context id goes to stdout.
     """
-    from eventlog.errors import NotFound, Refused
-    from eventlog.recorder import sessions
+    from eventlog.errors import EventLogError
+    from eventlog.memory import intent
     from eventlog.recorder.completeness import completeness
-    from eventlog.recorder.recorder import Recorder
 
     with open_store(ctx) as store:
-        row = sessions.named(store, session) if session else sessions.active(store, store.repo_hash, agent)
-        if row is None:
-            raise NotFound(
-                f"{agent} has no active session here. `locus session ls` lists those of other agents; "
-                "`locus session end SESSION` closes one of them."
-            )
-        if row.status != "active":
-            raise Refused(f"{row.context_id} is not active: nothing to end.")
-        recorder = Recorder(store, agent=row.agent or agent, repo=row.repo)
-        recorder.resume(row.session_id)
-        recorder.end_session(summary)
-        said = completeness(store, row.session_id)
+        end_stale(store)
+        one = intent.find(store, session) if session else intent.must_be_active(store, agent)
+        if not one.is_active:
+            raise EventLogError(f"Session {session} is already ended.")
+        intent.end(store, one, summary)
+        said = completeness(store, one.session_id)
     say(f"Ended: {one_line(str(said))}.")
-    put(f"{row.context_id}\n")
+    put(f"{one.context_id}\n")

@@ -5,7 +5,7 @@ import click
 from .access import json_option, open_store, put, say
 from .jsonout import line
 from .records import records
-from .session_text import session_table
+from .session_text import end_stale, session_table
 
 
 @click.command("ls")
@@ -16,19 +16,30 @@ from .session_text import session_table
 def command(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool) -> None:
     """List sessions, the latest first.
 
-    Active ones only, unless --all. With --json one object per line.
+    Active ones only, unless --all. With --json one object per line. A session that nobody ended within
+    24 hours ends then.
     """
-    from eventlog.recorder import sessions
+    from eventlog.memory import intent
 
     with open_store(ctx) as store:
-        rows = sessions.recent(store, agent=agent, only_active=not want_all, limit=None)
+        end_stale(store)
+        rows = intent.listed(store, active_only=not want_all, agent=agent)
         if as_json:
+            told = {row.session_id: intent.fields(row) for row in rows}
             found = store.query(
                 "select * from sessions where list_contains($1, session_id) order by last_position desc",
-                [[row.session_id for row in rows]],
+                [list(told)],
             )
             for record in records(found):
-                put(line(record))
+                put(
+                    line(
+                        {
+                            **told[record["session_id"]],
+                            **record,
+                            "status": told[record["session_id"]]["status"],
+                        }
+                    )
+                )
             return
     put(session_table(rows))
     if not rows:

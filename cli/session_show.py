@@ -4,20 +4,25 @@ import click
 
 from .access import json_option, open_store, put
 from .jsonout import document
+from .session_text import agent_option, end_stale
 from .show import session_and_turns
 
 
 @click.command("show")
-@click.argument("session")
+@click.argument("session", required=False)
+@agent_option
 @json_option
 @click.pass_context
-def command(ctx: click.Context, session: str, as_json: bool) -> None:
+def command(ctx: click.Context, session: str | None, agent: str, as_json: bool) -> None:
     """Show one session and its turns.
 
-    SESSION is its id, the beginning of it, sess-ID, or session:SLUG_ID.
+    SESSION is its id, the beginning of it, sess-ID, or session:SLUG_ID; without it, the active session of
+    the agent.
     """
-    from eventlog.recorder import sessions
+    from eventlog.memory import intent
 
     with open_store(ctx) as store:
-        fields, text = session_and_turns(store, sessions.named(store, session).session_id)
+        end_stale(store)
+        one = intent.find(store, session) if session else intent.must_be_active(store, agent)
+        fields, text = session_and_turns(store, one.session_id)
     put(document(fields) if as_json else text)

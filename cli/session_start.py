@@ -6,10 +6,11 @@ import click
 
 from .access import open_store, put, say
 from .exits import ERROR
-from .session_text import agent_option, session_table
+from .session_text import agent_option, end_stale, session_table
 from .text import count, one_line
 
 if TYPE_CHECKING:
+    from eventlog.memory.intent import Intent
     from eventlog.recorder.sessions import SessionRow
     from eventlog.store import Store
 
@@ -17,47 +18,75 @@ if TYPE_CHECKING:
 @click.command("start")
 @click.argument("message", required=False)
 @agent_option
+@click.option("--focus", metavar="TEXT", help="What it is about; the same as MESSAGE.")
+@click.option("--scope", metavar="PATH", multiple=True, help="A file or folder it is about; repeatable.")
+@click.option("--description", metavar="TEXT", help="More about it.")
 @click.option("--new", is_flag=True, help="Begin a new session even without a MESSAGE.")
 @click.option("--resume", metavar="SESSION", help="Go on with this session, ended or not.")
 @click.option("--title", metavar="TEXT", help="The session's title. [default: MESSAGE]")
 @click.pass_context
 def command(
-    ctx: click.Context, message: str | None, agent: str, new: bool, resume: str | None, title: str | None
+    ctx: click.Context,
+    message: str | None,
+    agent: str,
+    focus: str | None,
+    scope: tuple[str, ...],
+    description: str | None,
+    new: bool,
+    resume: str | None,
+    title: str | None,
 ) -> None:
     """Begin a session, or go on with one.
 
     With a MESSAGE, what the session is about, a new session begins; the active one of the same agent
     ends. Without one the active session goes on. Where there is none, the recent ones are listed, and
-    nothing is started (exit code 1). The session's context id goes to stdout.
+    nothing is started (exit code 1). The session's context id goes to stdout. Who works here sees the
+    focus and the scope in `locus who` and in a briefing; to change them, begin another session.
     """
     from eventlog.recorder import sessions
 
+    if message is not None and focus is not None:
+        raise click.UsageError("--focus and MESSAGE are the same; give one of them")
+    message = focus if message is None else message
     if resume is not None and (message is not None or new):
         raise click.UsageError("--resume goes on with a session; it takes neither MESSAGE nor --new")
+    if (scope or description) and message is None and not new:
+        raise click.UsageError("--scope and --description belong to a new session; say --focus TEXT")
+    for path in scope:
+        if "${" in path:
+            raise click.UsageError(f"--scope {path}: a variable that was not filled in")
     with open_store(ctx) as store:
+        end_stale(store)
         if resume is not None:
             started = _go_on(store, sessions.named(store, resume), agent, title)
         elif message is not None or new:
-            started = _begin(store, agent, message or title or "", title)
+            started = _begin(store, agent, message or title or "", title, scope, description)
         else:
             active = sessions.active(store, store.repo_hash, agent)
             if active is None:
-                _offer(sessions.recent(store), agent)
+                _offer(store, agent)
                 ctx.exit(ERROR)
             started = _go_on(store, active, agent, title)
     put(f"{started}\n")
 
 
-def _begin(store: "Store", agent: str, message: str, title: str | None) -> str:
+def _begin(
+    store: "Store",
+    agent: str,
+    message: str,
+    title: str | None,
+    scope: tuple[str, ...],
+    description: str | None,
+) -> str:
+    from eventlog.memory import intent
     from eventlog.recorder import sessions
-    from eventlog.recorder.recorder import Recorder
 
     before = sessions.active(store, store.repo_hash, agent)
-    session = Recorder(store, agent=agent).start_session(message, title=title)
+    begun = intent.start(store, agent, message, scope, description, title=title)
     if before is not None:
         say(f"Ended {before.context_id}, which was active.")
-    say(f"Began a session of {agent}.")
-    return session.context_id
+    say(f"Began {begun.name}, a session of {agent}.")
+    return begun.context_id
 
 
 def _go_on(store: "Store", row: "SessionRow", agent: str, title: str | None) -> str:
@@ -75,7 +104,11 @@ def _go_on(store: "Store", row: "SessionRow", agent: str, title: str | None) -> 
     return row.context_id
 
 
-def _offer(rows: "list[SessionRow]", agent: str) -> None:
+def _offer(store: "Store", agent: str) -> None:
+    from eventlog.memory import intent
+    from eventlog.recorder.sessions import RECENT
+
+    rows: list[Intent] = intent.listed(store, active_only=False)[:RECENT]
     say(f"{agent} has no active session here, and nothing was started.")
     if rows:
         say("")

@@ -1,4 +1,4 @@
-"""What the verbs of `locus session` share: the `--agent` option and the table of sessions."""
+"""What the verbs of `locus session` share: the `--agent` option, the stale rule and the table of sessions."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from .table import render
-from .text import microseconds, moment, one_line, terminal_width
+from .text import moment, one_line, terminal_width
 
 if TYPE_CHECKING:
-    from eventlog.recorder.sessions import SessionRow
+    from eventlog.memory.intent import Intent
+    from eventlog.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,18 +27,25 @@ def agent_option(function: F) -> F:
     )(function)
 
 
-def session_table(rows: "Sequence[SessionRow]") -> str:
+def end_stale(store: "Store") -> int:
+    """Close the sessions that nobody ended within 24 hours, before anything is said of sessions."""
+    from eventlog.memory import intent
+
+    return intent.end_stale(store, intent.now_us(store))
+
+
+def session_table(rows: "Sequence[Intent]") -> str:
     """One line for each session; nothing for none."""
     cells = [
         (
-            row.session_id,
-            one_line(row.agent or ""),
-            moment(microseconds(row.started_at)),
+            row.name,
+            one_line(row.agent),
+            moment(row.started_us),
             f"{row.turn_count:,}",
-            row.status if row.status == "active" else row.end_reason or row.status or "",
-            one_line(row.title or ""),
+            row.status if row.is_active else row.end_reason or row.status,
+            one_line(row.focus + (f" [{', '.join(row.scope)}]" if row.scope else "")),
         )
         for row in rows
     ]
-    heads = ("SESSION", "AGENT", "STARTED (UTC)", "TURNS", "STATE", "TITLE")
+    heads = ("SESSION", "AGENT", "STARTED (UTC)", "TURNS", "STATE", "FOCUS")
     return render(heads, cells, right=(3,), width=terminal_width()) if cells else ""

@@ -97,8 +97,10 @@ def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
 
 
 def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
+    from eventlog.memory import intent
     from eventlog.recorder.completeness import completeness
 
+    about = intent.find(store, session_id)
     session = next(records(store.query("select * from sessions where session_id = $1", [session_id])))
     turns = list(
         records(store.query("select * from turns where session_id = $1 order by turn", [session_id]))
@@ -131,6 +133,10 @@ def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
     words += [f"pinned turns {', '.join(map(str, pinned))}"] if pinned else []
     statement = table.pairs(
         [
+            ("session", about.name),
+            ("focus", one_line(about.focus) if about.declared else ""),
+            ("scope", one_line(", ".join(about.scope or ()))),
+            ("description", one_line(about.description or "")),
             ("contents", ", ".join(words)),
             ("completeness", one_line(str(said))),
             ("no outcome", one_line(", ".join(said.without_outcome))),
@@ -138,6 +144,7 @@ def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
     )
     fields = {
         "session": session,
+        "intent": intent.fields(about),
         "turns": turns,
         "completeness": dataclasses.asdict(said),
         "retention": retention,

@@ -36,12 +36,16 @@ def session_start(
     repo: str,
     *,
     extends: Sequence[str] = (),
+    intent: Mapping[str, Any] | None = None,
     **columns: Any,
 ) -> Event:
-    """A session begins (S0-10, S1-18); it extends the master and, after a rollover, its predecessor."""
+    """A session begins (S0-10, S1-18); it extends the master and, after a rollover, its predecessor.
+
+    Args: intent: what it is about (S3-1): `focus`, `scope`, `description`.
+    """
     return _event(
         "session",
-        {"slug": slug, "session_id": session_id},
+        {"slug": slug, "session_id": session_id, **(intent or {})},
         columns,
         operation="start",
         status="active",

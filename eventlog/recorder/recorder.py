@@ -92,6 +92,7 @@ class Recorder:
         title: str | None = None,
         extends: Sequence[str] = (),
         end_reason: str = "superseded",
+        intent: Mapping[str, Any] | None = None,
     ) -> Session:
         """Begin a new session; one that is still active ends first (S1-22, S3-32).
 
@@ -116,7 +117,9 @@ class Recorder:
         if left is not None and left.session_id != session_id:
             events.append(self._session_end(left, None, end_reason))
         events.append(
-            lifecycle.session_start(session_id, slug, title, self.repo, extends=extends, **self.columns)
+            lifecycle.session_start(
+                session_id, slug, title, self.repo, extends=extends, intent=intent, **self.columns
+            )
         )
         self._known_until = self.store.append(events).stop
         turns = again.turns if again else 0

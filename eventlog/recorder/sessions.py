@@ -5,7 +5,7 @@ see them: `a1b2c3d4`, a unique beginning of it, `sess-a1b2c3d4`, `session:slug_a
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from eventlog.errors import Ambiguous, NotFound
@@ -13,6 +13,8 @@ from eventlog.recorder.placement import SESSION_ALIAS
 from eventlog.store import Store
 
 RECENT = 10
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,15 @@ def named(store: Store, name: str) -> SessionRow:
         some = ", ".join(row.session_id for row in found[:5])
         raise Ambiguous(f"{name!r} fits several sessions: {some}. Give more of the id.")
     return found[0]
+
+
+def microseconds_of(at: datetime | None) -> int | None:
+    """A time as SQL gives it, in µs since 1970."""
+    return None if at is None else (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def moment_of(us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=us)
 
 
 def _first(

@@ -134,9 +134,13 @@ def test_a_recorder_works_in_the_session_that_was_started(empty: Path, locus: Lo
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("end",), 1, "person has no active session"),
-        (("end", "zzzzzzzz"), 1, "no session is called"),
-        (("show", "zzzzzzzz"), 1, "no session is called"),
+        (("end",), 1, "No active session for agent 'person'."),
+        (("show",), 1, "No active session for agent 'person'."),
+        (("end", "zzzzzzzz"), 1, "Session not found: zzzzzzzz\n"),
+        (("show", "zzzzzzzz"), 1, "Session not found: zzzzzzzz\n"),
+        (("start", "--scope", "src"), 2, "--focus"),
+        (("start", "m", "--focus", "m"), 2, "--focus"),
+        (("start", "m", "--scope", "${PWD}"), 2, "--scope"),
         (("start", "--resume", "zzzzzzzz"), 1, "no session is called"),
         (("start", "message", "--resume", "x"), 2, "--resume"),
         (("start", "--new", "--resume", "x"), 2, "--resume"),
@@ -145,7 +149,7 @@ def test_a_recorder_works_in_the_session_that_was_started(empty: Path, locus: Lo
 def test_what_cannot_be_done_says_so(
     empty: Path, locus: Locus, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
-    """P8: one clear line, nothing on stdout, nothing recorded."""
+    """P8, S3-13, S3-15: one clear line, nothing on stdout, nothing recorded."""
     ended = locus("session", *arguments)
 
     assert (ended.code, ended.text) == (code, "")
@@ -159,8 +163,8 @@ def test_a_session_ends_once(empty: Path, locus: Locus) -> None:
     first = locus("session", "end", sid, "--summary", "one")
     second = locus("session", "end", sid, "--summary", "two")
 
-    assert (first.code, second.code, second.text) == (0, 3, "")
-    assert "not active" in second.err
+    assert (first.code, second.code, second.text) == (0, 1, "")
+    assert f"Session {sid} is already ended." in second.err
     assert [s["summary"] for s in listed(locus, "--all")] == ["one"]
 
 
@@ -170,3 +174,81 @@ def test_recorded_text_is_harmless_on_a_terminal(empty: Path, locus: Locus) -> N
 
     assert "\x1b" not in locus("session", "ls").text
     assert "\x1b" not in locus("session", "start").err
+
+
+def test_a_session_says_what_it_is_about(empty: Path, locus: Locus) -> None:
+    """S3-12, S3-14, S3-15, S3-39: focus, scope and description; by its alias, or the one that is active."""
+    started = locus(
+        "session", "start", "--focus", "auth", "--scope", "src/", "--scope", "b", "--description", "why"
+    )
+    sid = session_id(started)
+    assert f"Began sess-{sid}, a session of person." in started.err
+    (said,) = listed(locus)
+
+    assert (said["id"], said["focus"], said["scope"], said["description"]) == (
+        f"sess-{sid}",
+        "auth",
+        ["src/", "b"],
+        "why",
+    )
+    assert f"sess-{sid}" in locus("session", "ls").text and "auth [src/, b]" in locus("session", "ls").text
+    shown = locus("session", "show")
+    assert shown.text == locus("session", "show", f"sess-{sid}").text
+    assert "focus" in shown.text and "src/, b" in shown.text
+    document = json.loads(locus("session", "show", "--json").text)
+    assert (document["intent"]["id"], document["intent"]["focus"]) == (f"sess-{sid}", "auth")
+
+
+def test_every_session_command_ends_what_is_stale(empty: Path, locus: Locus) -> None:
+    """S3-29: start, end, ls and show end sessions that nobody ended within 24 hours; so does `who`."""
+    for number, words in enumerate((("start", "new"), ("end",), ("ls",), ("show",), ("who",))):
+        with Store.open(empty / ".locus") as store:
+            store.append(
+                [
+                    {
+                        "event_type": "session",
+                        "operation": "start",
+                        "status": "active",
+                        "agent": f"agent-{number}",
+                        "session_id": f"crashed{number}",
+                        "repo": store.repo_hash,
+                        "occurred_at": 1_000,
+                        "payload": {},
+                    }
+                ]
+            )
+        locus(*(words if words == ("who",) else ("session", *words)))
+        with Store.open(empty / ".locus") as store:
+            found = store.query(
+                "select status, end_reason, epoch_us(ended_at) from sessions where session_id = $1",
+                [f"crashed{number}"],
+            )
+        assert found.rows == [("closed", "stale", 1_000 + 24 * 3_600_000_000)], words
+
+
+def test_who_is_at_work(empty: Path, locus: Locus) -> None:
+    """S3-38, P8: sessions, their files and where they meet, for people and as JSON."""
+    assert "Nobody is at work here." in locus("who").err
+    ids = [session_id(locus("session", "start", "--agent", name, "--focus", "auth")) for name in ("a", "b")]
+    with Store.open(empty / ".locus") as store:
+        for sid in ids:
+            store.append(
+                [
+                    {
+                        "event_type": "file",
+                        "operation": "edit",
+                        "session_id": sid,
+                        "path": "x\x1b.py",
+                        "payload": {},
+                    }
+                ]
+            )
+    shown = locus("who")
+    document = json.loads(locus("who", "--json").text)
+
+    assert shown.code == 0 and "\x1b" not in shown.text
+    assert f"sess-{ids[0]}  a  since" in shown.text and "Overlaps" in shown.text
+    assert [one["id"] for one in document["sessions"]] == [f"sess-{sid}" for sid in reversed(ids)]
+    assert [(one["first"], one["second"]) for one in document["overlaps"]] == [
+        (f"sess-{ids[0]}", f"sess-{ids[1]}")
+    ]

@@ -1,0 +1,61 @@
+"""`locus who`: who is at work here, on what, and where two of them meet."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .access import json_option, open_store, put, say
+from .jsonout import document
+from .session_text import end_stale
+from .text import count, moment, one_line
+
+if TYPE_CHECKING:
+    from eventlog.memory.who import Worker
+
+_FILES_SHOWN = 10
+
+
+@click.command("who")
+@json_option
+@click.pass_context
+def command(ctx: click.Context, as_json: bool) -> None:
+    """Show the active sessions: since when, on what, which files each touched, who meets whom.
+
+    Overlaps are told from what the log has: a session changed, or is about to change, what another one
+    changed that has not ended, or what lies within the scope of another.
+    """
+    from eventlog.memory import who
+
+    with open_store(ctx) as store:
+        end_stale(store)
+        workers = who.who(store)
+    met = who.overlaps(workers)
+    if as_json:
+        put(
+            document(
+                {
+                    "sessions": [who.fields(worker) for worker in workers],
+                    "overlaps": [who.overlap_fields(one) for one in met],
+                }
+            )
+        )
+        return
+    put("\n".join(map(_shown, workers)))
+    if met:
+        put("\nOverlaps\n" + "".join(f"  {one_line(one.words())}\n" for one in met))
+    if not workers:
+        say("Nobody is at work here.")
+
+
+def _shown(worker: "Worker") -> str:
+    one = worker.intent
+    scope = f" [{', '.join(one.scope)}]" if one.scope else ""
+    head = (
+        f"{one.name}  {one_line(one.agent)}  since {moment(one.opened_us)}  {one_line(one.focus + scope)}\n"
+    )
+    if one.description:
+        head += f"  {one_line(one.description)}\n"
+    for touch in worker.touches[:_FILES_SHOWN]:
+        head += f"  {touch.event_id[:12]}  {moment(touch.at_us)}  {one_line(touch.path)}  {touch.how}\n"
+    more = len(worker.touches) - _FILES_SHOWN
+    return head + (f"  and {count(more, 'more file')}\n" if more > 0 else "")

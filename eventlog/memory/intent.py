@@ -1,0 +1,364 @@
+"""Intents: what each session is about, and which sessions are at work; a fold of the `session` events.
+
+A session's focus, scope and description stand in the payload of its start (S3-1); there is no other record
+of them. One session per (repository, agent) is active: the one opened last, and beside it those that went on
+after it was opened, as two windows of one agent do. docs/memory.md has the rules. Reading writes nothing;
+`start`, `end` and `end_stale` append. Any number of processes; not for hooks, which ask no index.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from eventlog import names
+from eventlog.errors import EventLogError, NotFound
+from eventlog.jsontext import decode
+from eventlog.recorder import lifecycle, sessions
+from eventlog.recorder.placement import SESSION_ALIAS
+from eventlog.recorder.recorder import Recorder
+from eventlog.store import Store
+from eventlog.types import Event
+
+# A session that nobody ended is over this long after it was opened (S3-31).
+STALE_SESSION_HOURS = 24
+
+_HOUR_US = 3_600_000_000
+# Its sessions are groups of commits: nobody is at work in them, and a later import goes on with them.
+_HISTORY = "git"
+_OPENED = ("start", "resume", "clear", "fork")
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A session and what it is about. Times are µs since 1970; `ended_us` None is active.
+
+    `declared` says that somebody named the focus; else it is the session's title, or the project's name.
+    """
+
+    session_id: str
+    context_id: str
+    agent: str
+    agent_session_id: str | None
+    repo: str | None
+    focus: str
+    declared: bool
+    scope: tuple[str, ...] | None
+    description: str | None
+    started_us: int | None
+    opened_us: int | None  # the start, or where it was opened again
+    opened_position: int
+    last_position: int
+    ended_us: int | None
+    ended_position: int | None
+    status: str
+    end_reason: str | None
+    turn_count: int
+    event_id: str  # of the event that opened it
+
+    @property
+    def name(self) -> str:
+        return f"{SESSION_ALIAS}{self.session_id}"
+
+    @property
+    def is_active(self) -> bool:
+        return self.status == "active"
+
+    @property
+    def is_history(self) -> bool:
+        return self.agent == _HISTORY
+
+
+def start(
+    store: Store,
+    agent: str,
+    focus: str,
+    scope: Iterable[str] | None = None,
+    description: str | None = None,
+    *,
+    title: str | None = None,
+) -> Intent:
+    """Begin a session of an agent; the one that it has active ends first (S3-12, S3-32)."""
+    said = {"focus": focus or None, "scope": scope_of(scope), "description": description or None}
+    begun = Recorder(store, agent=agent).start_session(focus, title=title, intent=said)
+    return find(store, begun.session_id)
+
+
+def end(
+    store: Store,
+    one: Intent,
+    summary: str | None = None,
+    *,
+    ended_us: int | None = None,
+    reason: str = "explicit",
+) -> None:
+    """Close an active session (S3-13)."""
+    columns = {} if ended_us is None else {"occurred_at": ended_us}
+    store.append([_end_of(store, one, summary, reason, **columns)])
+
+
+def find(store: Store, name: str) -> Intent:
+    """The session that `name` means: its id, a unique beginning, sess-ID, session:SLUG_ID.
+
+    Raises: NotFound, Ambiguous.
+    """
+    try:
+        found = by_id(store, sessions.named(store, name).session_id)
+    except NotFound:
+        found = None
+    if found is None:
+        raise NotFound(f"Session not found: {name}")
+    return found
+
+
+def by_id(store: Store, session_id: str) -> Intent | None:
+    """The session of exactly that id (S3-6)."""
+    row = sessions.by_id(store, session_id)
+    if row is None:
+        return None
+    found = _fold(
+        store,
+        "agent is not distinct from $1 and "
+        "(session_id = $2 or status = 'active' or agent_session_id is null)",
+        [row.agent, session_id],
+    )
+    return next(one for one in found if one.session_id == session_id)
+
+
+def active_of(store: Store, agent: str) -> Intent | None:
+    """The session that an agent has active in this repository, the one opened last (S3-9)."""
+    found = [one for one in listed(store, agent=agent) if one.repo in (None, store.repo_hash)]
+    return max(found, key=lambda one: one.opened_position, default=None)
+
+
+def must_be_active(store: Store, agent: str) -> Intent:
+    """`active_of`. Raises: NotFound."""
+    found = active_of(store, agent)
+    if found is None:
+        raise NotFound(f"No active session for agent '{agent}'.")
+    return found
+
+
+def listed(store: Store, *, active_only: bool = True, agent: str | None = None) -> list[Intent]:
+    """Sessions, the one that something happened in last first (S3-8)."""
+    where, parameters = ["true"], []
+    if agent is not None:
+        where.append("agent = $1")
+        parameters.append(agent)
+    if active_only:
+        # And what was declared, and ended, since the oldest of them was opened: it may hold for one of them.
+        where.append(
+            "(status = 'active' or (agent_session_id is null and last_position >= "
+            "(select min(opened_position) from sessions where status = 'active')))"
+        )
+    found = _fold(store, " and ".join(where), parameters)
+    found.sort(key=lambda one: one.last_position, reverse=True)
+    return [one for one in found if one.is_active or not active_only]
+
+
+def at_work(store: Store) -> list[Intent]:
+    """Active sessions of agents and people, without those that a history was imported as."""
+    return [one for one in listed(store) if not one.is_history]
+
+
+def end_stale(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) -> int:
+    """Close the sessions that nobody ended in time, as of then (S3-30); how many.
+
+    A store that cannot be written to stays as it is. Two processes that find the same write it once (I8).
+    """
+    events = stale_ends(store, now_us, hours)
+    try:
+        store.append(events)
+    except EventLogError:
+        return 0  # who only reads may still ask
+    return len(events)
+
+
+def stale_ends(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) -> list[Event]:
+    """The events that `end_stale` appends."""
+    return [
+        _end_of(
+            store,
+            one,
+            None,
+            "stale",
+            occurred_at=one.opened_us + round(hours * _HOUR_US),
+            event_id=names.event_id_of("locus", "stale", one.session_id, str(one.opened_position)),
+        )
+        for one in _fold(store, "status = 'active'", [], by_log=True)
+        if not one.is_history and one.opened_us is not None and is_stale(one.opened_us, now_us, hours)
+    ]
+
+
+def is_stale(opened_us: int, now_us: int, hours: float = STALE_SESSION_HOURS) -> bool:
+    return now_us - opened_us > hours * _HOUR_US
+
+
+def scope_of(paths: "Iterable[str] | None") -> "list[str] | None":
+    """Paths as they are kept: in POSIX form, each once; None for none at all (S3-33, S3-37)."""
+    kept = [path.replace("\\", "/").removeprefix("./") for path in paths or ()]
+    return [path for path in dict.fromkeys(kept) if path] or None
+
+
+def iso(us: int | None) -> str | None:
+    """A time as ISO 8601 in UTC."""
+    if us is None:
+        return None
+    return sessions.moment_of(us).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def fields(one: Intent) -> dict[str, Any]:
+    """A session as JSON has it (S3-40)."""
+    return {
+        "id": one.name,
+        "agent_id": one.agent,
+        "focus": one.focus,
+        "declared": one.declared,
+        "scope": None if one.scope is None else list(one.scope),
+        "description": one.description,
+        "started_at": iso(one.started_us),
+        "ended_at": iso(one.ended_us),
+        "status": one.status,
+        "end_reason": one.end_reason,
+        "context_id": one.context_id,
+        "agent_session_id": one.agent_session_id,
+        "turn_count": one.turn_count,
+        "event_id": one.event_id,
+    }
+
+
+# -- the fold --------------------------------------------------------------------------------------
+
+
+def _fold(store: Store, where: str, parameters: Sequence[Any], *, by_log: bool = False) -> list[Intent]:
+    """The sessions that fit, in the order in which they were opened.
+
+    Args: by_log: leave those active that only the opening of another makes inactive.
+    """
+    rows = store.query(
+        "select session_id, context_id, agent, agent_session_id, repo, title, status, end_reason, "
+        f"started_at, ended_at, turn_count, opened_position, last_position from sessions where {where}",
+        parameters,
+    ).rows
+    said = _said(store, [row[0] for row in rows])
+    found = [_intent(store, row, said.get(row[0], ())) for row in rows]
+    found.sort(key=lambda one: one.opened_position)
+    return found if by_log else _one_for_each_agent(found)
+
+
+def _said(store: Store, session_ids: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
+    """Of each session its own events, in order: (position, operation, µs, payload, event id)."""
+    said: dict[str, list[tuple[Any, ...]]] = {}
+    if session_ids:
+        for session_id, *rest in store.query(
+            "select session_id, position, operation, epoch_us(coalesce(occurred_at, recorded_at)), payload, "
+            "event_id from events where event_type = 'session' and list_contains($1, session_id) "
+            "order by position",
+            [list(session_ids)],
+        ).rows:
+            said.setdefault(session_id, []).append(tuple(rest))
+    return said
+
+
+def _intent(store: Store, row: Sequence[Any], said: Iterable[Sequence[Any]]) -> Intent:
+    (session_id, context_id, agent, agent_session_id, repo, title, status, end_reason, started, ended,
+     turns, opened_position, last_position) = row  # fmt: skip
+    keys: dict[str, Any] = {}
+    opened_us, event_id = sessions.microseconds_of(started), ""
+    ended_position: int | None = -1
+    for position, operation, at, payload, id in said:
+        keys |= {name: value for name, value in _decoded(payload).items() if value is not None}
+        if operation in _OPENED and (ended_position is not None or operation == "start"):
+            opened_us, opened_position, event_id = at, position, id
+        ended_position = position if operation == "end" else None
+    focus, scope, description = keys.get("focus"), keys.get("scope"), keys.get("description")
+    declared = isinstance(focus, str) and bool(focus)
+    return Intent(
+        session_id,
+        context_id,
+        agent or "",
+        agent_session_id,
+        repo,
+        focus if declared and isinstance(focus, str) else title or store.project_name,
+        declared,
+        _scope_in(scope),
+        description if isinstance(description, str) else None,
+        sessions.microseconds_of(started),
+        opened_us,
+        int(opened_position),
+        int(last_position),
+        sessions.microseconds_of(ended),
+        None if ended_position == -1 else ended_position,
+        status or "unknown",
+        end_reason,
+        int(turns),
+        event_id,
+    )
+
+
+def _decoded(payload: object) -> dict[str, Any]:
+    try:
+        said = decode(payload) if isinstance(payload, str) else payload
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _scope_in(value: object) -> tuple[str, ...] | None:
+    if not isinstance(value, list):
+        return None
+    return tuple(scope_of(path for path in value if isinstance(path, str)) or ()) or None
+
+
+def _one_for_each_agent(found: list[Intent]) -> list[Intent]:
+    """`found` with those closed that another of the same agent has followed, and what it was told passed on.
+
+    Two rules (docs/memory.md): a session in which nothing happened since the next one of its agent was opened
+    is over as of then; and what was declared for an agent before it came holds for the session that it opens.
+    """
+    given: list[Intent] = []
+    declared: dict[tuple[str | None, str], Intent] = {}
+    for one in found:
+        key = (one.repo, one.agent)
+        told = declared.get(key)
+        if one.declared and one.agent_session_id is None:
+            declared[key] = one
+        elif not one.declared and told is not None and _was_open(told, one.opened_position):
+            one = replace(
+                one, focus=told.focus, declared=True, scope=told.scope, description=told.description
+            )
+        given.append(one)
+    followed: dict[tuple[str | None, str], Intent] = {}
+    for place in range(len(given) - 1, -1, -1):
+        one = given[place]
+        next_ = followed.get((one.repo, one.agent))
+        followed[one.repo, one.agent] = one
+        if (
+            one.is_active
+            and not one.is_history
+            and next_ is not None
+            and one.last_position < next_.opened_position
+        ):
+            given[place] = replace(one, status="closed", end_reason="superseded", ended_us=next_.opened_us)
+    return given
+
+
+def _was_open(one: Intent, position: int) -> bool:
+    return one.ended_position is None or one.ended_position > position
+
+
+def _end_of(store: Store, one: Intent, summary: str | None, reason: str, **columns: Any) -> Event:
+    slug = one.context_id.removeprefix("session:").removesuffix(f"_{one.session_id}")
+    return lifecycle.session_end(
+        one.session_id,
+        slug,
+        one.repo or store.repo_hash,
+        summary=summary,
+        turn_count=one.turn_count,
+        end_reason=reason,
+        agent=one.agent or None,
+        **columns,
+    )
+
+
+def now_us(store: Store) -> int:
+    return store.fs.time_ns() // 1000

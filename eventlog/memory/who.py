@@ -1,0 +1,218 @@
+"""Who is at work here: the active sessions, the files that each touched, and where two of them meet.
+
+What sessions touch is a fact of the log: the file events that name them, and the edits that their tools have
+begun and not ended. A warning names the event it stands on. Asks the index; not for hooks. Reads only.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from eventlog.jsontext import decode
+from eventlog.memory import intent
+from eventlog.memory.intent import Intent
+from eventlog.paths import path_text
+from eventlog.store import Store
+
+CHANGED, ABOUT_TO = "changed", "about to change"
+SCOPED, IN_SCOPE = "scope", " in scope"
+
+# What edit tools of the agents call the file that they are about to change.
+_NAMES_OF_A_FILE = ("file_path", "filePath", "notebook_path", "absolute_path", "path")
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """What a session did to a path last. `how` is `changed` or `about to change`."""
+
+    path: str
+    how: str
+    at_us: int | None
+    position: int
+    event_id: str
+    worktree: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """An active session and the paths that it touched, the last first."""
+
+    intent: Intent
+    touches: tuple[Touch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Two active sessions that meet. `first` was there before; `second` comes to it.
+
+    `how` is what `second` does to `path`: it changed it or is about to, and `first` changed it, or has it
+    in its scope; or `scope`: both have it in their scope.
+    `event_ids` are what that stands on. In two worktrees the sessions meet only when they are merged.
+    """
+
+    path: str
+    first: Intent
+    second: Intent
+    how: str
+    event_ids: tuple[str, ...]
+    worktrees: bool = False
+
+    def words(self) -> str:
+        """One line, of recorded text as it is."""
+        apart = " (in another worktree)" if self.worktrees else ""
+        if self.how == SCOPED:
+            return f"{self.second.name} and {self.first.name} both have {self.path} in their scope"
+        did = "changed" if self.how.startswith(CHANGED) else "is about to change"
+        if self.how.endswith(IN_SCOPE):
+            return f"{self.second.name} {did} {self.path}, which is in the scope of {self.first.name}"
+        return (
+            f"{self.second.name} {did} {self.path}, which {self.first.name} changed and has not ended{apart}"
+        )
+
+
+def who(store: Store) -> list[Worker]:
+    """The sessions at work, the latest first, with what they touched."""
+    active = intent.at_work(store)
+    touched = _touched(store, [one.session_id for one in active])
+    return [Worker(one, tuple(touched.get(one.session_id, ()))) for one in active]
+
+
+def overlaps(workers: Sequence[Worker]) -> list[Overlap]:
+    """Where two of them meet: by what they touched, then by what they said; in a fixed order."""
+    found: list[Overlap] = []
+    for one, other in combinations(sorted(workers, key=lambda w: w.intent.opened_position), 2):
+        met = set()
+        mine, theirs = ({touch.path: touch for touch in w.touches} for w in (one, other))
+        for path in sorted(mine.keys() & theirs.keys()):
+            pair = sorted(((mine[path], one), (theirs[path], other)), key=lambda p: p[0].position)
+            (before, first), (after, second) = pair
+            if before.how != CHANGED:
+                (before, first), (after, second) = (after, second), (before, first)
+            if before.how != CHANGED:
+                continue
+            met.add(path)
+            ids = (after.event_id, before.event_id)
+            apart = before.worktree != after.worktree
+            found.append(Overlap(path, first.intent, second.intent, after.how, ids, apart))
+        found += _of_scopes(one, other, met)
+    return found
+
+
+def is_within(path: str, scope: Iterable[str]) -> bool:
+    """Whether a path is one of a scope, or below one."""
+    for top in scope:
+        directory = top.rstrip("/")
+        if directory in ("", ".") or path.rstrip("/") == directory or path.startswith(f"{directory}/"):
+            return True
+    return False
+
+
+def fields(worker: Worker) -> dict[str, Any]:
+    """A worker as JSON has it."""
+    return {
+        **intent.fields(worker.intent),
+        "files": [
+            {
+                "path": touch.path,
+                "how": touch.how,
+                "at": intent.iso(touch.at_us),
+                "event_id": touch.event_id,
+                "worktree": touch.worktree,
+            }
+            for touch in worker.touches
+        ],
+    }
+
+
+def overlap_fields(one: Overlap) -> dict[str, Any]:
+    return {
+        "path": one.path,
+        "how": one.how,
+        "first": one.first.name,
+        "second": one.second.name,
+        "event_ids": list(one.event_ids),
+        "worktrees": one.worktrees,
+    }
+
+
+def _of_scopes(one: Worker, other: Worker, met: "set[str]") -> list[Overlap]:
+    """Where the scopes lie in each other, and what one touched within the scope of the other."""
+    found = []
+    pair = (one.intent.event_id, other.intent.event_id)
+    mine, theirs = one.intent.scope or (), other.intent.scope or ()
+    for path in sorted(
+        {path for path in mine if is_within(path, theirs)}
+        | {path for path in theirs if is_within(path, mine)}
+    ):
+        found.append(Overlap(path, one.intent, other.intent, SCOPED, pair))
+    for owner, guest in ((one, other), (other, one)):
+        for touch in guest.touches:
+            if touch.path not in met and is_within(touch.path, owner.intent.scope or ()):
+                met.add(touch.path)
+                ids = (touch.event_id, owner.intent.event_id)
+                found.append(Overlap(touch.path, owner.intent, guest.intent, touch.how + IN_SCOPE, ids))
+    return found
+
+
+def _touched(store: Store, session_ids: Sequence[str]) -> dict[str, list[Touch]]:
+    """Of each session the paths it touched, the last first."""
+    if not session_ids:
+        return {}
+    last: dict[str, dict[str, Touch]] = {}
+    for session_id, path, *rest in store.query(
+        "select session_id, path, max(position), arg_max(event_id, position), "
+        "epoch_us(arg_max(coalesce(occurred_at, recorded_at), position)), arg_max(worktree, position) "
+        "from events where event_type = 'file' and path is not null and list_contains($1, session_id) "
+        "group by all",
+        [list(session_ids)],
+    ).rows:
+        position, event_id, at, worktree = rest
+        last.setdefault(session_id, {})[path] = Touch(path, CHANGED, at, position, event_id, worktree)
+    for session_id, path, position, event_id, at, worktree in _begun(store, session_ids):
+        # An edit that failed has ended, too: it changed nothing.
+        last.setdefault(session_id, {})[path] = Touch(path, ABOUT_TO, at, position, event_id, worktree)
+    return {
+        session_id: sorted(touches.values(), key=lambda touch: touch.position, reverse=True)
+        for session_id, touches in last.items()
+    }
+
+
+def _begun(store: Store, session_ids: Sequence[str]) -> Iterable[tuple[str, str, int, str, Any, Any]]:
+    """Edits under way: tools that began in the last turn of a session and did not end."""
+    rows = store.query(
+        "select session_id, position, event_id, epoch_us(coalesce(occurred_at, recorded_at)), worktree, cwd, "
+        "payload from events begun where event_type = 'tool_start' and list_contains($1, session_id) "
+        "and tool_use_id is not null and not exists (select 1 from events ended where "
+        "ended.event_type = 'action' and ended.tool_use_id = begun.tool_use_id "
+        "and list_contains($1, ended.session_id)) and not exists (select 1 from events later where "
+        "later.event_type = 'turn' and later.session_id = begun.session_id "
+        "and later.position > begun.position) order by position",
+        [list(session_ids)],
+    ).rows
+    top = _top(store)
+    for session_id, position, event_id, at, worktree, cwd, payload in rows:
+        path = _named(payload, cwd, top)
+        if path is not None:
+            yield session_id, path, position, event_id, at, worktree
+
+
+def _named(payload: object, cwd: object, top: str) -> str | None:
+    """The file of the directory `top` that a tool's arguments name."""
+    try:
+        said = decode(payload) if isinstance(payload, str) else payload
+    except (ValueError, RecursionError):
+        return None
+    args = said.get("args") if isinstance(said, Mapping) else None
+    if not isinstance(args, Mapping) or not ({"content", "new_string", "newString", "edits"} & args.keys()):
+        return None  # it reads, or says something else
+    path = next((args[name] for name in _NAMES_OF_A_FILE if isinstance(args.get(name), str)), None)
+    if path is None:
+        return None
+    full = os.path.normpath(os.path.join(cwd if isinstance(cwd, str) else top, path))
+    return path_text(os.fsencode(full[len(top) + 1 :])) if full.startswith(f"{top}/") else None
+
+
+def _top(store: Store) -> str:
+    return os.path.dirname(store.layout.root)
