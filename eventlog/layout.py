@@ -5,8 +5,8 @@
       STORE                                           identity, written once
       config.toml                                     settings; a person writes it
       config.json                                     derived: what came of parsing it
-      redaction.key                                   made at the first secret, 32 random bytes, not exported
-      erased                                          what was erased, as keyed digests: never recorded again
+      redaction.key                                   made at the first secret, random, not exported
+      erased, erased.copy                             what was erased, as keyed digests: never recorded again
       erasing                                         an erasure under way; absent otherwise
       log/journal/<n:020d>.evj                        n from 1, dense, never reused; highest is active
       log/segments/<base:020d>-<end:020d>-<hash16>.parquet
@@ -106,6 +106,10 @@ class Layout:
         return f"{self.root}/erasing"
 
     @property
+    @property
+    def erased_copy(self) -> str:
+        return f"{self.root}/erased.copy"
+
     def gc_generation(self) -> str:
         return f"{self.root}/snapshots/gc_generation"
 

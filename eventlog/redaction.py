@@ -54,7 +54,6 @@ _LOOKED_AT_COLUMNS = (*TEXT_COLUMNS, "path")
 _PATH_TYPES = frozenset(("file", "snapshot", "restore"))
 _PATH_KEYS = frozenset(("path", "old_path", "paths"))
 
-_KEY_SIZE = 32
 _FINGERPRINT_DIGITS = 8
 _PASSES_MAX = 4
 _NAMES_KEPT = 4096
@@ -395,13 +394,14 @@ def of_store(fs: FileSystem, layout: Layout, settings: "config.Config | None" = 
     """The redactor that a store's settings ask for; they are read when they are not given. Never raises."""
     settings = config.read(fs, layout) if settings is None else settings
     try:
+        gone = erased.read(fs, layout)
         return Redactor(
             allow=settings.allow,
             deny=settings.deny,
             enabled=settings.enabled,
-            problem=settings.problem,
+            problem=settings.problem or (gone.problem if gone is not None else None),
             place=(fs, layout),
-            gone=erased.read(fs, layout),
+            gone=gone,
         )
     except Exception as error:
         return Redactor(problem=f"{layout.config_file} cannot be used: {error}", place=(fs, layout))
@@ -477,19 +477,20 @@ def _start(mark: "tuple[int, int]") -> int:
 
 
 def key_of(place: "tuple[FileSystem, Layout] | None") -> bytes:
-    """The store's key; made when it is missing. Where it cannot be kept, one of this process."""
+    """The store's key; made when it is missing. One of this process where it is damaged or cannot be kept."""
     if place is not None:
         fs, layout = place
         try:
             if not fs.exists(layout.redaction_key):
                 try:
                     name = layout.tmp(f"key-{fs.random_bytes(8).hex()}")
-                    publish(fs, name, layout.redaction_key, fs.random_bytes(_KEY_SIZE))
+                    key = fs.random_bytes(erased.KEY_SIZE)
+                    publish(fs, name, layout.redaction_key, erased.key_file(key))
                 except FileExistsError:
                     pass  # another process made it at the same moment
-            key = read_file(fs, layout.redaction_key, _KEY_SIZE)
-            if len(key) == _KEY_SIZE:
-                return key
+            found = erased.sound_key(read_file(fs, layout.redaction_key, 1024))
+            if found is not None:
+                return found
         except (OSError, ValueError):
             pass
-    return os.urandom(_KEY_SIZE)
+    return os.urandom(erased.KEY_SIZE)

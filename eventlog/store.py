@@ -600,9 +600,23 @@ class Store:
         with Refusals(self.layout.root, "verify the store"):
             findings = verify_log(self.fs, self.layout, self.identity.store_id, bytes_level)
             findings += verify_snapshots(self.blobs, bytes_level, damaged)
+            findings += self._verify_rules(bytes_level)
             if level == "deep":
                 findings += self._verify_meaning(damaged, progress)
         return findings
+
+    def _verify_rules(self, level: str) -> "Iterator[Finding]":
+        from eventlog.log.verify_rules import verify_rules
+
+        try:
+            view = None if level == "quick" else self.view()
+        except EventLogError:
+            view = None  # the files' own check has said why
+        try:
+            yield from verify_rules(self.fs, self.layout, self.identity.store_id, view)
+        finally:
+            if view is not None:
+                view.close()
 
     def _verify_meaning(
         self, damaged: set[bytes], progress: "Callable[[int, int], None] | None"

@@ -196,7 +196,7 @@ def test_a_store_keeps_its_key_to_itself(tmp_path: Path) -> None:
         again = store.redactor.text(MADE["npm"])
 
     assert first == again
-    assert (found.st_mode & 0o777, found.st_size) == (0o600, 32)
+    assert (found.st_mode & 0o777, found.st_size) == (0o600, 32 + 16)
     assert Redactor(place=(REAL, Layout(str(tmp_path / "nowhere")))).text(MADE["npm"]) != MADE["npm"]
 
 

@@ -181,9 +181,9 @@ def erase(store: Store, plan: Plan, *, reason: str = "", lock_timeout_s: float =
     with Refusals(store.layout.erased, "write down what is erased"):
         _note(store)
         with acquire(store.fs, store.layout, MAINTAIN, timeout_s=lock_timeout_s):
-            erased.add(store.fs, store.layout, _rules(store, plan))
+            checks = erased.add(store.fs, store.layout, _rules(store, plan))
     store.reread_rules()
-    store.append(_told(erasure, plan, reason))
+    store.append(_told(store, erasure, plan, reason, checks))
     marks = Marks(erasure, whole=set(), pattern=plan.pattern)
     if plan.pattern is None:
         marks.whole = set(plan.events)
@@ -316,7 +316,7 @@ def _rules(store: Store, plan: Plan) -> list[bytes]:
     return rules
 
 
-def _told(erasure: str, plan: Plan, reason: str) -> Iterator[Event]:
+def _told(store: Store, erasure: str, plan: Plan, reason: str, checks: list[str]) -> Iterator[Event]:
     events, contents = sorted(plan.events), sorted(id.hex() for id in plan.contents)
     for at in range(0, max(len(events), len(contents), 1), _IDS_IN_EVENT_MAX):
         end = at + _IDS_IN_EVENT_MAX
@@ -328,6 +328,8 @@ def _told(erasure: str, plan: Plan, reason: str) -> Iterator[Event]:
             reason=reason or None,
             events=events[at:end],
             contents=contents[at:end],
+            store=store.identity.store_id.hex(),
+            rules=checks,
         )
 
 

@@ -31,6 +31,8 @@ class Told:
     events: "set[str]" = field(default_factory=set)
     paths_kept: bool = False
     contents: "set[str]" = field(default_factory=set)
+    store: "str | None" = None  # in which it took place
+    rules: "list[str]" = field(default_factory=list)  # the checks behind its rules, there (`eventlog.erased`)
     rewritten: bool = False
     ended: bool = False
 
@@ -52,6 +54,7 @@ def erasures_in(view: "LogView") -> "list[Told]":
             one.paths_kept = said.get("by") == "path"
             one.events.update(said.get("events", ()))
             one.contents.update(said.get("contents", ()))
+            one.store, one.rules = said.get("store"), said.get("rules") or []
         one.rewritten = one.rewritten or event["operation"] in (REWRITTEN, END)
         one.ended = one.ended or event["operation"] == END
     return list(found.values())

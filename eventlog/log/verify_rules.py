@@ -1,0 +1,70 @@
+"""Is what keeps secrets and erased texts out what was written: `redaction.key`, and the rules of erasures?
+
+The newest erasure of this store says in the log how the files with its rules ended, so one that was cut
+short, taken away or put back to an older state is told as well (I11). Reads only, beside any writer.
+"""
+
+from collections.abc import Iterator
+
+from eventlog import erased
+from eventlog.fs import FileSystem, read_file
+from eventlog.layout import Layout
+from eventlog.log.erasures import erasures_in
+from eventlog.log.reader import LogView
+from eventlog.log.verify import Finding
+
+_KEY_LOST = (
+    "Secrets are taken out all the same, but one that was met before gets another fingerprint. Bring the "
+    "file back from a backup, or delete it: a new one is made."
+)
+
+
+def verify_rules(
+    fs: FileSystem, layout: Layout, store_id: bytes, view: "LogView | None" = None
+) -> Iterator[Finding]:
+    """What is wrong with these files; without a view, what they tell of themselves."""
+    yield from _verify_key(fs, layout)
+    checks = _checks_told(view, store_id) if view is not None else set()
+    found = {one.path: one for one in erased.files(fs, layout)}
+    paths = (layout.erased, layout.erased_copy)
+    if len(found) == 1 and all(map(fs.exists, paths)):
+        found = dict.fromkeys(paths, *found.values())  # they are the same
+    wrong: "dict[str, str]" = {}
+    for path in paths:
+        one = found.get(path)
+        if one is not None and one.problem is not None:
+            wrong[path] = one.problem.removeprefix(f"{path}: ")
+        elif checks and (one is None or checks.isdisjoint(one.checks)):
+            lost = "it is gone" if one is None else "it is shorter than what was written"
+            wrong[path] = f"{lost}: the last erasure added rules that it does not have"
+    for path, what in wrong.items():
+        other = paths[path == paths[0]]
+        if other in wrong or other not in found:
+            then = (
+                "Rules that can be read still count. Bring the file back from a backup, or delete "
+                f"{paths[0]} and {paths[1]} and erase once more what was erased: it may be recorded again."
+            )
+        else:
+            then = f"The rules of {other} count. Copy that file over this one."
+        yield Finding(path, f"{what}. {then}")
+
+
+def _verify_key(fs: FileSystem, layout: Layout) -> Iterator[Finding]:
+    path = layout.redaction_key
+    if not fs.exists(path):
+        return  # none was needed
+    try:
+        if erased.sound_key(read_file(fs, path, 1024)) is None:
+            yield Finding(path, f"its bytes do not match their digest. {_KEY_LOST}")
+    except ValueError:
+        yield Finding(path, f"it is far longer than what was written. {_KEY_LOST}")
+    except OSError as error:
+        yield Finding(path, f"the disk cannot read it ({error.strerror}). {_KEY_LOST}")
+
+
+def _checks_told(view: LogView, store_id: bytes) -> "set[str]":
+    """How the two files ended when the newest erasure of this store had added its rules."""
+    for told in reversed(erasures_in(view)):
+        if told.rules and told.store == store_id.hex():
+            return set(told.rules)
+    return set()

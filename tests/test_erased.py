@@ -1,0 +1,203 @@
+"""The rules of erasures and the key of fingerprints: damage is told, and lets nothing come back."""
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from eventlog import erased
+from eventlog.exports import jsonl, jsonl_import
+from eventlog.fs import REAL
+from eventlog.keep import erasure
+from eventlog.layout import Layout
+from eventlog.redaction import of_store
+from eventlog.snapshots.ids import blob_id
+from eventlog.store import Store
+from tests.keep.support import event, make_store
+from tests.secrets_made import made
+
+MADE = made()
+FIRST, SECOND = "tulipFox81zebra-Q7", "two words of Cobalt9"
+EXPRESSION = "/velvet-[0-9]{4}/"
+SECRETS = f"{FIRST}, {SECOND}, velvet-1234"
+FILES = ("erased", "erased.copy")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("whole") / ".locus"
+    with make_store(root) as store:
+        (root / "config.toml").write_text('[redaction]\ndeny = ["acme-intranet"]\n')
+        store.append([event(1, payload={"x": SECRETS, "key": MADE["npm"]})])
+        for secret in (FIRST, SECOND, EXPRESSION):
+            erasure.erase(store, erasure.plan_secret(store, secret))
+    return root
+
+
+@pytest.fixture
+def root(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / ".locus"))
+
+
+def named(root: Path) -> list[str]:
+    """The files that `verify` tells of, once each."""
+    with Store.open(root) as store:
+        findings = store.verify("read")
+    assert all(finding.damage for finding in findings)
+    return [finding.path.removeprefix(f"{root}/") for finding in findings]
+
+
+def comes_back(root: Path) -> list[str]:
+    """Which erased texts a writer would let through."""
+    text = of_store(REAL, Layout(str(root))).text(SECRETS)
+    return [secret for secret in (FIRST, SECOND, "velvet-1234") if secret in text]
+
+
+def _flipped(data: bytes, draw: random.Random) -> bytes:
+    at = draw.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :]
+
+
+def _cut(data: bytes, draw: random.Random) -> bytes:
+    return data[: draw.randrange(len(data))]
+
+
+def _cut_behind_a_line(data: bytes, draw: random.Random) -> bytes:
+    lines = data.splitlines(keepends=True)
+    return b"".join(lines[: draw.randrange(len(lines))])
+
+
+def _without_a_line(data: bytes, draw: random.Random) -> bytes:
+    lines = data.splitlines(keepends=True)
+    del lines[draw.randrange(len(lines))]
+    return b"".join(lines)
+
+
+def _zeros(data: bytes, draw: random.Random) -> bytes:
+    at = draw.randrange(len(data))
+    return data[:at] + bytes(len(data) - at)
+
+
+def _endless(data: bytes, draw: random.Random) -> bytes:
+    return data + data
+
+
+DAMAGES = [_flipped, _cut, _cut_behind_a_line, _without_a_line, _zeros]
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("damaged", [*DAMAGES, _endless], ids=lambda one: one.__name__)
+def test_damage_of_one_file_is_told_and_lets_nothing_come_back(
+    root: Path, file: str, damaged: Callable[[bytes, random.Random], bytes]
+) -> None:
+    """I11, P5: a bit, an end, a rule or all of it: `verify` names the file, and the rules go on to count."""
+    draw = random.Random(7)
+    data = (root / file).read_bytes()
+    assert named(root) == []
+    for _ in range(3):
+        (root / file).write_bytes(damaged(data, draw))
+        assert named(root) == [file]
+        assert comes_back(root) == []
+    (root / file).unlink()
+    assert (named(root), comes_back(root)) == ([file], [])
+    other = FILES[file == FILES[0]]
+    shutil.copy(root / other, root / file)  # as it is told
+    assert named(root) == []
+
+
+def test_damage_of_both_files_is_told_and_what_can_be_read_counts(root: Path) -> None:
+    """I11, P5: beyond the copy the writer is told, what is denied stays denied; erasing again mends it."""
+    draw = random.Random(7)
+    for file in FILES:
+        (root / file).write_bytes(_flipped((root / file).read_bytes(), draw))
+    assert named(root) == list(FILES)
+    redactor = of_store(REAL, Layout(str(root)))
+    assert redactor.problem is not None and "erased" in redactor.problem
+    assert "acme-intranet" not in redactor.text("at acme-intranet")
+    assert len(comes_back(root)) < 2
+    for file in FILES:
+        (root / file).unlink()
+    assert named(root) == list(FILES)
+    with Store.open(root) as store:
+        for secret in (FIRST, SECOND, EXPRESSION):
+            erasure.erase(store, erasure.plan_secret(store, secret))
+    assert (named(root), comes_back(root)) == ([], [])
+
+
+def test_a_rule_is_added_to_a_damaged_file_with_those_that_it_lost(root: Path) -> None:
+    """I11: what was damaged stays told, and both files have all rules again."""
+    (root / "erased").write_bytes(_without_a_line((root / "erased").read_bytes(), random.Random(3)))
+    with Store.open(root) as store:
+        erasure.erase(store, erasure.plan_secret(store, "another secret 77"))
+    assert named(root) == ["erased"]
+    (root / "erased.copy").unlink()
+    assert comes_back(root) == []
+
+
+@pytest.mark.parametrize("cut", [1, 70, 190, 219])
+def test_an_addition_that_was_cut_short_is_no_damage(root: Path, cut: int) -> None:
+    """I12: a process that died while it added rules leaves them to nobody's harm; the next goes on behind."""
+    layout = Layout(str(root))
+    data = (root / "erased").read_bytes()
+    rules = [erased.text_rule(b"unfinished", bytes(32)), erased.content_rule(blob_id(b"x"))]
+    erased.add(REAL, layout, rules)
+    added = (root / "erased").read_bytes()
+    assert added.startswith(data)
+    (root / "erased").write_bytes(added[: len(data) + cut])
+    (root / "erased.copy").write_bytes(data)
+    assert (named(root), comes_back(root)) == ([], [])
+    erased.add(REAL, layout, rules)
+    found = erased.read(REAL, layout)
+    assert found is not None and found.problem is None and found.names(b"x") and found.find(b"unfinished")
+    assert (named(root), comes_back(root)) == ([], [])
+
+
+@pytest.mark.parametrize("damaged", [_flipped, _cut, _zeros, _endless], ids=lambda one: one.__name__)
+def test_a_damaged_key_is_told_and_nothing_is_recorded_for_it(
+    root: Path, damaged: Callable[[bytes, random.Random], bytes]
+) -> None:
+    """I11, P5: `verify` names `redaction.key`; secrets and what was erased are taken out all the same."""
+    draw = random.Random(7)
+    path = root / "redaction.key"
+    data = path.read_bytes()
+    sound = of_store(REAL, Layout(str(root))).text(MADE["npm"])
+    for _ in range(3):
+        path.write_bytes(damaged(data, draw))
+        assert named(root) == (["redaction.key"] if path.read_bytes() != data[:32] else [])
+        assert comes_back(root) == []
+        text = of_store(REAL, Layout(str(root))).text(MADE["npm"])
+        assert text.startswith("[REDACTED:") and text != sound
+    path.unlink()  # as it is told: a new one is made
+    assert of_store(REAL, Layout(str(root))).text(MADE["npm"]) != sound
+    assert (named(root), comes_back(root)) == ([], [])
+
+
+def test_the_older_form_is_read_and_gets_checks(tmp_path: Path) -> None:
+    """P5: without checks, and with texts that come without a key; the next addition covers them."""
+    key = bytes(range(32))
+    with make_store(tmp_path / ".locus") as store:
+        layout = store.layout
+        Path(layout.redaction_key).write_bytes(key)
+        rule = b" ".join(erased.text_rule(FIRST.encode(), key).split(b" ")[:-1])
+        Path(layout.erased).write_bytes(rule + b"\n")
+        assert store.verify("read") == []
+        assert FIRST not in of_store(REAL, layout).text(SECRETS)
+        erasure.erase(store, erasure.plan_secret(store, SECOND))
+        assert store.verify("read") == []
+    for file in FILES:
+        data = (tmp_path / ".locus" / file).read_bytes()
+        assert data.startswith(rule + b"\n") and data.splitlines()[-1].startswith(b"check ")
+    (tmp_path / ".locus/erased.copy").write_bytes(data.replace(rule, b"t" * len(rule)))
+    assert named(tmp_path / ".locus") == ["erased.copy"]
+    assert comes_back(tmp_path / ".locus") == ["velvet-1234"]
+
+
+def test_an_erasure_of_another_store_asks_for_no_rules(root: Path, tmp_path: Path) -> None:
+    """I11: a log that was imported names rules which this store never had, and that is no damage."""
+    with Store.open(root) as store, make_store(tmp_path / "other") as other:
+        jsonl.export(store, str(tmp_path / "log.jsonl"), contents=False)
+        jsonl_import.load(other, str(tmp_path / "log.jsonl"))
+        assert any(one["event_type"] == "erasure" for one in other.events())
+        assert other.verify("read") == []
