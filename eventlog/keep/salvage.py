@@ -99,9 +99,9 @@ class _Salvage:
         self._fs = fs
         self._layout = layout
         self._progress = progress
+        self._report = SalvageReport(layout.root, target, None)
         self._names = list(self._walk(""))
         self._who = self._identity()
-        self._report = SalvageReport(layout.root, target, None)
         self._ids: list[array[int]] = []  # of each batch: 64 bits of each id, sorted
         self._batch: list[bytes] = []
         self._hashes: list[int] = []
@@ -132,17 +132,19 @@ class _Salvage:
     # -- what there is -----------------------------------------------------------------------------
 
     def _walk(self, below: str) -> Iterator[str]:
-        """Paths of regular files, relative to the root; directories that cannot be read are passed over."""
+        """Paths of regular files, relative to the root; what cannot be looked at is told as skipped."""
         path = f"{self._layout.root}/{below}" if below else self._layout.root
         try:
             names = self._fs.listdir(path)
-        except OSError:
+        except OSError as error:
+            self._skip(path, f"the disk cannot list it ({error.strerror or error})")
             return
         for name in names:
             relative = f"{below}/{name}" if below else name
             try:
                 kind = self._fs.lstat(f"{path}/{name}").st_mode & 0o170000
-            except OSError:
+            except OSError as error:
+                self._skip(f"{path}/{name}", f"the disk cannot tell what it is ({error.strerror or error})")
                 continue
             if kind == 0o040000:
                 yield from self._walk(relative)

@@ -1,5 +1,6 @@
 """Salvage: an equal store from a sound one, what verifies from any other, and never an error of the bytes."""
 
+import errno
 import os
 import random
 import shutil
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import NotFound, Refused
+from eventlog.fs import FileSystem
 from eventlog.keep.salvage import NOTE, salvage
 from eventlog.store import Store
 from tests.keep.support import append, content, make_store, rows, snapshot
@@ -138,3 +140,28 @@ def test_a_place_that_is_taken_is_refused(example, tmp_path):
             salvage(example, dest)
     with pytest.raises(NotFound):
         salvage(tmp_path / "nothing", tmp_path / "saved")
+
+
+class _Unlisted(FileSystem):
+    """A disk that cannot say what is in, or what is, one path."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def listdir(self, path: str) -> list[str]:
+        if path == self._path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return super().listdir(path)
+
+    def lstat(self, path: str) -> os.stat_result:
+        if path == self._path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return super().lstat(path)
+
+
+@pytest.mark.parametrize("what", ["log/segments", "log/journal", "snapshots/packs"])
+def test_a_directory_that_cannot_be_looked_at_is_told(example, tmp_path, what):
+    """P6, I35: what a disk does not even list is named: nobody takes what came out for everything."""
+    report = salvage(example, tmp_path / "saved", fs=_Unlisted(f"{example}/{what}"))
+
+    assert [(path, "disk" in why) for path, why in report.skipped] == [(f"{example}/{what}", True)]
