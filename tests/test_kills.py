@@ -68,6 +68,8 @@ def kill(template: Scene, directory: Path, name: str, nth: int, torn: bool) -> N
             store.recover_restore()
         erasure.resume(store)
     _work(scene, name)
+    with Store.open(scene.root) as store:
+        store.append([{"event_type": "action"}])  # cuts a torn tail, which a work with nothing to do leaves
     check(scene, True)
     with Store.open(scene.root) as store:
         sweep(store.fs, store.layout, -1)
