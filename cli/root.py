@@ -12,6 +12,7 @@ SECTIONS: Sections = (
             Entry("status", "status", "Show what the store holds."),
             Entry("doctor", "doctor", "See whether everything works, and what to do where it does not."),
             Entry("hooks", "hooks_group", "Have coding agents tell Locus what they do."),
+            Entry("mcp", "mcp_group", "Serve coding agents the record as tools (MCP)."),
             Entry("completion", "completion", "Print a completion script for your shell."),
         ),
     ),
@@ -30,10 +31,17 @@ SECTIONS: Sections = (
             Entry("timeline", "timeline", "Show everything that happened in a turn, in order."),
             Entry("history", "history", "List the versions of one file, newest first."),
             Entry("search", "search", "Find words in events and in recorded file contents."),
+            Entry(
+                "who",
+                "who",
+                "Show the active sessions: since when, on what, which files each touched, who meets whom.",
+            ),
             Entry("decisions", "decisions", "List what was decided and why."),
             Entry(
                 "errors", "errors", "List what failed, newest first, and whether and when it was resolved."
             ),
+            Entry("stats", "stats", "Count sessions, turns, tool calls, errors, tokens, and what they cost."),
+            Entry("report", "report", "Write a page of figures and charts to open in a browser."),
         ),
     ),
     (
@@ -48,6 +56,7 @@ SECTIONS: Sections = (
     (
         "Remember",
         (
+            Entry("briefing", "briefing", "Show what a new session should know, from what is recorded."),
             Entry("codes", "codes", "Show what the last session did and left to do, a short line each."),
             Entry("context", "context_group", "Share what is known of a workstream."),
         ),

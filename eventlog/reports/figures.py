@@ -1,0 +1,401 @@
+"""Counts, durations, errors, tokens and cost of a log: in total, and by day, session, model and so on.
+
+All of one moment of the log: `asking` pins a view, and every question of an answer goes to it. What happened
+counts at its own time, or where that is unknown when it was recorded; days are those of UTC. A turn counts on
+the day it began, a session on every day on which something was done in it. Model calls are those of the view
+`llm_calls`, each counted once (P3). A count over nothing is 0, a sum over nothing is null, and so is a figure
+that cannot be told by the dimension asked for (P7). One thread.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from eventlog.query.lookup import Query
+from eventlog.reports.prices import SLOT_US, Prices, Tokens
+from eventlog.search import failures
+
+if TYPE_CHECKING:
+    from eventlog.store import Store
+
+DIMENSIONS = ("day", "session", "model", "agent", "repo", "tool", "path")
+
+_AT = "coalesce(occurred_at, recorded_at)"
+
+
+def _day(at: str) -> str:
+    return f"strftime(make_timestamp(epoch_us({at})), '%Y-%m-%d')"
+
+
+_CALLS = (
+    "(select c.* exclude (occurred_at), coalesce(c.occurred_at, e.recorded_at) as happened, e.repo "
+    "from llm_calls c join (select position, repo, recorded_at from events where event_type = 'llm') e "
+    "using (position))"
+)
+_ACTIONS = "event_type in ('action', 'mcp_action')"
+_CHANGES = "event_type = 'file' and operation is distinct from 'read'"
+_ERRORS = "event_type = 'error'"
+# What an import adds of its own accord happens when it runs, and makes nobody busy on that day.
+_DOINGS = (
+    "turn",
+    "intent",
+    "message",
+    "llm",
+    "action",
+    "mcp_action",
+    "file",
+    "decision",
+    "error",
+    "feedback",
+)
+
+# What a row of each relation is counted under. Where a dimension is missing the relation has no say in it.
+_OF_EVENTS = {
+    "day": _day(_AT), "session": "session_id", "agent": "agent", "repo": "repo", "tool": "tool",
+    "path": "path",
+}  # fmt: skip
+_OF_TURNS = {"day": _day("started_at"), "session": "session_id", "agent": "agent", "repo": "repo"}
+_OF_CALLS = {
+    "day": _day("happened"), "session": "session_id", "model": "model", "agent": "agent", "repo": "repo",
+}  # fmt: skip
+
+_TOKENS = (
+    "prompt_tokens", "completion_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens",
+    "cache_write_1h_tokens",
+)  # fmt: skip
+# Whether the counts of a call can be what a provider bills; null columns of the cache are none.
+_SOUND = (
+    "prompt_tokens >= 0 and completion_tokens >= 0 and coalesce(cache_read_tokens, 0) >= 0 "
+    "and coalesce(cache_write_1h_tokens, 0) >= 0 "
+    "and coalesce(cache_write_tokens, 0) >= coalesce(cache_write_1h_tokens, 0) "
+    "and coalesce(cache_read_tokens, 0) + coalesce(cache_write_tokens, 0) <= prompt_tokens"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is known under one key. Times in µs or ms as named, tokens as in the view `llm_calls`.
+
+    `cost_usd` is that of the calls that have a price; `unpriced_calls` have none, and `unpriced_tokens`
+    (prompt and completion) is what those report.
+    """
+
+    key: "str | None" = None
+    label: "str | None" = None  # title of a session, or the name under which a model is priced
+    sessions: "int | None" = None
+    turns: "int | None" = None
+    turn_median_us: "int | None" = None
+    tool_calls: "int | None" = None
+    tool_succeeded: "int | None" = None
+    tool_failed: "int | None" = None
+    tool_total_ms: "int | None" = None
+    tool_median_ms: "int | None" = None
+    errors: "int | None" = None
+    errors_open: "int | None" = None
+    resolve_median_us: "int | None" = None
+    file_changes: "int | None" = None
+    files: "int | None" = None
+    lines_added: "int | None" = None
+    lines_removed: "int | None" = None
+    llm_calls: "int | None" = None
+    prompt_tokens: "int | None" = None
+    completion_tokens: "int | None" = None
+    reasoning_tokens: "int | None" = None
+    cache_read_tokens: "int | None" = None
+    cache_write_tokens: "int | None" = None
+    cache_write_1h_tokens: "int | None" = None
+    cost_usd: "Decimal | None" = None
+    unpriced_calls: "int | None" = None
+    unpriced_tokens: "int | None" = None
+
+    @property
+    def tokens(self) -> "int | None":
+        """Prompt and completion."""
+        known = [n for n in (self.prompt_tokens, self.completion_tokens) if n is not None]
+        return sum(known) if known else None
+
+    @property
+    def success(self) -> "float | None":
+        """The share of tool calls that went well, of those that say."""
+        said = (self.tool_succeeded or 0) + (self.tool_failed or 0)
+        return (self.tool_succeeded or 0) / said if said else None
+
+    def described(self) -> "dict[str, Any]":
+        """Every figure by its name."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+Rows = dict["str | None", list[Figures]]
+
+
+@contextmanager
+def asking(store: "Store") -> "Iterator[Query]":
+    """A way to ask SQL, every time of the same moment of the log."""
+    from eventlog.query.engine import run
+
+    with store.view() as view:
+        yield partial(run, view, store.layout, store.fs)
+
+
+def total(query: Query, prices: "Prices | None", since: "int | None" = None) -> Figures:
+    """Everything since that time (µs)."""
+    return tell(query, (None,), prices, since)[None][0]
+
+
+def by(query: Query, dimension: str, prices: "Prices | None", since: "int | None" = None) -> "list[Figures]":
+    """A row for each: days from the oldest, sessions from the newest, of the others the largest first."""
+    return tell(query, (dimension,), prices, since)[dimension]
+
+
+def tell(
+    query: Query, dimensions: "Sequence[str | None]", prices: "Prices | None", since: "int | None" = None
+) -> Rows:
+    """The rows of several dimensions with one look at each relation; None is the total, one row."""
+    assert set(dimensions) <= {None, *DIMENSIONS}, dimensions
+    found: dict[str | None, _Found] = {dimension: {} for dimension in dimensions}
+    if None in found:
+        found[None][None] = {}
+    for take in (_events, _turns, partial(_calls, prices)):
+        for dimension, key, said in take(query, dimensions, since):
+            found[dimension].setdefault(key, {}).update(said)
+    # An error that has no path says nothing of paths.
+    found.get("path", {}).pop(None, None)
+    told: Rows = {}
+    for dimension, keys in found.items():
+        nothing: dict[str, Any] = dict.fromkeys(_counts_of(dimension, prices), 0)
+        labels = _labels(query, prices, dimension, keys)
+        rows = [Figures(key=key, label=labels.get(key), **nothing | said) for key, said in keys.items()]
+        told[dimension] = _ordered(query, dimension, rows)
+    return told
+
+
+_Found = dict["str | None", dict[str, Any]]
+_Told = Iterator[tuple["str | None", "str | None", dict[str, Any]]]
+
+
+def _counts_of(dimension: "str | None", prices: "Prices | None") -> "list[str]":
+    """What is 0 under a key of which nothing is said."""
+    names = ["sessions"]
+    if dimension is None or dimension in _OF_TURNS:
+        names.append("turns")
+    if dimension is None or dimension in _OF_CALLS:
+        names += ["llm_calls", "unpriced_calls"] if prices else ["llm_calls"]
+    if dimension is None or dimension in _OF_EVENTS:
+        names += ["errors", "errors_open"]
+        names += ["tool_calls", "tool_succeeded", "tool_failed"] if dimension != "path" else []
+        names += ["file_changes", "files"] if dimension != "tool" else []
+    return names
+
+
+def _ordered(query: Query, dimension: "str | None", rows: "list[Figures]") -> "list[Figures]":
+    if dimension == "day":
+        return sorted(rows, key=lambda row: row.key or "")
+    if dimension == "session":
+        newest = query("select session_id from sessions order by last_position desc", []).rows
+        order = {key: n for n, (key,) in enumerate(newest)}
+        return sorted(rows, key=lambda row: order.get(row.key, len(order)))
+    return sorted(rows, key=lambda row: (*(-(n or 0) for n in _weight(row)), row.key or ""))
+
+
+def _weight(row: Figures) -> "tuple[int | Decimal | None, ...]":
+    if row.turns is None and row.llm_calls is None:
+        return row.tool_calls or row.file_changes, row.errors
+    return row.cost_usd, row.tokens, row.turns
+
+
+class _Sets:
+    """Several groupings in one statement: what to select, how to group, and which one a row is of."""
+
+    def __init__(self, of: "dict[str, str]", dimensions: "Sequence[str | None]", *, also: str = "") -> None:
+        self._names = [name for name in of if name in dimensions]
+        self.known: list[str | None] = [*self._names, *([None] if None in dimensions else [])]
+        sets = ", ".join(f"({', '.join(filter(None, (name, also)))})" for name in self._names)
+        empty = f"({also})" if None in dimensions else ""
+        self.group = f"group by grouping sets ({', '.join(filter(None, (sets, empty)))})"
+        keys = "".join(f"{of[name]} as {name}, " for name in self._names)
+        self.keys = keys
+        self.select = "".join(f"{name}, grouping({name}) = 0, " for name in self._names)
+
+    def read(self, row: "tuple[Any, ...]") -> "tuple[str | None, str | None, tuple[Any, ...]]":
+        """The dimension, the key, and what was selected behind `select`."""
+        rest = row[2 * len(self._names) :]
+        for n, name in enumerate(self._names):
+            if row[2 * n + 1]:
+                return name, row[2 * n], rest
+        return None, None, rest
+
+
+def _since(at: str, since: "int | None") -> str:
+    return "true" if since is None else f"epoch_us({at}) >= {since:d}"
+
+
+def _events(query: Query, dimensions: "Sequence[str | None]", since: "int | None") -> _Told:
+    """Sessions, tools, errors, changes of files."""
+    sets = _Sets(_OF_EVENTS, dimensions)
+    if not sets.known:
+        return
+    names = (
+        "tool_calls", "tool_succeeded", "tool_failed", "tool_total_ms", "tool_median_ms", "errors",
+        "file_changes", "files", "lines_added", "lines_removed",
+    )  # fmt: skip
+    rows = query(
+        f"""
+        with done as (
+            select {sets.keys} session_id as session_of, path as path_of, event_type, operation, success,
+                duration_ms, lines_added, lines_removed
+            from events where event_type in {_DOINGS} and {_since(_AT, since)})
+        select {sets.select}
+            count(distinct session_of), count(distinct session_of) filter ({_ACTIONS}),
+            count(distinct session_of) filter ({_CHANGES}),
+            count(*) filter ({_ACTIONS}), count(*) filter ({_ACTIONS} and success),
+            count(*) filter ({_ACTIONS} and not success), sum(duration_ms) filter ({_ACTIONS})::bigint,
+            median(duration_ms) filter ({_ACTIONS}), count(*) filter ({_ERRORS}),
+            count(*) filter ({_CHANGES}), count(distinct path_of) filter ({_CHANGES}),
+            sum(lines_added) filter ({_CHANGES})::bigint, sum(lines_removed) filter ({_CHANGES})::bigint
+        from done {sets.group}""",
+        [],
+    ).rows
+    of_errors = _resolutions(query, sets.known, since) if any(row[-5] for row in rows) else {}
+    for row in rows:
+        dimension, key, (sessions, of_tool, of_path, *rest) = sets.read(row)
+        said: dict[str, Any] = dict(zip(names, rest, strict=True))
+        said["tool_median_ms"] = _whole(said["tool_median_ms"])
+        said["sessions"] = {"tool": of_tool, "path": of_path}.get(dimension or "", sessions)
+        said |= _resolved(of_errors.get((dimension, key), []), said["errors"])
+        if dimension in ("tool", "path"):  # of each other they know nothing
+            gone = names[:5] if dimension == "path" else names[6:]
+            said = {name: value for name, value in said.items() if name not in gone}
+            if not (said["errors"] or said.get("tool_calls") or said.get("file_changes")):
+                continue
+        yield dimension, key, said
+
+
+_Failures = list[failures.Failure]
+
+
+def _resolutions(
+    query: Query, dimensions: "Sequence[str | None]", since: "int | None"
+) -> "dict[tuple[str | None, str | None], _Failures]":
+    """The errors looked through for their end, by dimension and key."""
+    keys = [name for name in dimensions if name is not None]
+    select = "".join(f", {_OF_EVENTS[name]}" for name in keys)
+    rows = query(
+        f"select position{select} from events where {_ERRORS} and {_since(_AT, since)} "
+        f"order by position desc limit {failures.ERRORS_MAX}",
+        [],
+    ).rows
+    of = {row[0]: row[1:] for row in rows}
+    found: dict[tuple[str | None, str | None], _Failures] = defaultdict(list)
+    for failure in failures.failures(query, since=since):
+        found[None, None].append(failure)
+        for name, key in zip(keys, of[failure.position], strict=True):
+            found[name, key].append(failure)
+    return found
+
+
+def _resolved(found: _Failures, errors: int) -> "dict[str, int | None]":
+    known = len(found) == errors  # else there are more than are ever looked through
+    return {
+        "errors_open": sum(failure.resolved is None for failure in found) if known else None,
+        "resolve_median_us": failures.median_us(found),
+    }
+
+
+def _turns(query: Query, dimensions: "Sequence[str | None]", since: "int | None") -> _Told:
+    sets = _Sets(_OF_TURNS, dimensions)
+    if not sets.known:
+        return
+    rows = query(
+        f"""
+        with begun as (
+            select {sets.keys} epoch_us(completed_at) - epoch_us(started_at) as took
+            from turns where {_since("started_at", since)})
+        select {sets.select} count(*), median(took) filter (took > 0) from begun {sets.group}""",
+        [],
+    ).rows
+    for row in rows:
+        dimension, key, (turns, took) = sets.read(row)
+        if turns:
+            yield dimension, key, {"turns": turns, "turn_median_us": _whole(took)}
+
+
+def _calls(
+    prices: "Prices | None", query: Query, dimensions: "Sequence[str | None]", since: "int | None"
+) -> _Told:
+    """Tokens and cost; the library is asked once for all calls of one model, size and time."""
+    sets = _Sets(_OF_CALLS, dimensions, also="priced_model, slot, size, sound")
+    if not sets.known:
+        return
+    sizes = " + ".join(f"(prompt_tokens > {n:d})::int" for n in prices.thresholds) if prices else ""
+    sums = ", ".join(f"sum({name})::bigint" for name in _TOKENS)
+    rows = query(
+        f"""
+        with called as (
+            select {sets.keys} model as priced_model, epoch_us(happened) // {SLOT_US} as slot,
+                {sizes or "0"} as size, coalesce({_SOUND}, false) as sound, session_id as session_of,
+                {", ".join(_TOKENS)}
+            from {_CALLS} where {_since("happened", since)})
+        select {sets.select} priced_model, slot, sound, max(prompt_tokens), list(distinct session_of),
+            count(*), {sums}
+        from called {sets.group}""",
+        [],
+    ).rows
+    found: dict[tuple[str | None, str | None], dict[str, Any]] = {}
+    sessions: dict[str | None, set[str]] = defaultdict(set)
+    for row in rows:
+        dimension, key, (model, slot, sound, largest, of_sessions, calls, *summed) = sets.read(row)
+        told = found.setdefault((dimension, key), {"llm_calls": 0, **dict.fromkeys(_TOKENS)})
+        told["llm_calls"] += calls
+        said = dict(zip(_TOKENS, summed, strict=True))
+        for name, n in said.items():
+            if n is not None:
+                told[name] = (told[name] or 0) + n
+        if prices is not None:
+            priced = sound and slot is not None
+            cost = prices.cost(model, slot * SLOT_US, largest, _billed(said)) if priced else None
+            _add_cost(told, cost, calls, said)
+        if dimension == "model":
+            sessions[key].update(of_sessions or ())
+            told["sessions"] = len(sessions[key])
+    for (dimension, key), told in found.items():
+        yield dimension, key, told
+
+
+def _billed(said: "dict[str, int | None]") -> Tokens:
+    return Tokens(
+        prompt=said["prompt_tokens"] or 0,
+        completion=said["completion_tokens"] or 0,
+        cache_read=said["cache_read_tokens"] or 0,
+        cache_write=said["cache_write_tokens"] or 0,
+        cache_write_1h=said["cache_write_1h_tokens"] or 0,
+    )
+
+
+def _add_cost(
+    told: "dict[str, Any]", cost: "Decimal | None", calls: int, said: "dict[str, int | None]"
+) -> None:
+    told.setdefault("unpriced_calls", 0)
+    told.setdefault("unpriced_tokens", 0)
+    if cost is None:
+        told["unpriced_calls"] += calls
+        told["unpriced_tokens"] += (said["prompt_tokens"] or 0) + (said["completion_tokens"] or 0)
+    else:
+        told["cost_usd"] = told.get("cost_usd", Decimal(0)) + cost
+
+
+def _labels(
+    query: Query, prices: "Prices | None", dimension: "str | None", keys: "Iterable[str | None]"
+) -> "dict[str | None, str | None]":
+    if dimension == "session":
+        return dict(query("select session_id, title from sessions", []).rows)
+    if dimension == "model" and prices is not None:
+        return {key: prices.known_as(key) for key in keys}
+    return {}
+
+
+def _whole(value: Any) -> "int | None":
+    return None if value is None else round(value)
