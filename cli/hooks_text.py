@@ -105,7 +105,7 @@ _WORDS = {
     "unchanged": "nothing to change",
     "created": "made",
     "edited": "edited",
-    "removed": "removed, since it held only our hooks",
+    "removed": "removed, since it held nothing else",
 }
 
 

@@ -13,7 +13,8 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -201,6 +202,42 @@ def uninstall(fs: FileSystem, agent: str, path: str, homes: Homes, *, dry_run: b
     return _edit(fs, agent, path, homes, dry_run, lambda file: file.without_hooks())
 
 
+def edit_text(
+    fs: FileSystem,
+    agent: str,
+    path: str,
+    homes: Homes,
+    make: Callable[[str | None], str | None],
+    *,
+    dry_run: bool = False,
+) -> Change:
+    """Make of the text of a settings file what `make` gives; None is a file that is not there.
+
+    In the way of `install`: under the user's lock, replaced whole, never when somebody changed it meanwhile.
+    Raises: as `install`, and what `make` raises.
+    """
+
+    def planned() -> Change:
+        file = os.path.realpath(path)
+        before = _read(fs, path, file)
+        after = make(None if before is None else _text(before, path))
+        return Change(agent, path, file, before, None if after is None else after.encode())
+
+    with Refusals(path, "edit the settings"):
+        if dry_run:
+            return planned()
+        with _locked(fs, homes):
+            change = planned()
+            if change.kind == "removed":
+                _refuse_changed(fs, change)
+                fs.unlink(change.file)
+                fs.fsync_dir(os.path.dirname(change.file))
+            elif change.after is not None and change.kind != "unchanged":
+                os.makedirs(os.path.dirname(change.file), exist_ok=True)
+                _replace(fs, change, change.after)
+            return change
+
+
 def look(fs: FileSystem, agent: str, level: str, path: str) -> Registered:
     """What the settings file at `path` says of our hooks; never raises for what is in it."""
     try:
@@ -345,17 +382,24 @@ def _edit(fs: FileSystem, agent: str, path: str, homes: Homes, dry_run: bool, ma
     with Refusals(path, "edit the settings"):
         if dry_run:
             return _planned(fs, agent, path, homes, make)[0]
-        kept = f"{homes.state}/locus/hooks"
-        os.makedirs(kept, mode=0o700, exist_ok=True)
-        lock = fs.open(f"{kept}/lock", os.O_RDWR | os.O_CREAT)
-        try:
-            _wait_for(fs, lock, f"{kept}/lock")
+        with _locked(fs, homes) as kept:
             change, edited, made_directory = _planned(fs, agent, path, homes, make)
             if change.kind != "unchanged":
                 _carry_out(fs, change, edited.receipt, kept, made_directory)
             return change
-        finally:
-            fs.close(lock)
+
+
+@contextmanager
+def _locked(fs: FileSystem, homes: Homes) -> Iterator[str]:
+    """The user's lock, for edits of settings one after the other; where receipts are."""
+    kept = f"{homes.state}/locus/hooks"
+    os.makedirs(kept, mode=0o700, exist_ok=True)
+    lock = fs.open(f"{kept}/lock", os.O_RDWR | os.O_CREAT)
+    try:
+        _wait_for(fs, lock, f"{kept}/lock")
+        yield kept
+    finally:
+        fs.close(lock)
 
 
 def _planned(fs: FileSystem, agent: str, path: str, homes: Homes, make: Any) -> tuple[Change, _Edited, bool]:

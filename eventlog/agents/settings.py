@@ -194,6 +194,36 @@ def _removal(root: Value) -> list[Edit]:
     return edits + _cuts(hooks.items, events_gone)
 
 
+def member_put(text: str, root: Value, path: Sequence[str], value: Any) -> list[Edit]:
+    """The edits that put a value where `path` leads, with the objects on the way there. It is not there yet.
+
+    Raises: Refused when something on the way is no object.
+    """
+    style, container, rest = _Style(text, root), root, list(path)
+    while len(rest) > 1 and (there := container.member(rest[0])) is not None:
+        if there.items is None or not isinstance(there.data, dict):
+            raise Refused(f"`{rest[0]}` is not an object. The agent cannot read this either.")
+        container = there
+        del rest[0]
+    for key in reversed(rest[1:]):
+        value = {key: value}
+    return [style.append(container, [(rest[0], value)])]
+
+
+def member_cut(text: str, root: Value, path: Sequence[str]) -> list[Edit]:
+    """The edits that cut what `path` leads to, and what then holds nothing. It is there."""
+    container, key = root, path[0]
+    for part in path[:-1]:
+        there = container.member(part)
+        assert there is not None, "it is there"
+        if len(there.data) > 1:
+            container, key = there, path[path.index(part) + 1]
+            continue
+        break
+    cuts = _cut_member(container, key)
+    return [Edit(cut.start, cut.end, _comments(text[cut.start : cut.end])) for cut in cuts]
+
+
 def apply(text: str, edits: Sequence[Edit]) -> tuple[str, list[Edit]]:
     """The text with the edits made, and the edits that take them back."""
     parts = []

@@ -109,20 +109,24 @@ def search(
     limit: int = LIMIT,
     seconds: "float | None" = WAIT_S,
     model: "Model | None" = None,
+    writes: bool = True,
 ) -> Answer:
     """The best hits of a query; with a model also those that are near in meaning and hold none of its words.
 
-    Raises: QueryError, Corruption of the log.
+    Args: writes: whether the index may be brought up to date; else it stays as it is, and what it lacks is
+    looked through in memory. Raises: QueryError, Corruption of the log.
     """
-    return _asked(store, lambda: _search(store, wanted, filters or Filters(), limit, seconds, model))
+    model = model if writes else None
+    chosen = filters or Filters()
+    return _asked(store, lambda: _search(store, wanted, chosen, limit, seconds, model, writes), mend=writes)
 
 
-def _asked(store: "Searched", ask: "Callable[[], T]") -> T:
-    """The answer; where the index turns out to be damaged, that of one made anew."""
+def _asked(store: "Searched", ask: "Callable[[], T]", *, mend: bool = True) -> T:
+    """The answer; where the index turns out to be damaged and we may `mend` it, that of one made anew."""
     try:
         return ask()
     except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError) or not index.discard(store):
+        if not mend or isinstance(error, sqlite3.OperationalError) or not index.discard(store):
             raise EventLogError(
                 f"{index.path_of(store.layout)}: the search index cannot be read ({error}). Nothing is lost: "
                 "it is derived. Remove it, then search again."
@@ -137,8 +141,9 @@ def _search(
     limit: int,
     seconds: "float | None",
     model: "Model | None",
+    writes: bool = True,
 ) -> Answer:
-    progress = index.update(store, seconds=seconds)
+    progress = index.update(store, seconds=seconds) if writes else index.as_it_is(store)
     if model is not None:
         index.give_vectors(store, model)
     with ExitStack() as stack:

@@ -221,6 +221,11 @@ def in_memory(
     return con, meta
 
 
+def as_it_is(store: Searched) -> Progress:
+    """How far the index goes, for who is not to write."""
+    return _not_updated(store, "it is only read here")
+
+
 def _not_updated(store: Searched, why: str) -> Progress:
     with store.view() as view, reading(store.fs, store.layout, view.store_id) as found:
         return Progress(0, view.next_position - (found[1].position if found else 0), why)

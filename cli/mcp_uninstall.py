@@ -1,0 +1,37 @@
+"""`locus mcp uninstall`: our server out of the settings of coding agents."""
+
+import os
+
+import click
+
+from .access import say
+from .hooks_text import edit_options, homes, project_directory, told
+from .mcp_install import entry_options
+
+
+@click.command("uninstall")
+@entry_options
+@edit_options
+@click.pass_context
+def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as_json: bool) -> None:
+    """Take `locus mcp` out of the agents' settings again.
+
+    Only our own entry goes, and a file that then holds nothing. What is recorded stays.
+    """
+    from eventlog.fs import REAL
+    from eventlog.serve import mcp_install as engine
+
+    directory, places = project_directory(ctx), homes()
+    names = (
+        list(engine.AGENTS.values())
+        if agent in (None, "all")
+        else [engine.AGENTS.get(str(agent), str(agent))]
+    )
+    changes = []
+    for name in names:
+        path = engine.settings_path(name, scope, directory, places, os.environ)
+        if agent is not None or os.path.exists(path):
+            changes.append((scope, engine.uninstall(REAL, name, path, places, dry_run=dry_run)))
+    told(changes, dry_run=dry_run, as_json=as_json)
+    if all(change.kind == "unchanged" for _, change in changes):
+        say("No server of ours is installed there.")

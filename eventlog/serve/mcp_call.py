@@ -1,0 +1,158 @@
+"""What a tool is: its name, its parameters, what it runs; and calls, checked against that.
+
+Nothing here knows the protocol. `answer` opens the store, asks, closes it, and gives one page of text; it
+may be called from any thread, several at a time.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventlog.errors import Refused
+from eventlog.serve import mcp_page
+from eventlog.store import Store
+from eventlog.wording import harmless
+
+TEXT, NUMBER, FLAG, TEXTS = "string", "integer", "boolean", "array"
+_TEXT_SIZE_MAX = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One argument of a tool. `default` None is none given."""
+
+    name: str
+    kind: str
+    text: str
+    required: bool = False
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    least: int = 0
+    most: int = 1_000_000
+
+    def schema(self) -> dict[str, Any]:
+        """The argument in JSON Schema."""
+        said: dict[str, Any] = {"type": self.kind, "description": self.text}
+        if self.kind == TEXTS:
+            said["items"] = {"type": "string"}
+        if self.choices:
+            said["enum"] = list(self.choices)
+        if self.kind == NUMBER:
+            said |= {"minimum": self.least, "maximum": self.most}
+        if self.default is not None:
+            said["default"] = self.default
+        return said
+
+    def checked(self, value: Any) -> Any:
+        """The value. Raises: Refused."""
+        fits: bool
+        if self.kind == NUMBER:
+            fits = isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most
+            wanted = f"a whole number from {self.least:,} to {self.most:,}"
+        elif self.kind == FLAG:
+            fits, wanted = isinstance(value, bool), "true or false"
+        elif self.kind == TEXTS:
+            fits = isinstance(value, list) and all(_is_text(one) for one in value)
+            wanted = "a list of texts"
+        else:
+            fits = _is_text(value) and (not self.choices or value in self.choices)
+            wanted = (
+                f"one of {', '.join(self.choices)}"
+                if self.choices
+                else f"a text of at most {_TEXT_SIZE_MAX:,} characters"
+            )
+            if fits and self.required and not value.strip():
+                fits, wanted = False, "a text that says something"
+        if not fits:
+            raise Refused(f"{self.name} must be {wanted}, not {harmless(repr(value)[:80])}.")
+        return value
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a text can be kept: JSON can spell halves of characters, which UTF-8 cannot."""
+    if not isinstance(value, str) or len(value) > _TEXT_SIZE_MAX:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+STORE = Parameter(
+    "store",
+    TEXT,
+    "A .locus directory, or a directory that one serves. Only where the client's roots do not tell.",
+)
+CURSOR = Parameter("cursor", TEXT, "Where to go on; from the last line of the page before.")
+MAX_CHARS = Parameter(
+    "max_chars", NUMBER, "The size of a page.", default=mcp_page.CHARS,
+    least=mcp_page.CHARS_MIN, most=mcp_page.CHARS_MAX,
+)  # fmt: skip
+
+Answer = str | Iterable[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool. `run` gets the store and the arguments by name."""
+
+    name: str
+    title: str
+    text: str
+    run: Callable[..., Answer]
+    parameters: tuple[Parameter, ...] = ()
+    writes: bool = False
+    quotes: bool = True  # what it answers was recorded, and is paged
+
+    @property
+    def all_parameters(self) -> tuple[Parameter, ...]:
+        return (*self.parameters, *((MAX_CHARS, CURSOR) if self.quotes else ()), STORE)
+
+    def schema(self) -> dict[str, Any]:
+        """What it takes, in JSON Schema."""
+        return {
+            "type": "object",
+            "properties": {one.name: one.schema() for one in self.all_parameters},
+            "required": [one.name for one in self.parameters if one.required],
+            "additionalProperties": False,
+        }
+
+    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by name, with defaults; null is not given. Raises: Refused."""
+        known = {one.name: one for one in self.all_parameters}
+        strange = sorted(set(given) - set(known))
+        if strange:
+            names = ", ".join(harmless(name[:40]) for name in strange[:5])
+            raise Refused(f"{self.name} takes no argument {names}. It takes {', '.join(known)}.")
+        said = {name: value for name, value in given.items() if value is not None}
+        missing = [one.name for one in self.parameters if one.required and one.name not in said]
+        if missing:
+            raise Refused(f"{self.name} needs the argument {' and '.join(missing)}.")
+        return {name: one.checked(said[name]) if name in said else one.default for name, one in known.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A checked call; `store` is the argument of that name."""
+
+    tool: Tool
+    arguments: dict[str, Any] = field(default_factory=dict)
+    store: str | None = None
+
+    @classmethod
+    def of(cls, tool: Tool, given: Mapping[str, Any]) -> "Call":
+        """Raises: Refused."""
+        arguments = tool.checked(given)
+        return cls(tool, arguments, arguments.pop("store"))
+
+    def answer(self, root: str) -> str:
+        """The text of the answer by the store at `root`. Raises: EventLogError."""
+        arguments = dict(self.arguments)
+        chars, cursor = arguments.pop("max_chars", None), arguments.pop("cursor", None)
+        with Store.open(root) as store:
+            said = self.tool.run(store, **arguments)
+            text = mcp_page.text_of([said] if isinstance(said, str) else said)
+        if chars is None:
+            return text
+        return mcp_page.RECORD + mcp_page.page(text, cursor, chars)

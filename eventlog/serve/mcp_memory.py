@@ -1,0 +1,62 @@
+"""Tools over what sessions remember: `who` and `briefing`. They read."""
+
+import os
+from collections.abc import Iterator
+
+from eventlog.identity import STORE_DIRECTORY
+from eventlog.memory import intent, who
+from eventlog.store import Store
+from eventlog.wording import moment, one_line
+
+_FILES_SHOWN = 20
+
+
+def briefing_text(
+    store: Store, focus: str | None, scope: list[str] | None, agent_id: str, budget: int
+) -> str:
+    """The briefing of the log as it is, within a budget of tokens."""
+    from eventlog.memory import briefing, briefing_of_log
+    from eventlog.memory.freshness import Looker
+
+    reader = briefing.Reader(agent_id, focus, intent.scope_of(scope) or ())
+    looker = Looker(beside(store))
+    made = briefing.briefing(briefing_of_log.gather(store), reader, looker, intent.now_us(store), budget)
+    return made.text
+
+
+def beside(store: Store) -> str | None:
+    """The directory whose work a store records, None where it stands apart from it."""
+    above, name = os.path.split(store.layout.root)
+    return above if name == STORE_DIRECTORY else None
+
+
+def who_text(store: Store) -> Iterator[str]:
+    """Each session at work with the files that it touched, then where two of them meet."""
+    now_us = intent.now_us(store)
+    workers = [
+        worker
+        for worker in who.who(store)
+        if worker.intent.opened_us is None or not intent.is_stale(worker.intent.opened_us, now_us)
+    ]
+    for worker in workers:
+        yield f"{session_line(worker.intent)}\n"
+        for touch in worker.touches[:_FILES_SHOWN]:
+            at, event = moment(touch.at_us), touch.event_id[:12]
+            yield f"    {touch.how} {one_line(touch.path)}  {at}  event {event}\n"
+        if len(worker.touches) > _FILES_SHOWN:
+            yield f"    and {len(worker.touches) - _FILES_SHOWN:,} more files\n"
+    for met in who.overlaps(workers):
+        events = ", ".join(event_id[:12] for event_id in met.event_ids)
+        yield f"overlap: {one_line(met.words())} (events {events})\n"
+    if not workers:
+        yield "Nobody is at work here.\n"
+
+
+def session_line(one: intent.Intent) -> str:
+    """A session in a line: what it is about, where, since when."""
+    scope = f" ({', '.join(one_line(path) for path in one.scope)})" if one.scope else ""
+    ended = "" if one.is_active else f", ended {moment(one.ended_us)} UTC"
+    return (
+        f'[{one.name}] {one_line(one.agent or "-")}: "{one_line(one.focus, 200)}"{scope}, '
+        f"started {moment(one.started_us)} UTC{ended}"
+    )

@@ -1,0 +1,326 @@
+"""Tools that read: each takes an open store and gives text, and leaves every byte of the store as it is.
+
+Times are absolute, so that the same log gives the same text, page after page.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from eventlog.errors import Ambiguous, Corruption, NotFound, Refused
+from eventlog.store import Store
+from eventlog.types import COLUMN_NAMES
+from eventlog.wording import event_words, lines, microseconds, moment, moment_exact, one_line
+
+if TYPE_CHECKING:
+    from eventlog.replay.diffs import FileDiff
+    from eventlog.search.find import Hit
+
+_EVENT_SHOWN = 12
+_HITS_MAX = 200
+_HEX = frozenset("0123456789abcdef")
+_WITHHELD = "withheld: the content holds a secret; a person may look at it with `locus cat --show-withheld`"
+
+
+def search(
+    store: Store,
+    words: str,
+    types: list[str] | None = None,
+    path: str | None = None,
+    session: str | None = None,
+    limit: int = 10,
+) -> Iterator[str]:
+    from eventlog.search import find, query
+
+    if session is not None:
+        session = session.removeprefix("session:").rpartition("_")[2].removeprefix("sess-")
+    filters = find.Filters(tuple(types or ()), path, session)
+    answer = find.search(store, query.parse(words), filters, limit=limit, writes=False)
+    for hit in answer.hits:
+        yield _hit(hit)
+    if not answer.hits:
+        yield "Nothing fits.\n"
+    if answer.more:
+        yield f"There are more; limit shows more than {limit}.\n"
+    if answer.missing:
+        yield f"Not looked at: {answer.missing:,} events; `locus search` in a shell makes an index of all.\n"
+
+
+def _hit(hit: "Hit") -> str:
+    what = hit.path if hit.is_content else hit.title or " ".join(t for t in (hit.tool, hit.path) if t)
+    kind = "content" if hit.is_content else hit.event_type
+    more = f" ({hit.versions} versions)" if hit.versions > 1 else ""
+    name = f"turn {hit.turn_name}" if hit.turn_name else "-"
+    place = f"{name}  event {hit.event_id[:_EVENT_SHOWN]}  {moment(hit.at)}  {kind}"
+    snippet = "(not in the store any more)" if hit.snippet is None else one_line(hit.snippet)
+    return f"{place}  {one_line(what or '', 200)}{more}\n    {snippet}\n"
+
+
+def timeline(store: Store, turn: str) -> Iterator[str]:
+    ref = store.turn(turn)
+    anchor = _row(
+        store, "select * from turns where session_id = $1 and turn = $2", [ref.session_id, ref.turn]
+    )
+    yield _pairs(
+        {
+            "turn": anchor.get("context_id"),
+            "title": anchor.get("title") or anchor.get("user_request"),
+            "started": anchor.get("started_at"),
+            "ended": anchor.get("completed_at"),
+            "agent": anchor.get("agent"),
+            "commit": anchor.get("commit"),
+            "status": anchor.get("status"),
+        }
+    )
+    for event in store.timeline(ref):
+        happened = event["recorded_at"] if event["occurred_at"] is None else event["occurred_at"]
+        at = moment_exact(microseconds(happened)) or "-"
+        seq = "   " if event["seq"] is None else f"{event['seq']:03d}"
+        name = str(event["event_id"])[:_EVENT_SHOWN]
+        yield f"{seq}  {name}  {at}  {event['event_type']}  {event_words(event)}\n"
+
+
+def show(store: Store, name: str) -> Iterator[str]:
+    kind, key = _resolve(store, name)
+    if kind == "turn":
+        ref = store.turn(key)
+        sql = "select * from turns where session_id = $1 and turn = $2"
+        yield _pairs(_row(store, sql, [ref.session_id, ref.turn]))
+        yield f"\nThe tool timeline shows the events of turn {ref.name}, diff what changed in it.\n"
+    elif kind == "session":
+        yield from session(store, key)
+    else:
+        yield from _event(store, key)
+
+
+def session(store: Store, session_id: str) -> Iterator[str]:
+    """A session, and a line for each of its turns."""
+    yield _pairs(_row(store, "select * from sessions where session_id = $1", [session_id]))
+    turns = store.query(
+        "select turn_id, started_at, event_count, coalesce(title, user_request, '') from turns "
+        "where session_id = $1 order by turn",
+        [session_id],
+    )
+    for turn_id, started, events, title in turns.rows:
+        yield (
+            f"turn {session_id}_{turn_id}  {moment(microseconds(started))}  {events} events  "
+            f"{one_line(title, 200)}\n"
+        )
+
+
+def _event(store: Store, event_id: str) -> Iterator[str]:
+    from eventlog.replay.diffs import diff_of
+    from eventlog.types import COLUMN_KINDS, TIME
+
+    event = store.event(event_id)
+    yield _pairs(
+        {
+            name: moment_exact(microseconds(event[name])) if COLUMN_KINDS[name] == TIME else event[name]
+            for name in COLUMN_NAMES
+            if name != "payload"
+        }
+    )
+    if event["payload"]:
+        yield f"\npayload\n{json.dumps(event['payload'], indent=1, ensure_ascii=False)}\n"
+    if event["event_type"] == "file":
+        if not store.withheld().isdisjoint({event["before_hash"], event["after_hash"]}):
+            yield f"\n[{_WITHHELD}]\n"
+        elif (diff := diff_of(event, store.blobs)) is not None:
+            yield f"\n{diff}"
+
+
+def _resolve(store: Store, name: str) -> tuple[str, str]:
+    """What a name names: (`turn`, name), (`session`, id) or (`event`, id). Raises: NotFound, Ambiguous."""
+    from eventlog.recorder import sessions
+
+    if name == "last" or name.startswith(("turn:", "git:")):
+        return "turn", name
+    if name.startswith(("session:", "sess-")):
+        return "session", sessions.named(store, name).session_id
+    if ":" in name:
+        found = store.query("select event_id from events where context_id = $1 limit 5", [name]).rows
+        return _only(name, [("event", row[0]) for row in found])
+    if "_" in name:
+        return "turn", name
+    begins = "select session_id from sessions where starts_with(session_id, $1) limit 5"
+    found_sessions = [("session", row[0]) for row in store.query(begins, [name.lower()]).rows]
+    found_events = []
+    if _HEX.issuperset(name.lower()):
+        begins = "select event_id from events where starts_with(event_id, $1) limit 5"
+        found_events = [("event", row[0]) for row in store.query(begins, [name.lower()]).rows]
+    return _only(name, found_sessions + found_events)
+
+
+def _only(name: str, found: list[tuple[str, str]]) -> tuple[str, str]:
+    if not found:
+        raise NotFound(
+            f"nothing here is called {one_line(name, 80)!r}. The tools search and list_sessions give names."
+        )
+    if len(found) > 1:
+        some = ", ".join(f"{kind} {key}" for kind, key in found)
+        raise Ambiguous(f"{one_line(name, 80)!r} fits more than one thing: {some}. Give more of the name.")
+    return found[0]
+
+
+def file_at(store: Store, turn: str, path: str, at: str = "end") -> str:
+    from eventlog.snapshots.ids import blob_id, to_text
+
+    ref = store.turn(turn)
+    data = store.file(ref, inside(store, path), at)
+    content_hash = to_text(blob_id(data))
+    head = f"{one_line(path)} at the {at} of turn {ref.name}: {len(data):,} bytes, {content_hash}"
+    if content_hash in store.withheld():
+        return f"{head}\n[{_WITHHELD}]\n"
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return f"{head}\n[binary; `locus cat {content_hash[:23]}` in a shell writes it]\n"
+    crlf = text.count("\r\n")
+    if crlf:
+        head += f", {crlf:,} lines end with CR LF"
+    return f"{head}\n{text.replace(chr(13) + chr(10), chr(10))}"
+
+
+def inside(store: Store, path: str) -> str:
+    """A path as the log has it, from the repository's root, also of an absolute one."""
+    above = os.path.dirname(store.layout.root)
+    if os.path.isabs(path) and path.startswith(f"{above}/"):
+        path = path[len(above) + 1 :]
+    return path.removeprefix("./")
+
+
+def diff(store: Store, turn: str, until: str | None = None, paths: list[str] | None = None) -> Iterator[str]:
+    from eventlog.paths import path_text
+
+    first = store.turn(turn)
+    second = None if until is None else store.turn(until)
+    found = store.diff(first, second, paths=[inside(store, path) for path in paths or ()])
+    span = (
+        f"in turn {first.name}"
+        if second is None
+        else f"from the end of {first.name} to the end of {second.name}"
+    )
+    yield f"{len(found.changes):,} files changed {span}\n"
+    withheld = store.withheld()
+    for file in found:
+        yield _patch(file, withheld)
+    for one in found.missing:
+        yield f"not compared: {one_line(path_text(one.path))}: {one_line(one.reason)}\n"
+
+
+def _patch(file: "FileDiff", withheld: frozenset[str]) -> str:
+    from eventlog.snapshots.ids import to_text
+
+    sides = (file.change.before, file.change.after)
+    if any(side is not None and to_text(side.id) in withheld for side in sides):
+        return f"not shown: {one_line(file.path)}: {_WITHHELD}\n"
+    try:
+        return b"".join(file.patch()).decode("utf-8", "replace").replace("\r\n", "\n")
+    except (Corruption, NotFound) as error:
+        return f"not compared: {one_line(file.path)}: {one_line(str(error))}\n"
+
+
+def decisions(
+    store: Store, words: str | None = None, path: str | None = None, limit: int = 20
+) -> Iterator[str]:
+    where: list[str] = ["true"]
+    parameters: list[Any] = []
+    if words is not None:
+        parameters.append(_positions(store, words, path, limit))
+        where.append("list_contains($1, position)")
+    if path is not None:
+        parameters.append(path.rstrip("/"))
+        number = len(parameters)
+        where.append(f"(path = ${number} or starts_with(path, ${number} || '/'))")
+    sql = (
+        "select position, event_id, session_id, turn_id, happened, coalesce(decision, title, ''), reasoning, "
+        "alternatives, path from decisions join (select position, turn_id, coalesce(occurred_at, "
+        "recorded_at) "
+        "as happened from events where event_type = 'decision') using (position) "
+        f"where {' and '.join(where)} order by position desc limit {limit + 1}"
+    )
+    found = store.query(sql, parameters).rows
+    for _, event_id, session_id, turn_id, at, said, reasoning, alternatives, on in found[:limit]:
+        name = f"turn {session_id}_{turn_id}" if session_id and turn_id else "-"
+        yield f"{name}  event {event_id[:_EVENT_SHOWN]}  {moment(microseconds(at))}  {one_line(said)}\n"
+        if on:
+            yield f"    on {one_line(on)}\n"
+        if reasoning:
+            yield f"    because {one_line(reasoning)}\n"
+        if alternatives:
+            yield f"    instead of {one_line('; '.join(alternatives))}\n"
+    if not found:
+        yield "No decision fits.\n"
+    if len(found) > limit:
+        yield f"There are more; limit shows more than {limit}.\n"
+
+
+def _positions(store: Store, words: str, path: str | None, limit: int) -> list[int]:
+    from eventlog.search import find, query
+
+    filters = find.Filters(("decision",), path)
+    answer = find.search(store, query.parse(words), filters, limit=limit + 1, writes=False)
+    return [hit.position for hit in answer.hits]
+
+
+def context_bundle(store: Store, workstream: str, phase: str = "planning") -> Iterator[str]:
+    from eventlog.memory.shared_bundle import bundle
+    from eventlog.memory.shared_entry import Key
+    from eventlog.memory.shared_nodes import is_enabled
+    from eventlog.memory.shared_state import diff_since, staleness, state_of
+    from eventlog.memory.shared_store import ContextStore
+
+    contexts = ContextStore(store, os.path.dirname(store.layout.root))
+    if not is_enabled(contexts):
+        raise Refused(
+            f"context is not shared here. To share it, set `shared = true` under [context] in "
+            f"{store.layout.config_file}."
+        )
+    now = state_of(contexts.root)
+    key = Key(store.repo_hash, now.branch, workstream)
+    entry = contexts.entry(phase, key)
+    found = staleness(contexts.root, entry, now)
+    head = (entry.get("checkpoint") or {}).get("git_head")
+    changed = diff_since(contexts.root, head) if isinstance(head, str) else ""
+    made = bundle(phase, entry, found, diff=changed, sessions=contexts.sessions(phase).get(key, {}))
+    yield f"{made.text}\n"
+    if made.left_out:
+        yield "left out: " + ", ".join(f"{count} of {name}" for name, count in made.left_out.items()) + "\n"
+
+
+def newest(store: Store, limit: int) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """(name, title) of the newest turns, and of the newest sessions."""
+    turns = store.query(
+        "select session_id || '_' || turn_id, coalesce(title, user_request, '') from turns "
+        f"order by started_at desc nulls last, session_id, turn desc limit {limit}"
+    )
+    sessions = store.query(
+        "select 'sess-' || session_id, coalesce(title, '') from sessions "
+        f"order by last_position desc limit {limit}"
+    )
+    return _titled(turns.rows), _titled(sessions.rows)
+
+
+def _titled(rows: list[tuple[Any, ...]]) -> list[tuple[str, str]]:
+    return [(name, one_line(title, 100)) for name, title in rows]
+
+
+def _row(store: Store, sql: str, parameters: list[Any]) -> dict[str, Any]:
+    found = store.query(sql, parameters)
+    return dict(zip(found.columns, found.rows[0], strict=True)) if found.rows else {}
+
+
+def _pairs(fields: dict[str, Any]) -> str:
+    """A line for each field that is known."""
+    return "".join(
+        f"{name}: {_value(value)}\n" for name, value in fields.items() if value is not None and value != []
+    )
+
+
+def _value(value: Any) -> str:
+    if hasattr(value, "isoformat"):
+        return moment_exact(microseconds(value)) or ""
+    if isinstance(value, (list, dict)):
+        return one_line(json.dumps(value, ensure_ascii=False, default=str))
+    return one_line(lines(str(value)))

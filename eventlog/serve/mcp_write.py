@@ -1,0 +1,174 @@
+"""Tools that write: each appends events, durably, before it answers; and those about sessions.
+
+Sessions are those of `eventlog/memory/intent.py`; what an agent posts is an event of the types that the log
+has.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from eventlog.errors import Refused
+from eventlog.memory import intent
+from eventlog.recorder import sessions
+from eventlog.recorder.hooks import StrictHooks, append
+from eventlog.serve.mcp_memory import session_line
+from eventlog.serve.mcp_read import inside
+from eventlog.store import Store
+from eventlog.types import Event
+from eventlog.wording import one_line
+
+CLAUDE_CODE = "claude-code"
+SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
+
+# What may be posted, with the kind of event that each is; the names are the event types. A mutation is no
+# `file` event: those state contents, which nobody captured here, and a replay rests on them.
+POSTED = {
+    "discovery": "observation",
+    "decision": "decision",
+    "warning": "observation",
+    "mutation": "action",
+    "outcome": "action",
+}
+
+
+def session_start(
+    store: Store,
+    focus: str,
+    scope: list[str] | None,
+    agent_id: str,
+    description: str | None,
+) -> str:
+    _end_stale(store)
+    before = intent.active_of(store, agent_id)
+    begun = intent.start(store, agent_id, focus, scope, description)
+    ended = "" if before is None else f"Ended {before.name}, which was active.\n"
+    return f"{ended}Started {session_line(begun)}\n"
+
+
+def session_end(store: Store, session_id: str | None, agent_id: str) -> str:
+    _end_stale(store)
+    if session_id is None:
+        found = intent.must_be_active(store, agent_id)
+    else:
+        found = intent.find(store, session_id)
+        if not found.is_active:
+            raise Refused(f"Session {found.name} is already ended.")
+    intent.end(store, found)
+    return f"Ended {session_line(found)}\n"
+
+
+def list_sessions(store: Store, active_only: bool = True) -> Iterator[str]:
+    now_us = intent.now_us(store)
+    found = intent.at_work(store) if active_only else intent.listed(store, active_only=False)
+    for one in found:
+        # Reading writes nothing: one that is over by its age is told as such and closed by the next start or
+        # end.
+        late = one.is_active and not one.is_history and one.opened_us is not None
+        stale = late and intent.is_stale(one.opened_us or 0, now_us)
+        if active_only and stale:
+            continue
+        yield f"{session_line(one)}{' (stale)' if stale else ''}\n"
+
+
+def post_event(
+    store: Store,
+    event_type: str,
+    content: str,
+    agent_id: str,
+    session_id: str | None,
+    path: str | None,
+    reasoning: str | None,
+) -> str:
+    key = "decision" if event_type == "decision" else "message"
+    payload = {key: content, "reasoning": reasoning}
+    columns = {"path": None if path is None else inside(store, path), "title": one_line(content, 80)}
+    return _append(
+        store, event_type, POSTED[event_type], payload, agent_id, session_id, source="agent", **columns
+    )
+
+
+def store_decision(
+    store: Store,
+    summary: str,
+    reasoning: str | None,
+    agent_id: str,
+    session_id: str | None,
+) -> str:
+    hooks, session = _hooks(store, session_id, agent_id)
+    return _stored("decision", hooks.store_decision(summary, reasoning).event_id, session)
+
+
+def store_error(
+    store: Store,
+    context: str,
+    message: str,
+    command_or_file: str | None,
+    agent_id: str,
+    session_id: str | None,
+) -> str:
+    hooks, session = _hooks(store, session_id, agent_id)
+    return _stored("error", hooks.store_error(context, message, command_or_file).event_id, session)
+
+
+def store_feedback(
+    store: Store,
+    message: str,
+    sentiment: str | None,
+    agent_id: str,
+    session_id: str | None,
+) -> str:
+    payload = {"feedback_type": "explicit", "message": message, "sentiment": sentiment}
+    return _append(store, "feedback", "feedback", payload, agent_id, session_id, source="user")
+
+
+def _append(
+    store: Store,
+    event_type: str,
+    event_kind: str,
+    payload: Mapping[str, Any],
+    agent_id: str,
+    session_id: str | None,
+    **columns: Any,
+) -> str:
+    session = _session_of(store, session_id, agent_id)
+    event: Event = {
+        "event_type": event_type,
+        "event_kind": event_kind,
+        "agent": agent_id,
+        "repo": store.repo_hash,
+        "session_id": session,
+        "payload": {name: value for name, value in payload.items() if value is not None},
+        **columns,
+    }
+    stored = append(store, {name: value for name, value in event.items() if value is not None})
+    return _stored(event_type, stored.event_id, session)
+
+
+def _hooks(store: Store, session_id: str | None, agent_id: str) -> tuple[StrictHooks, str | None]:
+    session = _session_of(store, session_id, agent_id)
+    columns = {} if session is None else {"session_id": session}
+    return StrictHooks(store, agent=agent_id, **columns), session
+
+
+def _session_of(store: Store, session_id: str | None, agent_id: str) -> str | None:
+    """The session that was named, else the client's own, else the agent's active one, else none.
+
+    Two windows of Claude Code are one agent; it tells the server which of them it serves.
+    """
+    if session_id is not None:
+        return intent.find(store, session_id).session_id
+    own = os.environ.get(SESSION_VARIABLE) if agent_id == CLAUDE_CODE else None
+    if own is not None and (row := sessions.latest(store, store.repo_hash, agent_id, own)) is not None:
+        return row.session_id
+    found = intent.active_of(store, agent_id)
+    return None if found is None else found.session_id
+
+
+def _end_stale(store: Store) -> None:
+    intent.end_stale(store, intent.now_us(store))
+
+
+def _stored(what: str, event_id: str, session_id: str | None) -> str:
+    where = "in no session" if session_id is None else f"in session sess-{session_id}"
+    return f"Recorded the {what} as event {event_id}, {where}.\n"
