@@ -531,12 +531,13 @@ FOUND = [
     (("copy", "copy", "repack"), 1180, 0.3),
     (("repack", "collect", "repack"), 2069, 0.03),
     (("erase", "seal", "collect", "look"), 1352441819, 0.03),
+    (("read", "make_idx", "clean"), 1682242126, 0.3),
 ]
 
 
 @pytest.mark.parametrize(("names", "seed", "odds"), FOUND, ids=[str(seed) for _, seed, _ in FOUND])
 def test_an_order_that_went_wrong_once(names: tuple[str, ...], seed: int, odds: float) -> None:
-    """I31, I32: two first backups to one place, a pack merged anew at once, a content collected: no error."""
+    """I31, I32: what others copied, merged, collected or swept meanwhile is no error."""
     scene = template(True).copy()
     run(scene, names, random_schedule(seed, odds))
     assert problems_of(scene) == []

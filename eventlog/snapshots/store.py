@@ -272,6 +272,10 @@ class BlobStore:
             publish(fs, tmp, layout.idx(number), encode_idx(self.store_id, tables))
         except FileExistsError:
             return None
+        except FileNotFoundError:
+            if not fs.exists(directory):
+                raise
+            return None  # an erasure swept it: what it was made of may be gone
         for old in (*map(layout.idx, numbers), layout.young):
             try:
                 fs.unlink(old)
