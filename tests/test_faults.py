@@ -146,7 +146,7 @@ def test_hunt_whatever_call_fails(template: Scene, tmp_path: Path, hunt_minutes:
             count += 1
         if time.monotonic() > until:
             break
-    print(f"{count} cases of {sum(map(len, orders))}, seed {seed}")
+    print(f"{count} cases of {sum(map(len, orders))}, seed {seed}", *failed, sep="\n")
 
     assert failed == []
 

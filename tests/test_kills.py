@@ -124,6 +124,6 @@ def test_hunt_with_kills_before_any_effect(template: Scene, tmp_path: Path, hunt
         done += 1
         if time.monotonic() > until:
             break
-    print(f"{done} kills of {len(cases)}, seed {seed}, effects {counts}")
+    print(f"{done} kills of {len(cases)}, seed {seed}, effects {counts}", *failed, sep="\n")
 
     assert failed == []
