@@ -35,20 +35,24 @@ from eventlog.recorder import collection, retention
 from eventlog.snapshots.mark import live_ids
 from eventlog.snapshots.worktree import capture
 from eventlog.store import Store
+from eventlog.transcripts import seen
+from eventlog.types import Event
 from tests.kills import in_child
 from tests.recorder.kept import record, replayed
 
 CANARY = "tulipFox81zebra-Q7"
 KEPT, GONE = "aaaaaaaa", "bbbbbbbb"
 WORKTREE = "0" * 16
+TOLD, GROWN = [[7, 1000, 5_000_000]], [[7, 2000, 6_000_000]]  # a transcript when it was imported, and later
 MEMORY_MAX = 4 << 30
 TIME_S_MAX = 120
 
 # Which kind a file is of, by its place; each must be there.
 KINDS = (
-    "STORE", "config.toml", "config.json", "redaction.key", "erased", "log/journal", "log/segments",
-    "log/manifest", "log/quarantine", "index", "snapshots/packs", "snapshots/condemned", "snapshots/idx",
-    "snapshots/gc_generation", "snapshots/statcache", "live", "restore",
+    "STORE", "config.toml", "config.json", "redaction.key", "erased", "erased.copy", "log/journal",
+    "log/segments", "log/manifest", "log/quarantine", "index", "snapshots/packs", "snapshots/condemned",
+    "snapshots/idx/0", "snapshots/idx/young", "snapshots/gc_generation", "snapshots/statcache", "live",
+    "live/budget", "live/imports.json", "restore", "../copy/BACKUP",
 )  # fmt: skip
 _BY_DEFAULT = 3
 
@@ -107,13 +111,20 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
         live_state.note_calls(store.layout, KEPT, [["named"], ["begun", "t"]])
         config.read(store.fs, store.layout)
         store.blobs.build_idx()
+        for content in (b"young", b"younger"):
+            with store.blobs.writer() as writer:
+                writer.put(content)
+                writer.flush()
+        collection._note_budget(store)
+        seen.write(store.fs, store.layout, {"/chat.jsonl": TOLD})
+        backup(store, directory / "copy")
     (work / "two").write_bytes(b"the day's work")
     number = 16
     while not (os.path.isdir(root / "restore") and os.listdir(root / "restore")):
         assert in_child(lambda: _restore(root, work), number)
         number += 4
     files = sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file() and p.stat().st_size)
-    files = [name for name in files if name.startswith(KINDS)]
+    files = [name for name in (*files, "../copy/BACKUP") if name.startswith(KINDS)]
     assert {kind for kind in KINDS if not any(name.startswith(kind) for name in files)} == set()
     template = tmp_path_factory.mktemp("whole") / "store"
     shutil.copytree(directory, template, symlinks=True)
@@ -177,7 +188,7 @@ def _recover(store: Store, directory: Path) -> Any:
 
 
 def _append(store: Store, _: Path) -> Any:
-    event = {"event_type": "action", "event_id": "f" * 32, "payload": {"x": "said"}}
+    event: Event = {"event_type": "action", "event_id": "f" * 32, "payload": {"x": "said"}}
     base = store.append([event])[0]
     return [row["event_id"] for row in store.events(base)] == ["f" * 32]
 
@@ -193,11 +204,14 @@ QUESTIONS: dict[str, Callable[[Store, Path], Any]] = {
     "capture": lambda store, directory: _captured(store, directory / "work"),
     "resume": lambda store, _: erasure.is_unfinished(erased(store)),
     "append": _append,
+    "erased": lambda store, _: CANARY in store.redactor.text(f"again {CANARY}"),
     "collect": _collect,
     "seal": lambda store, _: store.seal() is None,
     "repack": lambda store, _: store.repack(everything=True) is None,
     "sweep": lambda store, _: bool(sweep(store.fs, store.layout)),
-    "backup": lambda store, directory: backup(store, directory / "backup").next_position > 0,
+    "backup": lambda store, directory: backup(store, directory / "copy").next_position > 0,
+    "budget": lambda store, _: collection._budget_was_tried(store) in (True, False),  # a day is what it costs
+    "imports": lambda store, _: seen.read(store.fs, store.layout).get("/chat.jsonl") == GROWN,
     "replays again": lambda store, directory: _replays(store, directory / "again"),
 }
 
