@@ -24,6 +24,7 @@
       live/<session>.calls                            derived: what hooks have recorded of a session
       live/maintained                                 when a hook last started maintenance
       memory/sessions/{,archive/}*.json               derived: continuity codes (docs/codes.md)
+      memory/briefing.json                            derived: the facts of a briefing (docs/briefing.md)
       memory/aside/<hash16>-<name>                    files of shared context that could not be read
       restore/<position:020d>.json                    a restore under way; absent otherwise
       locks/{append,maintain,compact,gc,restore,search,context,worktree-*,export-*}.lock   empty, for flock, never deleted
@@ -94,6 +95,10 @@ class Layout:
         return f"{self.root}/config.json"
 
     @property
+    def briefing(self) -> str:
+        return f"{self.root}/memory/briefing.json"
+
+    @property
     def redaction_key(self) -> str:
         return f"{self.root}/redaction.key"
 
@@ -102,14 +107,14 @@ class Layout:
         return f"{self.root}/erased"
 
     @property
+    def erased_copy(self) -> str:
+        return f"{self.root}/erased.copy"
+
+    @property
     def erasing(self) -> str:
         return f"{self.root}/erasing"
 
     @property
-    @property
-    def erased_copy(self) -> str:
-        return f"{self.root}/erased.copy"
-
     def gc_generation(self) -> str:
         return f"{self.root}/snapshots/gc_generation"
 
