@@ -194,6 +194,15 @@ def test_the_older_form_is_read_and_gets_checks(tmp_path: Path) -> None:
     assert comes_back(tmp_path / ".locus") == ["velvet-1234"]
 
 
+def test_a_damaged_log_does_not_keep_verify_from_the_rules(root: Path) -> None:
+    """I11: where nobody can read what the log says of them, both are told."""
+    (segment, *_) = sorted((root / "log/segments").iterdir())
+    data = segment.read_bytes()
+    segment.write_bytes(data[:40] + bytes(len(data) - 80) + data[-40:])
+    (root / "erased").write_bytes(_flipped((root / "erased").read_bytes(), random.Random(7)))
+    assert {segment.relative_to(root).as_posix(), "erased"} <= set(named(root))
+
+
 def test_an_erasure_of_another_store_asks_for_no_rules(root: Path, tmp_path: Path) -> None:
     """I11: a log that was imported names rules which this store never had, and that is no damage."""
     with Store.open(root) as store, make_store(tmp_path / "other") as other:
