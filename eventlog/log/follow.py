@@ -5,7 +5,8 @@ writes nothing and holds no lock: a view is pinned only while a piece of a segme
 journals is read, so a follower, however slow its caller, keeps no file from being unlinked. Upholds
 I6, I8 and I22: what it gives is what a view of the final log gives.
 
-It reads sealed events from segments, piece by piece, and then walks the journals frame by frame,
+It reads sealed events from segments, piece by piece, each segment that the log still has to its end by
+one descriptor, and then walks the journals frame by frame,
 numbering and de-duplicating as it goes (the same fold as a view's). The state of that fold stays in
 memory, so a new event costs its own bytes. Nothing but two look-ups tells whether there is more:
 journals are numbered densely and unlinked in ascending order, never the highest, so as long as
@@ -17,7 +18,7 @@ Memory: the ids of the journals' tail, 8 bytes for each sealed event, and one pi
 
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -40,11 +41,13 @@ if TYPE_CHECKING:
 
     from eventlog.log.segment_file import SegmentPrefix
 
+    _Segment = tuple[str, Generator[pa.RecordBatch, None, None]]
+
 POLL_S = 0.2
 
-# Sealed events taken into memory under one pin, unless one row group has more.
+# Sealed events taken into memory under one pin.
 _PIECE_ROWS = 16_384
-_PIECE_BYTES = 16 << 20
+_PIECE_BYTES = 4 << 20
 
 # Bytes of a journal read at once; a larger frame is read whole.
 _READ_BYTES = 1 << 20
@@ -111,6 +114,7 @@ class Follower:
         self._durable = durable
         self._manifest: Manifest | None = None  # None: where the journals begin must be looked up
         self._sealed = _Sealed(fs, layout, store_id)
+        self._segment: "_Segment | None" = None  # the one that was read halfway: its name, and the rest of it
         self._numbering: Numbering | None = None  # the fold of all events in front of `_at`
         self._at = 0
         self._ids: dict[str, int] = {}  # of the visible events that are in no segment: id → position
@@ -119,6 +123,9 @@ class Follower:
     def close(self) -> None:
         """Give the descriptor back. Reading goes on as if nothing had happened, if it does."""
         self._manifest = None
+        if self._segment is not None:
+            (_, rest), self._segment = self._segment, None
+            rest.close()
         if self._journal is not None:
             journal, self._journal = self._journal, None
             self.fs.close(journal.fd)
@@ -153,19 +160,32 @@ class Follower:
             return ()
 
     def _sealed_piece(self, view: LogView) -> Iterator[Event]:
-        wanted = Selection(self.position, None, self._wanted.event_types, self._wanted.session_id)
         batches = []
         rows = size = 0
-        for batch in view.sealed_batches(wanted, COLUMN_NAMES):
-            batches.append(batch)
-            rows += batch.num_rows
-            size += batch.nbytes
-            if rows >= _PIECE_ROWS or size >= _PIECE_BYTES:
-                self.position = batch["position"][-1].as_py() + 1
-                break
-        else:
-            self.position = view.manifest.next_position
-        return (row for batch in batches for row in rows_of(batch))
+        for entry in view.manifest.segments:
+            if not entry.rows or entry.end <= self.position:
+                continue
+            rest = self._rest_of(view, entry)
+            for batch in rest:
+                batches.append(batch)
+                rows += batch.num_rows
+                size += batch.nbytes
+                if rows >= _PIECE_ROWS or size >= _PIECE_BYTES:
+                    self.position = batch["position"][-1].as_py() + 1
+                    self._segment = entry.name, rest
+                    return _events(batches)
+        self.position = view.manifest.next_position
+        return _events(batches)
+
+    def _rest_of(self, view: LogView, entry: SegmentEntry) -> "Generator[pa.RecordBatch, None, None]":
+        """What was not yet given of this segment: of an open file, or of the one that took its place."""
+        if self._segment is not None:
+            (name, rest), self._segment = self._segment, None  # lost with an error: then it is opened anew
+            if name == entry.name:
+                return rest
+            rest.close()
+        wanted = Selection(self.position, None, self._wanted.event_types, self._wanted.session_id)
+        return view.segment_batches(entry, wanted, COLUMN_NAMES)
 
     def _begin_journals(self, view: LogView) -> None:
         base = view.manifest.next_position
@@ -320,6 +340,10 @@ class Follower:
     def _newest_manifest(self) -> int:
         numbers = manifests.numbers(self.fs, self._layout)
         return numbers[-1] if numbers else 0
+
+
+def _events(batches: "list[pa.RecordBatch]") -> Iterator[Event]:
+    return (row for batch in batches for row in rows_of(batch))
 
 
 @dataclass(slots=True)

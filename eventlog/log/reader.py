@@ -15,7 +15,7 @@ Importing this module imports no pyarrow: an empty log, or one that is all tail,
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
@@ -235,7 +235,7 @@ class LogView:
     def sealed_batches(self, wanted: "Selection", names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
         """The wanted events that are in segments, as `batches` gives them."""
         for entry in self._segments_in(wanted):
-            yield from self._segment_batches(entry, wanted, names)
+            yield from self.segment_batches(entry, wanted, names)
 
     def _segments_in(self, wanted: "Selection") -> Iterator[SegmentEntry]:
         for entry in self.manifest.segments:
@@ -246,21 +246,32 @@ class LogView:
             ):
                 yield entry
 
-    def _segment_batches(
+    def segment_batches(
         self, entry: SegmentEntry, wanted: "Selection", names: Sequence[str]
-    ) -> "Iterator[pa.RecordBatch]":
-        """The selected rows of a segment; columns beyond the filters' are read only where a row fits."""
+    ) -> "Generator[pa.RecordBatch, None, None]":
+        """The selected rows of a segment, some at a time; columns beyond the filters' only where a row fits.
+
+        Once the first was given, the rest can be read without the pin: the file is open.
+        """
         from eventlog.log.segment_file import SegmentFile
 
         tests = wanted.columns(entry.base, entry.end)
         with SegmentFile(self.fs, self.layout, self.store_id, entry) as file:
             for group in range(file.row_groups):
                 if not tests:
-                    yield from file.read(names, group).to_batches()
+                    yield from file.slices(names, group)
                     continue
                 mask = wanted.mask(file.read(tests, group))
-                if any(chunk.true_count for chunk in mask.chunks):
-                    yield from file.read(names, group).filter(mask).to_batches()
+                left = sum(chunk.true_count for chunk in mask.chunks)
+                start = 0
+                for batch in file.slices(names, group) if left else ():
+                    fits = mask.slice(start, batch.num_rows).combine_chunks()
+                    start += batch.num_rows
+                    if fits.true_count:
+                        yield batch.filter(fits)
+                    left -= fits.true_count
+                    if not left:
+                        break
 
     # -- the tail ----------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ How the file is laid out, and why:
 
 from array import array
 from collections import deque
-from collections.abc import Container, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
@@ -54,6 +54,10 @@ FORMAT = 1
 ROW_GROUP_ROWS = 122_880
 PAGE_BYTES = 1 << 20
 COMPRESSION_LEVEL = 3
+
+# What `slices` takes out of a row group at once: few rows of fat events, many of lean ones.
+_SLICE_ROWS = 16_384
+_SLICE_BYTES = 4 << 20
 
 # Lines are parsed in runs of about this size, each by one thread: large enough that starting on one is
 # cheap, small enough for every processor to have one and for its steps to meet in the caches.
@@ -351,16 +355,52 @@ def read_columns(
     file: "pq.ParquetFile", path: str, columns: "Sequence[str] | None" = None, row_group: "int | None" = None
 ) -> "pa.Table":
     """Columns of events, of one row group or of all. Raises: Corruption."""
-    names = list(COLUMN_NAMES if columns is None else columns)
-    if "payload" in names:
-        names.append(ANCHOR_PAYLOAD)
+    names = _names_to_read(columns)
     try:
         table = file.read(names) if row_group is None else file.read_row_group(row_group, names)
     except (pa.ArrowException, OSError, ValueError) as error:
-        _let_pass_refusal(error)
-        raise Corruption(path, f"the segment's pages cannot be read ({error})") from error
+        raise _unreadable(error, path) from error
+    return _as_of_log(table, names)
+
+
+def slices(
+    file: "pq.ParquetFile", path: str, columns: "Sequence[str] | None", row_group: int
+) -> "Iterator[pa.RecordBatch]":
+    """What `read_columns` gives of one row group, some rows at a time.
+
+    Memory: a page of each of these columns, compressed all of them, and some _SLICE_BYTES. One thread: two
+    take a third more processor time, and each keeps memory of its own. Raises: Corruption.
+    """
+    names = _names_to_read(columns)
+    try:
+        rows = _rows_of_slice(file.metadata.row_group(row_group), names)
+        batches = file.iter_batches(rows, [row_group], names, use_threads=False)
+        while (batch := next(batches, None)) is not None:
+            yield from _as_of_log(pa.Table.from_batches([batch]), names).to_batches()
+        pa.default_memory_pool().release_unused()  # else it keeps several times what a slice needs
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _unreadable(error, path) from error
+
+
+def _rows_of_slice(group: "pq.RowGroupMetaData", names: "Collection[str]") -> int:
+    columns = map(group.column, range(group.num_columns))
+    size: int = sum(c.total_uncompressed_size for c in columns if c.path_in_schema.partition(".")[0] in names)
+    return max(1, min(_SLICE_ROWS, _SLICE_BYTES * int(group.num_rows) // max(1, size)))
+
+
+def _names_to_read(columns: "Sequence[str] | None") -> "list[str]":
+    names = list(COLUMN_NAMES if columns is None else columns)
+    return [*names, ANCHOR_PAYLOAD] if "payload" in names else names
+
+
+def _as_of_log(table: "pa.Table", names: "Sequence[str]") -> "pa.Table":
     table = table.replace_schema_metadata(None)
     return _with_anchors_joined(table) if ANCHOR_PAYLOAD in names else table
+
+
+def _unreadable(error: Exception, path: str) -> Corruption:
+    _let_pass_refusal(error)
+    return Corruption(path, f"the segment's pages cannot be read ({error})")
 
 
 def _let_pass_refusal(error: Exception) -> None:

@@ -17,7 +17,7 @@ from eventlog.fs import FileSystem, Refusals, refusal
 from eventlog.layout import Layout
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.numbering import PrefixRow, default_context
-from eventlog.log.segment import meta_of, open_segment, read_columns
+from eventlog.log.segment import meta_of, open_segment, read_columns, slices
 
 _PLACES = ("position", "session_id", "turn", "agent_turn_id", "seq", "event_type", "context_id")
 
@@ -102,6 +102,11 @@ class SegmentFile:
         """Columns, in the order asked for, of one row group or all. Raises: Corruption."""
         with Refusals(self.path, _READ):
             return read_columns(self._file, self.path, columns, row_group)
+
+    def slices(self, columns: "Sequence[str] | None", row_group: int) -> "Iterator[pa.RecordBatch]":
+        """The same of one row group, some rows at a time. Raises: Corruption."""
+        with Refusals(self.path, _READ):
+            yield from slices(self._file, self.path, columns, row_group)
 
 
 class SegmentPrefix:

@@ -6,6 +6,7 @@ manifests, footers, journal headers and the active journal; `read` every byte of
 Blobs and packs are verified by `snapshots/verify.py`.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from blake3 import blake3
 
 from eventlog.errors import Corruption, EventLogError, LockTimeout, Unsupported
-from eventlog.fs import FileSystem, Refusals, read_file
+from eventlog.fs import FileSystem, Refusals
 from eventlog.layout import JOURNAL_DIR, Layout, parse_segment
 from eventlog.locks import APPEND, acquire
 from eventlog.log import manifest as manifests
@@ -23,7 +24,9 @@ from eventlog.log.reader import open_view
 from eventlog.log.tail import begins_at, read_header, unsealed
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from eventlog.log.segment_file import SegmentFile
+
+_READ_BYTES = 4 << 20
 
 QUICK, READ = "quick", "read"
 
@@ -141,11 +144,11 @@ def _verify_segment(
         if size != entry.bytes:
             yield Finding(path, f"it has {size} bytes instead of {entry.bytes}. {_LOST_FILE}: {events}.")
             return
-        if level == READ and blake3(read_file(fs, path)).hexdigest() != entry.blake3:
+        if level == READ and _digest(fs, path) != entry.blake3:
             yield Finding(path, f"its bytes do not match their digest. {_LOST_FILE}: {events}.")
             return
         with SegmentFile(fs, layout, store_id, entry) as file:
-            if level == READ and not _ascending(file.read(["position"]), entry):
+            if level == READ and not _ascending(file, entry):
                 yield Finding(path, f"its positions are not strictly ascending inside {events}.")
     except FileNotFoundError:
         yield Finding(path, f"the manifest lists this segment, but it is not there. {_LOST_FILE}: {events}.")
@@ -165,7 +168,7 @@ def _verify_superseded(fs: FileSystem, layout: Layout, known: Manifest, level: s
         path = layout.segment(item.name)
         parsed = parse_segment(item.name)
         try:
-            if parsed is not None and blake3(read_file(fs, path)).hexdigest()[:16] == parsed[2]:
+            if parsed is not None and _digest(fs, path)[:16] == parsed[2]:
                 continue
             what = "its bytes do not match its name"
         except FileNotFoundError:
@@ -177,13 +180,26 @@ def _verify_superseded(fs: FileSystem, layout: Layout, known: Manifest, level: s
         )
 
 
-def _ascending(table: "pa.Table", entry: SegmentEntry) -> bool:
+def _digest(fs: FileSystem, path: str) -> str:
+    digest = blake3()
+    fd = fs.open(path, os.O_RDONLY)
+    try:
+        for offset in range(0, fs.fstat(fd).st_size, _READ_BYTES):
+            digest.update(fs.pread(fd, _READ_BYTES, offset))
+    finally:
+        fs.close(fd)
+    return digest.hexdigest()
+
+
+def _ascending(file: "SegmentFile", entry: SegmentEntry) -> bool:
     before = entry.base - 1
-    for position in table["position"].to_pylist():
-        if position <= before:
-            return False
-        before = position
-    return bool(before < entry.end)
+    for group in range(file.row_groups):
+        for batch in file.slices(["position"], group):
+            for position in batch["position"].to_pylist():
+                if position <= before:
+                    return False
+                before = position
+    return before < entry.end
 
 
 def _verify_journals(

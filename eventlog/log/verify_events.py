@@ -4,8 +4,8 @@ The files' bytes are another matter (`log/verify.py`): here they are taken to be
 the question is whether that was right. The caller brings a pinned view, so this may run beside anybody.
 One segment that cannot be read does not hide what is wrong with the next.
 
-Memory: one row group at a time, the state of the numbering (a few hundred bytes for each session), and
-the tail.
+Memory: a slice of a row group at a time, the state of the numbering (a few hundred bytes for each
+session), and the tail.
 """
 
 from collections.abc import Callable, Iterator
