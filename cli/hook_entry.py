@@ -2,9 +2,9 @@
 
 Reads one JSON object from standard input and records what it says and what it changed; what that means is the
 business of `eventlog.agents.live`; this is the process around it. It never hurts the work it watches (P4):
-it exits 0 whatever happens, prints nothing, ends within `_DEADLINE_S` and a little, and imports no click,
-pyarrow, duckdb or orjson (I34). What went wrong is noted in `.locus/tmp/hook-errors.log`. Without a store it
-does nothing.
+it exits 0 whatever happens, prints nothing but the briefing that a setting asks for, ends within
+`_DEADLINE_S` and a little, and imports no click, pyarrow, duckdb or orjson (I34). What went wrong is noted in
+`.locus/tmp/hook-errors.log`. Without a store it does nothing.
 """
 
 import os
@@ -13,6 +13,8 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from eventlog.agents.call import Call
+    from eventlog.agents.live import Recorded
     from eventlog.types import Event
 
 _USAGE = (
@@ -55,7 +57,7 @@ def main() -> None:
         root = live_place.find_store(call, os.environ)
         if root is not None:
             store = root
-            live.record(
+            recorded = live.record(
                 REAL,
                 store,
                 call,
@@ -64,6 +66,8 @@ def main() -> None:
                 started_s=started_s,
                 input_size=size,
             )
+            if call.moment == "session" and recorded.settings.briefing_at_start:
+                _brief(call, recorded)
             if call.moment in ("turn_end", "session_end"):
                 from . import maintainer
 
@@ -74,6 +78,19 @@ def main() -> None:
         # Without the interpreter's clean-up: nothing is buffered, and no exit hook may raise.
         sys.stdout.flush()
         os._exit(0)
+
+
+def _brief(call: "Call", recorded: "Recorded") -> None:
+    """Tell the agent of a session that begins what is known here (docs/briefing.md)."""
+    if call.events[-1].get("operation") != "start":
+        return  # one that goes on has its context
+    from eventlog.memory import briefing_hook
+
+    top = None if recorded.place is None else recorded.place.root
+    who, settings = recorded.who, recorded.settings
+    data = briefing_hook.at_start(call.agent, call.session, recorded.layout, who, settings, top)
+    while data:
+        data = data[os.write(1, data) :]
 
 
 def _agent(arguments: "list[str]") -> str:

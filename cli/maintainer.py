@@ -87,7 +87,7 @@ def main(root: str, program: str = "") -> None:
     from eventlog.agents import launch, live_sweep
     from eventlog.fs import REAL
     from eventlog.keep import erasure, upkeep
-    from eventlog.memory import codes_of_log
+    from eventlog.memory import briefing_of_log, codes_of_log
     from eventlog.recorder import collection
     from eventlog.search import index as search
     from eventlog.store import Store
@@ -103,6 +103,8 @@ def main(root: str, program: str = "") -> None:
             codes_of_log.export(store)
         except OSError:
             pass  # the directory is the user's to choose, and perhaps not there
+        if briefing_of_log.is_told_at_start(store):
+            briefing_of_log.export(store)
 
 
 def step_back() -> None:

@@ -20,6 +20,11 @@
     [memory]
     codes_base = "~/.cerberus"           # where continuity codes go (docs/codes.md); else the store
 
+    [briefing]                           # what agents are told when a session begins (docs/briefing.md)
+    at_start = true                      # hooks that start a session print a briefing; by default nothing
+    overlaps = true                      # and where sessions meet
+    tokens = 600                         # how long it may be; 1000 by default
+
 A file that cannot be understood stops nobody: the defaults apply, what the last good one denied stays
 denied, and `problem` says file, line and what to do. Parsing TOML takes longer than a whole hook call, so
 whoever parses keeps what came of it in a derived twin, which counts while it names the file's digest.
@@ -52,6 +57,7 @@ _SECTIONS: "dict[str, dict[str, type]]" = {
     "retention": {"max_age_days": int, "max_sessions": int, "max_bytes": _Size},
     "context": {"shared": bool},
     "memory": {"codes_base": str},
+    "briefing": {"at_start": bool, "overlaps": bool, "tokens": int},
 }
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -61,8 +67,8 @@ class Config:
     none where they are None."""
 
     __slots__ = (
-        "allow", "codes_base", "deny", "enabled", "include", "max_age_days", "max_bytes", "max_file_bytes",
-        "max_sessions", "problem", "shared_context",
+        "allow", "briefing_at_start", "briefing_overlaps", "briefing_tokens", "codes_base", "deny", "enabled",
+        "include", "max_age_days", "max_bytes", "max_file_bytes", "max_sessions", "problem", "shared_context",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +84,9 @@ class Config:
         max_bytes: "int | None" = None,
         shared_context: bool = False,
         codes_base: "str | None" = None,
+        briefing_at_start: bool = False,
+        briefing_overlaps: bool = False,
+        briefing_tokens: "int | None" = None,
         problem: "str | None" = None,
     ) -> None:
         self.enabled = enabled
@@ -90,6 +99,9 @@ class Config:
         self.max_bytes = max_bytes
         self.shared_context = shared_context
         self.codes_base = codes_base
+        self.briefing_at_start = briefing_at_start
+        self.briefing_overlaps = briefing_overlaps
+        self.briefing_tokens = briefing_tokens
         self.problem = problem
 
 
@@ -224,6 +236,9 @@ def _config_of(found: "dict[str, Any]") -> Config:
         max_bytes=found.get("max_bytes"),
         shared_context=found.get("shared") is True,
         codes_base=found.get("codes_base"),
+        briefing_at_start=found.get("at_start") is True,
+        briefing_overlaps=found.get("overlaps") is True,
+        briefing_tokens=found.get("tokens"),
     )
 
 

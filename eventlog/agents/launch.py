@@ -23,7 +23,7 @@ STUB = "locus-hook.py"
 PROGRAM = "locus-hook"
 
 # What a hook imports, and what it may come to import: compiled when the hooks are installed.
-_COMPILED = ("", "log", "snapshots", "agents")
+_COMPILED = ("", "log", "snapshots", "agents", "memory")
 
 _STUB_TEXT = '''\
 """Starts the hook program of Locus {version}. Made by `locus hooks install`, which makes it anew."""

@@ -54,6 +54,7 @@ _ROOTS = (
     ("eventlog.agents.gemini_cli", "eventlog.agents.live_names"),
     ("eventlog.agents.gemini_chat",),
     ("locus_cli.maintainer",),
+    ("eventlog.memory.briefing_hook",),
 )
 
 

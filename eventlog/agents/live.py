@@ -71,7 +71,7 @@ def record(
     *,
     started_s: float,
     input_size: int = 0,
-) -> None:
+) -> "Recorded":
     """Append what a hook call says to the store at `root`, with what it changed.
 
     Args:
@@ -82,7 +82,23 @@ def record(
     """
     layout = Layout(root)
     who = identity.read(fs, layout)
-    _Recording(fs, layout, who, call, environ, note, started_s, input_size).run()
+    recording = _Recording(fs, layout, who, call, environ, note, started_s, input_size)
+    recording.run()
+    return Recorded(layout, who, recording.settings, recording.place)
+
+
+class Recorded:
+    """Where a call was recorded, for who has more to do with it."""
+
+    __slots__ = ("layout", "place", "settings", "who")
+
+    def __init__(
+        self, layout: Layout, who: identity.Identity, settings: config.Config, place: "Place | None"
+    ) -> None:
+        self.layout = layout
+        self.who = who
+        self.settings = settings
+        self.place = place
 
 
 def patience(environ: "Mapping[str, str]") -> int:

@@ -393,6 +393,7 @@ def _remove_derived(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_t
         if name != "maintained" and not name.endswith(".running"):
             # What hooks remember names trees that may be gone, and files of transcripts.
             _unlink(store, layout.live(name))
+    _unlink(store, layout.briefing)
     for directory in map(layout.directory, (MEMORY_DIR, f"{MEMORY_DIR}/archive")):
         if fs.exists(directory):
             for name in fs.listdir(directory):

@@ -12,6 +12,7 @@ from typing import Any
 
 from eventlog.jsontext import decode
 from eventlog.memory import intent
+from eventlog.memory.briefing import is_within
 from eventlog.memory.intent import Intent
 from eventlog.paths import path_text
 from eventlog.store import Store
@@ -98,15 +99,6 @@ def overlaps(workers: Sequence[Worker]) -> list[Overlap]:
             found.append(Overlap(path, first.intent, second.intent, after.how, ids, apart))
         found += _of_scopes(one, other, met)
     return found
-
-
-def is_within(path: str, scope: Iterable[str]) -> bool:
-    """Whether a path is one of a scope, or below one."""
-    for top in scope:
-        directory = top.rstrip("/")
-        if directory in ("", ".") or path.rstrip("/") == directory or path.startswith(f"{directory}/"):
-            return True
-    return False
 
 
 def fields(worker: Worker) -> dict[str, Any]:

@@ -110,7 +110,6 @@ def context_block(
 
 def project_knowledge(store: Store) -> tuple[str, ...]:
     """What is known of the project: its name, how much is recorded, what is kept under its anchor."""
-    anchor = names.project_context(store.project_name, store.repo_hash)
     counted = store.query(
         "select total_sessions, total_turns from sessions_master where repo = $1", [store.repo_hash]
     ).rows
@@ -118,12 +117,18 @@ def project_knowledge(store: Store) -> tuple[str, ...]:
     head = (
         f"{store.project_name} (repository {store.repo_hash}): {sessions} sessions, {turns} turns recorded."
     )
+    return (head, *map(retrieval.cited, project_facts(store)))
+
+
+def project_facts(store: Store) -> list[Memory]:
+    """What is kept under the project's anchor, and its conventions."""
+    anchor = names.project_context(store.project_name, store.repo_hash)
     facts = retrieval.find(store, "", RetrieveOptions(1, (anchor,)))
     facts += retrieval.find(store, "", RetrieveOptions(PROJECT_FACTS, extends=anchor))
     conventions = {"fact": ContextTypeFilter((f"project_{store.repo_hash}", f"project_{store.project_name}"))}
     facts += retrieval.find(store, "", RetrieveOptions(PROJECT_FACTS, context_types=conventions))
     own = names.sessions_context(store.repo_hash)
-    return (head, *(retrieval.cited(fact) for fact in facts if fact.context_id != own))
+    return [fact for fact in facts if fact.context_id != own]
 
 
 # -- look back --------------------------------------------------------------------------------------

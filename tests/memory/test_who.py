@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.memory import intent, who
+from eventlog.memory import briefing, intent, who
 from eventlog.memory.intent import Intent
 from eventlog.store import Store
 from tests.recorder.kept import new_store
@@ -150,4 +150,4 @@ def test_scopes_that_meet_are_told(store: Store) -> None:
 )
 def test_a_path_within_a_scope(path: str, scope: list[str], within: bool) -> None:
     """S3-25: a scope is files and folders; a folder may end with a slash."""
-    assert who.is_within(path, scope) is within
+    assert briefing.is_within(path, scope) is within

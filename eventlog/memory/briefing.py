@@ -1,0 +1,342 @@
+"""The briefing: what a session should know of those before it, as text within a budget of tokens.
+
+Pure but for the look at files (`freshness`): facts that were gathered from the log (docs/briefing.md has
+their form), a time, and what the reader is about, to lines. The same facts, time and files give the same
+bytes. Each line says which event it stands on, each claim about a file what became of the file. On the hook
+path: imports neither `dataclasses` nor `re`; `briefing_of_log` gathers, `briefing_hook` adds what came since.
+"""
+
+from eventlog.memory.budget import Filled, Section, fill, tokens_of
+from eventlog.memory.evidence import NOTE, cited, harmless, quoted
+from eventlog.memory.freshness import Looker
+from eventlog.names import STOP_WORDS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    Facts = dict[str, Any]
+
+FORMAT = 1
+TOKENS = 1_000
+STALE_HOURS = 24  # `intent.STALE_SESSION_HOURS`, which this path cannot import; a test compares them
+
+# The most lines of each section; what is beyond them counts as left out.
+_KNOWLEDGE, _WARNINGS, _ERRORS, _SESSIONS, _RELEVANT, _TURNS, _DECISIONS, _FILES, _CODES = (
+    5, 10, 5, 10, 10, 5, 10, 10, 10,
+)  # fmt: skip
+_HOUR_US = 3_600_000_000
+_WORD_SIZE_MIN = 3
+# A path within the scope counts as much as so many words of the focus.
+_WITHIN = 4
+
+
+class Reader:
+    """For whom it is: what was said on the command line, or nothing; `agent_session` is an agent's own id of
+    the session that begins, which is not told of itself."""
+
+    __slots__ = ("agent", "agent_session", "focus", "overlaps", "scope")
+
+    def __init__(
+        self,
+        agent: "str | None" = None,
+        focus: "str | None" = None,
+        scope: "Sequence[str]" = (),
+        *,
+        agent_session: "str | None" = None,
+        overlaps: bool = True,
+    ) -> None:
+        self.agent = agent
+        self.focus = focus
+        self.scope = scope
+        self.agent_session = agent_session
+        self.overlaps = overlaps
+
+
+class Briefing:
+    """The text, what it counts, the active sessions it tells of, and what was left out of it."""
+
+    __slots__ = (
+        "active_sessions",
+        "focus",
+        "left_out",
+        "position",
+        "scope",
+        "scoped_by",
+        "shown",
+        "text",
+        "tokens",
+    )
+
+    def __init__(self, filled: Filled, facts: "Facts", about: "_About", active: "list[Facts]") -> None:
+        self.text = filled.text
+        self.tokens = tokens_of(filled.text)
+        self.shown = filled.shown
+        self.left_out = filled.left_out
+        self.position = int(facts["position"])
+        self.active_sessions = active
+        self.focus = about.focus
+        self.scope = about.scope
+        self.scoped_by = about.session
+
+
+class _About:
+    """What the briefing is about; `session` is the one that says so, None where the reader did."""
+
+    __slots__ = ("focus", "scope", "session", "words")
+
+    def __init__(self, focus: "str | None", scope: "Sequence[str]", session: "str | None") -> None:
+        self.focus = focus
+        self.scope = list(scope)
+        self.session = session
+        self.words = words_of(focus or "")
+
+
+def briefing(facts: "Facts", reader: Reader, looker: Looker, now_us: int, tokens: int = TOKENS) -> Briefing:
+    """The briefing of these facts."""
+    active = active_sessions(facts["sessions"], now_us)
+    about = _about(reader, active)
+    others = [
+        one
+        for one in active
+        if reader.agent_session is None or one["agent_session_id"] != reader.agent_session
+    ]
+    maker = _Lines(looker, now_us, {one["path"]: one for one in facts["files"]})
+    relevant, told = _relevant(facts, about, maker)
+    sections = (
+        _knowledge(facts),
+        _warnings(facts, reader, maker),
+        _sessions(others, now_us),
+        relevant,
+        _section("turns", "## Recent turns", facts["turns"], told, maker.turn, _TURNS, 0),
+        _section(
+            "decisions",
+            f"## Open decisions ({facts['decisions_total']:,})",
+            facts["decisions"],
+            told,
+            maker.decision,
+            _DECISIONS,
+            facts["decisions_total"],
+        ),
+        _section(
+            "files", "## Files changed last", facts["files"], told, maker.file, _FILES, len(facts["files"])
+        ),
+        _codes(facts),
+    )
+    return Briefing(fill(_head(facts, about), sections, tokens), facts, about, others)
+
+
+def fields(made: Briefing, budget: int) -> "Facts":
+    """A briefing as JSON has it."""
+    return {
+        "text": made.text,
+        "tokens": made.tokens,
+        "budget": budget,
+        "measure": "words × 1.3",
+        "position": made.position,
+        "focus": made.focus,
+        "scope": made.scope,
+        "scoped_by": None if made.scoped_by is None else f"sess-{made.scoped_by}",
+        "active_sessions": [f"sess-{one['id']}" for one in made.active_sessions],
+        "shown": made.shown,
+        "left_out": made.left_out,
+    }
+
+
+def active_sessions(sessions: "Iterable[Facts]", now_us: int) -> "list[Facts]":
+    """Those that are not over by now (S3-30), the latest first."""
+    return [
+        one
+        for one in sessions
+        if one["opened_us"] is None or now_us - one["opened_us"] <= STALE_HOURS * _HOUR_US
+    ]
+
+
+def session_line(session: "Facts", now_us: int) -> str:
+    """A session as S3-28 has it."""
+    scope = f" ({harmless(', '.join(session['scope']))})" if session["scope"] else ""
+    started = f" — started {ago(session['opened_us'], now_us)}" if session["opened_us"] is not None else ""
+    return (
+        f"[sess-{session['id']}] {harmless(session['agent'], 40)}: {quoted(session['focus'])}{scope}{started}"
+    )
+
+
+def ago(at_us: int, now_us: int) -> str:
+    """`30m ago`, `2h ago`, `3d ago`."""
+    minutes = max(0, now_us - at_us) // 60_000_000
+    if minutes < 60:
+        return f"{minutes}m ago"
+    return f"{minutes // 60}h ago" if minutes < 48 * 60 else f"{minutes // 1440}d ago"
+
+
+def words_of(text: str) -> "frozenset[str]":
+    """The words that say something, in lower case."""
+    spaced = "".join(c if c.isalnum() else " " for c in text[:10_000].lower())
+    return frozenset(w for w in spaced.split() if len(w) >= _WORD_SIZE_MIN and w not in STOP_WORDS)
+
+
+def is_within(path: str, scope: "Iterable[str]") -> bool:
+    """Whether a path is one of a scope, or below one."""
+    for top in scope:
+        directory = top.rstrip("/")
+        if directory in ("", ".") or path.rstrip("/") == directory or path.startswith(f"{directory}/"):
+            return True
+    return False
+
+
+def _about(reader: Reader, active: "list[Facts]") -> _About:
+    """What the reader said, else what the session that its agent has active is about (S3-24, S3-25)."""
+    if reader.focus is not None or reader.scope:
+        return _About(reader.focus, reader.scope, None)
+    own = [one for one in active if one["agent"] == reader.agent and one["declared"]]
+    mine = [one for one in own if reader.agent_session in (None, one["agent_session_id"])] or own
+    if not mine:
+        return _About(None, (), None)
+    session = max(mine, key=lambda one: int(one["opened_position"]))
+    return _About(session["focus"], session["scope"] or (), session["id"])
+
+
+def _head(facts: "Facts", about: _About) -> "list[str]":
+    name = harmless(facts["project"]["name"], 60)
+    head = [
+        f"# Briefing: {name} (repository {facts['project']['repo']}), events up to {facts['position']:,}",
+        NOTE,
+    ]
+    scope = f" [{harmless(', '.join(about.scope))}]" if about.scope else ""
+    if about.session is not None:
+        head.append(f"Briefing scoped to session: {harmless(about.focus)}{scope}")
+    elif about.focus or about.scope:
+        head.append(f"Briefing scoped to: {harmless(about.focus)}{scope}")
+    return head
+
+
+def _knowledge(facts: "Facts") -> Section:
+    project = facts["project"]
+    lines = []
+    if project["sessions"] is not None:
+        counts = [_count(project[name], name[:-1]) for name in ("sessions", "turns")]
+        lines.append(f"- recorded: {' and '.join(counts)}")
+    lines += [f"- {cited(one['event'])} {quoted(one['text'])}" for one in facts["knowledge"][:_KNOWLEDGE]]
+    more = max(0, len(facts["knowledge"]) - _KNOWLEDGE)
+    return Section("knowledge", "## Project", lines, len(lines) + more)
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _warnings(facts: "Facts", reader: Reader, maker: "_Lines") -> Section:
+    """Warnings that agents left, where sessions meet, and what failed and was not dealt with."""
+    met = facts["overlaps"] if reader.overlaps else []
+    lines = [maker.overlap(one) for one in met[:_WARNINGS]]
+    lines += [maker.warning(one) for one in facts["warnings"][: _WARNINGS - len(lines)]]
+    lines += [maker.error(one) for one in facts["errors"][:_ERRORS]]
+    total = len(met) + int(facts["warnings_total"]) + int(facts["errors_total"])
+    return Section("warnings", f"## Critical warnings and unresolved errors ({total})", lines, total)
+
+
+def _sessions(active: "list[Facts]", now_us: int) -> Section:
+    lines = [session_line(one, now_us) for one in active[:_SESSIONS]]
+    return Section("sessions", f"## Active Sessions ({len(active)})", lines, len(active))
+
+
+def _section(
+    kind: str,
+    title: str,
+    items: "Sequence[Facts]",
+    told: "set[str]",
+    line: "Callable[[Facts], str]",
+    most: int,
+    total: int,
+) -> Section:
+    """The newest items that were not told above."""
+    new = [one for one in items if one["event"] not in told]
+    return Section(kind, title, [line(one) for one in new[:most]], max(0, total - (len(items) - len(new))))
+
+
+def _codes(facts: "Facts") -> Section:
+    lines = [f"- [sess-{facts['codes_of']}] {quoted(code)}" for code in facts["codes"][:_CODES]]
+    return Section("codes", "## Continuity codes", lines, len(facts["codes"]))
+
+
+def _relevant(facts: "Facts", about: _About, maker: "_Lines") -> "tuple[Section, set[str]]":
+    """What bears on the scope and the focus: the more words and paths the better, then the newer."""
+    found: "list[tuple[int, int, Callable[[Facts], str], Facts]]" = []
+    if about.words or about.scope:
+        for line, items in (
+            (maker.turn, facts["turns"]),
+            (maker.decision, facts["decisions"]),
+            (maker.file, facts["files"]),
+            (maker.file, facts["more_files"]),
+            (maker.other, facts["others"]),
+        ):
+            for one in items:
+                score = _score(one, about)
+                if score:
+                    found.append((-score, -int(one["position"]), line, one))
+        found.sort(key=lambda each: each[:2])
+    chosen = found[:_RELEVANT]
+    lines = [line(one) for _, _, line, one in chosen]
+    section = Section("relevant", "## Relevant to the focus", lines, len(found))
+    return section, {one["event"] for _, _, _, one in chosen}
+
+
+def _score(one: "Facts", about: _About) -> int:
+    paths = [one["path"]] if one.get("path") else one.get("paths") or ()
+    score = _WITHIN if about.scope and any(is_within(path, about.scope) for path in paths) else 0
+    if about.words:
+        said = " ".join(str(one[name]) for name in ("text", "why", "outcome", "path") if one.get(name))
+        score += len(about.words & words_of(said))
+    return score
+
+
+class _Lines:
+    """Makes the line of an item."""
+
+    def __init__(self, looker: Looker, now_us: int, files: "dict[str, Facts]") -> None:
+        self._looker = looker
+        self._now_us = now_us
+        self._files = files
+
+    def turn(self, one: "Facts") -> str:
+        outcome = f" → {quoted(one['outcome'])}" if one["outcome"] else ""
+        return f"- {cited(one['turn'] or one['event'])} {quoted(one['text'], 120)}{outcome}"
+
+    def decision(self, one: "Facts") -> str:
+        why = f" because {quoted(one['why'], 120)}" if one["why"] else ""
+        return f"- {cited(one['event'])} {quoted(one['text'])}{why}{self._on(one['path'])}"
+
+    def overlap(self, one: "Facts") -> str:
+        known = self._files.get(one["path"])
+        mark = "" if known is None else f" ({self._mark(known)})"
+        return f"- {cited(*one['events'])} overlap: {harmless(one['words'])}{mark}"
+
+    def warning(self, one: "Facts") -> str:
+        who = f"{harmless(one['agent'], 40)}: " if one["agent"] else ""
+        return f"- {cited(one['event'])} warning: {who}{quoted(one['text'])}{self._on(one['path'])}"
+
+    def error(self, one: "Facts") -> str:
+        kind = harmless(one["type"] or "error", 40)
+        tool = f" in {harmless(one['tool'], 40)}" if one["tool"] else ""
+        return f"- {cited(one['event'])} {kind}{tool}: {quoted(one['text'])}{self._on(one['path'])}"
+
+    def file(self, one: "Facts") -> str:
+        mark = self._mark(one)
+        when = f", {ago(one['at'], self._now_us)}" if one["at"] is not None else ""
+        return f"- {cited(one['event'])} {quoted(one['path'])}: {one['operation']}{when} ({mark})"
+
+    def other(self, one: "Facts") -> str:
+        kind = harmless(one["type"], 40)
+        return f"- {cited(one['event'])} {kind}: {quoted(one['text'])}{self._on(one['path'])}"
+
+    def _mark(self, file: "Facts") -> str:
+        return self._looker.mark(file["path"], file["hash"], deleted=file["operation"] == "delete")
+
+    def _on(self, path: "str | None") -> str:
+        """Of the file that an item is about, what became of it since the log knew it last."""
+        if not path:
+            return ""
+        known = self._files.get(path)
+        mark = self._looker.mark(path, None) if known is None else self._mark(known)
+        return f" (on {quoted(path, 120)}: {mark})"

@@ -1,0 +1,253 @@
+"""The hook that starts a session: it records, and where a setting asks for it, tells what is known here."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import blake3
+import pytest
+
+from eventlog.memory import briefing_hook, briefing_of_log, intent
+from eventlog.memory.briefing import Reader
+from eventlog.memory.evidence import NOTE
+from eventlog.recorder.recorder import Recorder
+from eventlog.store import Store
+from tests.test_house import HOOK_PROBE, ROOT
+
+ENABLED = "[briefing]\nat_start = true\n"
+AUTH = "refactoring auth module"
+
+
+@pytest.fixture(scope="module")
+def _prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    work = tmp_path_factory.mktemp("told") / "work"
+    work.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=work, check=True)
+    with Store.init(work / ".locus") as store:
+        turn = Recorder(store, agent="cursor").start_turn("Look at the parser")
+        turn.decision("keep the old parser")
+        turn.end(title="Parser looked at", outcome="It is sound")
+    return work
+
+
+@pytest.fixture
+def work(_prepared: Path, tmp_path: Path) -> Path:
+    """A working directory whose store has a little in it; hooks are to tell of it."""
+    shutil.copytree(_prepared, tmp_path / "work")
+    (tmp_path / "work/.locus/config.toml").write_text(ENABLED)
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def store(work: Path) -> Iterator[Store]:
+    with Store.open(work / ".locus") as opened:
+        yield opened
+
+
+def hook(work: Path, agent: str, name: str = "SessionStart", **fields: Any) -> bytes:
+    said = {"session_id": "s-1", "cwd": str(work), "hook_event_name": name, "source": "startup", **fields}
+    done = subprocess.run(
+        [sys.executable, "-m", "locus_cli.hook_entry", agent],
+        input=json.dumps(said).encode(),
+        capture_output=True,
+        cwd=work.parent,
+        env={**os.environ, "LOCUS_NO_MAINTENANCE": "1", "LOCUS_HOOK_PATIENCE": "20"},
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout
+
+
+def text_in(data: bytes) -> str:
+    said = json.loads(data)
+    assert list(said) == ["hookSpecificOutput"]
+    assert said["hookSpecificOutput"]["hookEventName"] == "SessionStart"
+    return str(said["hookSpecificOutput"]["additionalContext"])
+
+
+def now(store: Store) -> "dict[str, Any]":
+    """The facts as a hook has them."""
+    found = briefing_hook.facts_now(store.layout, store.identity, time.monotonic() + 60)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "codex", "gemini-cli"])
+def test_a_session_that_begins_is_told_what_is_known(work: Path, agent: str) -> None:
+    """S3-21, S3-28: the session is registered, then the briefing is printed in the agent's own form."""
+    text = text_in(hook(work, agent))
+
+    assert text.split("\n")[1] == NOTE
+    assert '"Parser looked at" → "It is sound"' in text and '"keep the old parser"' in text
+    assert "cursor: " in text and f"{agent}: " not in text  # it is not told of itself
+    with Store.open(work / ".locus") as store:
+        assert agent in {one.agent for one in intent.at_work(store)}
+
+
+def test_nothing_is_printed_unless_it_is_asked_for(work: Path) -> None:
+    """P4: by default a hook is silent; so it is for a session that goes on, other moments, other agents."""
+    assert hook(work, "claude-code", source="resume") == b""
+    assert hook(work, "claude-code", source="compact") == b""
+    assert hook(work, "claude-code", "UserPromptSubmit", prompt="x", prompt_id="p") == b""
+    assert hook(work, "some-agent") == b""
+    (work / ".locus/config.toml").unlink()
+    assert hook(work, "claude-code", session_id="s-2") == b""
+
+
+def test_what_was_declared_for_an_agent_scopes_the_session_that_it_opens(work: Path, store: Store) -> None:
+    """S3-21, S3-24, S3-27: said before the agent starts; hooks tag their events with it."""
+    intent.start(store, "claude-code", AUTH, ["src/auth/"])
+    text = text_in(hook(work, "claude-code"))
+
+    assert f"Briefing scoped to session: {AUTH} [src/auth/]\n" in text
+    active = intent.active_of(store, "claude-code")
+    assert active is not None
+    assert (active.agent_session_id, active.focus, active.scope) == ("s-1", AUTH, ("src/auth/",))
+    hook(work, "claude-code", "UserPromptSubmit", prompt="x", prompt_id="p")
+    (work / "a.py").write_text("one")
+    args = {"file_path": str(work / "a.py")}
+    hook(
+        work, "claude-code", "PostToolUse", prompt_id="p", tool_name="Write", tool_use_id="t", tool_input=args
+    )
+    (changed,) = store.events(event_types=("file",))
+    assert (changed["path"], changed["session_id"]) == ("a.py", active.session_id)  # S3-22
+
+
+def test_what_came_since_is_read_from_the_journal(store: Store) -> None:
+    """P2, I22: the kept facts and the journal's end give what gathering anew gives."""
+    briefing_of_log.export(store)
+    claude = Recorder(store, agent="claude-code")
+    claude.start_session(AUTH, intent={"focus": AUTH, "scope": ["src/"]}, title=AUTH)
+    turn = claude.start_turn("Split it")
+    turn.file("src/a.py", before=None, after=b"1")
+    turn.file("src/a.py", before=b"1", after=b"2")
+    turn.decision("use cookies", "they are there", path="src/a.py")
+    turn.error("tool_failure", "tests failed", tool="pytest")
+    store.append([{"event_type": "warning", "agent": "codex", "payload": {"message": "disk full"}}])
+    Recorder(store, agent="cursor").end_session("done")
+    turn.end(title="Split", outcome="done")
+    folded, gathered = now(store), briefing_of_log.gather(store)
+
+    for name in (
+        "position",
+        "sessions",
+        "files",
+        "decisions",
+        "decisions_total",
+        "warnings",
+        "errors",
+        "errors_total",
+    ):
+        assert folded[name] == gathered[name], name
+    assert [(t["text"], t["outcome"]) for t in folded["turns"]] == [
+        (t["text"], t["outcome"]) for t in gathered["turns"]
+    ]
+    store.journal.rotate()
+    store.append([{"event_type": "warning", "agent": "codex", "payload": {"message": "disk fuller"}}])
+    assert [one["text"] for one in now(store)["warnings"]] == ["disk fuller", "disk full"]
+
+
+def test_without_kept_facts_a_young_log_is_read_and_an_old_one_is_not(store: Store) -> None:
+    """P4: no work in proportion to history: of sealed events nothing is told until facts are kept."""
+    assert [one["text"] for one in now(store)["decisions"]] == ["keep the old parser"]
+    store.seal()
+    assert briefing_hook.facts_now(store.layout, store.identity, time.monotonic() + 60) is None
+    briefing_of_log.export(store)
+    assert now(store)["position"] == briefing_of_log.gather(store)["position"]
+
+
+def test_kept_facts_that_are_damaged_or_of_another_store_count_as_none(store: Store) -> None:
+    """P2, I22: they are derived; what does not verify is not told."""
+    path = Path(briefing_of_log.export(store))
+    store.seal()
+    good = path.read_bytes()
+
+    def is_told() -> bool:
+        return briefing_hook.facts_now(store.layout, store.identity, time.monotonic() + 60) is not None
+
+    assert is_told() and path.stat().st_mode & 0o777 == 0o600
+    for bad in (b"", b"{}", good[:-9], good.replace(b"keep the old", b"drop the old"), b"[" * 100_000):
+        path.write_bytes(bad)
+        assert not is_told()
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+    assert not is_told()
+    other = json.loads(good)["facts"] | {"store": "00" * 16}
+    path.unlink()
+    briefing_of_log.write(store, other)
+    assert not is_told()
+
+
+def test_a_deadline_gives_the_kept_facts_alone(store: Store) -> None:
+    """P4: what there is no time for is left out, and the text says up to which event it goes."""
+    briefing_of_log.export(store)
+    store.append([{"event_type": "warning", "payload": {"message": "late"}}])
+    found = briefing_hook.facts_now(store.layout, store.identity, 0.0)
+    assert found is not None
+    text = briefing_hook.text_at_start(
+        store.layout, store.identity, Reader("claude-code"), None, 900, now_us=1, deadline_s=0.0
+    )
+
+    assert found["warnings"] == [] and now(store)["warnings"] != []
+    assert f"events up to {found['position']}\n" in text
+
+
+def test_a_torn_end_of_the_journal_is_the_end(store: Store, work: Path) -> None:
+    """I10, P4: bytes that are no frame end the reading; the next session is told all the same."""
+    briefing_of_log.export(store)
+    store.append([{"event_type": "warning", "payload": {"message": "whole"}}])
+    with open(store.layout.journal(1), "ab") as file:
+        file.write(b"\x89EV1" + b"x" * 100)
+
+    assert [one["text"] for one in now(store)["warnings"]] == ["whole"]
+
+
+def test_a_budget_and_overlaps_are_settings(work: Path, store: Store) -> None:
+    """S3-38, P4: how long it may be, and whether it tells where sessions meet, is up to the user."""
+    two = [intent.start(store, agent, "x", ["src/"]) for agent in ("cursor", "codex")]
+    briefing_of_log.export(store)
+    assert "overlap" not in text_in(hook(work, "claude-code"))
+    (work / ".locus/config.toml").write_text(ENABLED + "overlaps = true\ntokens = 120\n")
+    text = text_in(hook(work, "claude-code", session_id="s-2"))
+
+    assert f"overlap: {two[1].name} and {two[0].name} both have src/" in text
+    assert int(len(text.split()) * 1.3) <= 120 and "left out: " in text
+    (work / ".locus/config.toml").write_text(ENABLED + "tokens = 0\n")
+    assert hook(work, "claude-code", session_id="s-3") == b""
+
+
+def test_the_hook_that_tells_loads_no_heavy_module(work: Path, tmp_path: Path) -> None:
+    """I34: nor does it load anything of the library that other hooks do without."""
+    with Store.open(work / ".locus") as store:
+        assert (
+            store.redactor.problem is None
+        )  # the first to read the settings keeps what came of parsing them
+    said = tmp_path / "SessionStart"
+    fields = {"session_id": "s", "cwd": str(work), "hook_event_name": "SessionStart", "source": "startup"}
+    said.write_text(json.dumps(fields))
+    site = str(Path(blake3.__file__).parent.parent)
+    probe = HOOK_PROBE.format(root=str(ROOT), site=site, inputs=[str(said)], target=str(tmp_path / "none"))
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", probe], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    *told, at_import, in_all = done.stdout.splitlines()
+
+    assert "Parser looked at" in told[0]
+    assert at_import == "locus_cli.hook_entry"
+    banned = {
+        "click", "pyarrow", "duckdb", "orjson", "dataclasses", "typing", "pathlib", "re", "enum", "json",
+        "collections", "functools", "contextlib", "datetime", "tomllib",
+    }  # fmt: skip
+    loaded = set(in_all.split())
+    assert "eventlog.memory.briefing_hook" in loaded
+    assert {name.split(".")[0] for name in loaded} & banned == set()
+    assert {name.split(".")[1] for name in loaded if name.startswith("eventlog.")} & {
+        "query",
+        "store",
+    } == set()
