@@ -194,7 +194,7 @@ def _removal(root: Value) -> list[Edit]:
     return edits + _cuts(hooks.items, events_gone)
 
 
-def member_put(text: str, root: Value, path: Sequence[str], value: Any) -> list[Edit]:
+def member_put(text: str, root: Value, path: Sequence[str], value: Any, where: str) -> list[Edit]:
     """The edits that put a value where `path` leads, with the objects on the way there. It is not there yet.
 
     Raises: Refused when something on the way is no object.
@@ -202,7 +202,7 @@ def member_put(text: str, root: Value, path: Sequence[str], value: Any) -> list[
     style, container, rest = _Style(text, root), root, list(path)
     while len(rest) > 1 and (there := container.member(rest[0])) is not None:
         if there.items is None or not isinstance(there.data, dict):
-            raise Refused(f"`{rest[0]}` is not an object. The agent cannot read this either.")
+            raise Refused(f"{where}: `{rest[0]}` is not an object. The agent cannot read this either.")
         container = there
         del rest[0]
     for key in reversed(rest[1:]):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
 from eventlog.errors import EventLogError, NotFound, Unsupported
+from eventlog.serve import mcp_sql
 from eventlog.serve.mcp_call import Call
 from eventlog.serve.mcp_place import Place, directories
 from eventlog.wording import harmless, lines
@@ -64,6 +65,8 @@ def serve(given: str | None, agent: str) -> None:
         anyio.run(run)
     except* (BrokenPipeError, anyio.BrokenResourceError, KeyboardInterrupt):
         pass  # the client went away, which ends a server as well
+    finally:
+        mcp_sql.end_all()
 
 
 def make_server(place: Place, agent: str) -> "Server[Any]":

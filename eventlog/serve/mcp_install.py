@@ -115,7 +115,7 @@ def _with_member(text: str | None, path: str, agent: str, line: Sequence[str]) -
     base = None if text is None else _without_member(text, path, agent)
     if base is None or settings.is_blank(base):
         return json.dumps({place[0]: {NAME: entry}}, indent=2, ensure_ascii=False) + "\n"
-    edits = settings.member_put(base, _parsed(base, path, agent), place, entry)
+    edits = settings.member_put(base, _parsed(base, path, agent), place, entry, path)
     return settings.apply(base, edits)[0]
 
 

@@ -8,6 +8,7 @@ program, gives it the question and ends it when its time is up. Any number at a 
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,32 +27,42 @@ _MEMORY_BYTES = 1 << 30
 _MORE_BYTES = 3 << 30
 _REFUSED = 3
 
+_running: "set[subprocess.Popen[bytes]]" = set()
+
 
 def ask(store: "Store", query: str) -> str:
     """The answer as text. Raises: QueryError, EventLogError."""
-    asked = json.dumps({"store": store.layout.root, "sql": query})
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", __name__],
-            input=asked.encode(),
-            capture_output=True,
-            cwd="/",
-            timeout=TIMEOUT_S + _GRACE_S,
-        )
-    except subprocess.TimeoutExpired:
-        raise QueryError(
-            f"the question did not end within {TIMEOUT_S:g} s, and was ended. Ask for less: fewer rows, a "
-            "session, a time."
-        ) from None
-    if done.returncode == 0:
-        return done.stdout.decode("utf-8", "replace")
-    said = done.stderr.decode("utf-8", "replace").strip()
-    if done.returncode == _REFUSED and said:
-        raise QueryError(said)
+    asked = json.dumps({"store": store.layout.root, "sql": query}).encode()
+    command = [sys.executable, "-P", "-m", __name__]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"
+    ) as process:
+        _running.add(process)
+        try:
+            out, said = process.communicate(asked, timeout=TIMEOUT_S + _GRACE_S)
+        except subprocess.TimeoutExpired:
+            raise QueryError(
+                f"the question did not end within {TIMEOUT_S:g} s, and was ended. Ask for less: fewer rows, "
+                "a session, a time."
+            ) from None
+        finally:
+            _running.discard(process)
+            process.kill()
+    if process.returncode == 0:
+        return out.decode("utf-8", "replace")
+    words = said.decode("utf-8", "replace").strip()
+    if process.returncode == _REFUSED and words:
+        raise QueryError(words)
     raise QueryError(
         "the question ended its process: it needs more memory than "
         f"{(_MEMORY_BYTES + _MORE_BYTES) >> 30} GB, or more than DuckDB can do. Ask for less of it."
     )
+
+
+def end_all() -> None:
+    """End what is still asked: the client went away."""
+    for process in list(_running):
+        process.kill()
 
 
 def main() -> int:
@@ -63,6 +74,8 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
     # What would be left of a process that is ended is for nobody.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Ends the process also where Python does not get to run, should nobody else end it.
+    signal.setitimer(signal.ITIMER_REAL, TIMEOUT_S + 2 * _GRACE_S)
     try:
         for text in _answer(asked["store"], asked["sql"]):
             sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
