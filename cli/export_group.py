@@ -12,6 +12,13 @@ SECTIONS: Sections = (
             Entry("jsonl", "export_jsonl", "Write the log as lines of JSON, losslessly."),
             Entry("parquet", "export_parquet", "Write events and projections as Parquet files."),
             Entry("duckdb", "export_duckdb", "Write the log as one DuckDB file."),
+            Entry(
+                "atif",
+                "export_atif",
+                "Write sessions as trajectories in the Agent Trajectory Interchange Format.",
+            ),
+            Entry("otlp", "export_otlp", "Write sessions as spans in OTLP/JSON."),
+            Entry("agent-trace", "export_agent_trace", "Write which lines of which files a turn wrote."),
         ),
     ),
 )

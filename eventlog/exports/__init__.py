@@ -8,6 +8,10 @@
     jsonl         the log as lines of JSON, lossless
     jsonl_import  such a file back into a store
     parquet       events and projections as plain Parquet files
+    conversation  one session, as the next three tell it
+    atif          sessions as trajectories
+    otlp          sessions as spans
+    agent_trace   turns as attributions of lines
 
 May import the recorder, the store and every room below them; nothing below imports an export. Files
 that the user names are written with plain system calls, as a replay writes its target.

@@ -1,0 +1,34 @@
+"""`locus export atif`: sessions as trajectories."""
+
+import click
+
+from . import export_lines as lines
+from .access import json_option, open_store, say
+from .access import put as put_data
+from .jsonout import document
+from .progress import Progress
+from .text import count
+
+
+@click.command("atif")
+@lines.options
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, path: str, session: str | None, since: int | None, force: bool, as_json: bool
+) -> None:
+    """Write sessions as trajectories in the Agent Trajectory Interchange Format, ATIF-v1.8.
+
+    One JSON document a line; with --session the file is that one document. What was asked and said, tool
+    calls with their results, and tokens; contents of files are not in it. docs/exports.md has the mapping.
+    """
+    from eventlog.exports.atif import documents
+
+    lines.check(ctx, path, force, as_json)
+    with open_store(ctx) as store, Progress("exporting"):
+        found = documents(store, session_id=lines.session_of(store, session), since=since)
+        written = lines.write(found, path, force)
+    if as_json:
+        put_data(document({"export": {"path": path, "trajectories": written}}))
+    else:
+        say(f"Wrote {count(written, 'trajectory', 'trajectories')}.")

@@ -1,0 +1,41 @@
+"""`locus export otlp`: sessions as spans."""
+
+import click
+
+from . import export_lines as lines
+from .access import json_option, open_store, say
+from .access import put as put_data
+from .jsonout import document
+from .progress import Progress
+from .text import count
+
+
+@click.command("otlp")
+@lines.options
+@click.option("--contents", is_flag=True, help="Also what was asked and answered, arguments and results.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    path: str,
+    session: str | None,
+    since: int | None,
+    force: bool,
+    contents: bool,
+    as_json: bool,
+) -> None:
+    """Write sessions as spans in OTLP/JSON, with the names of the GenAI semantic conventions.
+
+    One trace request a line, one line a session, as OpenTelemetry collectors read from files. A turn is a
+    trace; model calls and tool calls are its spans. Nothing is sent. docs/exports.md has the mapping.
+    """
+    from eventlog.exports.otlp import requests
+
+    lines.check(ctx, path, force, as_json)
+    with open_store(ctx) as store, Progress("exporting"):
+        found = requests(store, session_id=lines.session_of(store, session), since=since, contents=contents)
+        written = lines.write(found, path, force)
+    if as_json:
+        put_data(document({"export": {"path": path, "sessions": written}}))
+    else:
+        say(f"Wrote the spans of {count(written, 'session')}.")

@@ -1,0 +1,156 @@
+"""Which lines an agent wrote, as records of Agent Trace 0.1, one a line. docs/exports.md has the mapping.
+
+A record is what one turn did to files: for each the lines that stand in it after the turn's last change and
+did not before its first one, in numbers of the content after. Made from contents, which are read one file at
+a time; one that is withheld, erased or gone gives no lines and is told in the report. One thread.
+"""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+from blake3 import blake3
+
+from eventlog.errors import EventLogError
+from eventlog.exports import withheld
+from eventlog.exports.conversation import Conversation, Said, conversations, happened, moment
+from eventlog.exports.otlp import provider_of
+from eventlog.replay.linediff import changes
+from eventlog.snapshots.ids import from_text
+
+if TYPE_CHECKING:
+    from eventlog.store import Store
+
+# The published schema takes two numbers only.
+VERSION = "0.1"
+_MODEL_MAX = 250
+_TEXT_MAX = 32 << 20
+_COMMIT_DIGITS = 40
+
+
+@dataclass(slots=True)
+class TraceReport:
+    """What was not told: (path, why) of changes without lines, in order."""
+
+    records: int = 0
+    missing: "list[tuple[str, str]]" = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Change:
+    """What a turn did to one path, first to last."""
+
+    first: Said
+    last: Said
+    known: bool  # each of the changes is known to be the agent's
+
+
+def records(
+    store: "Store", report: TraceReport, *, session_id: "str | None" = None, since: "int | None" = None
+) -> "Iterator[Said]":
+    """A record for each turn that left lines in files; `report` is filled on the way."""
+    with store.view() as view:
+        exposure = withheld.Exposure(view)
+        for conversation in conversations(store, view, session_id=session_id, since=since):
+            for turn, files in _turns(conversation).items():
+                record = _record(store, conversation, turn, files, exposure, report)
+                if record is not None:
+                    report.records += 1
+                    yield record
+
+
+def _turns(conversation: Conversation) -> "dict[int, dict[str, _Change]]":
+    turns: dict[int, dict[str, _Change]] = {}
+    for event in conversation.events:
+        if event["event_type"] != "file" or event["operation"] == "read" or event["path"] is None:
+            continue
+        if event["turn"] is None:
+            continue
+        files = turns.setdefault(event["turn"], {})
+        known = event["cause"] is not None or event["tool_use_id"] is not None
+        told = files.get(event["path"])
+        if told is None:
+            files[event["path"]] = _Change(event, event, known)
+        else:
+            told.last, told.known = event, told.known and known
+    return turns
+
+
+def _record(
+    store: "Store", conversation: Conversation, turn: int, files: "dict[str, _Change]",
+    exposure: withheld.Exposure, report: TraceReport,
+) -> "Said | None":  # fmt: skip
+    called = [e["model"] for e in conversation.events if e["turn"] == turn and e["model"]]
+    told = []
+    for path, change in sorted(files.items()):
+        if change.last["after_hash"] is None:
+            if change.last["operation"] != "delete":
+                report.missing.append((path, "its content after the change is not known"))
+            continue
+        ranges, why = _ranges(store, change, exposure)
+        if why is not None:
+            report.missing.append((path, why))
+        elif ranges:
+            contributor = _contributor(conversation, change, called[-1] if called else None)
+            told.append({"path": path, "conversations": [{"contributor": contributor, "ranges": ranges}]})
+    if not told:
+        return None
+    last = max((change.last for change in files.values()), key=lambda event: int(event["position"]))
+    session = conversation.session
+    record: Said = {
+        "version": VERSION,
+        "id": _uuid(session["session_id"], turn),
+        "timestamp": moment(happened(last)) or "1970-01-01T00:00:00.000000Z",
+        "files": told,
+        "metadata": {"locus": {"session_id": session["session_id"], "turn": turn}},
+    }
+    if session["agent"]:
+        record["tool"] = {"name": session["agent"], "version": conversation.agent_version or "unknown"}
+    commit = last["commit"]
+    if isinstance(commit, str) and len(commit) >= _COMMIT_DIGITS:
+        record["vcs"] = {"type": "git", "revision": commit}
+    return record
+
+
+def _contributor(conversation: Conversation, change: _Change, model: "str | None") -> Said:
+    """`ai` only for what a tool call of the agent is known to have done."""
+    if not change.known or conversation.session["agent"] == "git":
+        return {"type": "unknown"}
+    if model is None:
+        return {"type": "ai"}
+    provider = (provider_of(model) or "").replace("gcp.gemini", "google")
+    name = model if "/" in model or not provider else f"{provider}/{model}"
+    return {"type": "ai", "model_id": name[:_MODEL_MAX]}
+
+
+def _ranges(store: "Store", change: _Change, exposure: withheld.Exposure) -> "tuple[list[Said], str | None]":
+    """The new lines, or why they cannot be told."""
+    before, after = change.first["before_hash"], change.last["after_hash"]
+    if before is None and change.first["operation"] != "add":
+        return [], "its content before the change is not known"
+    if not all(exposure.may_leave(one) for one in (before, after) if one is not None):
+        return [], withheld.WITHHELD
+    try:
+        old = b"" if before is None else store.blobs.get(from_text(before))
+        new = store.blobs.get(from_text(after))
+    except (EventLogError, ValueError) as error:
+        return [], str(error)
+    if b"\0" in old or b"\0" in new or len(old) + len(new) > _TEXT_MAX:
+        return [], "binary or very large"
+    return new_lines(old, new), None
+
+
+def new_lines(old: bytes, new: bytes) -> "list[Said]":
+    """The ranges of lines of `new` that `old` does not have there."""
+    blocks = changes(BytesIO(old).readlines(), BytesIO(new).readlines())
+    return [{"start_line": b1 + 1, "end_line": b2} for _, _, b1, b2 in blocks if b2 > b1]
+
+
+def _uuid(session_id: str, turn: int) -> str:
+    """Of version 8, which leaves the digits to whoever makes it: the same turn has the same one."""
+    digest = bytearray(blake3(f"agent trace\0{session_id}\0{turn}".encode()).digest(length=16))
+    digest[6] = 0x80 | digest[6] & 0x0F
+    digest[8] = 0x80 | digest[8] & 0x3F
+    return str(uuid.UUID(bytes=bytes(digest)))

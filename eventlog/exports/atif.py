@@ -1,0 +1,253 @@
+"""A session as a document of the Agent Trajectory Interchange Format, ATIF-v1.8: docs/exports.md.
+
+A step of the agent is one response of its model, as far as the log tells which belongs together: events with
+one message id, else what follows without a tool's result in between. Model calls count once (P3). What has
+no place in a step (changes of files, decisions, errors) is listed in its `extra`, without hashes and
+contents. One thread.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from eventlog.exports.conversation import (
+    Conversation,
+    Said,
+    conversations,
+    happened,
+    moment,
+    payload_of,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eventlog.store import Store
+
+VERSION = "ATIF-v1.8"
+_BESIDE = ("file", "decision", "error", "feedback", "restore")
+
+
+def documents(
+    store: "Store", *, session_id: "str | None" = None, since: "int | None" = None
+) -> "Iterator[Said]":
+    """A document for that session, or for each since that time (µs) in which there is a step to tell."""
+    with store.view() as view:
+        for conversation in conversations(store, view, session_id=session_id, since=since):
+            document = trajectory(conversation)
+            if document is not None:
+                yield document
+
+
+def trajectory(conversation: Conversation) -> "Said | None":
+    """The document, None when the session has no step."""
+    session, events = conversation.session, conversation.events
+    children: dict[str, list[Said]] = {}
+    own: list[Said] = []
+    for event in events:
+        (own if event["subagent_id"] is None else children.setdefault(event["subagent_id"], [])).append(event)
+    called_by = {
+        event["tool_use_id"]: event["subagent_id"]
+        for event in events
+        if event["event_type"] == "subagent" and event["tool_use_id"] and event["subagent_id"] in children
+    }
+    embedded = {name: _embedded(conversation, name, some) for name, some in children.items()}
+    known = {name: document for name, document in embedded.items() if document is not None}
+    steps = _steps(own, {use: name for use, name in called_by.items() if name in known})
+    if not steps:
+        return None
+    totals = {
+        "total_prompt_tokens": session["prompt_tokens"],
+        "total_completion_tokens": session["completion_tokens"],
+        "total_cached_tokens": session["cache_read_tokens"],
+        "total_steps": len(steps),
+    }
+    return _without_nulls(
+        {
+            "schema_version": VERSION,
+            "session_id": session["agent_session_id"] or session["session_id"],
+            "trajectory_id": session["context_id"],
+            "agent": _agent(conversation),
+            "steps": steps,
+            "final_metrics": _without_nulls(totals),
+            "subagent_trajectories": list(known.values()) or None,
+            "extra": {
+                "locus": _without_nulls(
+                    {name: session[name] for name in ("session_id", "repo", "title", "status")}
+                )
+            },
+        }
+    )
+
+
+def _agent(conversation: Conversation) -> Said:
+    session = conversation.session
+    return _without_nulls(
+        {
+            "name": session["agent"] or "unknown",
+            "version": conversation.agent_version or "unknown",
+            "model_name": conversation.model,
+        }
+    )
+
+
+def _embedded(conversation: Conversation, name: str, events: "Sequence[Said]") -> "Said | None":
+    steps = _steps(events, {}, inside=True)
+    if not steps:
+        return None
+    agent = _agent(Conversation(conversation.session, list(events)))
+    return {"schema_version": VERSION, "trajectory_id": name, "agent": agent, "steps": steps}
+
+
+@dataclass(slots=True)
+class _Step:
+    """A step under way."""
+
+    source: str
+    at: "int | None"
+    message: "list[str]" = field(default_factory=list)
+    reasoning: "list[str]" = field(default_factory=list)
+    calls: "list[Said]" = field(default_factory=list)
+    results: "list[Said]" = field(default_factory=list)
+    metrics: "list[Said]" = field(default_factory=list)
+    beside: "list[Said]" = field(default_factory=list)
+    models: "list[str]" = field(default_factory=list)
+    message_id: "str | None" = None
+    turn: "int | None" = None
+
+    def document(self, number: int) -> Said:
+        extra = {"turn": self.turn, "message_id": self.message_id, "events": self.beside or None}
+        mine = self.source == "agent"
+        return _without_nulls(
+            {
+                "step_id": number,
+                "timestamp": moment(self.at),
+                "source": self.source,
+                "model_name": self.models[-1] if self.models else None,
+                "message": "\n\n".join(self.message),
+                "reasoning_content": "\n\n".join(self.reasoning) or None,
+                "tool_calls": self.calls or None,
+                "observation": {"results": self.results} if self.results else None,
+                "metrics": _summed(self.metrics),
+                # No call is known of steps that hooks told of; that is not the same as none.
+                "llm_call_count": len(self.metrics) or None if mine else None,
+                "extra": {"locus": _without_nulls(extra)},
+            }
+        )
+
+
+def _steps(events: "Sequence[Said]", subagents: "Mapping[str, str]", *, inside: bool = False) -> "list[Said]":
+    asked = {event["turn"] for event in events if event["event_type"] == "intent"}
+    steps: list[_Step] = []
+    by_message: dict[str, _Step] = {}
+
+    def begin(source: str, event: Said) -> _Step:
+        steps.append(_Step(source, happened(event), turn=event["turn"]))
+        return steps[-1]
+
+    def step_of(event: Said, *, speaks: bool = False) -> _Step:
+        """The agent's step that an event belongs to."""
+        name = event["message_id"]
+        if name is not None and name in by_message:
+            return by_message[name]
+        last = steps[-1] if steps else None
+        fits = (
+            last is not None
+            and last.source == "agent"
+            and last.turn == event["turn"]
+            and (name is None or last.message_id is None)
+            and not (speaks and last.calls)
+        )
+        found = last if fits and last is not None else begin("agent", event)
+        if name is not None:
+            found.message_id = name
+            by_message[name] = found
+        return found
+
+    for event in events:
+        kind, said = event["event_type"], payload_of(event)
+        if kind == "intent" or (
+            kind == "turn" and event["operation"] == "start" and event["turn"] not in asked
+        ):
+            words = said.get("message", said.get("user_message"))
+            if isinstance(words, str) and words:
+                by_person = event["source"] == "user" or kind == "turn"
+                # Inside a subagent it is the agent above that asks, as its user.
+                begin("user" if by_person or inside else "system", event).message.append(words)
+        elif kind == "message" and isinstance(said.get("text"), str):
+            step = step_of(event, speaks=True)
+            (step.reasoning if event["operation"] == "reasoning" else step.message).append(said["text"])
+        elif kind in ("action", "mcp_action"):
+            _add_call(step_of(event), event, said, subagents)
+        elif kind == "llm":
+            step = step_of(event)
+            step.metrics.append(event)
+            step.models += [event["model"]] if event["model"] else []
+        elif kind in _BESIDE:
+            (steps[-1] if steps else begin("system", event)).beside.append(_beside(event, said))
+    return [step.document(number) for number, step in enumerate(steps, 1)]
+
+
+def _add_call(step: _Step, event: Said, said: Said, subagents: "Mapping[str, str]") -> None:
+    taken = {call["tool_call_id"] for call in step.calls}
+    call_id = event["tool_use_id"] or event["event_id"]
+    if call_id in taken:  # told again, by another event
+        call_id = event["event_id"]
+    args = said.get("args")
+    extra = {
+        name: event[name] for name in ("success", "duration_ms", "error_type") if event[name] is not None
+    }
+    step.calls.append(
+        {
+            "tool_call_id": call_id,
+            "function_name": event["tool"] or "unknown",
+            "arguments": args if isinstance(args, dict) else {} if args is None else {"input": args},
+        }
+    )
+    result: Said = {"source_call_id": call_id}
+    if said.get("result") is not None:
+        result["content"] = text_of(said["result"])
+    if event["tool_use_id"] in subagents:
+        result["subagent_trajectory_ref"] = [{"trajectory_id": subagents[event["tool_use_id"]]}]
+    if extra:
+        result["extra"] = extra
+    step.results.append(result)
+
+
+def _beside(event: Said, said: Said) -> Said:
+    words = said.get("message", said.get("decision"))
+    columns = (
+        "event_id",
+        "event_type",
+        "title",
+        "path",
+        "operation",
+        "lines_added",
+        "lines_removed",
+        "error_type",
+    )
+    return _without_nulls(
+        {**{name: event[name] for name in columns}, "text": words if isinstance(words, str) else None}
+    )
+
+
+def _summed(calls: "Sequence[Said]") -> "Said | None":
+    """Metrics of a step; a sum only where every call tells its part (P7)."""
+    names = {
+        "prompt_tokens": "prompt_tokens", "completion_tokens": "completion_tokens",
+        "cached_tokens": "cache_read_tokens",
+    }  # fmt: skip
+    more = ("reasoning_tokens", "cache_write_tokens", "cache_write_1h_tokens", "duration_ms")
+    said = {name: _sum([call[column] for call in calls]) for name, column in names.items()}
+    extra = _without_nulls({name: _sum([call[name] for call in calls]) for name in more})
+    return _without_nulls({**said, "extra": extra or None}) or None
+
+
+def _sum(counts: "Sequence[int | None]") -> "int | None":
+    known = [n for n in counts if n is not None]
+    return sum(known) if known and len(known) == len(counts) else None
+
+
+def _without_nulls(said: "Mapping[str, Any]") -> Said:
+    return {name: value for name, value in said.items() if value is not None}

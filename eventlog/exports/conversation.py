@@ -1,0 +1,122 @@
+"""One session of one moment of the log, as the exports of conversations need it. One thread.
+
+Model calls are those that count (P3): an `llm` event that another one outdoes is passed over.
+"""
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eventlog import jsontext
+from eventlog.log import upcast
+
+if TYPE_CHECKING:
+    from eventlog.log.reader import LogView
+    from eventlog.query.engine import Result
+    from eventlog.store import Store
+
+Said = dict[str, Any]
+
+_SESSION = (
+    "session_id", "context_id", "agent", "agent_session_id", "repo", "title", "status",
+    "started_at", "ended_at",
+    "llm_calls", "prompt_tokens", "completion_tokens", "cache_read_tokens",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """The row of a session, and its events in order without calls that do not count."""
+
+    session: Said
+    events: list[Said]
+
+    @property
+    def agent_version(self) -> "str | None":
+        """The last one that was told."""
+        return next((e["agent_version"] for e in reversed(self.events) if e["agent_version"]), None)
+
+    @property
+    def model(self) -> "str | None":
+        """The one that was called most."""
+        called = [e["model"] for e in self.events if e["event_type"] == "llm" and e["model"]]
+        return max(sorted(set(called)), key=called.count, default=None)
+
+
+def conversations(
+    store: "Store", view: "LogView", *, session_id: "str | None" = None, since: "int | None" = None
+) -> "Iterator[Conversation]":
+    """That session, or all in which something happened since (µs), in order of their beginning."""
+    where, parameters = ["true"], list[Any]()
+    if session_id is not None:
+        parameters.append(session_id)
+        where.append(f"session_id = ${len(parameters)}")
+    if since is not None:
+        where.append(
+            "session_id in (select session_id from events "
+            f"where epoch_us(coalesce(occurred_at, recorded_at)) >= {since:d})"
+        )
+    found = _ask(
+        store, view, f"select {', '.join(_SESSION)} from sessions where {' and '.join(where)} "
+        "order by first_position", parameters,
+    )  # fmt: skip
+    for row in found.rows:
+        yield _read(store, view, dict(zip(_SESSION, row, strict=True)))
+
+
+def _read(store: "Store", view: "LogView", session: Said) -> Conversation:
+    ask = "select position from llm_calls where session_id = $1"
+    counted = {row[0] for row in _ask(store, view, ask, [session["session_id"]]).rows}
+    events = []
+    for event in view.iterate(session_id=session["session_id"]):
+        if event["event_type"] == "llm" and event["position"] not in counted:
+            continue
+        payload = event["payload"]
+        event["payload"] = jsontext.decode(payload) if isinstance(payload, str) else payload or {}
+        events.append(upcast.upcast(event))
+    return Conversation(session, events)
+
+
+def _ask(store: "Store", view: "LogView", sql: str, parameters: "list[Any]") -> "Result":
+    from eventlog.query.engine import run
+
+    return run(view, store.layout, store.fs, sql, parameters)
+
+
+def payload_of(event: Said) -> Said:
+    """The payload where it is an object."""
+    payload = event["payload"]
+    return payload if isinstance(payload, dict) else {}
+
+
+def happened(event: Said) -> "int | None":
+    """When, in µs; when it was recorded where nothing else is known."""
+    at = event["occurred_at"]
+    found: int | None = event["recorded_at"] if at is None else at
+    return found
+
+
+def moment(us: "int | None") -> "str | None":
+    """ISO 8601 in UTC, to the microsecond."""
+    if us is None:
+        return None
+    epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    try:
+        at = epoch + datetime.timedelta(microseconds=us)
+    except OverflowError:
+        return None
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+
+
+def text_of(value: Any) -> str:
+    """What a tool got or gave, as text: a text as it is, texts of blocks joined, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(map(_is_text, value)):
+        return "\n".join(one["text"] for one in value)
+    return jsontext.encode_fast(value).decode("utf-8", "replace")
+
+
+def _is_text(block: Any) -> bool:
+    return isinstance(block, dict) and set(block) == {"type", "text"} and isinstance(block["text"], str)

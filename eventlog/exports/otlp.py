@@ -1,0 +1,215 @@
+"""Sessions as spans in OTLP/JSON, one request of the trace service a line. docs/exports.md has the mapping.
+
+A turn is a trace: a span `invoke_agent` and below it `chat` for each model call that counts (P3) and
+`execute_tool` for each tool call; what stands outside turns is one more. Attributes are those of the semantic
+conventions for generative AI, which are in development: their names stand here as texts of our own. Ids are
+digests of the log's own, so the same log gives the same spans, and a collector that gets them twice can tell.
+Contents of conversations only when asked for. One thread.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from blake3 import blake3
+
+from eventlog.exports.conversation import (
+    Conversation,
+    Said,
+    conversations,
+    happened,
+    payload_of,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from eventlog.store import Store
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.42.0"
+_INTERNAL, _CLIENT = 1, 3
+_ERROR = 2
+
+_SPANS = ("llm", "action", "mcp_action")
+
+# How the conventions name the makers of models, by how models are called.
+_PROVIDERS = (
+    ("claude", "anthropic"), ("gpt", "openai"), ("o1", "openai"), ("o3", "openai"), ("o4", "openai"),
+    ("codex", "openai"), ("gemini", "gcp.gemini"), ("mistral", "mistral_ai"), ("codestral", "mistral_ai"),
+    ("devstral", "mistral_ai"), ("grok", "x_ai"), ("deepseek", "deepseek"), ("command", "cohere"),
+)  # fmt: skip
+_TOKENS = (
+    ("gen_ai.usage.input_tokens", "prompt_tokens"),
+    ("gen_ai.usage.output_tokens", "completion_tokens"),
+    ("gen_ai.usage.reasoning.output_tokens", "reasoning_tokens"),
+    ("gen_ai.usage.cache_read.input_tokens", "cache_read_tokens"),
+    ("gen_ai.usage.cache_creation.input_tokens", "cache_write_tokens"),
+)
+
+
+def requests(
+    store: "Store", *, session_id: "str | None" = None, since: "int | None" = None, contents: bool = False
+) -> "Iterator[Said]":
+    """A request for that session, or for each since that time (µs), with at least one span."""
+    from eventlog import __version__
+
+    with store.view() as view:
+        for conversation in conversations(store, view, session_id=session_id, since=since):
+            spans = list(_spans(conversation, contents))
+            if spans:
+                yield {
+                    "resourceSpans": [
+                        {
+                            "resource": {"attributes": _resource(store, conversation)},
+                            "scopeSpans": [
+                                {"scope": {"name": "locus-eventlog", "version": __version__}, "spans": spans}
+                            ],
+                            "schemaUrl": SCHEMA_URL,
+                        }
+                    ]
+                }
+
+
+def provider_of(model: "str | None") -> "str | None":
+    """The maker of a model by the beginning of its name; None when that is not one that is known."""
+    name = (model or "").lower().rpartition("/")[2]
+    return next((provider for beginning, provider in _PROVIDERS if name.startswith(beginning)), None)
+
+
+def _resource(store: "Store", conversation: Conversation) -> "list[Said]":
+    return _attributes(
+        {
+            "service.name": conversation.session["agent"] or "unknown",
+            "service.version": conversation.agent_version,
+            "locus.repository": conversation.session["repo"],
+            "locus.project": store.project_name,
+        }
+    )
+
+
+def _spans(conversation: Conversation, contents: bool) -> "Iterator[Said]":
+    turns: dict[int | None, list[Said]] = {}
+    for event in conversation.events:
+        if happened(event) is None or (event["turn"] is None and event["event_type"] not in _SPANS):
+            continue
+        turns.setdefault(event["turn"], []).append(event)
+    for turn, events in turns.items():
+        of = (conversation.session["session_id"], "outside" if turn is None else str(turn))
+        trace, root = _id(16, "trace", *of), _id(8, "turn", *of)
+        below = [span for event in events for span in _span(conversation, event, trace, root, contents)]
+        yield _root(conversation, turn, events, trace, root, below, contents)
+        yield from below
+
+
+def _root(
+    conversation: Conversation, turn: "int | None", events: "Sequence[Said]", trace: str, root: str,
+    below: "Sequence[Said]", contents: bool,
+) -> Said:  # fmt: skip
+    session = conversation.session
+    asked = next((e for e in events if e["event_type"] == "intent"), None)
+    ended = [e for e in events if e["event_type"] == "turn" and e["operation"] == "end"]
+    failed = next((e["status"] for e in ended if e["status"] in ("failed", "error")), None)
+    times = [at for event in events if (at := happened(event)) is not None]
+    begins = min([*(at * 1000 for at in times), *(int(span["startTimeUnixNano"]) for span in below)])
+    prompt = payload_of(asked).get("message") if asked is not None else None
+    outcome = payload_of(ended[-1]).get("outcome") if ended else None
+    attributes = {
+        **_common(conversation, "invoke_agent"),
+        "gen_ai.provider.name": provider_of(conversation.model),
+        "gen_ai.request.model": conversation.model,
+        "error.type": failed,
+        "locus.turn": turn,
+    }
+    if contents:
+        attributes["gen_ai.input.messages"] = _message("user", prompt)
+        attributes["gen_ai.output.messages"] = _message("assistant", outcome, finish_reason="stop")
+    return _made(
+        f"invoke_agent {session['agent'] or 'unknown'}", _INTERNAL, trace, root, "", begins,
+        max(times) * 1000, attributes, failed,
+    )  # fmt: skip
+
+
+def _message(role: str, text: Any, **more: str) -> "str | None":
+    if not isinstance(text, str) or not text:
+        return None
+    return text_of([{"role": role, "parts": [{"type": "text", "content": text}], **more}])
+
+
+def _span(conversation: Conversation, event: Said, trace: str, root: str, contents: bool) -> "Iterator[Said]":
+    kind = event["event_type"]
+    if kind == "llm":
+        name, span_kind = f"chat {event['model'] or 'unknown'}", _CLIENT
+        attributes = {
+            **_common(conversation, "chat"),
+            "gen_ai.provider.name": provider_of(event["model"]),
+            "gen_ai.request.model": event["model"],
+            "gen_ai.response.model": event["model"],
+            "gen_ai.response.id": event["message_id"],
+            **{attribute: event[column] for attribute, column in _TOKENS},
+        }
+    elif kind in _SPANS:
+        name, span_kind = f"execute_tool {event['tool'] or 'unknown'}", _INTERNAL
+        attributes = {
+            **_common(conversation, "execute_tool"),
+            "gen_ai.tool.name": event["tool"] or "unknown",
+            "gen_ai.tool.type": "function",
+            "gen_ai.tool.call.id": event["tool_use_id"],
+        }
+        if contents:
+            said = payload_of(event)
+            for attribute, key in (("arguments", "args"), ("result", "result")):
+                if said.get(key) is not None:
+                    attributes[f"gen_ai.tool.call.{attribute}"] = text_of(said[key])
+    else:
+        return
+    failed = (event["error_type"] or "_OTHER") if event["success"] is False else None
+    attributes |= {
+        "error.type": failed, "locus.event_id": event["event_id"], "locus.subagent_id": event["subagent_id"]
+    }  # fmt: skip
+    # An event is told when what it tells has ended.
+    ends = (happened(event) or 0) * 1000
+    begins = ends - max(event["duration_ms"] or 0, 0) * 1_000_000
+    own = _id(8, "event", event["event_id"])
+    yield _made(name, span_kind, trace, own, root, begins, ends, attributes, failed)
+
+
+def _common(conversation: Conversation, operation: str) -> Said:
+    session = conversation.session
+    return {
+        "gen_ai.operation.name": operation,
+        "gen_ai.conversation.id": session["agent_session_id"] or session["session_id"],
+        "gen_ai.agent.name": session["agent"],
+        "gen_ai.agent.version": conversation.agent_version,
+        "locus.session_id": session["session_id"],
+    }
+
+
+def _made(
+    name: str, kind: int, trace: str, own: str, parent: str, begins: int, ends: int,
+    attributes: "Mapping[str, Any]", failed: "str | None",
+) -> Said:  # fmt: skip
+    span: Said = {
+        "traceId": trace,
+        "spanId": own,
+        "name": name,
+        "kind": kind,
+        "startTimeUnixNano": str(max(begins, 0)),
+        "endTimeUnixNano": str(max(ends, begins, 0)),
+        "attributes": _attributes(attributes),
+    }
+    if parent:
+        span["parentSpanId"] = parent
+    if failed is not None:
+        span["status"] = {"code": _ERROR}
+    return span
+
+
+def _attributes(said: "Mapping[str, Any]") -> "list[Said]":
+    """Known ones only: an unknown value is left out (P7). 64-bit integers are text in this JSON."""
+    return [
+        {"key": key, "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}}
+        for key, value in said.items()
+        if value is not None
+    ]
+
+
+def _id(size: int, *parts: str) -> str:
+    return blake3("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest(length=size)

@@ -1,0 +1,341 @@
+"""Sessions for other programs: trajectories (ATIF), spans (OTLP), attributed lines (Agent Trace)."""
+
+import base64
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventlog import Recorder, Store
+from eventlog.exports import agent_trace, atif, otlp
+from locus_cli.main import run
+from tests.secrets_made import made
+from tests.sql_demo import make_demo
+
+AT = 1_780_000_000_000_000
+SID = "c0nversa"
+CALLS = ("m1", "m2", "m2", "s1")  # m2 is told twice; s1 is the subagent's
+Said = dict[str, Any]
+
+
+def conversation() -> Iterator[Said]:
+    """A session as a transcript gives it: a prompt, an answer with two tools, a subagent, a second prompt."""
+    of: Said = {
+        "session_id": SID,
+        "agent": "claude-code",
+        "agent_version": "2.1",
+        "agent_session_id": "their-own",
+    }
+    at = AT
+
+    def event(kind: str, payload: Said, **columns: Any) -> Said:
+        nonlocal at
+        at += 1_000_000
+        return {**of, "event_type": kind, "payload": payload, "occurred_at": at, "turn": 1, **columns}
+
+    usage = {"model": "claude-opus-4-1", "prompt_tokens": 1000, "cache_read_tokens": 600}
+    yield event("session", {}, operation="start", title="Talk", turn=None)
+    yield event("turn", {"user_message": "Fix it"}, operation="start")
+    yield event("intent", {"message": "Fix it"}, source="user")
+    yield event("message", {"text": "How?"}, operation="reasoning", message_id="m1", source="agent")
+    yield event("message", {"text": "I look."}, operation="text", message_id="m1", source="agent")
+    yield event("llm", {}, message_id="m1", completion_tokens=20, **usage)
+    yield event(
+        "action", {"args": {"command": "make"}, "result": [{"type": "text", "text": "made"}]},
+        tool="Bash", tool_use_id="t1", message_id="m1", success=False, duration_ms=500,
+    )  # fmt: skip
+    yield event("error", {"message": "no rule"}, error_type="tool_failure", resolved=False)
+    yield event(
+        "action",
+        {"args": "look", "result": {"ok": 1}},
+        tool="Agent",
+        tool_use_id="t2",
+        message_id="m1",
+        success=True,
+    )
+    yield event("subagent", {}, subagent_id="sub-1", tool_use_id="t2", operation="start")
+    sub = {"subagent_id": "sub-1"}
+    yield event("intent", {"message": "look"}, source="system", **sub)
+    yield event("llm", {}, message_id="s1", completion_tokens=7, **usage, **sub)
+    yield event(
+        "action", {"args": {}, "result": "seen"}, tool="Read", tool_use_id="t3", message_id="s1", **sub
+    )
+    yield event("message", {"text": "Done."}, operation="text", message_id="m2", source="agent")
+    yield event("llm", {}, message_id="m2", completion_tokens=1, **usage)
+    yield event("llm", {}, message_id="m2", completion_tokens=30, **usage)
+    yield event("turn", {"outcome": "Done."}, operation="end", status="completed", title="Fixed")
+    yield event("intent", {"message": "and again"}, source="user", turn=2)
+    yield event("llm", {}, message_id=None, completion_tokens=None, turn=2, model="own-model")
+    yield event("action", {"result": None}, tool="Bash", turn=2)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """The store of docs/sql.md with that conversation, part sealed."""
+    with Store.open(make_demo(tmp_path_factory.mktemp("conversations") / "sample")) as store:
+        store.seal()
+        store.append(conversation())
+        yield store
+
+
+# -- trajectories ----------------------------------------------------------------------------------
+
+
+def wrong_in(document: Said) -> list[str]:
+    """What the published rules of ATIF-v1.8 forbid, found by our own reading of them."""
+    found = []
+    step_keys = {
+        "step_id", "timestamp", "source", "model_name", "reasoning_effort", "message", "reasoning_content",
+        "tool_calls", "observation", "metrics", "is_copied_context", "llm_call_count", "extra",
+    }  # fmt: skip
+    if document["schema_version"] != "ATIF-v1.8" or not document["steps"]:
+        found.append("head")
+    if not {"name", "version"} <= set(document["agent"]) <= {"name", "version", "model_name"}:
+        found.append("agent")
+    for number, step in enumerate(document["steps"], 1):
+        if step["step_id"] != number or not set(step) <= step_keys or not isinstance(step["message"], str):
+            found.append(f"step {number}")
+        if step["source"] not in ("system", "user", "agent"):
+            found.append(f"source of {number}")
+        if step["source"] != "agent" and set(step) & {
+            "model_name", "reasoning_content", "tool_calls", "metrics"
+        }:  # fmt: skip
+            found.append(f"agent's fields in {number}")
+        calls = [call["tool_call_id"] for call in step.get("tool_calls", ())]
+        if any(
+            set(call) != {"tool_call_id", "function_name", "arguments"} for call in step.get("tool_calls", ())
+        ):
+            found.append(f"call in {number}")
+        results = step.get("observation", {"results": []})["results"]
+        if any(one["source_call_id"] not in calls for one in results) or len(set(calls)) != len(calls):
+            found.append(f"result in {number}")
+        if any(not isinstance(one.get("content", ""), str) for one in results):
+            found.append(f"content in {number}")
+    inner = document.get("subagent_trajectories", [])
+    if len({one["trajectory_id"] for one in inner}) != len(inner):
+        found.append("subagents")
+    return found + [problem for one in inner for problem in wrong_in(one)]
+
+
+def test_trajectories_keep_the_rules(store: Store) -> None:
+    """P8: every session gives a document that ATIF-v1.8 allows."""
+    documents = list(atif.documents(store))
+    assert len(documents) == 3
+    assert [wrong_in(document) for document in documents] == [[], [], []]
+
+
+def test_the_reference_validator_takes_them(store: Store) -> None:
+    """P8: the models of Harbor, which publishes ATIF, take every document."""
+    reference = pytest.importorskip(
+        "harbor.models.trajectories.trajectory", reason="pip install harbor, with Python 3.12 or newer"
+    )
+    for document in atif.documents(store):
+        reference.Trajectory.model_validate(json.loads(json.dumps(document)))
+
+
+def test_a_trajectory_tells_the_conversation(store: Store) -> None:
+    """P3: prompts, texts, calls with results and counted tokens stand in the steps they belong to."""
+    (document,) = atif.documents(store, session_id=SID)
+    asked, answered, done, again, last = document["steps"]
+    (inner,) = document["subagent_trajectories"]
+
+    assert (document["session_id"], document["agent"]["version"]) == ("their-own", "2.1")
+    assert (asked["source"], asked["message"], again["message"]) == ("user", "Fix it", "and again")
+    assert (answered["message"], answered["reasoning_content"]) == ("I look.", "How?")
+    assert [call["arguments"] for call in answered["tool_calls"]] == [{"command": "make"}, {"input": "look"}]
+    made, looked = answered["observation"]["results"]
+    assert (made["content"], made["extra"]) == ("made", {"success": False, "duration_ms": 500})
+    assert looked["subagent_trajectory_ref"] == [{"trajectory_id": inner["trajectory_id"]}]
+    assert [one["text"] for one in answered["extra"]["locus"]["events"]] == ["no rule"]
+    assert done["metrics"] == {"prompt_tokens": 1000, "completion_tokens": 30, "cached_tokens": 600}
+    assert done["llm_call_count"] == 1
+    assert [step["source"] for step in inner["steps"]] == ["user", "agent"]
+    assert "metrics" not in last and last["llm_call_count"] == 1  # unknown is left out
+    assert document["final_metrics"]["total_prompt_tokens"] == 3000
+
+
+def test_a_trajectory_can_be_imported_again(store: Store, tmp_path: Path) -> None:
+    """P2: what `import atif` makes of an export has the same prompts, tool calls and tokens."""
+    target = tmp_path / "talk.json"
+    assert run(["--store", store.layout.root, "export", "atif", "--session", SID, "--to", str(target)]) == 0
+    with Store.init(tmp_path / ".locus") as other:
+        assert run(["--store", other.layout.root, "import", "atif", str(target)]) == 0
+        ask = (
+            "select (select count(*) from turns), (select count(*) from actions), (select sum(prompt_tokens) "
+            "from llm_calls), (select list(payload->>'message' order by position) from events where "
+            "event_type = 'intent' and subagent_id is null)"
+        )
+        assert other.query(ask).rows == [(2, 4, 3000, ["Fix it", "and again"])]
+
+
+# -- spans -----------------------------------------------------------------------------------------
+
+
+def parsed(request: Said) -> Any:
+    """The request as the protocol's own library reads it; its JSON spells ids in another base."""
+    json_format = pytest.importorskip("google.protobuf.json_format")
+    service = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
+
+    def in_base64(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: base64.b64encode(bytes.fromhex(one)).decode()
+                if key in ("traceId", "spanId", "parentSpanId")
+                else in_base64(one)
+                for key, one in value.items()
+            }
+        return [in_base64(one) for one in value] if isinstance(value, list) else value
+
+    text = json.dumps(in_base64(request))
+    return json_format.Parse(text, service.ExportTraceServiceRequest())
+
+
+def spans_of(request: Said) -> list[Said]:
+    message = parsed(request)
+    found = []
+    for span in message.resource_spans[0].scope_spans[0].spans:
+        attributes = {
+            one.key: getattr(one.value, one.value.WhichOneof("value")) for one in span.attributes
+        }  # fmt: skip
+        found.append({"span": span, "name": span.name, "said": attributes})
+    return found
+
+
+def test_spans_are_what_a_collector_reads(store: Store) -> None:
+    """P3: a turn is a trace, each counted call and each tool a span below it, with the conventions' names."""
+    (request,) = otlp.requests(store, session_id=SID)
+    spans = spans_of(request)
+    names = [one["name"] for one in spans]
+    roots = {one["span"].trace_id: one["span"] for one in spans if not one["span"].parent_span_id}
+
+    assert names.count("invoke_agent claude-code") == 2 == len(roots)
+    assert [name for name in names if name.startswith("chat")] == ["chat claude-opus-4-1"] * 3 + [
+        "chat own-model"
+    ]
+    assert sum(name.startswith("execute_tool") for name in names) == 4
+    for one in spans:
+        span = one["span"]
+        assert len(span.trace_id) == 16 and len(span.span_id) == 8
+        assert 0 < span.start_time_unix_nano <= span.end_time_unix_nano
+        if span.parent_span_id:
+            root = roots[span.trace_id]
+            assert span.parent_span_id == root.span_id
+            assert root.start_time_unix_nano <= span.start_time_unix_nano
+            assert span.end_time_unix_nano <= root.end_time_unix_nano
+    done = next(one["said"] for one in spans if one["said"].get("gen_ai.response.id") == "m2")
+    assert (done["gen_ai.usage.input_tokens"], done["gen_ai.usage.output_tokens"]) == (1000, 30)
+    assert (done["gen_ai.provider.name"], done["gen_ai.conversation.id"]) == ("anthropic", "their-own")
+    assert "gen_ai.usage.reasoning.output_tokens" not in done
+    failed = [one for one in spans if one["span"].status.code == 2]
+    assert [(one["name"], one["said"]["error.type"]) for one in failed] == [("execute_tool Bash", "_OTHER")]
+    assert failed[0]["span"].end_time_unix_nano - failed[0]["span"].start_time_unix_nano == 500_000_000
+
+
+def test_spans_have_contents_only_when_asked(store: Store) -> None:
+    """P5: prompts, arguments and results leave with --contents only, and equal logs give equal spans."""
+    (quiet,), (told,) = (list(otlp.requests(store, session_id=SID, contents=flag)) for flag in (False, True))
+
+    assert not re.search("Fix it|make|made", json.dumps(quiet))
+    assert all(words in json.dumps(told) for words in ("Fix it", "make", "made"))
+    assert list(otlp.requests(store, session_id=SID)) == [quiet]
+    assert len(list(otlp.requests(store))) == 3
+
+
+# -- attributed lines ------------------------------------------------------------------------------
+
+# As the published schema has them.
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+
+
+def test_records_keep_the_rules(store: Store) -> None:
+    """P8: every record has the fields and forms of the published schema, and nothing else."""
+    found = list(agent_trace.records(store, agent_trace.TraceReport()))
+    assert len({record["id"] for record in found}) == len(found) == 5
+    for record in found:
+        assert {"version", "id", "timestamp", "files"} <= set(record)
+        assert set(record) <= {"version", "id", "timestamp", "files", "metadata", "tool", "vcs"}
+        assert re.fullmatch(r"[0-9]+\.[0-9]+", record["version"])
+        assert _ID.fullmatch(record["id"]) and _TIME.fullmatch(record["timestamp"])
+        for file in record["files"]:
+            assert set(file) == {"path", "conversations"}
+            for one in file["conversations"]:
+                assert set(one) == {"contributor", "ranges"} and one["ranges"]
+                assert one["contributor"]["type"] in ("ai", "unknown")
+
+
+def test_records_name_the_lines_of_a_turn(store: Store) -> None:
+    """P7: new lines by number; the agent's where a tool call made them, unknown hands in git."""
+    found = list(agent_trace.records(store, agent_trace.TraceReport()))
+    by_agent = [record for record in found if record["tool"]["name"] == "probe"]
+    by_git = [record for record in found if record["tool"]["name"] == "git"]
+
+    assert [record["files"] for record in by_agent] == [
+        [{"path": "hello.py", "conversations": [{"contributor": {"type": "ai", "model_id": model},
+                                                  "ranges": [{"start_line": 1, "end_line": end}]}]}]
+        for model, end in (("model-a", 1), ("model-b", 2))
+    ]  # fmt: skip
+    edited = next(file for record in by_git[1:2] for file in record["files"])
+    assert edited == {
+        "path": "src/app.py",
+        "conversations": [{"contributor": {"type": "unknown"}, "ranges": [{"start_line": 2, "end_line": 3}]}],
+    }
+    assert all(len(record["vcs"]["revision"]) == 40 for record in by_git)
+
+
+def test_a_secret_gives_no_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """P5: of a content that is withheld not even numbers of lines leave, and that is said (exit code 4)."""
+    with Store.init(tmp_path / ".locus") as store:
+        turn = Recorder(store, agent="probe", agent_session_id="s").start_turn("Add a key")
+        key = next(iter(made().values()))
+        turn.file("key.txt", before=None, after=f"token = {key}\n".encode(), cause="a" * 32)
+        turn.file("open.txt", before=None, after=b"hello\n", cause="a" * 32)
+        turn.end(title="Added", outcome="done")
+        report = agent_trace.TraceReport()
+        (record,) = agent_trace.records(store, report)
+    assert [file["path"] for file in record["files"]] == ["open.txt"]
+    assert [path for path, why in report.missing if "withheld" in why] == ["key.txt"]
+    arguments = ["--store", str(tmp_path / ".locus"), "export", "agent-trace", "--to", "-"]
+    assert run(arguments) == 4
+    assert json.loads(capsys.readouterr().out)["files"] == record["files"]
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=8), st.lists(st.sampled_from("abcd"), max_size=8))
+def test_lines_outside_of_ranges_were_there_before(old: list[str], new: list[str]) -> None:
+    """P7: without the lines that are named, a content is made of lines of the one before, in order."""
+    ranges = agent_trace.new_lines(
+        "".join(f"{x}\n" for x in old).encode(), "".join(f"{x}\n" for x in new).encode()
+    )
+    named = {n for one in ranges for n in range(one["start_line"], one["end_line"] + 1)}
+    assert named <= set(range(1, len(new) + 1))
+    rest = iter(old)
+
+    assert all(line in rest for n, line in enumerate(new, 1) if n not in named)
+
+
+# -- the commands ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "count"), [("atif", 3), ("otlp", 3), ("agent-trace", 5)])
+def test_each_command_writes_lines_of_json(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, count: int
+) -> None:
+    """P8: a private file of one document a line, whole or not there; a taken name is refused."""
+    target = tmp_path / "out.jsonl"
+    arguments = ["--store", store.layout.root, "export", kind, "--to"]
+    assert run([*arguments, str(target), "--json"]) in (0, 4)
+    assert "export" in json.loads(capsys.readouterr().out)
+    assert run([*arguments, str(target)]) == 3
+    lines = target.read_bytes().splitlines()
+
+    assert len([json.loads(line) for line in lines]) == count
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(tmp_path) == ["out.jsonl"]
+    assert run([*arguments, str(target), "--force", "--session", "nobody"]) == 1
+    assert target.read_bytes().splitlines() == lines
