@@ -5,7 +5,7 @@ writes down in a file of its own when an operation began and ended (CLOCK_MONOTO
 all processes) and what it was told. Nobody else's word is taken: `check` compares these reports with
 the log as it is in the end, in time linear in both but for sorting, and names the law that is broken.
 
-    python -m tests.history writer|reader|sealer|keeper|collector|packer|copier ROOT NAME SEED REPORT
+    python -m tests.history writer|reader|sealer|keeper|collector|packer|copier|eraser ROOT NAME SEED REPORT
 
 Those behind the sealer are in tests/history_contents.py. Events of theirs have no tag, and are in the log
 that readers see; the checker asks only of tagged ones who sent them.
@@ -99,6 +99,7 @@ class History:
     rows: list[Row] = field(default_factory=list)
     next_position: int = 0
     kept: dict[str, dict[str, str]] = field(default_factory=dict)  # turn → path → digest
+    erased: list[str] = field(default_factory=list)  # texts
     broken: list[str] = field(default_factory=list)  # what was wrong with a replay at once
 
 
@@ -117,6 +118,7 @@ def check(history: History) -> list[str]:
         *_check_reads(history),
         *_check_holds(history),
         *_check_numbering(history),
+        *_check_erased(history),
     ]
 
 
@@ -279,6 +281,12 @@ def _check_numbering(history: History) -> Iterator[str]:
             yield f"I22: position {row['position']} says {wrong}"
 
 
+def _check_erased(history: History) -> Iterator[str]:
+    """I30: what was erased is in no event, though it was said again."""
+    said = "\n".join(json.dumps(row["payload"]) for row in history.rows)
+    yield from (f"I30: {text} was erased, and is there" for text in history.erased if text in said)
+
+
 def digests(rows: Iterable[Row]) -> Iterator[str]:
     """A digest of each prefix of the rows, the empty one first; place columns and contents count."""
     hasher = hashlib.blake2b()
@@ -316,6 +324,8 @@ def collect(directory: Path, store: Store) -> History:
                 history.holds.append(Hold(*report["hold"]))
             elif "kept" in report:
                 history.kept[report["kept"]] = report["files"]
+            elif "erased" in report:
+                history.erased.append(report["erased"])
             elif "broken" in report:
                 history.broken.append(report["broken"])
             elif "name" not in report:
@@ -423,6 +433,7 @@ def main(role: str, root: str, name: str, seed: str, path: str) -> None:
             "keeper": lambda: contents.keep(store, name, choose, report, Path(f"{path}.replayed")),
             "collector": lambda: contents.collect(store, report),
             "packer": lambda: contents.merge(store, choose, report),
+            "eraser": lambda: contents.erase(store, name, report),
             "copier": lambda: contents.copy(store, name, report),
         }
         roles[role]()

@@ -1,4 +1,5 @@
-"""The processes of a history that have to do with contents: recording, collecting, merging, copying.
+"""The processes of a history that have to do with contents: recording, collecting, merging, copying,
+erasing.
 
 As those of tests/history.py they write down what they were told, and run until they are killed. Sessions
 whose ids begin with `K` are kept for ever, those with `L` are let go as soon as they have ended.
@@ -14,9 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import LockTimeout, Refused
+from eventlog.keep import erasure
 from eventlog.keep.backup import backup
 from eventlog.recorder import collection, retention
+from eventlog.snapshots.ids import to_text
 from eventlog.store import Store
+from eventlog.types import Event
 from tests.recorder.kept import DAY_S, record
 
 if TYPE_CHECKING:
@@ -91,6 +95,26 @@ def merge(store: Store, choose: random.Random, report: "Report") -> None:
             done = store.repack(everything=choose.random() < 0.5, lock_timeout_s=_LOCK_TIMEOUT_S)
             report.write(merged=len(done.condemned))
         store.blobs.build_idx()
+
+
+def erase(store: Store, name: str, report: "Report") -> None:
+    """Say what should not have been said, in an event and a content, take it out, and say it once more."""
+    for n in range(1 << 30):
+        secret = f"tulip{name}fox{n}-Q7"
+        with store.blobs.writer(lock_timeout_s=_LOCK_TIMEOUT_S) as writer:
+            content = to_text(writer.put(secret.encode() * 9))
+            writer.flush()
+            store.append([_saying(secret, blobs=[content])])
+        with suppress(LockTimeout):
+            erasure.resume(store, lock_timeout_s=_LOCK_TIMEOUT_S)  # of one who was killed
+            plan = erasure.plan_secret(store, secret)
+            erasure.erase(store, plan, lock_timeout_s=_LOCK_TIMEOUT_S)
+            store.append([_saying(secret)])
+            report.write(erased=secret)
+
+
+def _saying(secret: str, **columns: object) -> Event:
+    return {"event_type": "action", "agent": "tester", "payload": {"x": f"it is {secret}!"}, **columns}
 
 
 def copy(store: Store, name: str, report: "Report") -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from eventlog.keep import erasure
 from eventlog.names import session_id_of
 from eventlog.store import Store
 from tests import history_contents as contents
@@ -24,7 +25,7 @@ from tests.history import Append, History, Hold, Read, Row, check, collect, dige
 ROOT = Path(__file__).resolve().parent.parent
 ROLES = {"writer": 2, "reader": 1, "sealer": 1, "keeper": 1, "collector": 1, "packer": 1, "copier": 1}
 # In a hunt every second life has all of them.
-MANY = {"writer": 16, "reader": 4, "sealer": 1, "keeper": 2, "collector": 1, "packer": 1, "copier": 1}
+MANY = ROLES | {"writer": 16, "reader": 4, "keeper": 2, "eraser": 1}
 
 
 class Crowd:
@@ -102,9 +103,10 @@ def _all_reported(reports: Path) -> bool:
 
 
 def test_a_crowd_of_processes_keeps_every_law(tmp_path: Path, hunt_minutes: float) -> None:
-    """I1–I9, I13, I14, I16, I17, I21, I22, I24, I32, I33: what everybody was told fits the store as it ended.
+    """I1–I9, I13, I14, I16, I17, I21, I22, I24, I30, I32, I33: what everybody was told fits the store.
 
-    Writers, readers, a sealer, and those who record contents, collect, merge packs and copy the store.
+    Writers, readers, a sealer, and those who record contents, collect, merge packs and copy the store; in
+    every second life of a hunt 28 of them, one of whom erases.
     """
     until = time.monotonic() + hunt_minutes * 60
     one_life(tmp_path / "0", 2.0, ROLES)
@@ -125,7 +127,10 @@ def one_life(directory: Path, seconds: float, roles: dict[str, int]) -> None:
     crowd = live(root, reports, seconds, seed, roles)
 
     with Store.open(root) as store:
+        erasure.resume(store)
         history = collect(reports, store)
+        left = [path for path in root.rglob("*") if path.is_file() and _holds(path, history.erased)]
+        assert left == [], "I30"
         assert [finding for finding in store.verify("deep") if finding.damage] == []
         for turn, files in history.kept.items():
             assert contents.differs(store, turn, files, directory / "replayed") == []
@@ -135,13 +140,18 @@ def one_life(directory: Path, seconds: float, roles: dict[str, int]) -> None:
     acked = sum(op.acked for op in history.appends)
     print(
         f"{crowd.started} processes, {acked} appends, {len(history.reads)} reads, "
-        f"{len(history.holds)} holds, {len(history.kept)} kept turns"
+        f"{len(history.holds)} holds, {len(history.kept)} kept turns, {len(history.erased)} erasures"
     )
     rows, end = contents.rows_of_copy(root)
     *_, said = digests(rows)
     history.reads.append(Read("the copy", 0, sys.maxsize, end, said))
     assert check(history) == []
     assert again.rows == history.rows
+
+
+def _holds(path: Path, texts: list[str]) -> bool:
+    data = path.read_bytes()
+    return any(text.encode() in data for text in texts)
 
 
 # A small history in which everything happens that the checker knows of. At 5 stood a second event "S".
@@ -261,6 +271,7 @@ BROKEN: list[tuple[str, str, Callable[[History], object]]] = [
     ("I9", "refused and written", _refused_and_written),
     ("I21", "SQL counted turns as no prefix has them", lambda h: _see(h, 0, turns=(4, 1, 4))),
     ("I22", "a number is not the fold's", lambda h: h.rows[2].update(seq=7)),
+    ("I30", "an erased text is there", lambda h: h.erased.append("a.0 1")),
     ("I33", "nothing was appended under the lock", lambda h: _op(h, "b.1", end=66)),
 ]
 
