@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from eventlog.log.reader import LogView
     from eventlog.store import Store
 
-_LIMITS = Limits(rows_max=1 << 40, timeout_s=None)
+# For the file being written: row groups of DuckDB are compressed, and written, as they fill.
+_MEMORY_BYTES = 256 << 20
+_LIMITS = Limits(rows_max=1 << 40, timeout_s=None, threads=1)
 _ORDER = {"sessions_master": "repo", "llm_calls": "position"}
 
 
@@ -68,7 +70,10 @@ def _write(store: "Store", view: "LogView", path: str, report: DatabaseReport) -
     from eventlog.log.segment import SCHEMA
 
     with duckdb.connect(path) as con:
-        con.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
+        con.execute(
+            "SET TimeZone = 'UTC'; SET enable_progress_bar = false; SET threads = 1; "
+            f"SET memory_limit = '{_MEMORY_BYTES}B'"
+        )
         batches = (batch.cast(SCHEMA) for batch in view.batches())
         con.register("given", pa.RecordBatchReader.from_batches(SCHEMA, batches))
         con.execute("CREATE TABLE events AS FROM given")

@@ -11,7 +11,7 @@ They are made in a hidden sibling directory, which gets the name when all of the
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from eventlog.store import Store
 
 ROWS = 1_000_000  # of events in one file: some hundred megabytes at most, and a unit of parallel work
-_LIMITS = Limits(rows_max=1 << 40, timeout_s=None)
+_GROUP_ROWS = 122_880  # of a row group, unless they are so fat that fewer have so many bytes
+_GROUP_BYTES = 32 << 20
+_LIMITS = Limits(rows_max=1 << 40, timeout_s=None, threads=1)
 _OURS = re.compile(rf"(events-\d{{5,}}|{'|'.join(PROJECTIONS)})\.parquet")
 _ORDER = {
     "turns": "first_position",
@@ -121,11 +123,10 @@ def _in_files(view: "LogView", rows: int) -> "Iterator[Iterator[pa.RecordBatch]]
 def _write(
     path: str,
     schema: "pa.Schema",
-    batches: "Iterator[pa.RecordBatch] | list[pa.RecordBatch]",
+    batches: "Iterable[pa.RecordBatch]",
     marks: dict[str, str],
     report: ParquetReport,
 ) -> None:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema = schema.with_metadata(marks)
@@ -133,12 +134,30 @@ def _write(
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with open(fd, "wb") as file:
         with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-            for batch in batches:
-                writer.write_table(pa.Table.from_batches([batch]).cast(schema))
-                count += batch.num_rows
+            for events in _row_groups(batches):
+                writer.write_table(events.cast(schema))
+                count += events.num_rows
         file.flush()
         os.fsync(file.fileno())
     report.rows[os.path.basename(path)] = count
+
+
+def _row_groups(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.Table]":
+    """The batches put together to tables, each of which becomes a row group."""
+    import pyarrow as pa
+
+    some: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        some.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            yield pa.Table.from_batches(some)
+            some, rows, size = [], 0, 0
+            pa.default_memory_pool().release_unused()
+    if some:
+        yield pa.Table.from_batches(some)
 
 
 def _take_place(staging: str, directory: str, force: bool) -> None:
