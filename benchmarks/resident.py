@@ -4,9 +4,12 @@
     python -m benchmarks.resident seal STORE COUNT SEED
     python -m benchmarks.resident rebuild STORE
     python -m benchmarks.resident append STORE COUNT SEED
+    python -m benchmarks.resident query STORE
+    python -m benchmarks.resident export STORE
 
 `import` runs the installed command, whose children (git) do not count. `seal` fills a new store with COUNT
-events and seals it, `append` appends COUNT events one by one.
+events and seals it, `append` appends COUNT events one by one. `query` asks the twelve questions of
+docs/sql.md, `export` makes every record for LocusGraph, but neither a file nor a call.
 """
 
 from __future__ import annotations
@@ -15,11 +18,20 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 
 
 def main() -> None:
     work, path, *rest = sys.argv[1:]
-    print({"import": import_git, "seal": seal, "rebuild": rebuild, "append": append}[work](path, *rest))
+    works: dict[str, Callable[..., float]] = {
+        "import": import_git,
+        "seal": seal,
+        "rebuild": rebuild,
+        "append": append,
+        "query": query,
+        "export": export,
+    }
+    print(works[work](path, *rest))
 
 
 def import_git(path: str, repository: str) -> float:
@@ -62,6 +74,25 @@ def append(path: str, count: str, seed: str) -> float:
         for event in generate(int(seed), int(count)):
             event["event_id"] = "4e50" + str(event["event_id"])[4:]
             store.append([event])
+    return highest_mb()
+
+
+def query(path: str) -> float:
+    from benchmarks.rows_sql import twelve
+    from eventlog import Store
+
+    with Store.open(path) as store:
+        for question in twelve():
+            store.query(question)
+    return highest_mb()
+
+
+def export(path: str) -> float:
+    from eventlog import Store
+    from eventlog.exports import locusgraph
+
+    with Store.open(path) as store:
+        locusgraph.export(store, f"{path}/../never", since=0, diffs=False, dry_run=True)
     return highest_mb()
 
 

@@ -12,8 +12,8 @@ from itertools import islice
 from benchmarks.frame import MEMORY_UNIT, RATE_UNIT, TIME_UNIT, Bench, NotRunnable, Row, Sides
 from benchmarks.process import environment, seconds_of
 from benchmarks.repository import shared_repository
-from benchmarks.stores import SealedStore, sealed_store
-from benchmarks.workload import generate
+from benchmarks.stores import SealedStore, fill, sealed_store
+from benchmarks.workload import BLOCK_EVENTS, Blocks, generate
 from eventlog import Store
 from eventlog.types import Event
 
@@ -21,8 +21,12 @@ from eventlog.types import Event
 _APPENDS = 200
 # Events that the library replays in one sample; it takes some hundred times as long for each as we do.
 _LIBRARY_EVENTS = 20_000
+# Events in the journals before they are sealed, while the longest store is filled.
+_FILLED_EVENTS = 500_000
 _MEMORY_MAX_MB = 600.0
 _APPEND_MEMORY_MAX_MB = 40.0
+_QUERY_MEMORY_MAX_MB = 1_500.0
+_EXPORT_MEMORY_MAX_MB = 300.0
 
 
 def rows() -> list[Row]:
@@ -65,6 +69,8 @@ def rows() -> list[Row]:
                 ("seal", "a process that seals all events", _MEMORY_MAX_MB, _memory_seal),
                 ("rebuild", "a process that rebuilds the index", _MEMORY_MAX_MB, _memory_rebuild),
                 ("append", "a process that appends", _APPEND_MEMORY_MAX_MB, _memory_append),
+                ("query", "a process that asks the twelve questions", _QUERY_MEMORY_MAX_MB, _memory_query),
+                ("export", "a process that exports the whole log", _EXPORT_MEMORY_MAX_MB, _memory_export),
             )
         ),
     ]
@@ -197,6 +203,36 @@ def _memory_append(bench: Bench) -> Iterator[Sides]:
             _APPEND_MEMORY_MAX_MB,
             f"{_APPENDS} events onto {source.events:,}",
         )
+
+
+@contextmanager
+def _memory_query(bench: Bench) -> Iterator[Sides]:
+    path, events = _longest_store(bench)
+    yield _memory(bench, path, "query", _QUERY_MEMORY_MAX_MB, f"{events:,} events")
+
+
+@contextmanager
+def _memory_export(bench: Bench) -> Iterator[Sides]:
+    path, events = _longest_store(bench)
+    yield _memory(bench, path, "export", _EXPORT_MEMORY_MAX_MB, f"{events:,} events")
+
+
+def _longest_store(bench: Bench) -> tuple[str, int]:
+    """A store that is only read, sealed, merged and indexed, and its events: 10 million at the full scale."""
+    events = bench.pick(20_000, 10_000_000)
+
+    def make() -> str:
+        path = bench.new_directory("longest") + "/store"
+        lines = Blocks(bench.seed, min(events, BLOCK_EVENTS)).lines()
+        with Store.init(path) as store:
+            for base in range(0, events, _FILLED_EVENTS):
+                fill(store, lines, min(_FILLED_EVENTS, events - base))
+                store.seal()
+            store.compact(everything=True)
+            store.reindex()
+        return path
+
+    return bench.shared("longest store", make), events
 
 
 def _memory(bench: Bench, arguments: str, work: str, bound: float, size: str) -> Sides:
