@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from eventlog import gate
+from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
 from eventlog.types import COLUMN_NAMES, Event
 from tests.log.test_numbering import oracle as numbered
@@ -101,9 +102,41 @@ class Model:
             elif row["event_type"] == "file" and files is not None:
                 if row["after_hash"] is None:
                     files.pop(str(row["path"]), None)
+                elif str(row["after_hash"]) not in self.blobs:
+                    return None  # it was collected
                 else:
                     files[str(row["path"])] = self.blobs[str(row["after_hash"])]
         return files
+
+    def limits(self) -> dict[str, int]:
+        """Session → position in front of which what its events name need not be kept."""
+        last = {
+            (row["payload"]["session_id"], row["payload"]["turn"]): row  # type: ignore[index]
+            for row in self.rows()
+            if row["event_type"] == "retention"
+        }
+        pinned = {session for (session, _), row in last.items() if row["operation"] == "pin"}
+        return {
+            session: _position(row)
+            for (session, turn), row in last.items()
+            if turn is None and row["operation"] == "release" and session not in pinned
+        }
+
+    def kept(self) -> set[str]:
+        """The contents that must be there: all that retained events name, also below their trees."""
+        limits = self.limits()
+        found: set[str] = set()
+        for row in self.rows():
+            if _position(row) >= limits.get(str(row["session_id"]), 0):
+                named = {str(row["before_hash"]), str(row["after_hash"]), *(row["blobs"] or ())}  # type: ignore[misc]
+                trees = (self.trees[name] for name in {*named, row["tree_hash"]} if name in self.trees)
+                found |= named | {to_text(blob_id(data)) for tree in trees for data in tree.values()}
+        return found
+
+    def replace(self, event_id: object, changes: Event) -> None:
+        """An erasure has changed an event."""
+        self.log = [{**e, **changes} if e is not None and e["event_id"] == event_id else e for e in self.log]
+        self._rows_of = (-1, -1)
 
 
 def _visible(log: Sequence[Event | None]) -> Iterable[Event]:

@@ -270,7 +270,9 @@ def _ask(copy: Path) -> dict[str, Any]:
 
     try:
         verify()
-    except EventLogError:
+    except EventLogError as error:
+        if "STORE" not in str(error):
+            wrong.append(f"verify: {error}")
         named.append(str(copy / ".locus/STORE"))
     except Exception:
         wrong.append(f"verify: {traceback.format_exc(limit=-4)}")

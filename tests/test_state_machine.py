@@ -11,6 +11,7 @@ prints each, and `LOCUS_SEED=<seed>` repeats one.
 import json
 import os
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -32,11 +33,15 @@ from hypothesis.stateful import (
 
 from eventlog.errors import Conflict, Corruption, InvalidEvent, NotFound, Refused
 from eventlog.exports import jsonl, jsonl_import
+from eventlog.keep import erasure
 from eventlog.keep.backup import backup
+from eventlog.keep.repair import plan_repair, repair
 from eventlog.keep.upkeep import maintain
 from eventlog.log.reader import LogView
+from eventlog.log.retained import retention_in
 from eventlog.log.sweep import sweep
-from eventlog.recorder import collection
+from eventlog.query.lookup import TurnRef
+from eventlog.recorder import collection, retention
 from eventlog.recorder.recorder import Recorder, Turn
 from eventlog.snapshots.ids import blob_id, from_text, to_text
 from eventlog.snapshots.tree import DIRECTORY, FILE
@@ -52,6 +57,8 @@ from tests.twinfs import Died, Disk
 PATHS = ("a.txt", "b.bin", "dir/c.txt", "dir/deep/é.txt")
 CONTENTS = st.sampled_from((b"", b"one\n", b"two\n" * 2000, bytes(range(256)))) | st.binary(max_size=40)
 FILES = st.dictionaries(st.sampled_from(PATHS), CONTENTS, max_size=4)
+SECRETS = ("tulipFox81zebra-Q7", "two words of Cobalt9", "velvet/1234", "ümläut-Ñ-8812")
+_MARKED = re.compile(r"before \[REDACTED:erased:[0-9a-f]{8}\] behind")
 EVENTS = st.lists(any_event(), min_size=1, max_size=5)
 
 
@@ -79,6 +86,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.disk = Disk(f"{self.directory}/disk")
         self.views: list[tuple[LogView, int]] = []
         self.followed: list[Event] = []
+        self.let_go: set[str] = set()  # sessions of which contents may have been collected
+        self.erased: set[int] = set()  # of SECRETS
         self.perhaps: set[str] = set()  # contents of which nobody knows whether they were stored
         self.cut: Choice | None = None  # what a death takes with it: a power cut, or None for SIGKILL
         store = WatchedStore.init(
@@ -334,23 +343,86 @@ class StoreMachine(RuleBasedStateMachine):
         """I18: what the dead left in `tmp/` goes, and nothing that is needed."""
         self.attempt(lambda: sweep(self.one.fs, self.one.layout, -1e12))
 
+    @rule(
+        choose=st.integers(0, 10**6),
+        word=st.sampled_from(("release", "release", "hold", "pin", "unpin")),
+        turn=st.none() | st.integers(1, 3),
+    )
+    def retain(self, choose: int, word: str, turn: int | None) -> None:
+        """A word on a session or a turn; which sessions are released is folded by the model (`limits`)."""
+        sessions = sorted({str(row["session_id"]) for row in self.model.rows() if row["session_id"]})
+        if not sessions:
+            return
+        session = sessions[choose % len(sessions)]
+
+        def act() -> None:
+            with suppress(Refused):  # active, pinned
+                if word in ("release", "hold"):
+                    retention.archive(self.one, session, undo=word == "hold")
+                else:
+                    what = session if turn is None else TurnRef(session, turn)
+                    retention.pin(self.one, what, undo=word == "unpin")
+
+        self.attempt(act)
+        with self.other.view() as view:
+            assert retention_in(view).limits == self.model.limits()
+
     @rule()
-    def collect_nothing(self) -> None:
-        """I24, I29: while everything is retained, all that goes is what no event names."""
-        named = {
-            name
-            for row in self.model.rows()
-            for name in (row["before_hash"], row["after_hash"], *(row["blobs"] or ()))
-        }
+    def collect(self) -> None:
+        """I24, I29: all that goes is what no retained event names."""
+        self.let_go |= self.model.limits().keys()
 
         def act() -> None:
             with suppress(Refused):  # what a power cut took is named, and cannot be read
                 collection.collect(self.one, collection.plan(self.one))
 
         self.attempt(act)
-        for name in [name for name in self.model.blobs if name not in named]:
+        kept = self.model.kept()
+        for name in [name for name in self.model.blobs if name not in kept]:
             del self.model.blobs[name]
             self.perhaps.add(name)
+
+    @rule(number=st.integers(0, 3), count=st.integers(1, 2))
+    def say_a_secret(self, number: int, count: int) -> None:
+        """What was erased is not said again: it would be taken out, of which the model knows nothing."""
+        if number not in self.erased:
+            said = {"event_type": "action", "payload": {"x": f"before {SECRETS[number]} behind"}}
+            self.attempt(lambda: self.one.append([dict(said) for _ in range(count)]))
+
+    @rule(number=st.integers(0, 3), whole=st.booleans())
+    def erase(self, number: int, whole: bool) -> None:
+        """I14, I30: of the events that were meant the text is gone, and every other one is as it was.
+
+        An erasure that dies is finished; it has erased all of them whole, or in part, or none.
+        """
+        secret = SECRETS[number]
+        meant = [str(row["event_id"]) for row in self.model.rows() if secret in str(row["payload"])]
+        if not meant:
+            return
+        while self.views:
+            self.look_at_view(again=False)
+        self.erased.add(number)
+        done: list[bool] = []
+
+        def act() -> None:
+            plan = erasure.plan_events(self.one, meant) if whole else erasure.plan_secret(self.one, secret)
+            done.append(not erasure.erase(self.one, plan).waiting)
+
+        self.attempt(act)
+        erasure.resume(self.one)
+        assert not erasure.is_unfinished(self.one)
+        found = [self.other.event(event_id) for event_id in meant]
+        gone = [secret not in str(event["payload"]) for event in found]
+        assert all(gone) or not (done or any(gone)), "I30: it is still there"
+        if all(gone):
+            for event_id, event in zip(meant, found, strict=True):
+                payload = event["payload"]
+                assert isinstance(payload, dict)
+                assert payload.keys() == {"erased"} or _MARKED.fullmatch(payload["x"]), payload
+                assert not done or (payload.keys() == {"erased"}) == whole
+                self.model.replace(event_id, {"payload": payload, "redacted": True})
+            changed = {row["position"]: row for row in self.model.rows()}
+            self.followed = [changed[row["position"]] for row in self.followed]
 
     @rule()
     def back_up(self) -> None:
@@ -459,7 +531,7 @@ class StoreMachine(RuleBasedStateMachine):
                 expected = [{**row, "position": None} for row in self.model.rows()]
                 assert found == expected
             for row in expected if contents else ():
-                for name in {row["before_hash"], row["after_hash"]} - {None}:
+                for name in {row["before_hash"], row["after_hash"]} & self.model.blobs.keys():
                     assert imported.blob(str(name)) == self.model.blobs[str(name)]
         os.unlink(path)
         shutil.rmtree(os.path.dirname(root))
@@ -502,8 +574,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(start=st.booleans())
     def replay(self, start: bool) -> None:
         """P1: what is replayed of a recorded turn is what the model's directory held."""
-        turns = [k for k in self.model.projections()["turns"] if self._recorded(k[0])]
-        for session_id, turn in turns[-2:]:
+        for session_id, turn in self._turns()[-2:]:
             files = self.model.files(session_id, turn, start=start)
             if files is None:
                 continue
@@ -512,6 +583,46 @@ class StoreMachine(RuleBasedStateMachine):
             assert report.missing == []
             assert files_in(target) == files
             shutil.rmtree(target)
+
+    @rule(
+        choose=st.integers(0, 10**6),
+        before=FILES,
+        calls=st.none() | st.integers(0, 40),
+        undo=st.booleans(),
+    )
+    def restore(self, choose: int, before: Files, calls: int | None, undo: bool) -> None:
+        """I12, P1: a directory becomes what the model says; killed in between, that or what it was."""
+        turns = self._turns()
+        files = self.model.files(*turns[choose % len(turns)]) if turns else None
+        if files is None:
+            return
+        session_id, turn = turns[choose % len(turns)]
+        target = f"{self.directory}/disk/work"
+        os.mkdir(target)
+        for path, data in before.items():
+            os.makedirs(os.path.dirname(f"{target}/{path}"), exist_ok=True)
+            with open(f"{target}/{path}", "wb") as file:
+                file.write(data)
+        done: list[object] = []
+
+        def act() -> None:
+            plan = self.one.restore_plan(f"{session_id}_{turn:03d}", into=target)
+            done.append(self.one.restore(plan, force=True))
+
+        self.cut = None  # what is in the directory was never synced
+        self.one.fs.calls_left = calls  # type: ignore[attr-defined]
+        self.attempt(act)
+        self.one.recover_restore(undo=undo)
+        found = files_in(target)
+        assert {path: found.get(path) for path in files} == files or (
+            not done and {path: found.get(path) for path in before} == before
+        ), (found, files, before)
+        shutil.rmtree(target)
+
+    def _turns(self) -> list[tuple[str, int]]:
+        """The turns that the recorder made, of sessions of which everything was kept."""
+        known = self.model.projections()["turns"]
+        return [k for k in known if k[0] not in self.let_go and self._recorded(k[0])]
 
     def _recorded(self, session_id: str) -> bool:
         return session_id not in ("s1", "s2", "s3", "S_4") and any(
@@ -555,7 +666,7 @@ class StoreMachine(RuleBasedStateMachine):
             shutil.rmtree(f"{self.directory}/copy")
 
     def _damage_is_seen(self, copy: str, path: str) -> None:
-        with WatchedStore.open(copy) as store:
+        with Store.open(copy) as store:
             try:
                 assert_same(list(store.events()), self.model.rows())
             except Corruption:
@@ -567,6 +678,23 @@ class StoreMachine(RuleBasedStateMachine):
                     pass
             findings = store.verify("read")
             assert any(str(finding.path) == path for finding in findings), (path, findings)
+            repair(store, plan_repair(store), accept_older=True)
+        self._what_is_left_is_right(copy)
+
+    def _what_is_left_is_right(self, copy: str) -> None:
+        """I11, I32: after a repair nothing is found, and what can be read is what was written."""
+        written = {str(row["event_id"]): row for row in self.model.rows()}
+        with Store.open(copy) as store:
+            found = [finding for finding in store.verify("read") if finding.damage]
+            assert all("/idx/" in finding.path or "/index/" in finding.path for finding in found), found
+            for event in store.events():
+                row = written.get(str(event["event_id"]))
+                said = ("position", "event_type", "payload", "blobs", "title")
+                assert row is None or all(event[name] == row[name] for name in said), (event, row)
+                assert row is not None or event["event_type"] == "maintenance", event
+            for name, data in self.model.blobs.items():
+                with suppress(NotFound):
+                    assert store.blob(name) == data
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -626,7 +754,7 @@ RUN = settings(
 
 
 def test_any_history_reads_like_the_model() -> None:
-    """I1–I9, I11, I14, I17, I19, I21, I22, I24, I25, I32, P1: whatever is done, answers are the model's."""
+    """I1–I9, I11, I12, I14, I17–I19, I21, I22, I24, I25, I29, I30, I32, P1: every answer is the model's."""
     run_state_machine_as_test(
         StoreMachine,
         settings=settings(RUN, max_examples=5, phases=[Phase.generate], derandomize=True),
