@@ -132,7 +132,7 @@ class Desk:
                 return
         raise RuntimeError("`locus hooks install` wrote no settings for Claude Code")
 
-    def said(self, name: str, **fields: Any) -> float:
+    def said(self, name: str, *, answers: bool = False, **fields: Any) -> float:
         """One hook call; seconds of its process, the shell that starts it included."""
         self._calls += 1
         payload = {
@@ -151,7 +151,7 @@ class Desk:
             ["sh", "-c", self.line], input=data, cwd=self.root, env=self._environment, capture_output=True
         )
         took = time.perf_counter() - start
-        if done.returncode or done.stdout:
+        if done.returncode or bool(done.stdout) != answers:
             raise RuntimeError(f"a hook said something: {done.returncode} {done.stdout!r} {done.stderr!r}")
         return took
 
@@ -204,7 +204,7 @@ def text(rng: Random, size: int) -> str:
     return (" ".join(rng.choices(words, k=size // 7 + 1)).replace(" ", "\n", size // 70))[:size] + "\n"
 
 
-class _PlainPython:
+class PlainPython:
     """`python -I -c pass` of a virtual environment with nothing in it."""
 
     def __init__(self, directory: str) -> None:
@@ -251,7 +251,7 @@ def _hook_edit(summary: Callable[[list[float]], float]) -> Callable[[Bench], Any
     @contextmanager
     def prepare(bench: Bench) -> Iterator[Sides]:
         with bench.scratch("hook") as directory:
-            desk, plain = Desk(directory, bench.seed, 200), _PlainPython(directory)
+            desk, plain = Desk(directory, bench.seed, 200), PlainPython(directory)
             calls = _HOOKS if summary is max else bench.pick(11, 41)
             yield Sides(
                 ours=lambda: summary([desk.edit() for _ in range(calls)]),
@@ -264,10 +264,10 @@ def _hook_edit(summary: Callable[[list[float]], float]) -> Callable[[Bench], Any
     return prepare
 
 
-def _large_desk(bench: Bench) -> tuple[Desk, _PlainPython, _GitAdd]:
+def _large_desk(bench: Bench) -> tuple[Desk, PlainPython, _GitAdd]:
     directory = bench.new_directory("hook-shell")
     desk = Desk(directory, bench.seed, 10_000)
-    return desk, _PlainPython(directory), _GitAdd(directory, desk.root)
+    return desk, PlainPython(directory), _GitAdd(directory, desk.root)
 
 
 def _hook_shell(changed: bool) -> Callable[[Bench], Any]:

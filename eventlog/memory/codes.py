@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath, PureWindowsPath
 
+from eventlog.memory.budget import tokens_of as tokens_of
+
 EXPIRES_AFTER = timedelta(days=7)
 ACTIVE, COMPLETED, EXPIRED = "active", "completed", "expired"
 
@@ -170,11 +172,6 @@ def lines_of(data: "Mapping[str, object]") -> "list[str]":
                 prefixed = name != "next_actions" or _PREFIX.match(line)
                 lines.append(line if prefixed else f"next:{line}")
     return lines
-
-
-def tokens_of(text: str) -> int:
-    """An estimate: 1.3 for each word between spaces."""
-    return int(len(text.split()) * 1.3)
 
 
 def _add(codes: "list[str]", code: str) -> None:

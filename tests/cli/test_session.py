@@ -252,3 +252,19 @@ def test_who_is_at_work(empty: Path, locus: Locus) -> None:
     assert [(one["first"], one["second"]) for one in document["overlaps"]] == [
         (f"sess-{ids[0]}", f"sess-{ids[1]}")
     ]
+
+
+def test_the_next_session_is_briefed(empty: Path, locus: Locus) -> None:
+    """S3-24, S3-27, S3-28, P8: `locus briefing` as text and as JSON, within its budget."""
+    sid = session_id(locus("session", "start", "--focus", "auth", "--scope", "src/"))
+    shown, document = locus("briefing"), json.loads(locus("briefing", "--json").text)
+
+    assert "Briefing scoped to session: auth [src/]\n" in shown.text
+    assert f'[sess-{sid}] person: "auth" (src/) — started 0m ago\n' in shown.text
+    assert (document["text"], document["scoped_by"]) == (shown.text, f"sess-{sid}")
+    assert 0 < document["tokens"] <= document["budget"] == 1000
+    said = locus("briefing", "--focus", "the parser", "--scope", "lib", "--agent", "nobody")
+    assert "Briefing scoped to: the parser [lib]\n" in said.text
+    nothing = locus("briefing", "--budget", "0")
+    assert (nothing.code, nothing.text) == (0, "") and "Nothing fits into 0 tokens." in nothing.err
+    assert locus("briefing", "--scope", "${PWD}").code == 2

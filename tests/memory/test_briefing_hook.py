@@ -101,7 +101,7 @@ def test_nothing_is_printed_unless_it_is_asked_for(work: Path) -> None:
 
 
 def test_what_was_declared_for_an_agent_scopes_the_session_that_it_opens(work: Path, store: Store) -> None:
-    """S3-21, S3-24, S3-27: said before the agent starts; hooks tag their events with it."""
+    """S3-21, S3-22, S3-24, S3-27: said before the agent starts; hooks tag their events with it."""
     intent.start(store, "claude-code", AUTH, ["src/auth/"])
     text = text_in(hook(work, "claude-code"))
 
