@@ -23,7 +23,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from .scenarios import SCENARIOS, Call, Step
+from .scenarios import RECORDED, SCENARIOS, Call, Step
 
 Json = dict[str, Any]
 
@@ -43,6 +43,8 @@ class Served:
     status: int
     usage: Json
     calls: tuple[str, ...]
+    tools: tuple[str, ...] = ()  # what the client offered
+    told: bool = False  # whether the request held what only the record has
 
 
 class FakeModel:
@@ -96,6 +98,8 @@ def next_step(texts: list[tuple[int, str]], calls: list[tuple[int, str]]) -> tup
 class _Handler(BaseHTTPRequestHandler):
     model: FakeModel
     protocol_version = "HTTP/1.1"
+    _tools: tuple[str, ...] = ()  # of the request at hand
+    _told = False
 
     def log_message(self, *_: object) -> None:
         pass
@@ -139,6 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
             data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.headers.get("Content-Encoding") == "gzip":
             data = gzip.decompress(data)
+        self._told = RECORDED.encode() in data
         try:
             value = json.loads(data or b"{}")
         except ValueError:
@@ -174,6 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _messages(self, request: Json) -> None:
         tools = {str(tool.get("name")) for tool in request.get("tools") or ()}
+        self._tools = tuple(sorted(tools))
         name, number, step = next_step(*_anthropic_conversation(request))
         if not tools:  # a side question of the client's own, such as a title for the session
             name, number, step = None, 0, Step('{"title": "A kiosk"}')
@@ -209,6 +215,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _claude(self, call: Call, tools: set[str]) -> Json:
         path = str(self.model.project / call.path)
+        if call.kind == "mcp":
+            return {"name": f"mcp__locus__{call.path}", "input": json.loads(call.command)}
         if call.kind == "read":
             return {"name": "Read", "input": {"file_path": path}}
         if call.kind == "edit":
@@ -260,6 +268,9 @@ class _Handler(BaseHTTPRequestHandler):
         return self._stream(_openai_events(response, [said, *calls], usage), self.model.new_id("req"))
 
     def _codex(self, call: Call, tools: dict[str, str]) -> Json:
+        if call.kind == "mcp":
+            asked = _function(call.path, json.loads(call.command))
+            return {**asked, "namespace": "mcp__locus"}
         if call.kind == "agent":
             task = {"message": call.command, "task_name": f"part_{call.path}"}
             return {**_function("spawn_agent", task), "namespace": "collaboration"}
@@ -277,6 +288,8 @@ class _Handler(BaseHTTPRequestHandler):
         return _function("apply_patch", {"input": patch})
 
     def _chat(self, request: Json) -> None:
+        offered = [one.get("function") or {} for one in request.get("tools") or ()]
+        self._tools = tuple(sorted(str(one.get("name")) for one in offered))
         name, number, step = next_step(*_chat_conversation(request))
         if not request.get("tools"):  # a side question of the client's own, such as a title for the session
             name, number, step = None, 0, Step("A kiosk")
@@ -316,6 +329,8 @@ class _Handler(BaseHTTPRequestHandler):
         path = str(self.model.project / call.path)
         arguments: Json = {"filePath": path}
         tool = call.kind
+        if call.kind == "mcp":
+            return {"name": f"locus_{call.path}", "arguments": call.command}
         if call.kind == "edit":
             arguments |= {"oldString": call.old, "newString": call.new}
         elif call.kind == "write":
@@ -331,6 +346,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _gemini(self, request: Json, path: str) -> None:
         if path.endswith("countTokens"):
             return self._json({"totalTokens": 1000})
+        offered = [
+            one for tool in request.get("tools") or () for one in tool.get("functionDeclarations") or ()
+        ]
+        self._tools = tuple(sorted(str(one.get("name")) for one in offered))
         name, number, step = next_step(*_gemini_conversation(request))
         if not request.get("tools"):  # a side question of the client's own
             name, number, step = None, 0, Step('{"reasoning": "", "next_speaker": "user"}')
@@ -358,6 +377,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _of_gemini(self, call: Call) -> Json:
         path = str(self.model.project / call.path)
+        if call.kind == "mcp":
+            return {"name": f"mcp_locus_{call.path}", "args": json.loads(call.command)}
         if call.kind == "read":
             return {"name": "read_file", "args": {"file_path": path}}
         if call.kind == "edit":
@@ -376,7 +397,9 @@ class _Handler(BaseHTTPRequestHandler):
         calls: list[Json], key: str,
     ) -> None:  # fmt: skip
         made = tuple(str(call[key]) for call in calls)
-        self.model.served.append(Served(api, name, number, message_id, step.status, usage, made))
+        self.model.served.append(
+            Served(api, name, number, message_id, step.status, usage, made, self._tools, self._told)
+        )
 
 
 def _anthropic_conversation(request: Json) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:

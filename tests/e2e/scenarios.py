@@ -7,12 +7,13 @@ marker, `[scenario:NAME]`; a subagent's task does the same.
 The project the scenarios work on is `PROJECT`. `{scratch}` in a command is a directory outside of it.
 """
 
+import json
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Call:
-    """One tool call: `kind` is read, edit, write, shell or agent; the fields it uses depend on that."""
+    """One tool call: `kind` is read, edit, write, shell, agent or mcp; the fields it uses depend on that."""
 
     kind: str
     path: str = ""
@@ -56,6 +57,11 @@ def wait() -> Call:
     return Call("wait")
 
 
+def mcp(tool: str, **arguments: object) -> Call:
+    """A tool of our server, by whatever name the client has given it."""
+    return Call("mcp", tool, command=json.dumps(arguments))
+
+
 def marked(scenario: str, prompt: str) -> str:
     return f"{prompt} [scenario:{scenario}]"
 
@@ -70,7 +76,18 @@ PROJECT = {
     ".gitignore": (b"*.tmp\n", False),
 }
 
+# A word that stands in the record alone, so that a request that holds it was told of it.
+RECORDED = "samovar"
+
 SCENARIOS: dict[str, list[Step]] = {
+    "tools": [
+        Step("Who else is here?", (mcp("who"),)),
+        Step("What was decided?", (mcp("decisions", words="boil"),)),
+        Step(
+            "I note what I found.", (mcp("post_event", event_type="discovery", content="The kiosk greets"),)
+        ),
+        Step("Everybody knows."),
+    ],
     "edit": [
         Step("I read the program first.", (read("kiosk.py"),)),
         Step("The greeting.", (edit("kiosk.py", "GREETING = 'hello'", "GREETING = 'good morning'"),)),
