@@ -191,8 +191,8 @@ def _made(
         "spanId": own,
         "name": name,
         "kind": kind,
-        "startTimeUnixNano": str(max(begins, 0)),
-        "endTimeUnixNano": str(max(ends, begins, 0)),
+        "startTimeUnixNano": str(_nanoseconds(begins)),
+        "endTimeUnixNano": str(_nanoseconds(max(ends, begins))),
         "attributes": _attributes(attributes),
     }
     if parent:
@@ -200,6 +200,11 @@ def _made(
     if failed is not None:
         span["status"] = {"code": _ERROR}
     return span
+
+
+def _nanoseconds(at: int) -> int:
+    """What the protocol can hold, whatever a clock said."""
+    return min(max(at, 0), 2**64 - 1)
 
 
 def _attributes(said: "Mapping[str, Any]") -> "list[Said]":

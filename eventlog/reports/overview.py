@@ -13,8 +13,16 @@ from eventlog.reports.prices import Prices, Source
 from eventlog.search.failures import Failure, failures, median_us
 
 ROWS_MAX = 15
-_DAYS_MAX = 70
-_WEEKS_MAX = 70
+_PERIODS_MAX = 70
+# One wrong clock must not draw thousands of empty years: beyond this, gaps are left out.
+_FILLED_DAYS_MAX = 70 * 365
+# Name, where the one that a day is in begins, and how long it is.
+_UNITS: "tuple[tuple[str, Callable[[datetime.date], datetime.date], int], ...]" = (
+    ("day", lambda at: at, 1),
+    ("week", lambda at: at - datetime.timedelta(days=at.weekday()), 7),
+    ("month", lambda at: at.replace(day=1), 30),
+    ("year", lambda at: at.replace(month=1, day=1), 365),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,7 @@ class Overview:
     prices: "Source | None"
     total: Figures
     days: "tuple[str | None, str | None]"  # the first and the last with anything in it
-    unit: str  # day, week or month
+    unit: str  # day, week, month or year
     periods: "list[Period]"
     models: "list[Figures]"
     agents: "list[Figures]"
@@ -70,7 +78,7 @@ def gather(
     lists["sessions"] = [row for row in lists["sessions"] if row.turns or row.llm_calls]
     lists["tools"] = [row for row in lists["tools"] if row.tool_calls]
     errors = _kinds(failures(query, since=since))
-    known = [row.key for row in days if row.key is not None]
+    known = [row.key for row in days if _date(row.key) is not None]
     unit, periods = _periods(days)
     return Overview(
         project=project,
@@ -104,26 +112,28 @@ def _kinds(found: "list[Failure]") -> "list[ErrorKind]":
 
 
 def _periods(days: "list[Figures]") -> "tuple[str, list[Period]]":
-    """Days without a gap, or weeks or months where there would be too many of them."""
-    known = {datetime.date.fromisoformat(row.key): row for row in days if row.key is not None}
+    """Days without a gap, or weeks, months, years where there would be too many of them."""
+    known = {day: row for row in days if (day := _date(row.key)) is not None}
     if not known:
         return "day", []
     first, last = min(known), max(known)
-    unit, begin = _unit((last - first).days)
+    fitting = (one for one in _UNITS if (last - first).days < one[2] * _PERIODS_MAX)
+    unit, begin, _ = next(fitting, _UNITS[-1])
     found: dict[datetime.date, list[Figures]] = {}
-    at = first
-    while at <= last:
-        found.setdefault(begin(at), []).extend([known[at]] if at in known else [])
-        at += datetime.timedelta(days=1)
-    return unit, [_period(begins, rows) for begins, rows in found.items()]
+    if (last - first).days < _FILLED_DAYS_MAX:
+        for n in range((last - first).days + 1):
+            found.setdefault(begin(first + datetime.timedelta(days=n)), [])
+    for day in sorted(known):
+        found.setdefault(begin(day), []).append(known[day])
+    return unit, [_period(begins, rows) for begins, rows in sorted(found.items())][-_PERIODS_MAX - 1 :]
 
 
-def _unit(span_days: int) -> "tuple[str, Callable[[datetime.date], datetime.date]]":
-    if span_days < _DAYS_MAX:
-        return "day", lambda at: at
-    if span_days < 7 * _WEEKS_MAX:
-        return "week", lambda at: at - datetime.timedelta(days=at.weekday())
-    return "month", lambda at: at.replace(day=1)
+def _date(day: "str | None") -> "datetime.date | None":
+    """None for what no calendar has: a clock can say anything."""
+    try:
+        return None if day is None else datetime.date.fromisoformat(day)
+    except ValueError:
+        return None
 
 
 def _period(begins: datetime.date, rows: "list[Figures]") -> Period:

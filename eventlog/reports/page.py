@@ -101,8 +101,8 @@ def _lines(row: Figures) -> str:
 def _charts(seen: Overview) -> str:
     if not seen.periods:
         return ""
-    name = "%Y-%m" if seen.unit == "month" else "%m-%d" if seen.unit == "day" else "%Y-%m-%d"
-    names = [period.begins.strftime(name) for period in seen.periods]
+    start, end = {"day": (5, 10), "week": (0, 10), "month": (0, 7), "year": (0, 4)}[seen.unit]
+    names = [period.begins.isoformat()[start:end] for period in seen.periods]
     by_cost = any(period.cost for period in seen.periods)
     spent = [float(p.cost or 0) if by_cost else float(p.tokens) for p in seen.periods]
     spell: Callable[[float], str] = dollars if by_cost else compact

@@ -85,7 +85,10 @@ class Prices:
         found = None if model is None else self._find(model)
         if found is None:
             return None
-        price = found[1].get_prices(datetime.fromtimestamp(at_us / 1e6, UTC))
+        try:
+            price = found[1].get_prices(datetime.fromtimestamp(at_us / 1e6, UTC))
+        except (ValueError, OverflowError, OSError):  # a time that no calendar has
+            return None
         flat = {name: _flat(value, prompt_size) for name, value in vars(price).items() if name[0] != "_"}
         usage = Usage(
             input_tokens=tokens.prompt,

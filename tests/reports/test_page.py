@@ -117,13 +117,21 @@ def test_an_empty_log_has_a_page(tmp_path: Path) -> None:
 def test_many_days_become_weeks_and_months() -> None:
     """P8: a chart has at most some seventy columns, whole weeks or months, and nothing is left out."""
     first = datetime.date(2020, 1, 30)
-    for count, unit in ((3, "day"), (70, "day"), (71, "week"), (491, "month"), (2000, "month")):
+    for count, unit in ((3, "day"), (70, "day"), (71, "week"), (491, "month"), (2101, "year")):
         days = [figures.Figures(key=str(first + datetime.timedelta(days=n)), turns=1) for n in range(count)]
         name, periods = overview._periods(days)
         assert name == unit
         assert len(periods) <= 71
         assert sum(period.turns for period in periods) == count
         assert len({period.begins for period in periods}) == len(periods)
+
+
+def test_a_wrong_clock_does_not_spoil_a_chart() -> None:
+    """P7: days that no calendar has are left out, and thousands of empty years are not drawn."""
+    days = ["0001-01-01", "2026-03-01", "9999-12-31", "12026-01-01", "0044-03-15 (BC)", None]
+    unit, periods = overview._periods([figures.Figures(key=day, turns=1) for day in days])
+
+    assert (unit, [period.begins.year for period in periods]) == ("year", [1, 2026, 9999])
 
 
 def test_scales_are_round_and_high_enough() -> None:

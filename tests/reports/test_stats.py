@@ -1,0 +1,98 @@
+"""`locus stats`: what it prints."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from eventlog import Store
+from eventlog.reports.figures import DIMENSIONS
+from locus_cli import bars, stats
+from locus_cli.main import run
+from tests.sql_demo import make_demo
+
+AT = 1_780_000_000_000_000
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The store of docs/sql.md, with a priced call, times that no calendar has, and hostile names."""
+    with Store.open(make_demo(tmp_path_factory.mktemp("stats") / "sample")) as store:
+        of = {"session_id": "pricedxx", "turn": 1, "agent": "codex", "event_type": "llm"}
+        counts = {"prompt_tokens": 1000, "completion_tokens": 10, "model": "claude-opus-4-1"}
+        store.append(
+            [
+                {**of, **counts, "message_id": "p1", "occurred_at": AT},
+                {**of, **counts, "message_id": "p2", "occurred_at": 300_000_000_000_000_000},
+                {**of, **counts, "message_id": "p3", "occurred_at": -100_000_000_000_000_000},
+                {**of, "event_type": "action", "tool": "\x1b[31mred\u202e", "occurred_at": AT},
+            ]
+        )
+        yield store.layout.root
+
+
+def test_json_has_every_figure(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """P8: one document with total, rows and where prices come from; figures that are not known are null."""
+    assert run(["--store", store, "stats", "--by", "model", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    rows = {row["key"]: row for row in told["stats"]["rows"]}
+
+    assert (told["version"], told["more"], told["stats"]["by"]) == (1, False, "model")
+    assert told["stats"]["prices"]["library"] == "genai-prices"
+    assert told["stats"]["total"]["llm_calls"] == 5
+    # 1,000 tokens at 15 dollars for a million, 10 at 75; a call outside of all calendars has no price.
+    assert rows["claude-opus-4-1"]["cost_usd"] == pytest.approx(0.01575)
+    assert (rows["claude-opus-4-1"]["unpriced_calls"], rows["model-a"]["cost_usd"]) == (2, None)
+
+
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_a_table_of_each_dimension(store: str, dimension: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """P8: rows on stdout, words on stderr, and nothing that a terminal would obey (P5)."""
+    assert run(["--store", store, "stats", "--by", dimension]) == 0
+    told = capsys.readouterr()
+
+    assert told.out.startswith(dimension.upper()) and len(told.out.splitlines()) >= 3
+    assert not {"\x1b", "\u202e"} & set(told.out)
+    assert ("genai-prices" in told.err) == (dimension not in ("tool", "path"))
+
+
+def test_a_plot_has_a_bar_for_each_row(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """P8: bars of what the rows know, as many as the limit lets, and it is said that there are more."""
+    assert run(["--store", store, "stats", "--by", "tool", "--plot", "--limit", "3"]) == 0
+    told = capsys.readouterr()
+
+    assert told.out.splitlines()[0] == "tool calls by tool"
+    assert [line.split()[-1] for line in told.out.splitlines()[1:]] == ["2", "1", "1"]
+    assert not {"\x1b", "\u202e"} & set(told.out)
+    assert "There are more" in told.err
+
+
+def test_totals_in_words(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """P7: what has no price is said with its share of the tokens."""
+    assert run(["--store", store, "stats"]) == 0
+    told = capsys.readouterr()
+    assert "1 worked" not in told.out and "5 (3 worked, 1 failed)" in told.out
+    # 4,520 of models that nobody knows and 2,020 of times that nobody knows, of 7,550.
+    assert "4 calls with 86.6 % of the tokens have no price" in told.err
+    assert run(["--store", store, "stats", "--since", "2026-05-01", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stats"]["since"] == "2026-05-01T00:00:00.000000Z"
+
+
+def test_bars_are_as_long_as_what_they_show() -> None:
+    """P8: bars fill the width, in proportion; more than nothing is seen, unknown has no bar."""
+    lines = bars.render(
+        [("a", 100, "100"), ("bb", 50, "50"), ("c", 0.001, "0"), ("d", None, "")], 40
+    ).splitlines()
+
+    assert [line.count("█") for line in lines] == [31, 15, 0, 0]
+    assert [len(line) for line in lines[:1]] == [39] and "▏" in lines[2] and lines[3] == "d"
+    assert bars.render([], 40) == ""
+
+
+def test_small_amounts_keep_their_digits() -> None:
+    """P7: a tenth of a cent is not shown as nothing."""
+    from decimal import Decimal
+
+    assert [stats.dollars(Decimal(text)) for text in ("0", "0.0012", "0.5", "1234.567")] == [
+        "$0.00", "$0.0012", "$0.50", "$1,234.57"
+    ]  # fmt: skip
