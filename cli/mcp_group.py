@@ -9,7 +9,7 @@ SECTIONS: Sections = (
         "Set up",
         (
             Entry("install", "mcp_install", "Have coding agents start `locus mcp`."),
-            Entry("uninstall", "mcp_uninstall", "Take it out of their settings again."),
+            Entry("uninstall", "mcp_uninstall", "Take `locus mcp` out of the agents' settings again."),
         ),
     ),
 )
