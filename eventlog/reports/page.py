@@ -78,7 +78,7 @@ def _tiles(total: Figures) -> str:
         ("Files changed", whole(total.files), _lines(total)),
     )
     shown = "".join(
-        f'<div class="tile"><div class="what">{name}</div><div class="figure">{value}</div>'
+        f'<div class="tile"><div class="what">{name}</div><div class="figure">{value or "–"}</div>'
         f'<div class="dim">{note}</div></div>'
         for name, value, note in tiles
     )
