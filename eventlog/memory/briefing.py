@@ -106,7 +106,7 @@ def briefing(facts: "Facts", reader: Reader, looker: Looker, now_us: int, tokens
     relevant, told = _relevant(facts, about, maker)
     sections = (
         _knowledge(facts),
-        _warnings(facts, reader, maker),
+        _warnings(facts, reader, {one["id"] for one in active}, maker),
         _sessions(others, now_us),
         relevant,
         _section("turns", "## Recent turns", facts["turns"], told, maker.turn, _TURNS, 0),
@@ -214,7 +214,7 @@ def _head(facts: "Facts", about: _About) -> "list[str]":
 def _knowledge(facts: "Facts") -> Section:
     project = facts["project"]
     lines = []
-    if project["sessions"] is not None:
+    if project["sessions"]:
         counts = [_count(project[name], name[:-1]) for name in ("sessions", "turns")]
         lines.append(f"- recorded: {' and '.join(counts)}")
     lines += [f"- {cited(one['event'])} {quoted(one['text'])}" for one in facts["knowledge"][:_KNOWLEDGE]]
@@ -226,9 +226,9 @@ def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _warnings(facts: "Facts", reader: Reader, maker: "_Lines") -> Section:
+def _warnings(facts: "Facts", reader: Reader, active: "set[str]", maker: "_Lines") -> Section:
     """Warnings that agents left, where sessions meet, and what failed and was not dealt with."""
-    met = facts["overlaps"] if reader.overlaps else []
+    met = [one for one in facts["overlaps"] if reader.overlaps and active.issuperset(one["between"])]
     lines = [maker.overlap(one) for one in met[:_WARNINGS]]
     lines += [maker.warning(one) for one in facts["warnings"][: _WARNINGS - len(lines)]]
     lines += [maker.error(one) for one in facts["errors"][:_ERRORS]]

@@ -37,22 +37,25 @@ def brief(
     now_us: int,
     tokens: int = TOKENS,
     *,
-    top: "str | None" = None,
+    looker: "Looker | None" = None,
+    writes: bool = True,
 ) -> Briefing:
-    """The briefing of a store as it is (S3-21, S3-29). Args: top: the working directory; by default its own.
+    """The briefing of a store as it is (S3-21, S3-29).
 
-    Closes what is stale first, and keeps the facts for hooks where they are to tell them.
+    Closes what is stale first, and keeps the facts for hooks where they are to tell them; neither without
+    `writes`, and the text is the same. Args: looker: by default it looks at the working directory.
     """
-    intent.end_stale(store, now_us)
+    if writes:
+        intent.end_stale(store, now_us)
     facts = gather(store)
-    if is_told_at_start(store):
+    if writes and is_told_at_start(store):
         try:
             write(store, facts)
         except OSError:
             pass  # whoever may only read is briefed all the same
     if reader.focus or reader.scope:
         _add_what_bears_on(store, facts, reader)
-    return briefing(facts, reader, Looker(working_directory(store) if top is None else top), now_us, tokens)
+    return briefing(facts, reader, looker or Looker(working_directory(store)), now_us, tokens)
 
 
 def export(store: Store) -> str:
@@ -114,7 +117,12 @@ def gather(store: Store) -> "dict[str, Any]":
         "knowledge": [{"event": one.event_id, "text": one.text} for one in window.project_facts(store)],
         "sessions": [_session(worker.intent) for worker in workers],
         "overlaps": [
-            {"words": one.words(), "path": one.path, "events": list(one.event_ids)}
+            {
+                "words": one.words(),
+                "path": one.path,
+                "between": [one.first.session_id, one.second.session_id],
+                "events": list(one.event_ids),
+            }
             for one in who.overlaps(workers)
         ],
         "warnings": warnings,

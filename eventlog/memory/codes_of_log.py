@@ -23,6 +23,7 @@ from eventlog.memory.codes import (
 )
 from eventlog.memory.codes_files import SessionContextInjector, encoded
 from eventlog.recorder.sessions import SessionRow, named, recent
+from eventlog.snapshots.ids import from_text
 from eventlog.store import Store
 from eventlog.types import Event
 
@@ -189,7 +190,9 @@ def _content(store: Store, content_hash: object) -> str:
     if not isinstance(content_hash, str):
         return ""
     try:
-        data = store.blob(content_hash)
+        id = from_text(content_hash)
+        # To be told why a content is missing takes a look through the log.
+        data = store.blobs.get(id) if store.blobs.contains(id) else b""
     except EventLogError:
         return ""
     return data.decode("utf-8", "replace") if len(data) <= _CONTENT_SIZE_MAX and b"\0" not in data else ""

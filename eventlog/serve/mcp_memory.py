@@ -19,9 +19,8 @@ def briefing_text(
     from eventlog.memory.freshness import Looker
 
     reader = briefing.Reader(agent_id, focus, intent.scope_of(scope) or ())
-    looker = Looker(beside(store))
-    made = briefing.briefing(briefing_of_log.gather(store), reader, looker, intent.now_us(store), budget)
-    return made.text
+    looker, now_us = Looker(beside(store)), intent.now_us(store)
+    return briefing_of_log.brief(store, reader, now_us, budget, looker=looker, writes=False).text
 
 
 def beside(store: Store) -> str | None:

@@ -333,6 +333,19 @@ def test_a_stale_session_is_closed_and_not_told(store: Store) -> None:
     assert briefing.STALE_HOURS == intent.STALE_SESSION_HOURS
 
 
+def test_who_only_asks_changes_nothing(store: Store) -> None:
+    """S3-29, P4: without writing, the same text as of then: nothing is closed, and nothing kept."""
+    Path(store.layout.config_file).write_text("[briefing]\nat_start = true\n")
+    late_us = intent.now_us(store) + 25 * HOUR_US
+    before = store.journal.next_position()
+    asked = briefing_of_log.brief(store, Reader(), late_us, 900, writes=False)
+
+    assert store.journal.next_position() == before and not Path(store.layout.briefing).exists()
+    told = briefing_of_log.brief(store, Reader(), late_us, 900)
+    assert store.journal.next_position() == before + 2 and Path(store.layout.briefing).exists()
+    assert asked.text.split("\n")[2:] == told.text.split("\n")[2:]
+
+
 def test_a_decision_is_open_until_it_is_taken_back(store: Store) -> None:
     """S1-54: one that is resolved, or that a later event contradicts, is not told as open."""
     (decided,) = store.events(event_types=("decision",))
@@ -367,6 +380,9 @@ def test_where_sessions_meet_is_told_by_choice(store: Store) -> None:
     )
     assert "which " in part(brief(store).text, "Critical")[0] and "overlap" in brief(store).text
     assert "overlap" not in brief(store, Reader(overlaps=False)).text
+    late_us = intent.now_us(store) + 25 * HOUR_US
+    late = briefing_of_log.brief(store, Reader(), late_us, 2_000, writes=False)
+    assert "overlap" not in late.text
 
 
 def test_an_erasure_takes_the_kept_facts_away(store: Store) -> None:
