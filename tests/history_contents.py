@@ -100,17 +100,17 @@ def merge(store: Store, choose: random.Random, report: "Report") -> None:
 def erase(store: Store, name: str, report: "Report") -> None:
     """Say what should not have been said, in an event and a content, take it out, and say it once more."""
     for n in range(1 << 30):
-        secret = f"tulip{name}fox{n}-Q7"
+        word = f"tulip{name}fox{n}-Q7"
         with store.blobs.writer(lock_timeout_s=_LOCK_TIMEOUT_S) as writer:
-            content = to_text(writer.put(secret.encode() * 9))
+            content = to_text(writer.put(word.encode() * 9))
             writer.flush()
-            store.append([_saying(secret, blobs=[content])])
+            store.append([_saying(word, blobs=[content])])
         with suppress(LockTimeout):
             erasure.resume(store, lock_timeout_s=_LOCK_TIMEOUT_S)  # of one who was killed
-            plan = erasure.plan_secret(store, secret)
+            plan = erasure.plan_secret(store, word)
             erasure.erase(store, plan, lock_timeout_s=_LOCK_TIMEOUT_S)
-            store.append([_saying(secret)])
-            report.write(erased=secret)
+            store.append([_saying(word)])
+            report.write(erased=word)
 
 
 def _saying(secret: str, **columns: object) -> Event:

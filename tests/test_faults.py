@@ -80,7 +80,7 @@ def run_case(template: Scene, directory: Path, case: Case) -> None:
 
 
 # How many cases of each operation are tried by default.
-SAMPLE = {name: 1 if name in SLOW else 6 for name in OPERATIONS}
+SAMPLE = {name: 1 if name in SLOW else 3 for name in OPERATIONS}
 
 
 def all_cases(template: Scene, directory: Path) -> dict[str, list[Case]]:

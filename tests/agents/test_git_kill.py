@@ -19,6 +19,7 @@ from eventlog.agents.git_history import import_git
 from eventlog.store import Store
 from eventlog.types import Event
 from tests.agents.histories import History
+from tests.conftest import examples
 
 REPO_HASH = "0" * 12
 WINDOW_BYTES = 20_000
@@ -108,9 +109,9 @@ def undisturbed(
 
 
 def _kills() -> list[float]:
-    """Twenty fractions of the run at random; LOCUS_SEED draws others. Test ids show them."""
+    """Eight fractions of the run at random, forty in a hunt; LOCUS_SEED draws others. Test ids show them."""
     draw = random.Random(int(os.environ.get("LOCUS_SEED", "1")))
-    return sorted(round(draw.random(), 3) for _ in range(20))
+    return sorted(round(draw.random(), 3) for _ in range(examples(8, 40)))
 
 
 @pytest.mark.parametrize("fraction", _kills())
