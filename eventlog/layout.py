@@ -27,7 +27,8 @@
       memory/briefing.json                            derived: the facts of a briefing (docs/briefing.md)
       memory/aside/<hash16>-<name>                    files of shared context that could not be read
       restore/<position:020d>.json                    a restore under way; absent otherwise
-      locks/{append,maintain,compact,gc,restore,search,context,worktree-*,export-*}.lock   empty, for flock, never deleted
+      locks/{append,maintain,compact,gc,restore,search,context}.lock    empty, for flock, never deleted
+      locks/{worktree,export}-*.lock                  the same
       tmp/                                            same file system; leftovers of crashes, files for reuse
 
 Paths are text joined with "/". Files are 0600, directories 0700. Parsers return None for names that

@@ -57,7 +57,8 @@ def test_settings_are_read_from_file_and_twin_alike(layout: Layout) -> None:
         limits = found.max_file_bytes, found.shared_context, found.codes_base, found.problem
         return found.enabled, found.allow, found.deny, found.include, *limits
 
-    expected = (True, ("jwt",), ("acme-intranet", "/acme-[0-9]{6}/"), ("build/**",), 4096, True, "~/codes", None)
+    lists = ("jwt",), ("acme-intranet", "/acme-[0-9]{6}/"), ("build/**",)
+    expected = (True, *lists, 4096, True, "~/codes", None)
     assert told(write(layout, GOOD)) == expected
     assert told(config.read(REAL, layout)) == expected
     twin = Path(layout.config_twin)
