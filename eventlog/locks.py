@@ -1,12 +1,12 @@
 """The store's locks, their order, and their deadlines.
 
 Order: context → export → restore → worktree → gc → compact → maintain → append → search. Each working
-directory has a lock `worktree-…` of its own, by which the captures of hooks follow one another, and each
-service that is sent to one `export-…`; nobody holds two of either. A process never asks for a lock that comes before one it
-holds; the assert below is invariant I31. `flock` belongs to the open file, so whoever shares one shares the lock:
-each acquisition opens its own descriptor, and a `KeptLock`, which keeps one, excludes the threads of its
-process by a mutex and closes it in a forked child. The kernel frees a lock when its holder dies, so there
-are no stale locks. The hook path imports this module.
+directory has a lock `worktree-…` of its own, by which the captures of hooks follow one another, and
+each service that is sent to one `export-…`; nobody holds two of either. A process never asks for a lock
+that comes before one it holds; the assert below is invariant I31. `flock` belongs to the open file, so
+whoever shares one shares the lock: each acquisition opens its own descriptor, and a `KeptLock`, which
+keeps one, excludes the threads of its process by a mutex and closes it in a forked child. The kernel
+frees a lock when its holder dies, so there are no stale locks. The hook path imports this module.
 """
 
 import os
