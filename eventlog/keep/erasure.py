@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from eventlog import erased, redaction
-from eventlog.errors import EventLogError, NotFound, Refused
+from eventlog.errors import EventLogError, NotDurable, NotFound, Refused
 from eventlog.fs import Refusals, publish, read_file
 from eventlog.jsontext import decode
 from eventlog.layout import (
@@ -29,6 +29,7 @@ from eventlog.log import erase as log
 from eventlog.log import sweep
 from eventlog.log.erased_rows import KEPT_TYPES, Marks
 from eventlog.log.erasures import END, ERASURE, REWRITTEN, START, Told, erasures_in
+from eventlog.log.manifest import read_current
 from eventlog.log.pattern import Pattern
 from eventlog.log.reader import LogView
 from eventlog.log.retained import HASH_COLUMNS
@@ -45,6 +46,8 @@ _IDS_IN_EVENT_MAX = 4_000
 
 # A content of a path that is shorter is erased, but stored again when it is met again.
 _CONTENT_SIZE_MIN = 16
+
+_NOTE_TRIES = 3
 
 _DOING = "finish the erasure, which `locus store erase --resume` goes on with"
 
@@ -295,10 +298,16 @@ def _not_reached(
 def _note(store: Store) -> None:
     """From here on, maintenance knows that there is something to finish."""
     fs, layout = store.fs, store.layout
-    try:
-        publish(fs, layout.tmp(f"seal-erasing-{fs.random_bytes(8).hex()}"), layout.erasing, b"\n")
-    except FileExistsError:
-        pass  # another one is unfinished: both will be finished
+    for tries_left in reversed(range(_NOTE_TRIES)):
+        try:
+            publish(fs, layout.tmp(f"seal-erasing-{fs.random_bytes(8).hex()}"), layout.erasing, b"\n")
+            return
+        except FileExistsError:
+            return  # another one is unfinished: both will be finished
+        except FileNotFoundError:
+            if not tries_left:
+                raise
+            # The end of another one swept it.
 
 
 def _rules(store: Store, plan: Plan) -> list[bytes]:
@@ -356,7 +365,7 @@ def _finish(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s
     report = Erased([marks.erasure for marks, _ in todo])
     if not is_unfinished(store):
         return report  # another process has just finished it
-    store.seal(lock_timeout_s=lock_timeout_s)
+    _seal_all(store, lock_timeout_s)
     for marks, _ in todo:
         if marks.whole or marks.pattern is not None:
             done = log.rewrite(fs, layout, store_id, marks, lock_timeout_s=lock_timeout_s)
@@ -376,6 +385,17 @@ def _finish(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s
     else:
         report.waiting = max(1, report.waiting)
     return report
+
+
+def _seal_all(store: Store, lock_timeout_s: float) -> None:
+    """Have all that was told so far in segments, which can be written anew. Raises: NotDurable."""
+    told = store.journal.next_position()
+    store.seal(lock_timeout_s=lock_timeout_s)
+    if read_current(store.fs, store.layout, store.identity.store_id).next_position < told:
+        raise NotDurable(
+            f"{store.layout.root}: the disk failed while the log was sealed, so what is to be erased is "
+            "still there. Check the disk, then go on with `locus store erase --resume`."
+        )
 
 
 def _remove_derived(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s: float) -> None:

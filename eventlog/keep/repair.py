@@ -82,7 +82,10 @@ def repair(
         found = Damage(store, copy)
         now = found.look()
         if _moves(now) != _moves(plan):
-            raise Refused("what is damaged has changed since the plan was made; look at a new plan")
+            raise Refused(
+                f"{store.layout.root}: what is damaged is not what it was when the plan was made. Nothing "
+                "was changed; look at a new plan, then try again."
+            )
         report = RepairReport(_Repair(store, found).act(lock_timeout_s) if now.steps else [])
     store.close()  # what it knew of packs and journals is not so any more
     _try_seal(store)  # takes the bad bytes of journals to quarantine

@@ -218,8 +218,9 @@ class LogView:
         if not self.journals:
             return
         path = self.layout.journal(self.journals[-1])
-        fd = self.fs.open(path, os.O_RDONLY)
+        fd = -1
         try:
+            fd = self.fs.open(path, os.O_RDONLY)
             self.fs.fdatasync(fd)
             self.fs.fsync_dir(self.layout.directory(JOURNAL_DIR))  # the maker of a copy may have died before
         except OSError as error:
@@ -228,7 +229,8 @@ class LogView:
                 "Check the disk, then try again."
             ) from error
         finally:
-            self.fs.close(fd)
+            if fd >= 0:
+                self.fs.close(fd)
 
     # -- segments ----------------------------------------------------------------------------------
 

@@ -188,7 +188,10 @@ def probe_of(fs: "FileSystem", layout: "Layout", path: bytes) -> "tuple[int, int
         pass  # we may not write there
     anonymous = getattr(os, "O_TMPFILE", 0)
     tmp = layout.directory("tmp")
-    beside = fs.stat(tmp).st_dev == device
+    try:
+        beside = fs.stat(tmp).st_dev == device
+    except OSError:
+        beside = False  # whoever needs it says so
     ways = [(tmp, anonymous)] * beside + [(os.fsdecode(path), anonymous)] if anonymous else []
     if beside:
         ways.append((layout.tmp(f"probe-{fs.random_bytes(8).hex()}"), os.O_CREAT | os.O_EXCL))

@@ -6,16 +6,20 @@ LOCUS_HUNT all are.
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from eventlog.errors import EventLogError
 from eventlog.keep import erasure
 from eventlog.log import erase as log
 from eventlog.log import manifest as manifests
 from eventlog.snapshots import erase as contents
 from eventlog.snapshots.ids import to_text
 from eventlog.store import Store
+from tests.faultfs import FAULTS, FaultFS
 from tests.keep.support import append, event, make_store
+from tests.keep.test_erasure import found_in
 from tests.simfs import Call, SimFS, crash_choices
 from tests.snapshots.support import as_process
 
@@ -142,3 +146,35 @@ def test_a_step_that_is_left_out_is_noticed(name: str, monkeypatch: pytest.Monke
     """I30: each step of the protocol is needed."""
     MUTANTS[name](monkeypatch)
     assert run(crashes=False)
+
+
+def test_a_sync_that_fails_leaves_no_erasure_that_says_it_is_done(tmp_path: Path) -> None:
+    """I30, I35: whichever sync of the log fails once, nothing of it is left, or an error says to go on."""
+    syncs: list[int] = []
+    failed = 0
+    for round_ in range(10):
+        root = tmp_path / str(round_) / ".locus"
+        root.parent.mkdir()
+        with make_store(root) as store:
+            store.append([event(1, payload={"x": CANARY})])
+        fs = FaultFS()
+        with Store.open(root, fs=fs) as store:
+            fs.made.clear()
+            if round_:
+                fs.nth, fs.fault = syncs[round_ - 1], FAULTS["EIO"]
+            try:
+                done = erasure.erase(store, erasure.plan_secret(store, CANARY))
+            except EventLogError as error:
+                failed += 1
+                assert str(root) in str(error)
+            else:
+                assert not done.waiting and found_in(root, CANARY.encode()) == []
+            fs.heal()
+            erasure.resume(store)
+            told = any(e["operation"] == "start" for e in store.events(event_types=("erasure",)))
+            assert not told or found_in(root, CANARY.encode()) == []
+        if not round_:
+            syncs = [n for n, name in enumerate(fs.made) if name == "fdatasync"]
+        if round_ == len(syncs):
+            break
+    assert failed and len(syncs) > 2
