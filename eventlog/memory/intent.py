@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eventlog import names
-from eventlog.errors import EventLogError, NotFound
+from eventlog.errors import Ambiguous, EventLogError, NotFound
 from eventlog.jsontext import decode
 from eventlog.recorder import lifecycle, sessions
 from eventlog.recorder.placement import SESSION_ALIAS
@@ -80,7 +80,7 @@ def start(
     """Begin a session of an agent; the one that it has active ends first (S3-12, S3-32)."""
     said = {"focus": focus or None, "scope": scope_of(scope), "description": description or None}
     begun = Recorder(store, agent=agent).start_session(focus, title=title, intent=said)
-    return find(store, begun.session_id)
+    return _known(store, begun.session_id, agent)
 
 
 def end(
@@ -102,26 +102,18 @@ def find(store: Store, name: str) -> Intent:
     Raises: NotFound, Ambiguous.
     """
     try:
-        found = by_id(store, sessions.named(store, name).session_id)
+        row = sessions.named(store, name)
+    except Ambiguous:
+        raise
     except NotFound:
-        found = None
-    if found is None:
-        raise NotFound(f"Session not found: {name}")
-    return found
+        raise NotFound(f"Session not found: {name}") from None
+    return _known(store, row.session_id, row.agent)
 
 
 def by_id(store: Store, session_id: str) -> Intent | None:
     """The session of exactly that id (S3-6)."""
     row = sessions.by_id(store, session_id)
-    if row is None:
-        return None
-    found = _fold(
-        store,
-        "agent is not distinct from $1 and "
-        "(session_id = $2 or status = 'active' or agent_session_id is null)",
-        [row.agent, session_id],
-    )
-    return next(one for one in found if one.session_id == session_id)
+    return None if row is None else _known(store, session_id, row.agent)
 
 
 def active_of(store: Store, agent: str) -> Intent | None:
@@ -224,6 +216,17 @@ def fields(one: Intent) -> dict[str, Any]:
         "turn_count": one.turn_count,
         "event_id": one.event_id,
     }
+
+
+def _known(store: Store, session_id: str, agent: str | None) -> Intent:
+    """A session that there is, of that agent."""
+    found = _fold(
+        store,
+        "agent is not distinct from $1 and "
+        "(session_id = $2 or status = 'active' or agent_session_id is null)",
+        [agent, session_id],
+    )
+    return next(one for one in found if one.session_id == session_id)
 
 
 # -- the fold --------------------------------------------------------------------------------------
