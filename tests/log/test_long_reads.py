@@ -7,14 +7,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eventlog.errors import Corruption
+from eventlog.errors import Corruption, Unsupported
 from eventlog.fs import REAL
-from eventlog.layout import DIRECTORIES, Layout
+from eventlog.layout import DIRECTORIES, SEGMENT_DIR, Layout
 from eventlog.log.compact import compact
 from eventlog.log.follow import Follower
 from eventlog.log.line import encode_line
 from eventlog.log.reader import open_view
 from eventlog.log.verify_events import verify_events
+from tests.conftest import HUNT
 from tests.log.logs import Log, event
 
 _EVENTS = 24_000
@@ -154,3 +155,24 @@ def test_a_follower_passes_nothing_when_a_slice_cannot_be_read(
     while (more := follower.read()) is not None:
         found += [one["position"] for one in more]
     assert found == list(range(_EVENTS))
+
+
+def test_no_damage_makes_a_read_end_early(layout: Layout) -> None:
+    """I11: whichever byte of a segment is wrong, a read gives every row or says that it is damaged."""
+    log = Log(REAL, layout)
+    log.append([event(n, payload={"n": n}) for n in range(8)])
+    log.seal()
+    (path,) = (log.layout.segment(name) for name in os.listdir(log.layout.directory(SEGMENT_DIR)))
+    with open(path, "rb") as file:
+        data = file.read()
+    short = 0
+    for at in range(4, len(data), 1 if HUNT else 11):
+        for bit in (0, 3, 6):
+            with open(path, "wb") as file:
+                file.write(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
+            try:
+                with open_view(log.fs, log.layout, log.store_id) as view:
+                    short += sum(1 for _ in view.iterate()) != 8
+            except (Corruption, Unsupported):
+                continue
+    assert short == 0
