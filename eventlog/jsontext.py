@@ -73,6 +73,15 @@ def decode(data: "bytes | str") -> "Any":
     return json.loads(data)
 
 
+def object_of(payload: object) -> "dict[str, Any]":
+    """The payload of an event as an object: decoded where it is text, empty where it is no object.
+
+    ValueError when it is text and not JSON.
+    """
+    said = decode(payload) if isinstance(payload, str) else payload
+    return said if isinstance(said, dict) else {}
+
+
 class _Reading:
     """How `_json` reads: as `json.loads` does without arguments."""
 

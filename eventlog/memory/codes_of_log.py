@@ -13,6 +13,7 @@ from pathlib import Path
 
 from eventlog import config
 from eventlog.errors import EventLogError
+from eventlog.jsontext import object_of
 from eventlog.memory.codes import (
     COMPLETED,
     AutoCapture,
@@ -53,7 +54,7 @@ class SessionCodes:
 
 def of_session(store: Store, name: str) -> SessionCodes:
     """The codes of the session that `name` means. Raises: NotFound, Ambiguous, Corruption."""
-    return _folded(store, named(store, name))
+    return _folded(store, named(store, name), store.withheld())
 
 
 def of_store(store: Store) -> "SessionCodes | None":
@@ -61,7 +62,8 @@ def of_store(store: Store) -> "SessionCodes | None":
 
     Raises: Corruption.
     """
-    found = [_folded(store, row) for row in recent(store, limit=_RECENT)]
+    withheld = store.withheld()
+    found = [_folded(store, row, withheld) for row in recent(store, limit=_RECENT)]
     left = [codes for codes in found if _says_something(codes.context)]
     return max(left, key=lambda codes: (codes.context.timestamp, codes.position), default=None)
 
@@ -138,9 +140,8 @@ def _says_something(context: SessionContext) -> bool:
     return bool(context.next_actions or context.completed or any(lists) or context.status == COMPLETED)
 
 
-def _folded(store: Store, row: SessionRow) -> SessionCodes:
+def _folded(store: Store, row: SessionRow, withheld: "frozenset[str]") -> SessionCodes:
     capture = SessionContextCapture("", store.project_name)
-    withheld = store.withheld()
     failed: dict[tuple[object, ...], tuple[str, str]] = {}
     first: "datetime | None" = None
     last = datetime.fromtimestamp(0, UTC)
@@ -201,7 +202,7 @@ def _content(store: Store, content_hash: object) -> str:
 def _note_action(
     capture: SessionContextCapture, event: Event, failed: "dict[tuple[object, ...], tuple[str, str]]"
 ) -> None:
-    args = _payload(event).get("args")
+    args = object_of(event["payload"]).get("args")
     if not isinstance(args, dict):
         return
     command = _command_of(args)
@@ -250,7 +251,7 @@ def _note_code(capture: SessionContextCapture, event: Event) -> str:
 
 def _what(event: Event) -> "tuple[object, ...]":
     """What an action did, or an error was met with: the tool and its command or file."""
-    payload = _payload(event)
+    payload = object_of(event["payload"])
     args = payload.get("args")
     said = args if isinstance(args, dict) else payload
     path = said.get("file_path") or said.get("path") or event["path"]
@@ -267,16 +268,8 @@ def _command_of(said: "dict[str, object]") -> "str | None":
     return None
 
 
-def _payload(event: Event) -> "dict[str, object]":
-    from eventlog.jsontext import decode
-
-    payload = event["payload"]
-    said = decode(payload) if isinstance(payload, str) else payload
-    return said if isinstance(said, dict) else {}
-
-
 def _text(event: Event, name: str) -> str:
-    value = _payload(event).get(name)
+    value = object_of(event["payload"]).get(name)
     return value if isinstance(value, str) else ""
 
 
