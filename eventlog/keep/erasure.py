@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from eventlog import erased, redaction
 from eventlog.errors import EventLogError, NotDurable, NotFound, Refused
 from eventlog.fs import Refusals, publish, read_file
-from eventlog.jsontext import decode
+from eventlog.jsontext import object_of
 from eventlog.layout import (
     INDEX_DIR,
     LIVE_DIR,
@@ -147,7 +147,7 @@ def plan_path(store: Store, path: str) -> Plan:
                 roots.update(_ids([event["tree_hash"]]))
             names = [event["path"]]
             if event["event_type"] == "file":
-                names.append(_payload_of(event).get("old_path"))
+                names.append(object_of(event["payload"]).get("old_path"))
             elif event["event_type"] in KEPT_TYPES or event["path"] is None:
                 continue
             if any(isinstance(name, str) and (name == path or name.startswith(below)) for name in names):
@@ -258,12 +258,6 @@ def _named_by(event: Event) -> Iterator[bytes]:
     yield from _ids(blobs if isinstance(blobs, list) else ())
 
 
-def _payload_of(event: Event) -> "dict[str, object]":
-    payload = event["payload"]
-    said = decode(payload) if isinstance(payload, str) else payload
-    return said if isinstance(said, dict) else {}
-
-
 def _ids(texts: Iterable[object]) -> Iterator[bytes]:
     for text in texts:
         if isinstance(text, str) and text.startswith(TEXT_PREFIX):
@@ -278,7 +272,7 @@ def _not_reached(
     first = min(chosen.values(), default=None)
     reached: dict[str, int] = {}
     for event in view.iterate(event_types=("cursor",), columns=("title", "payload")):
-        position = _payload_of(event).get("position")
+        position = object_of(event["payload"]).get("position")
         if isinstance(position, int):
             name = str(event["title"])
             reached[name] = max(reached.get(name, 0), position)

@@ -42,9 +42,8 @@ def erasures_in(view: "LogView") -> "list[Told]":
     found: dict[str, Told] = {}
     columns = ("operation", "recorded_at", "payload")
     for event in view.iterate(event_types=(ERASURE,), columns=columns):
-        payload = event["payload"]
-        said = jsontext.decode(payload) if isinstance(payload, str) else payload
-        if not isinstance(said, dict) or not isinstance(said.get("erasure"), str):
+        said = jsontext.object_of(event["payload"])
+        if not isinstance(said.get("erasure"), str):
             continue  # of a version that says more
         one = found.setdefault(said["erasure"], Told(said["erasure"]))
         if event["operation"] == START:

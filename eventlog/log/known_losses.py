@@ -35,9 +35,7 @@ def known_losses(view: "LogView") -> set[bytes]:
     for event in view.iterate(event_types=(MAINTENANCE,), columns=("operation", "payload")):
         if event["operation"] != REPAIR:
             continue
-        payload = event["payload"]
-        said = jsontext.decode(payload) if isinstance(payload, str) else payload
-        lost = said.get("lost") if isinstance(said, dict) else None
+        lost = jsontext.object_of(event["payload"]).get("lost")
         for text in lost if isinstance(lost, list) else ():
             try:
                 found.add(bytes.fromhex(text))

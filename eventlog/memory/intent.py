@@ -12,7 +12,7 @@ from typing import Any
 
 from eventlog import names
 from eventlog.errors import Ambiguous, EventLogError, NotFound
-from eventlog.jsontext import decode
+from eventlog.jsontext import object_of
 from eventlog.recorder import lifecycle, sessions
 from eventlog.recorder.placement import SESSION_ALIAS
 from eventlog.recorder.recorder import Recorder
@@ -300,10 +300,9 @@ def _intent(store: Store, row: Sequence[Any], said: Iterable[Sequence[Any]]) -> 
 
 def _decoded(payload: object) -> dict[str, Any]:
     try:
-        said = decode(payload) if isinstance(payload, str) else payload
+        return object_of(payload)
     except (ValueError, RecursionError):
         return {}
-    return said if isinstance(said, dict) else {}
 
 
 def _scope_in(value: object) -> tuple[str, ...] | None:

@@ -24,7 +24,7 @@ from blake3 import blake3
 
 from eventlog.errors import InvalidEvent, Unsupported
 from eventlog.fs import refusal
-from eventlog.jsontext import decode
+from eventlog.jsontext import object_of
 from eventlog.locks import CONTEXT, acquire
 from eventlog.memory.files import read_json, replace_file
 from eventlog.memory.shared_entry import (
@@ -140,9 +140,8 @@ class ContextStore:
         with self.store.view() as view:
             columns = ("title", "payload")
             for event in view.iterate(event_types=(CONTEXT_EVENT,), columns=columns):
-                payload = event["payload"]
-                said = decode(payload) if isinstance(payload, str) else payload
-                if event["title"] == phase and isinstance(said, dict) and "key" in said:
+                said = object_of(event["payload"])
+                if event["title"] == phase and "key" in said:
                     found[key_of(said)] = said
         return found
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from eventlog.jsontext import decode
+from eventlog.jsontext import object_of
 from eventlog.memory import intent
 from eventlog.memory.briefing import is_within
 from eventlog.memory.intent import Intent
@@ -193,10 +193,9 @@ def _begun(store: Store, session_ids: Sequence[str]) -> Iterable[tuple[str, str,
 def _named(payload: object, cwd: object, top: str) -> str | None:
     """The file of the directory `top` that a tool's arguments name."""
     try:
-        said = decode(payload) if isinstance(payload, str) else payload
+        args = object_of(payload).get("args")
     except (ValueError, RecursionError):
         return None
-    args = said.get("args") if isinstance(said, Mapping) else None
     if not isinstance(args, Mapping) or not ({"content", "new_string", "newString", "edits"} & args.keys()):
         return None  # it reads, or says something else
     path = next((args[name] for name in _NAMES_OF_A_FILE if isinstance(args.get(name), str)), None)

@@ -156,6 +156,5 @@ def _counted(version: Version, blobs: "BlobStore") -> Version:
 
 
 def _old_path(payload: Any) -> str | None:
-    found = jsontext.decode(payload) if isinstance(payload, str) else payload
-    old = found.get("old_path") if isinstance(found, dict) else None
+    old = jsontext.object_of(payload).get("old_path")
     return old if isinstance(old, str) else None
