@@ -90,12 +90,6 @@ def parse(text: str, *, any_word: bool = False) -> Query:
     return Query(terms, any_word)
 
 
-def any_of(texts: "Sequence[str]") -> "Query | None":
-    """The query for texts that hold at least one of these words; None when none of them is a word."""
-    terms = tuple(dict.fromkeys(Term(text) for text in texts if words.words_in(text)))[:TERMS_MAX]
-    return Query(terms, any_word=True) if terms else None
-
-
 def type_facet(event_types: "Sequence[str]") -> str:
     """The expression that lets through these types, and perhaps others spelled alike."""
     return f"({' OR '.join(_quoted(type_word(name)) for name in event_types)})"

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from eventlog.search.find import Hit
 
 _EVENT_SHOWN = 12
-_HITS_MAX = 200
 _HEX = frozenset("0123456789abcdef")
 _WITHHELD = "withheld: the content holds a secret; a person may look at it with `locus cat --show-withheld`"
 
@@ -265,10 +264,7 @@ def _positions(store: Store, words: str, path: str | None, limit: int) -> list[i
 
 
 def context_bundle(store: Store, workstream: str, phase: str = "planning") -> Iterator[str]:
-    from eventlog.memory.shared_bundle import bundle
-    from eventlog.memory.shared_entry import Key
-    from eventlog.memory.shared_nodes import is_enabled
-    from eventlog.memory.shared_state import diff_since, staleness, state_of
+    from eventlog.memory.shared_nodes import bundle_here, is_enabled
     from eventlog.memory.shared_store import ContextStore
 
     contexts = ContextStore(store, os.path.dirname(store.layout.root))
@@ -277,13 +273,7 @@ def context_bundle(store: Store, workstream: str, phase: str = "planning") -> It
             f"context is not shared here. To share it, set `shared = true` under [context] in "
             f"{store.layout.config_file}."
         )
-    now = state_of(contexts.root)
-    key = Key(store.repo_hash, now.branch, workstream)
-    entry = contexts.entry(phase, key)
-    found = staleness(contexts.root, entry, now)
-    head = (entry.get("checkpoint") or {}).get("git_head")
-    changed = diff_since(contexts.root, head) if isinstance(head, str) else ""
-    made = bundle(phase, entry, found, diff=changed, sessions=contexts.sessions(phase).get(key, {}))
+    made, _ = bundle_here(contexts, phase, workstream)
     yield f"{made.text}\n"
     if made.left_out:
         yield "left out: " + ", ".join(f"{count} of {name}" for name, count in made.left_out.items()) + "\n"

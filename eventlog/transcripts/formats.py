@@ -129,7 +129,3 @@ def _is_one(agent: str, head: "list[dict[str, Any]]") -> bool:
 def verb_of(agent: str) -> str:
     """What the agent is called behind `locus import`."""
     return {"gemini-cli": "gemini"}.get(agent, agent)
-
-
-def home_of(environ: Environ) -> str:
-    return environ.get("HOME") or os.path.expanduser("~")
