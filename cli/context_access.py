@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from eventlog.memory.shared_entry import Key
     from eventlog.memory.shared_store import ContextStore
     from eventlog.store import Store
 
@@ -42,11 +41,3 @@ def contexts_of(store: "Store", *, whatever: bool = False) -> "ContextStore":
             f"{store.layout.config_file}, or SHARED_CONTEXT_ENABLED=true."
         )
     return contexts
-
-
-def key_here(contexts: "ContextStore", workstream: str) -> "Key":
-    """The key of a workstream on the branch that is checked out."""
-    from eventlog.memory.shared_entry import Key
-    from eventlog.memory.shared_state import state_of
-
-    return Key(contexts.store.repo_hash, state_of(contexts.root).branch, workstream)

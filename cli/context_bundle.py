@@ -3,7 +3,7 @@
 import click
 
 from .access import json_option, open_store, put, say
-from .context_access import contexts_of, key_here, phase_option, workstream_argument
+from .context_access import contexts_of, phase_option, workstream_argument
 from .jsonout import document
 
 
@@ -21,18 +21,12 @@ def command(
 
     At most 2,200 characters for planning, 1,700 for implementation.
     """
-    from eventlog.memory.shared_bundle import bundle, role_rounds
-    from eventlog.memory.shared_state import diff_since, staleness, state_of
+    from eventlog.memory.shared_bundle import role_rounds
+    from eventlog.memory.shared_nodes import bundle_here
 
     with open_store(ctx) as store:
         contexts = contexts_of(store)
-        key = key_here(contexts, workstream)
-        entry = contexts.entry(phase, key)
-        found = staleness(contexts.root, entry, state_of(contexts.root))
-        head = (entry.get("checkpoint") or {}).get("git_head")
-        diff = diff_since(contexts.root, head) if isinstance(head, str) else ""
-        sessions = contexts.sessions(phase).get(key, {})
-        made = bundle(phase, entry, found, diff=diff, sessions=sessions, size_max=size_max)
+        made, found = bundle_here(contexts, phase, workstream, size_max=size_max)
     if as_json:
         rounds = [{"role": role, "text": text} for role, text in role_rounds(made)] if roles else None
         put(document({"text": made.text, "left_out": made.left_out, "stale": found.stale, "rounds": rounds}))

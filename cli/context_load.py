@@ -3,7 +3,7 @@
 import click
 
 from .access import open_store, put, say
-from .context_access import contexts_of, key_here, phase_option, workstream_argument
+from .context_access import contexts_of, phase_option, workstream_argument
 from .jsonout import document
 
 
@@ -18,6 +18,7 @@ def command(ctx: click.Context, workstream: str, phase: str) -> None:
     into the log.
     """
     from eventlog.memory.shared_entry import new_entry
+    from eventlog.memory.shared_nodes import key_here
     from eventlog.memory.shared_state import staleness, state_of
 
     with open_store(ctx) as store:
@@ -34,7 +35,7 @@ def command(ctx: click.Context, workstream: str, phase: str) -> None:
                 "entry": entry,
                 "stale": found.stale,
                 "reasons": list(found.reasons),
-                "scan_again": [path for _, path in found.changed] if found.stale else [],
+                "scan_again": found.scan_again,
                 "cli_sessions": sessions,
             }
         )

@@ -3,7 +3,7 @@
 import click
 
 from .access import json_option, open_store, put, say
-from .context_access import contexts_of, key_here, phase_option, workstream_argument
+from .context_access import contexts_of, phase_option, workstream_argument
 from .jsonout import document
 
 
@@ -19,6 +19,7 @@ def command(ctx: click.Context, workstream: str, phase: str, as_json: bool) -> N
     """
     from eventlog.errors import Refused
     from eventlog.memory.shared_claims import doubts, freshness
+    from eventlog.memory.shared_nodes import key_here
     from eventlog.memory.shared_state import staleness, state_of
 
     with open_store(ctx) as store:
@@ -37,7 +38,7 @@ def command(ctx: click.Context, workstream: str, phase: str, as_json: bool) -> N
                 {
                     "ok": not found.stale and not doubted,
                     "stale": list(found.reasons),
-                    "scan_again": [path for _, path in found.changed] if found.stale else [],
+                    "scan_again": found.scan_again,
                     "doubts": [{"claim": doubt.claim, "why": doubt.why} for doubt in doubted],
                     "evidence": [{"path": path, "freshness": state} for path, state in files],
                 }

@@ -6,7 +6,7 @@ from typing import IO
 import click
 
 from .access import open_store, put, say
-from .context_access import contexts_of, key_here, phase_option, workstream_argument
+from .context_access import contexts_of, phase_option, workstream_argument
 
 
 @click.command("write")
@@ -33,7 +33,7 @@ def command(
     needs evidence (exit code 3).
     """
     from eventlog.errors import InvalidEvent
-    from eventlog.memory.shared_nodes import write
+    from eventlog.memory.shared_nodes import key_here, write
 
     if rebuild == (update is not None):
         raise click.UsageError("it takes either an UPDATE or --rebuild")

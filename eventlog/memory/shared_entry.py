@@ -4,10 +4,11 @@ Pure. An entry is a dict of the fields below; what else it has is kept as it is.
 of them become one: later keys win, absent or null ones change nothing.
 """
 
-import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from blake3 import blake3
 
 from eventlog.errors import InvalidEvent
 
@@ -92,13 +93,9 @@ def merged(old: "Mapping[str, Any]", new: "Mapping[str, Any]") -> Entry:
     return out
 
 
-def newest_first(entries: Iterable[Entry]) -> "list[Entry]":
-    return sorted(entries, key=lambda entry: str(entry.get("updated_at", "")), reverse=True)
-
-
 def summary_hash(text: str) -> str:
     """The hash of a summary's text, by which a change behind our back is seen."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return blake3(text.encode("utf-8", "surrogatepass")).hexdigest(16)
 
 
 def _is_named(item: object, member: str) -> bool:

@@ -12,10 +12,9 @@ from typing import Any
 
 from eventlog import config
 from eventlog.errors import Refused
-from eventlog.memory.shared_bundle import Retrieve, bundle
+from eventlog.memory.shared_bundle import Bundle, Retrieve, bundle
 from eventlog.memory.shared_claims import doubts, refuse_doubts, with_hashes
 from eventlog.memory.shared_entry import (
-    IMPLEMENTATION,
     PHASES,
     PLANNING,
     SESSIONS,
@@ -24,7 +23,14 @@ from eventlog.memory.shared_entry import (
     check,
     new_entry,
 )
-from eventlog.memory.shared_state import checkpoint_of, diff_since, staleness, state_of
+from eventlog.memory.shared_state import (
+    Staleness,
+    branch_of,
+    checkpoint_of,
+    diff_since,
+    staleness,
+    state_of,
+)
 from eventlog.memory.shared_store import ContextStore
 
 FLAG = "share_session"
@@ -46,12 +52,14 @@ def is_enabled(contexts: ContextStore, said: object = None) -> bool:
     return config.read(contexts.store.fs, contexts.store.layout).shared_context
 
 
+def key_here(contexts: ContextStore, workstream_id: str) -> Key:
+    """The key of a workstream on the branch that is checked out."""
+    return Key(contexts.store.repo_hash, branch_of(contexts.root), workstream_id)
+
+
 @dataclass(slots=True)
 class _Node:
-    """What the nodes have in common.
-
-    Args: phase: `planning` or `implementation`; repo, branch: of the key, else the store's and git's own.
-    """
+    """What the nodes have in common. Args: phase: `planning` or `implementation`."""
 
     contexts: ContextStore
     workstream_id: str
@@ -66,7 +74,10 @@ class _Node:
         return not is_enabled(self.contexts, _dict(state, "context").get(FLAG))
 
     def key(self) -> Key:
-        return Key(self.contexts.store.repo_hash, state_of(self.contexts.root).branch, self.workstream_id)
+        return key_here(self.contexts, self.workstream_id)
+
+    def _look(self, entry: Entry) -> Staleness:
+        return staleness(self.contexts.root, entry, state_of(self.contexts.root))
 
 
 class ContextLoadNode(_Node):
@@ -77,20 +88,18 @@ class ContextLoadNode(_Node):
     def __call__(self, state: State) -> Changes:
         if self._is_off(state):
             return {}
-        contexts, now = self.contexts, state_of(self.contexts.root)
-        key = Key(contexts.store.repo_hash, now.branch, self.workstream_id)
-        loaded = contexts.load(self.phase)
+        key = self.key()
+        loaded = self.contexts.load(self.phase)
         entry = loaded.entries.get(key) or new_entry(key)
-        found = staleness(contexts.root, entry, now)
-        sessions = contexts.sessions(self.phase).get(key, {})
-        head = (entry.get("checkpoint") or {}).get("git_head")
-        diff = diff_since(contexts.root, head) if found.stale and isinstance(head, str) else ""
+        found = self._look(entry)
+        sessions = self.contexts.sessions(self.phase).get(key, {})
+        diff = _diff(self.contexts, entry) if found.stale else ""
         text = bundle(self.phase, entry, found, diff=diff, retrieve=self.retrieve, sessions=sessions)
         shared = {
             "entry": entry,
             "stale": found.stale,
             "reasons": list(found.reasons),
-            "scan_again": [path for _, path in found.changed] if found.stale else [],
+            "scan_again": found.scan_again,
             "bundle": text.text,
             "problems": loaded.problems,
         }
@@ -113,20 +122,17 @@ class ValidationNode(_Node):
     def __call__(self, state: State) -> Changes:
         if self._is_off(state):
             return {}
-        contexts, now = self.contexts, state_of(self.contexts.root)
-        key = Key(contexts.store.repo_hash, now.branch, self.workstream_id)
-        entry = contexts.entry(self.phase, key)
-        found = staleness(contexts.root, entry, now)
-        doubted = doubts(contexts.root, entry.get("evidence_ledger") or (), _summary_of(entry))
-        head = (entry.get("checkpoint") or {}).get("git_head")
-        diff = diff_since(contexts.root, head) if isinstance(head, str) else ""
+        entry = self.contexts.entry(self.phase, self.key())
+        found = self._look(entry)
+        doubted = doubts(self.contexts.root, entry.get("evidence_ledger") or (), _summary_of(entry))
+        made = bundle(self.phase, entry, found, diff=_diff(self.contexts, entry), retrieve=self.retrieve)
         context = _dict(state, "context")
         validation = {
             "ok": not found.stale and not doubted,
             "stale": list(found.reasons),
-            "scan_again": [path for _, path in found.changed] if found.stale else [],
+            "scan_again": found.scan_again,
             "doubts": [{"claim": doubt.claim, "why": doubt.why} for doubt in doubted],
-            "bundle": bundle(self.phase, entry, found, diff=diff, retrieve=self.retrieve).text,
+            "bundle": made.text,
         }
         return {"context": {**context, "validation": validation}}
 
@@ -147,9 +153,10 @@ class ContextWriteNode(_Node):
         context = _dict(state, "context")
         update = dict(_dict(context, "shared_update"))
         sessions = update.pop(SESSIONS, None) or _dict(_dict(_dict(state, "plan"), "metadata"), SESSIONS)
-        entry = write(self.contexts, self.phase, self.key(), update)
+        key = self.key()
+        entry = write(self.contexts, self.phase, key, update)
         if sessions:
-            self.contexts.save_sessions(self.phase, self.key(), dict(sessions))
+            self.contexts.save_sessions(self.phase, key, dict(sessions))
         return {"context": {**context, "shared_written": entry}}
 
 
@@ -189,6 +196,24 @@ def write(contexts: ContextStore, phase: str, key: Key, update: "Mapping[str, An
     return contexts.save(phase, change)
 
 
+def bundle_here(
+    contexts: ContextStore, phase: str, workstream_id: str, *, size_max: "int | None" = None
+) -> "tuple[Bundle, Staleness]":
+    """The bundle of a workstream on the branch that is checked out, and how stale it is."""
+    key = key_here(contexts, workstream_id)
+    entry = contexts.entry(phase, key)
+    found = staleness(contexts.root, entry, state_of(contexts.root))
+    sessions = contexts.sessions(phase).get(key, {})
+    diff = _diff(contexts, entry)
+    return bundle(phase, entry, found, diff=diff, sessions=sessions, size_max=size_max), found
+
+
+def _diff(contexts: ContextStore, entry: Entry) -> str:
+    """What changed since an entry's checkpoint."""
+    head = (entry.get("checkpoint") or {}).get("git_head")
+    return diff_since(contexts.root, head) if isinstance(head, str) else ""
+
+
 def _words_of(said: "Mapping[str, Any]") -> str:
     """Whatever of an update is said in words, for claims to be found in it."""
     words = [str(_dict(said, "working_summary").get("text") or "")]
@@ -203,16 +228,3 @@ def _summary_of(entry: Entry) -> str:
 def _dict(said: "Mapping[str, Any]", name: str) -> "dict[str, Any]":
     value = said.get(name) if isinstance(said, Mapping) else getattr(said, name, None)
     return value if isinstance(value, dict) else {}
-
-
-__all__ = [
-    "FLAG",
-    "IMPLEMENTATION",
-    "PLANNING",
-    "VARIABLE",
-    "ContextLoadNode",
-    "ContextWriteNode",
-    "ValidationNode",
-    "is_enabled",
-    "write",
-]

@@ -29,7 +29,6 @@ class RepoState:
     file as it is on the disk."""
 
     head: "str | None"
-    branch: str
     tracked_files_hash: str
 
 
@@ -45,17 +44,28 @@ class Staleness:
     def stale(self) -> bool:
         return bool(self.reasons)
 
+    @property
+    def scan_again(self) -> "list[str]":
+        """The files to read again before anything is believed (S2-11)."""
+        return [path for _, path in self.changed] if self.stale else []
+
 
 def state_of(root: str) -> RepoState:
     """The state of the repository whose top is `root`. Raises: GitFailed."""
     top = os.fsencode(root)
     place = worktree_git.find(top)
-    head, branch = (None, None) if place is None else worktree_git.head(place.git_dir)
+    head = None if place is None else worktree_git.head(place.git_dir)[0]
     digest = blake3()
     for path, submodule in sorted(worktree_git.tracked(top).items()) if place is not None else ():
         if not _is_ours(path_text(path)):
             digest.update(path + b"\0" + (submodule or _content_of(top + b"/" + path)).encode() + b"\n")
-    return RepoState(head, branch or "", digest.hexdigest(32))
+    return RepoState(head, digest.hexdigest(32))
+
+
+def branch_of(root: str) -> str:
+    """The branch that is checked out, "" without one; two small files are read."""
+    place = worktree_git.find(os.fsencode(root))
+    return "" if place is None else worktree_git.head(place.git_dir)[1] or ""
 
 
 def checkpoint_of(state: RepoState, summary: str) -> "dict[str, Any]":

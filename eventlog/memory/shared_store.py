@@ -14,7 +14,6 @@ the store under `memory/aside/`, and of one with marks of a merge conflict both 
 import json
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -271,8 +270,3 @@ def _time_of(entry: Entry) -> str:
 
 def _encoded(data: "dict[str, Any]") -> bytes:
     return json.dumps(data, indent=2, ensure_ascii=False, sort_keys=False).encode("utf-8", "replace") + b"\n"
-
-
-def phases_of(said: "Iterable[str]") -> "tuple[str, ...]":
-    """Those of the two phases that are said, both when none is."""
-    return tuple(phase for phase in PHASES if phase in set(said)) or PHASES
