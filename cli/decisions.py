@@ -6,8 +6,7 @@ import click
 
 from .access import json_option, open_store, put, say
 from .jsonout import document
-from .search import WordsCommand, replay
-from .since import Since
+from .search import WordsCommand, replay, session_and_since, session_id_of
 from .text import microseconds, moment, moment_exact, one_line
 
 if TYPE_CHECKING:
@@ -26,8 +25,7 @@ _FROM = (
 @click.command("decisions", cls=WordsCommand)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[WORDS]…")
 @click.option("--path", metavar="PATH", help="Only on this file, or below this directory.")
-@click.option("--session", metavar="SESSION", help="Only this session (its id, or the beginning of it).")
-@click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
+@session_and_since
 @click.option("--limit", type=click.IntRange(min=1, max=1000), default=20, show_default=True, metavar="N")
 @json_option
 @click.pass_context
@@ -41,7 +39,7 @@ def command(
     as_json: bool,
 ) -> None:
     """List what was decided and why, newest first; with WORDS what bears on them, the best first."""
-    session = None if session is None else session.removeprefix("session:").rpartition("_")[2]
+    session = session_id_of(session)
     with open_store(ctx) as store:
         positions, missing = chosen(store, words, "decision", path, session, since, limit + 1)
         rows = _rows(store, positions, path, session, since, limit + 1)

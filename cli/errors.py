@@ -9,8 +9,7 @@ from . import table
 from .access import json_option, open_store, put, say
 from .decisions import chosen
 from .jsonout import document
-from .search import WordsCommand, replay
-from .since import Since
+from .search import WordsCommand, replay, session_and_since, session_id_of
 from .text import count, moment, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 @click.option("--open", "state", flag_value="open", help="Only those not known to be resolved.")
 @click.option("--resolved", "state", flag_value="resolved", help="Only those that were resolved.")
 @click.option("--path", metavar="PATH", help="Only on this file, or below this directory.")
-@click.option("--session", metavar="SESSION", help="Only this session (its id, or the beginning of it).")
-@click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
+@session_and_since
 @click.option("--limit", type=click.IntRange(min=1, max=1000), default=20, show_default=True, metavar="N")
 @json_option
 @click.pass_context
@@ -45,7 +43,7 @@ def command(
     """
     from eventlog.search.failures import failures, median_us
 
-    session = None if session is None else session.removeprefix("session:").rpartition("_")[2]
+    session = session_id_of(session)
     with open_store(ctx) as store:
         positions, missing = chosen(store, words, "error", path, session, since, 1000)
         found = failures(store.query, positions=positions, path=path, session=session, since=since)

@@ -1,6 +1,7 @@
 """`locus search`: words in events and file contents, the best places first."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -11,6 +12,8 @@ from .text import count, moment, moment_exact, one_line
 
 if TYPE_CHECKING:
     from eventlog.search.find import Answer, Hit
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _EVENT_SHOWN = 12
 _HASH_SHOWN = len("blake3:") + 16
@@ -32,14 +35,29 @@ class WordsCommand(click.Command):
         return rest
 
 
+def session_and_since(function: F) -> F:
+    """--session, --since, of every command that is asked by words."""
+    since = click.option(
+        "--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h."
+    )
+    session = click.option(
+        "--session", metavar="SESSION", help="Only this session (its id, or the beginning of it)."
+    )
+    return session(since(function))
+
+
+def session_id_of(name: "str | None") -> "str | None":
+    """The id, or the beginning of one, in what a person calls a session."""
+    return None if name is None else name.removeprefix("session:").rpartition("_")[2]
+
+
 @click.command("search", cls=WordsCommand)
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="WORDS…")
 @click.option(
     "--type", "event_types", multiple=True, metavar="TYPE", help="Only events of this type; may be repeated."
 )
 @click.option("--path", metavar="PATH", help="Only this file, or what is below this directory.")
-@click.option("--session", metavar="SESSION", help="Only this session (its id, or the beginning of it).")
-@click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
+@session_and_since
 @click.option("--limit", type=click.IntRange(min=1, max=1000), default=10, show_default=True, metavar="N")
 @click.option(
     "--model",
@@ -79,7 +97,7 @@ def command(
     from eventlog.search import find, meaning, query
 
     wanted = query.parse(" ".join(words))
-    session = None if session is None else session.removeprefix("session:").rpartition("_")[2]
+    session = session_id_of(session)
     filters = find.Filters(event_types, path, session, since)
     chosen = None if model is None else meaning.load(model)
     with open_store(ctx) as store:
