@@ -1,7 +1,7 @@
 """Stores with sessions whose contents are known, and what they must look like when they are replayed."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from blake3 import blake3
@@ -26,6 +26,15 @@ def make_store(root: Path) -> Store:
 
 def new_store(root: Path) -> Store:
     return Store.init(root, repo_hash="0123456789ab", project_name="locus")
+
+
+def recorded_once(root: Path, record: Callable[[Store], object]) -> Path:
+    """A store that `record` fills, sealed and indexed as most of a store is; what a test adds is behind."""
+    with new_store(root) as store:
+        record(store)
+        store.seal()
+        store.reindex()
+    return root
 
 
 def copy_of(store: Path, root: Path) -> Store:

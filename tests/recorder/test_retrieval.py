@@ -20,18 +20,13 @@ from eventlog.recorder.requests import (
     RetrieveOptions,
 )
 from eventlog.store import Store
-from tests.recorder.kept import copy_of, new_store
+from tests.recorder.kept import copy_of, recorded_once
 
 
 @pytest.fixture(scope="module")
 def _recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two sessions: one about tokens, one about the parser; the first is closed."""
-    root = tmp_path_factory.mktemp("recorded") / ".locus"
-    with new_store(root) as store:
-        _record(store)
-        store.seal()
-        store.reindex()  # as most of a store is; what a test adds is behind the index
-    return root
+    return recorded_once(tmp_path_factory.mktemp("recorded") / ".locus", _record)
 
 
 @pytest.fixture

@@ -11,18 +11,13 @@ from eventlog.recorder.recorder import Recorder
 from eventlog.recorder.requests import CreateEventRequest, EventKind
 from eventlog.recorder.window import Situation, context_block
 from eventlog.store import Store
-from tests.recorder.kept import copy_of, new_store
+from tests.recorder.kept import copy_of, recorded_once
 
 
 @pytest.fixture(scope="module")
 def _recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Session one on tokens, closed; session two on the parser, seven turns long and active."""
-    root = tmp_path_factory.mktemp("recorded") / ".locus"
-    with new_store(root) as store:
-        _record(store)
-        store.seal()
-        store.reindex()  # as most of a store is; what a test adds is behind the index
-    return root
+    return recorded_once(tmp_path_factory.mktemp("recorded") / ".locus", _record)
 
 
 @pytest.fixture
