@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from benchmarks.process import environment
+from benchmarks.process import end, environment
 
 if TYPE_CHECKING:
     from eventlog import Store
@@ -73,13 +73,7 @@ class Maintainer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(60)
-        finally:
-            self._process.kill()
-            self._process.stdout.close()
+        end(self._process)
 
     def start(self) -> None:
         self._say()

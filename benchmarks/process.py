@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from benchmarks.frame import NotRunnable
 
@@ -64,3 +65,14 @@ def seconds_of(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """Close the input of a program that ends when it does, and see it gone."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.close()
+    try:
+        process.wait(60)
+    finally:
+        process.kill()
+        process.stdout.close()

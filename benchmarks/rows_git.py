@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from benchmarks.frame import TIME_UNIT, Bench, NotRunnable, Row, Sides
-from benchmarks.process import environment, git, locus, run, seconds
+from benchmarks.process import end, environment, git, locus, run, seconds
 from benchmarks.repository import shared_repository
 from eventlog import Store
 
@@ -164,13 +164,7 @@ class _Replayer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(60)
-        finally:
-            self._process.kill()
-            self._process.stdout.close()
+        end(self._process)
 
     def replay(self, target: str) -> float:
         assert self._process.stdin is not None
