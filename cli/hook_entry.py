@@ -29,6 +29,9 @@ _TEXT_SIZE_KEPT = 2 << 20
 _TAIL_SIZE_KEPT = 64 << 10
 _NOTES_SIZE_MAX = 64 << 10
 
+# The agent whose chat does not keep what hooks told it, so that one that goes on has it no more.
+_FORGETS = "gemini-cli"
+
 # Of an input too large to be parsed these are looked for in its first and its last bytes.
 _NAMES = (
     "session_id", "prompt_id", "turn_id", "agent_id", "cwd", "hook_event_name", "tool_name", "tool_use_id",
@@ -82,7 +85,8 @@ def main() -> None:
 
 def _brief(call: "Call", recorded: "Recorded") -> None:
     """Tell the agent of a session that begins what is known here (docs/briefing.md)."""
-    if call.events[-1].get("operation") != "start":
+    operation = call.events[-1].get("operation")
+    if operation != "start" and (operation, call.agent) != ("resume", _FORGETS):
         return  # one that goes on has its context
     from eventlog.memory import briefing_hook
 

@@ -2,7 +2,9 @@
 
 OpenCode runs no commands at its moments; it loads JavaScript from `plugin/` directories. Ours starts the
 launch line with one JSON object on its standard input for each moment that matters, one after the other,
-waits no longer than a bound, never throws and prints nothing (P4). `opencode.interpret` understands it.
+waits no longer than a bound, never throws and prints nothing (P4). `opencode.interpret` understands it. What
+the program prints when a session begins, the briefing that a setting asks for, goes into the session's first
+prompt as a part of its own, marked as made by a machine (docs/briefing.md).
 
 The first line of the file holds a digest of the rest: so a file that is ours and a file that somebody edited
 since are told apart without a note of our own. Pure.
@@ -98,25 +100,35 @@ def _value(said: str, name: str) -> object:
 
 _BODY = """\
 const BOUND_MS = 5000 // a hook ends by itself before that
+const ANSWER_MAX = 65536 // a briefing is bounded to less
 
 import { spawn } from "node:child_process"
 
-function start(said, directory) {
+// Tells the program; with `asks`, resolves to what it printed.
+function start(said, directory, asks) {
   return new Promise((resolve) => {
     try {
       const child = spawn("/bin/sh", ["-c", LINE], {
         cwd: directory,
         detached: true, // what ends the agent does not end a record half-way
-        stdio: ["pipe", "ignore", "ignore"],
+        stdio: ["pipe", asks ? "pipe" : "ignore", "ignore"],
         env: { ...process.env, CLAUDE_PID: String(process.pid) }, // by it a turn is known to be dead
       })
-      const timer = setTimeout(resolve, BOUND_MS)
+      let printed = ""
       const done = () => {
         clearTimeout(timer)
-        resolve()
+        resolve(printed)
       }
+      const timer = setTimeout(done, BOUND_MS)
       child.on("error", done)
-      child.on("exit", done)
+      child.on(asks ? "close" : "exit", done)
+      if (asks) {
+        child.stdout.setEncoding("utf8")
+        child.stdout.on("error", () => {})
+        child.stdout.on("data", (part) => {
+          if (printed.length < ANSWER_MAX) printed += part
+        })
+      }
       child.stdin.on("error", () => {})
       child.stdin.end(JSON.stringify(said))
     } catch {
@@ -133,6 +145,16 @@ function bounded(promise) {
   return Promise.race([promise, late]).finally(() => clearTimeout(timer))
 }
 
+// What the program has to say to a session that begins: nothing, unless a setting asks for it.
+function contextIn(printed) {
+  try {
+    const text = JSON.parse(printed).hookSpecificOutput.additionalContext
+    return typeof text === "string" && text.length < ANSWER_MAX ? text : ""
+  } catch {
+    return ""
+  }
+}
+
 export const Locus = async ({ client, directory }) => {
   let last = Promise.resolve()
   let version
@@ -147,6 +169,7 @@ export const Locus = async ({ client, directory }) => {
   const told = new Set() // tool calls and messages whose end was told
   const born = new Map() // session -> when it began
   const copies = new Set() // messages that a fork copied: they are older than their session
+  const briefings = new Map() // session at the top -> what its first prompt is to have in front of it
 
   // One after the other, in the order in which OpenCode says it.
   const queue = (job) => (last = last.then(job).catch(() => {}))
@@ -182,12 +205,27 @@ export const Locus = async ({ client, directory }) => {
         ...fields,
       },
       directory,
+      name === "session.created",
     )
   }
 
   async function begin(session, info) {
     begun.add(session)
-    await tell(info ? "session.created" : "session.resumed", session, session, { info: info ?? {} })
+    const name = info ? "session.created" : "session.resumed"
+    const text = contextIn(await tell(name, session, session, { info: info ?? {} }))
+    if (text) briefings.set(session, text)
+  }
+
+  // A part of the user's message, not of the system's: what was recorded has no authority over the agent.
+  function brief({ message, parts }) {
+    const [first] = parts
+    const text = briefings.get(message.sessionID)
+    if (!text || !first) return
+    briefings.delete(message.sessionID)
+    // Parts are read in the order of their ids: time, then chance.
+    const id = first.id.slice(0, 16) + "00" + Math.random().toString(36).slice(2, 14).padEnd(12, "0")
+    const of = { sessionID: message.sessionID, messageID: message.id }
+    parts.unshift({ id, ...of, type: "text", text, synthetic: true })
   }
 
   async function prompted(input, output) {
@@ -236,7 +274,10 @@ export const Locus = async ({ client, directory }) => {
       else await tell("session.created", top, info.id, { info })
     },
     "message.updated": async ({ info }) => {
-      if (info.time?.created < born.get(info.sessionID)) copies.add(info.id)
+      if (info.time?.created < born.get(info.sessionID)) {
+        copies.add(info.id)
+        briefings.delete(info.sessionID) // a fork has its context
+      }
       if (info.role !== "assistant" || copies.has(info.id)) return
       models.set(info.id, { providerID: info.providerID, modelID: info.modelID })
       if (!info.error || !info.time?.completed || told.has(info.id)) return
@@ -284,6 +325,9 @@ export const Locus = async ({ client, directory }) => {
     },
     "chat.message": async (input, output) => {
       await bounded(queue(() => prompted(input, output)))
+      try {
+        brief(output)
+      } catch {}
     },
     "tool.execute.before": async (input, output) => {
       const { tool, sessionID, callID } = input

@@ -39,8 +39,8 @@ _LOOKED_AT_BYTES_MAX = 4 << 20
 _TYPES = (b"session", b"turn", b"file", b"decision", b"error", b"warning")
 _TYPE = b'"event_type":"'
 
-# How agents take text in from a hook that starts a session.
-_TAKE_JSON = ("claude-code", "codex", "gemini-cli")
+# The agents that take text in from a hook that starts a session; OpenCode by our plugin.
+_TAKE_JSON = ("claude-code", "codex", "gemini-cli", "opencode")
 
 
 def answer(agent: str, text: str) -> bytes:

@@ -92,7 +92,7 @@ def test_the_adapter_understands_every_moment_that_the_plugin_tells() -> None:
 
 # Loads the plugin and says to it what OpenCode would, from standard input: [hook or event, input, output].
 _HOST = """
-import { readFileSync } from "node:fs"
+import { readFileSync, writeFileSync } from "node:fs"
 const { Locus } = await import(process.argv[2])
 const client = { session: { get: async () => { throw new Error("no server") } } }
 const hooks = await Locus({ client, directory: process.cwd() })
@@ -104,6 +104,10 @@ for (const [name, input, output] of said) {
   if (Date.now() - began > 7000) throw new Error("too long")
 }
 await hooks.dispose()
+if (process.argv[3]) {
+  const prompts = said.filter(([name]) => name === "chat.message").map(([, , output]) => output.parts)
+  writeFileSync(process.argv[3], JSON.stringify(prompts))
+}
 """
 
 
@@ -111,7 +115,7 @@ def run_plugin(directory: Path, line: str, said: list[Any]) -> "subprocess.Compl
     (directory / "locus.mjs").write_text(opencode_plugin.text(line))
     (directory / "host.mjs").write_text(_HOST)
     return subprocess.run(
-        ["node", "host.mjs", "./locus.mjs"],
+        ["node", "host.mjs", "./locus.mjs", "prompts.json"],
         input=json.dumps(said),
         cwd=directory,
         capture_output=True,
@@ -119,6 +123,14 @@ def run_plugin(directory: Path, line: str, said: list[Any]) -> "subprocess.Compl
         timeout=60,
         env={"PATH": os.environ["PATH"]},
     )
+
+
+def prompts_of(directory: Path, line: str, said: list[Any]) -> "list[list[Json]]":
+    """The parts of each prompt after the plugin has heard of it."""
+    done = run_plugin(directory, line, said)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    found: list[list[Json]] = json.loads((directory / "prompts.json").read_text())
+    return found
 
 
 INFO = {"id": "ses_1", "version": "1.18.33", "directory": "/x", "time": {"created": 10}}
@@ -144,9 +156,16 @@ THROWN = {
     "id": "prt_3", "type": "tool", "messageID": "msg_2", "sessionID": "ses_2", "tool": "edit", "callID": "c2",
     "state": {"status": "error", "error": "no such file", "input": {"filePath": "a"}, "time": {}},
 }  # fmt: skip
+TYPED = {
+    "id": "prt_0c0ffee0f00dZx4V0000000000",
+    "type": "text",
+    "text": "go",
+    "sessionID": "ses_1",
+    "messageID": "msg_1",
+}
 PROMPT = {
     "message": {"id": "msg_1", "sessionID": "ses_1", "role": "user"},
-    "parts": [{"type": "text", "text": "go"}],
+    "parts": [TYPED],
 }
 COPY = {**ANSWER, "id": "msg_0", "time": {"created": 5}}
 SAID = [
@@ -197,6 +216,47 @@ def test_whatever_becomes_of_the_hook_the_agent_hears_nothing(line: str, tmp_pat
     big = [*SAID[:4], ["tool.execute.before", OF_CALL, {"args": {"command": "x" * 2_000_000}}]]
     done = run_plugin(tmp_path, line, big)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+BRIEFED = r"""
+printf '%s' '{"hookSpecificOutput":{"additionalContext":"a \"record\"\nof è"}}'
+"""
+TWICE = [SAID[0], SAID[3], SAID[3]]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
+def test_a_session_that_begins_is_briefed_in_its_first_prompt(tmp_path: Path) -> None:
+    """S3-21, S3-28: what the hook prints stands in front of the first prompt, as a part that a machine made;
+    the second prompt is as it was, and what is recorded of both is what a person wrote."""
+    first, second = prompts_of(tmp_path, f"cat >> said.jsonl; echo >> said.jsonl; {BRIEFED}", TWICE)
+
+    part, theirs = first
+    assert theirs == TYPED and second == [theirs]
+    assert part["text"] == 'a "record"\nof è' and part["synthetic"] is True and part["type"] == "text"
+    assert (part["sessionID"], part["messageID"]) == ("ses_1", "msg_1")
+    assert part["id"] < theirs["id"] and part["id"].startswith("prt_")
+    told = [json.loads(one) for one in (tmp_path / "said.jsonl").read_text().splitlines()]
+    assert [len(one["parts"]) for one in told if one["hook_event_name"] == "chat.message"] == [1, 1]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
+@pytest.mark.parametrize(
+    "printed",
+    ["", "true", "[[[", "null", '{"hookSpecificOutput":{"additionalContext":7}}', "yes x | head -c 9000000"],
+)
+def test_a_hook_that_prints_no_briefing_changes_no_prompt(printed: str, tmp_path: Path) -> None:
+    """P4: whatever else a hook prints, the prompt is what the person wrote."""
+    line = printed if printed.startswith("yes") else f"printf '%s' '{printed}'"
+    assert [len(parts) for parts in prompts_of(tmp_path, f"cat > said; {line}", TWICE)] == [1, 1]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
+@pytest.mark.parametrize(
+    "said", [[SAID[3]], [SAID[0], SAID[1], SAID[3]], [["session.created", {"info": CHILD}, None], SAID[3]]]
+)
+def test_one_that_goes_on_a_fork_and_a_subagent_are_not_briefed(said: list[Any], tmp_path: Path) -> None:
+    """P4: who has the context already, or works for one that has it, is told nothing."""
+    assert [len(parts) for parts in prompts_of(tmp_path, f"cat > said; {BRIEFED}", said)] == [1]
 
 
 # -- what calls mean --------------------------------------------------------------------------------

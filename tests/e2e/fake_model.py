@@ -29,6 +29,7 @@ Json = dict[str, Any]
 
 _MARKER = re.compile(r"\[scenario:([a-z-]+)\]")
 _STEP = re.compile(r"_s(\d+)_\d+$")
+_HEADING = "# Briefing: "
 _NOTHING = Step("There is nothing to do.")
 
 
@@ -45,6 +46,7 @@ class Served:
     calls: tuple[str, ...]
     tools: tuple[str, ...] = ()  # what the client offered
     told: bool = False  # whether the request held what only the record has
+    briefings: tuple[str, ...] = ()  # that the request held, each from its heading on
 
 
 class FakeModel:
@@ -100,6 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     _tools: tuple[str, ...] = ()  # of the request at hand
     _told = False
+    _briefings: tuple[str, ...] = ()
 
     def log_message(self, *_: object) -> None:
         pass
@@ -148,6 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
             value = json.loads(data or b"{}")
         except ValueError:
             value = None
+        self._briefings = tuple(_briefings_in(value))
         return value if isinstance(value, dict) else {}
 
     def _chunks(self) -> Iterator[bytes]:
@@ -398,8 +402,28 @@ class _Handler(BaseHTTPRequestHandler):
     ) -> None:  # fmt: skip
         made = tuple(str(call[key]) for call in calls)
         self.model.served.append(
-            Served(api, name, number, message_id, step.status, usage, made, self._tools, self._told)
+            Served(
+                api,
+                name,
+                number,
+                message_id,
+                step.status,
+                usage,
+                made,
+                self._tools,
+                self._told,
+                self._briefings,
+            )
         )
+
+
+def _briefings_in(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        for part in value.split(_HEADING)[1:]:
+            yield _HEADING + part
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _briefings_in(inner)
 
 
 def _anthropic_conversation(request: Json) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:

@@ -51,6 +51,8 @@ def store(work: Path) -> Iterator[Store]:
 
 
 def hook(work: Path, agent: str, name: str = "SessionStart", **fields: Any) -> bytes:
+    if agent == "opencode" and name == "SessionStart":
+        name = "session.created"
     said = {"session_id": "s-1", "cwd": str(work), "hook_event_name": name, "source": "startup", **fields}
     done = subprocess.run(
         [sys.executable, "-m", "locus_cli.hook_entry", agent],
@@ -78,7 +80,7 @@ def now(store: Store) -> "dict[str, Any]":
     return found
 
 
-@pytest.mark.parametrize("agent", ["claude-code", "codex", "gemini-cli"])
+@pytest.mark.parametrize("agent", ["claude-code", "codex", "gemini-cli", "opencode"])
 def test_a_session_that_begins_is_told_what_is_known(work: Path, agent: str) -> None:
     """S3-21, S3-28: the session is registered, then the briefing is printed in the agent's own form."""
     text = text_in(hook(work, agent))
@@ -96,8 +98,17 @@ def test_nothing_is_printed_unless_it_is_asked_for(work: Path) -> None:
     assert hook(work, "claude-code", source="compact") == b""
     assert hook(work, "claude-code", "UserPromptSubmit", prompt="x", prompt_id="p") == b""
     assert hook(work, "some-agent") == b""
+    assert hook(work, "opencode", "session.resumed") == b""
+    assert hook(work, "opencode", "session.created", agent_id="inner") == b""
     (work / ".locus/config.toml").unlink()
     assert hook(work, "claude-code", session_id="s-2") == b""
+
+
+def test_an_agent_that_forgets_what_hooks_said_is_told_again(work: Path) -> None:
+    """S3-21: a chat of Gemini CLI does not keep it, so one that goes on is told; of itself it is not."""
+    assert '"keep the old parser"' in text_in(hook(work, "gemini-cli"))
+    again = text_in(hook(work, "gemini-cli", source="resume"))
+    assert '"keep the old parser"' in again and "gemini-cli: " not in again
 
 
 def test_what_was_declared_for_an_agent_scopes_the_session_that_it_opens(work: Path, store: Store) -> None:
