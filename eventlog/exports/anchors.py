@@ -9,20 +9,18 @@ import datetime
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eventlog.exports import wire
+from eventlog.exports import streams, wire
 from eventlog.names import project_context
-from eventlog.query.engine import Limits, run
 
 if TYPE_CHECKING:
+    import duckdb
+
     from eventlog.log.reader import LogView
     from eventlog.store import Store
 
 USER_MESSAGE_BYTES_MAX = 1_000  # S0-14, ruling c3: only here, the log has all of it
 
-# As many contexts as there are; DuckDB is told neither to stop nor to hurry.
-_LIMITS = Limits(rows_max=1 << 40, timeout_s=None, threads=1)
-_PAGE = 2_000  # contexts in memory at a time: some 20 MB
-_NONE = 1 << 62  # a position behind all
+_VIEWS = ("events", "sessions_master", "sessions", "turns")
 
 _TOTALS = (
     "events",
@@ -56,73 +54,91 @@ class Anchor(NamedTuple):
 
 
 def changed(view: "LogView", store: "Store", since: int) -> Iterator[Anchor]:
-    """The contexts whose state may have changed at or behind `since`, parents first."""
+    """The contexts whose state may have changed at or behind `since`, parents first.
 
-    def page(session: int, turn: int) -> tuple[list[_Row], list[_Row], list[_Row]]:
-        """Masters, and the next sessions and turns that began behind these positions."""
-        given = [since, session, turn, _PAGE]
-        masters, sessions, turns = run(view, store.layout, store.fs, _CHANGED, given, _LIMITS).rows[0]
-        return masters or [], sessions or [], turns or []
+    The projections are folded once, and read as they are asked for.
+    """
 
-    masters, sessions, turns = page(-1, -1)
-    yield from _masters(masters, store)
-    while sessions:
-        yield from map(_session, sessions)
-        sessions = page(sessions[-1]["first_position"], _NONE)[1] if len(sessions) == _PAGE else []
-    while turns:
-        yield from map(_turn, turns)
-        turns = page(_NONE, turns[-1]["first_position"])[2] if len(turns) == _PAGE else []
+    def ask(con: "duckdb.DuckDBPyConnection") -> Iterator[Anchor]:
+        con.execute(_ENDS)
+        con.execute(_touched(since))
+        yield from _masters(list(streams.rows(con, _MASTERS)), store)
+        yield from map(_session, streams.rows(con, _SESSIONS))
+        yield from map(_turn, streams.rows(con, _TURNS))
+
+    return streams.of_views(view, store, _VIEWS, ask)
 
 
-# One statement, so that the projections are folded once. `lost`: turns of model calls that an event behind
-# $1 speaks of again, and so may count no longer. `named`: whether a session got its name there. `left`:
-# repositories of sessions that name another one there, and so count in its master from then on.
-_CHANGED = """
-    WITH fresh AS (
-        SELECT DISTINCT coalesce(agent, '') AS a, coalesce(message_id, '') AS m, coalesce(request_id, '') AS r
-        FROM events WHERE event_type = 'llm' AND position >= $1
-            AND (message_id IS NOT NULL OR request_id IS NOT NULL)
-    ), lost AS (
-        SELECT DISTINCT e.session_id, e.turn FROM events e
-        JOIN fresh f ON coalesce(e.agent, '') = f.a AND coalesce(e.message_id, '') = f.m
-            AND coalesce(e.request_id, '') = f.r
-        WHERE e.event_type = 'llm' AND e.position < $1
-    ), named AS (
-        SELECT s.session_id, s.context_id, min(e.position) >= $1 AS lately
-        FROM sessions s LEFT JOIN events e ON e.session_id = s.session_id AND e.event_type = 'session'
-            AND e.context_id = s.context_id
-        GROUP BY ALL
-    ), repos AS (
-        SELECT repo, min(position) AS repo_position
-        FROM events WHERE repo IS NOT NULL GROUP BY repo
-    ), told AS (
-        SELECT DISTINCT session_id, repo FROM events
-        WHERE position >= $1 AND session_id IS NOT NULL AND repo IS NOT NULL
-    ), "left" AS (
-        SELECT DISTINCT e.repo FROM events e
-        JOIN told ON told.session_id = e.session_id AND told.repo <> e.repo
-        WHERE e.position < $1
-    ), masters_changed AS (
-        SELECT m.*, r.repo_position,
-            epoch_us(coalesce(e.occurred_at, e.recorded_at)) AS "at"
-        FROM sessions_master m JOIN repos r USING (repo) LEFT JOIN events e ON e.position = m.last_position
-        WHERE m.last_position >= $1 OR m.repo IN (SELECT repo FROM "left")
-    ), sessions_changed AS (
-        SELECT s.*, epoch_us(coalesce(e.occurred_at, e.recorded_at)) AS "at"
-        FROM sessions s LEFT JOIN events e ON e.position = s.last_position
-        WHERE s.last_position >= $1 OR s.session_id IN (SELECT session_id FROM lost)
-    ), turns_changed AS (
-        SELECT t.*, epoch_us(coalesce(e.occurred_at, e.recorded_at)) AS "at", n.context_id AS session_context
-        FROM turns t JOIN named n ON n.session_id = t.session_id
-        LEFT JOIN events e ON e.position = t.last_position
-        WHERE t.last_position >= $1 OR n.lately
-            OR EXISTS (SELECT 1 FROM lost WHERE lost.session_id = t.session_id AND lost.turn = t.turn)
-    )
-    SELECT (SELECT list(x ORDER BY x.repo_position) FROM masters_changed x),
-        (SELECT list(x ORDER BY x.first_position) FROM
-            (SELECT * FROM sessions_changed WHERE first_position > $2 ORDER BY first_position LIMIT $4) x),
-        (SELECT list(x ORDER BY x.first_position) FROM
-            (SELECT * FROM turns_changed WHERE first_position > $3 ORDER BY first_position LIMIT $4) x)"""
+# When the last event of a context happened. Apart, so that no join carries texts.
+_ENDS = """
+    CREATE TABLE ends AS
+    SELECT position, epoch_us(coalesce(occurred_at, recorded_at)) AS "at" FROM events
+    WHERE position IN (SELECT last_position FROM sessions UNION ALL SELECT last_position FROM turns
+        UNION ALL SELECT last_position FROM sessions_master)"""
+
+
+def _touched(since: int) -> str:
+    """What is written: tables `masters_touched`, `sessions_touched`, `turns_touched` of keys.
+
+    `lost`: turns of model calls that an event behind `since` speaks of again, and so may count no longer.
+    `named`: sessions that got their name there, which their turns extend. `gone`: repositories of sessions
+    that name another one there, and so count in its master from then on.
+    """
+    if since <= 0:
+        return """
+            CREATE TABLE masters_touched AS SELECT repo FROM sessions_master;
+            CREATE TABLE sessions_touched AS SELECT session_id FROM sessions;
+            CREATE TABLE turns_touched AS SELECT session_id, turn FROM turns"""
+    call = "hash(coalesce(agent, ''), coalesce(message_id, ''), coalesce(request_id, ''))"
+    calls = "event_type = 'llm' AND (message_id IS NOT NULL OR request_id IS NOT NULL)"
+    return f"""
+        CREATE TABLE lost AS
+            SELECT DISTINCT session_id, turn FROM events
+            WHERE {calls} AND position < {since}
+                AND {call} IN (SELECT {call} FROM events WHERE {calls} AND position >= {since});
+        CREATE TABLE named AS
+            SELECT s.session_id FROM sessions s JOIN events e ON e.session_id = s.session_id
+                AND e.event_type = 'session' AND e.context_id = s.context_id
+            GROUP BY ALL HAVING min(e.position) >= {since};
+        CREATE TABLE gone AS
+            SELECT DISTINCT e.repo FROM events e JOIN (
+                SELECT DISTINCT session_id, repo FROM events
+                WHERE position >= {since} AND session_id IS NOT NULL AND repo IS NOT NULL) told
+            ON told.session_id = e.session_id AND told.repo <> e.repo WHERE e.position < {since};
+        CREATE TABLE masters_touched AS
+            SELECT repo FROM sessions_master
+            WHERE last_position >= {since} OR repo IN (SELECT repo FROM gone);
+        CREATE TABLE sessions_touched AS
+            SELECT session_id FROM sessions
+            WHERE last_position >= {since} OR session_id IN (SELECT session_id FROM lost);
+        CREATE TABLE turns_touched AS
+            SELECT session_id, turn FROM turns
+            WHERE last_position >= {since} OR session_id IN (SELECT session_id FROM named)
+                OR (session_id, turn) IN (SELECT (session_id, turn) FROM lost)"""
+
+
+_MASTERS = """
+    SELECT m.context_id, m.repo, m.project_name, m.extends, m.active_session, m.total_sessions, e."at"
+    FROM sessions_master m JOIN masters_touched USING (repo)
+    JOIN (SELECT repo, min(position) AS repo_position FROM events WHERE repo IS NOT NULL GROUP BY repo) r
+        USING (repo)
+    LEFT JOIN ends e ON e.position = m.last_position ORDER BY r.repo_position"""
+
+_SESSIONS = f"""
+    SELECT s.context_id, s.session_id, s.slug, s.title, s.status, s.end_reason, s.extends, s.summary,
+        s.started_at::TIMESTAMP AS started_at, s.ended_at::TIMESTAMP AS ended_at, s.turn_count, s.last_turn,
+        {", ".join(f"s.{name}" for name in _TOTALS)}, e."at"
+    FROM sessions s JOIN sessions_touched USING (session_id)
+    LEFT JOIN ends e ON e.position = s.last_position ORDER BY s.first_position"""
+
+_TURNS = """
+    SELECT t.context_id, t.session_id, t.turn, t.turn_id, t.title, t.user_request, t.outcome, t.status,
+        t.started_at::TIMESTAMP AS started_at, t.completed_at::TIMESTAMP AS completed_at,
+        t.event_count, t.tokens_used, t.files_modified, t.files_read, t.decisions, t.actions_taken,
+        e."at", s.context_id AS session_context
+    FROM turns t JOIN turns_touched USING (session_id, turn)
+    JOIN (SELECT session_id, context_id FROM sessions) s ON s.session_id = t.session_id
+    LEFT JOIN ends e ON e.position = t.last_position ORDER BY t.first_position"""
 
 
 def _masters(rows: list[_Row], store: "Store") -> Iterator[Anchor]:
@@ -235,7 +251,7 @@ def _turn(row: _Row) -> Anchor:
 
 
 def _iso(moment: datetime.datetime | str | None) -> str | None:
-    """ISO 8601 in UTC. A time beyond Python's years is text already."""
+    """ISO 8601; the time is in UTC without saying so. One beyond Python's years is text already."""
     if isinstance(moment, str):
         return moment.replace(" ", "T") + "Z"
-    return None if moment is None else moment.isoformat().replace("+00:00", "Z")
+    return None if moment is None else f"{moment.isoformat()}Z"

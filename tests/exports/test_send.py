@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from eventlog.errors import LockTimeout, Refused
-from eventlog.exports import anchors, locusgraph, rest, send
+from eventlog.exports import anchors, locusgraph, rest, send, streams
 from eventlog.exports.courier import PER_MINUTE, Courier, RealClock, ServiceError
 from eventlog.exports.endpoint import KEY_VARIABLE, Key, endpoint_of, key_from
 from eventlog.exports.rest import LyingError
@@ -150,12 +150,34 @@ def test_what_passes_is_waited_out(store: Store, name: str) -> None:
         assert asked_s <= clock.passed < 120
 
 
-def test_contexts_come_in_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Contexts are read a page at a time, however many there are; none is left out or comes twice."""
+def test_contexts_are_read_as_they_are_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many contexts there are, the projections are folded once; none is left out or comes twice."""
+    folds: list[object] = []
+    bind = streams.Binding.bind
+    monkeypatch.setattr(streams.Binding, "bind", lambda *given: [folds.append(given), bind(*given)])
     with store.view() as view:
         whole = list(anchors.changed(view, store, 0))
-        monkeypatch.setattr(anchors, "_PAGE", 1)
+        monkeypatch.setattr(streams, "_FETCH_ROWS", 1)
         assert list(anchors.changed(view, store, 0)) == whole and len(whole) == 5
+    assert len(folds) == 2
+
+
+def test_contexts_of_a_damaged_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I22: an index that turns out damaged on the way costs time; each context comes once."""
+    with new_store(tmp_path) as store:
+        for turn in range(1, 200):
+            store.append([lifecycle.turn_start("a0000000", turn, f"Do {turn} {turn:0999d}")])
+        store.seal()
+        with store.view() as view:
+            whole = list(anchors.changed(view, store, 0))
+        store.reindex()
+        (index,) = (tmp_path / ".locus/index").iterdir()
+        sound = index.read_bytes()
+        monkeypatch.setattr(streams, "_FETCH_ROWS", 1)
+        for at in range(3 * 4096, len(sound), 3 * 16_384):
+            index.write_bytes(sound[:at] + bytes(b ^ 0x55 for b in sound[at : at + 64]) + sound[at + 64 :])
+            with store.view() as view:
+                assert list(anchors.changed(view, store, 0)) == whole
 
 
 def test_random_faults_lose_nothing(store: Store) -> None:
@@ -197,7 +219,7 @@ LIES = [
 
 def test_what_cannot_be_believed() -> None:
     """I36: an answer that makes no sense is told from one that does, and is not asked for again."""
-    record = {
+    record: dict[str, Any] = {
         **{name: [] for name in LINK_NAMES},
         "event_kind": "fact",
         "source": "system",

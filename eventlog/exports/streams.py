@@ -1,0 +1,93 @@
+"""Answers of any size in bounded memory: one connection for the whole of an answer, which is read as it goes.
+
+What an export asks is as long as the log, so it is neither made whole nor cut into pages that would each
+fold the projections anew. DuckDB gets little memory; what does not fit it (a sort, a fold without an index)
+it writes to a directory under the store's `tmp/`. One thread, one view, which outlives the answer.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+import duckdb
+
+from eventlog.layout import TMP_DIR
+from eventlog.projections import source
+from eventlog.projections.prefix import SegmentsPrefix
+from eventlog.query.engine import Binding
+from eventlog.query.safe import Statement
+
+if TYPE_CHECKING:
+    from eventlog.log.reader import LogView
+    from eventlog.store import Store
+
+_T = TypeVar("_T")
+
+# What DuckDB may keep. Not everything can be written out: where the first is too little, more beats nothing.
+_MEMORY_BYTES = (96 << 20, 480 << 20, 2 << 30)
+_FETCH_ROWS = 1_000
+
+Ask = Callable[[duckdb.DuckDBPyConnection], Iterator[_T]]
+
+
+def of_views(view: "LogView", store: "Store", names: Collection[str], ask: Ask[_T]) -> Iterator[_T]:
+    """What `ask` gives of a connection on which the views `names` (docs/sql.md) are, some at a time.
+
+    An index that turns out damaged counts as absent: `ask` is asked again, and what it gives, which is the
+    same in the same order, is passed over as far as it was given already (I22).
+    Raises: Corruption, QueryError.
+    """
+    given = 0
+    use_index = True
+    sizes = iter(_MEMORY_BYTES)
+    memory = next(sizes)
+    while True:
+        with _connected(store, memory) as con:
+            binding = Binding(con, view, store.layout, store.fs, use_index=use_index)
+            try:
+                binding.bind(Statement("", frozenset(names), lists_catalog=False, columns=None))
+                for one in islice(ask(con), given, None):
+                    given += 1
+                    yield one
+                return
+            except source.ERRORS as error:
+                more = next(sizes, None) if isinstance(error, duckdb.OutOfMemoryException) else None
+                if more is not None:
+                    memory = more
+                elif binding.generation is not None and source.may_be_damage(error, of_ours=True):
+                    use_index = False
+                else:
+                    segments = view.manifest.segments
+                    raise source.translated(error, store.fs, store.layout, segments) from error
+            finally:
+                if isinstance(view.prefix, SegmentsPrefix):
+                    view.prefix.give_back()
+
+
+def rows(con: duckdb.DuckDBPyConnection, select: str) -> Iterator[dict[str, object]]:
+    """The rows of a SELECT as dicts. Its times must be without a zone: DuckDB needs pytz for others."""
+    con.execute(select)
+    names = [column[0] for column in con.description or ()]
+    while found := con.fetchmany(_FETCH_ROWS):
+        for row in found:
+            yield dict(zip(names, row, strict=True))
+
+
+@contextmanager
+def _connected(store: "Store", memory: int) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection with so much memory, and a directory for the rest that is gone afterwards."""
+    within = store.layout.directory(TMP_DIR)
+    spill = tempfile.mkdtemp(prefix="export-", dir=within if os.access(within, os.W_OK) else None)
+    try:
+        with source.connect() as con:
+            con.execute(
+                f"SET temp_directory = {source.literal(spill)}; SET memory_limit = '{memory}B'; "
+                "SET threads = 1"
+            )
+            yield con
+    finally:
+        shutil.rmtree(spill, ignore_errors=True)
