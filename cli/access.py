@@ -1,6 +1,7 @@
 """What the verbs share: opening the store that the command line means, and the `--json` option."""
 
 import contextlib
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,15 +13,20 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def open_store(ctx: click.Context, *, maintained: bool = True) -> "Store":
+def open_store(ctx: click.Context, *, maintained: bool = True, records: bool = False) -> "Store":
     """The store of `--store`, LOCUS_DIR, or the nearest `.locus`. Raises: NoStore.
 
     Maintenance that is due is done first, so that a store in use needs no command of its own for it; what
     takes long is left to a process that nobody waits for. `maintained=False` leaves everything as it is.
+    A command that `records` notes the store as one of this user's, for `--all-stores`.
     """
     from eventlog.store import Store
 
     store = Store.open(ctx.find_root().obj)
+    if records:
+        from eventlog.many import remember
+
+        remember(store.layout.root, os.environ)
     if store.redactor.problem is not None:
         say(store.redactor.problem)
     if maintained:

@@ -46,7 +46,7 @@ def command(
         codes_of_log.BLOCKER: blocker,
         codes_of_log.COMPLETE: ("",) if complete else (),
     }
-    with open_store(ctx) as store:
+    with open_store(ctx, records=any(said.values())) as store:
         if project is not None and project != store.project_name:
             package = codes_files.SessionContextInjector(codes_of_log.base_of(store)).inject(project)
             if package is None:

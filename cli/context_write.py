@@ -37,7 +37,7 @@ def command(
 
     if rebuild == (update is not None):
         raise click.UsageError("it takes either an UPDATE or --rebuild")
-    with open_store(ctx) as store:
+    with open_store(ctx, records=True) as store:
         contexts = contexts_of(store)
         if update is None:
             say(f"written: {contexts.rebuild(phase)}")

@@ -32,7 +32,7 @@ def command(ctx: click.Context, repository: str, rev: str, limit: int | None, as
     """
     from eventlog.agents.git_history import import_git
 
-    with open_store(ctx) as store:
+    with open_store(ctx, records=True) as store:
         with Progress("recording commits") as progress:
             report = import_git(store, os.path.abspath(repository), rev=rev, limit=limit, progress=progress)
         seal_shown(store)

@@ -29,7 +29,7 @@ def command(ctx: click.Context, file: str, salvage: bool, as_json: bool) -> None
     over, so repeating is safe, and an import that was killed is finished that way. With --salvage a
     damaged file is not refused: its unsound lines are listed, and the exit code is 4.
     """
-    with open_store(ctx) as store:
+    with open_store(ctx, records=True) as store:
         with Progress("importing"):
             report = _load(store, file, salvage)
         seal_shown(store)

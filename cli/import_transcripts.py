@@ -50,7 +50,7 @@ def make(agent: str, *, has_places: bool, verb: str | None = None) -> click.Comm
     ) -> None:
         if path and all_projects:
             raise click.UsageError("--all-projects is about the agent's own places; leave PATH out")
-        with open_store(ctx) as store:
+        with open_store(ctx, records=True) as store:
             since_s = None if since is None else since.replace(tzinfo=datetime.UTC).timestamp()
             with Progress("importing sessions") as progress:
                 report = _run(store, agent, path, since_s, all_projects, progress)

@@ -11,7 +11,7 @@ import sys
 import time
 
 INTERVAL_S = 300
-_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "LOCUS_NO_MAINTENANCE")
+_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "XDG_DATA_HOME", "LOCUS_NO_MAINTENANCE")
 _NICE = 10
 
 
@@ -87,6 +87,7 @@ def main(root: str, program: str = "") -> None:
     from eventlog.agents import launch, live_sweep
     from eventlog.fs import REAL
     from eventlog.keep import erasure, upkeep
+    from eventlog.many import remember
     from eventlog.memory import briefing_of_log, codes_of_log
     from eventlog.recorder import collection
     from eventlog.search import index as search
@@ -94,6 +95,7 @@ def main(root: str, program: str = "") -> None:
 
     launch.renew_modules(REAL, os.path.dirname(os.path.abspath(__file__)), program)
     with Store.open(root) as store:
+        remember(root, os.environ)  # hooks record here, perhaps nothing else does
         upkeep.maintain(store, thorough=True)
         collection.maintain(store)
         live_sweep.sweep(store.fs, store.layout)

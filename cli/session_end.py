@@ -21,7 +21,7 @@ def command(ctx: click.Context, session: str | None, agent: str, summary: str | 
     from eventlog.memory import intent
     from eventlog.recorder.completeness import completeness
 
-    with open_store(ctx) as store:
+    with open_store(ctx, records=True) as store:
         end_stale(store)
         one = intent.find(store, session) if session else intent.must_be_active(store, agent)
         if not one.is_active:

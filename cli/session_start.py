@@ -55,7 +55,7 @@ def command(
     for path in scope:
         if "${" in path:
             raise click.UsageError(f"--scope {path}: a variable that was not filled in")
-    with open_store(ctx) as store:
+    with open_store(ctx, records=True) as store:
         end_stale(store)
         if resume is not None:
             started = _go_on(store, sessions.named(store, resume), agent, title)

@@ -1,9 +1,10 @@
 """Several stores at once: opening them, asking them one question, and knowing which ones a user has.
 
 `$XDG_DATA_HOME/locus/stores` (`~/.local/share/locus/stores`) has the path of a store a line, as `paths.py`
-writes it. `locus init` and the detached maintainer add theirs, by one write at the end of the file, so that
-no hook waits for it; nothing is ever taken out, and a line whose store has gone is passed over. It is a list
-of where to look and holds no truth: whoever deletes it loses `--all-stores` of the stores of before.
+writes it. `locus init`, commands that record and the detached maintainer add theirs where it is missing, by
+one write at the end of the file; no hook waits for it. Nothing is ever taken out, and a line whose store has
+gone is passed over. It is a list of where to look and holds no truth: whoever deletes it loses `--all-stores`
+of the stores that are not in use.
 """
 
 import os

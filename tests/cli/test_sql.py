@@ -190,6 +190,24 @@ def test_all_stores_are_those_that_were_made(
         pass
 
 
+def test_a_store_that_is_used_is_noted(locus: Locus, tmp_path: Path) -> None:
+    """S1-53: `--all-stores` asks a moved store once something was recorded into it; reading notes none."""
+    (tmp_path / "old").mkdir()
+    assert locus("--store", tmp_path / "old/.locus", "init").code == 0
+    Path(str(many.list_path(os.environ))).unlink()
+    (tmp_path / "old").rename(tmp_path / "new")
+    store, other = tmp_path / "new/.locus", tmp_path / "kept/.locus"
+    shutil.copytree(store, other)
+
+    assert locus("--store", store, "log").code == 0 and many.known(os.environ) == []
+    for _ in range(2):
+        assert locus("--store", store, "session", "start", "look at it").code == 0
+        assert many.known(os.environ) == [str(store)]
+    main = "import sys; from locus_cli.maintainer import main; main(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", main, str(other)], check=True)
+    assert many.known(os.environ) == [str(store), str(other)]
+
+
 def test_a_list_of_stores_that_cannot_be_read_is_empty(tmp_path: Path) -> None:
     """Whatever stands in the list, or keeps it from being written, fails nothing."""
     (tmp_path / "locus").mkdir()
