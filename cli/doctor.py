@@ -21,9 +21,11 @@ def command(ctx: click.Context, as_json: bool) -> None:
     """See whether everything works, and what to do where it does not.
 
     Looks at the store, the disk, the settings of coding agents and what their hooks recorded, and tries each
-    hook once on a store of its own. Changes nothing. Exit code 1 when there is a problem; a note is none.
+    hook once on a store of its own, and once whether `locus mcp` starts where an agent has it. Changes
+    nothing. Exit code 1 when there is a problem; a note is none.
     """
     from eventlog.agents import health, health_store
+    from eventlog.serve import mcp_health
     from eventlog.transcripts import gaps
 
     given = ctx.find_root().obj
@@ -31,6 +33,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
     directory = project_directory(ctx)
     more = gaps.checks(directory, os.environ)
     findings = health.examine(given, directory, os.environ, commands, more)
+    findings += mcp_health.findings(directory, os.environ)
     problems = sum(finding.level == health_store.PROBLEM for finding in findings)
     if as_json:
         put(document({"problems": problems, "findings": [dataclasses.asdict(one) for one in findings]}))

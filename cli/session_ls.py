@@ -5,7 +5,7 @@ import click
 from .access import json_option, open_store, put, say
 from .jsonout import line
 from .records import records
-from .session_text import end_stale, session_table
+from .session_text import end_stale, kept_fields, session_table
 
 
 @click.command("ls")
@@ -17,13 +17,15 @@ def command(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool
     """List sessions, the latest first.
 
     Active ones only, unless --all. With --json one object per line. A session that nobody ended within
-    24 hours ends then.
+    24 hours ends then. Of one that is released or pinned (`locus store pin`) the state says so.
     """
     from eventlog.memory import intent
+    from eventlog.recorder import retention
 
     with open_store(ctx) as store:
         end_stale(store)
         rows = intent.listed(store, active_only=not want_all, agent=agent)
+        kept = retention.told(store)
         if as_json:
             told = {row.session_id: intent.fields(row) for row in rows}
             found = store.query(
@@ -37,10 +39,11 @@ def command(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool
                             **told[record["session_id"]],
                             **record,
                             "status": told[record["session_id"]]["status"],
+                            "retention": kept_fields(kept, str(record["session_id"])),
                         }
                     )
                 )
             return
-    put(session_table(rows))
+    put(session_table(rows, kept))
     if not rows:
         say("No sessions." if want_all else "No active sessions; --all shows those that ended.")

@@ -9,6 +9,7 @@ from .table import render
 from .text import moment, one_line, terminal_width
 
 if TYPE_CHECKING:
+    from eventlog.log.retained import Retention
     from eventlog.memory.intent import Intent
     from eventlog.store import Store
 
@@ -34,7 +35,26 @@ def end_stale(store: "Store") -> int:
     return intent.end_stale(store, intent.now_us(store))
 
 
-def session_table(rows: "Sequence[Intent]") -> str:
+def kept_fields(kept: "Retention", session_id: str) -> dict[str, Any]:
+    """What is said of whether a session's contents are kept, as JSON has it."""
+    release = kept.released.get(session_id)
+    return {
+        "released": release.rule if release is not None else None,
+        "pinned": session_id in kept.pinned,
+        "pinned_turns": sorted(turn for of, turn in kept.pinned_turns if of == session_id),
+    }
+
+
+def kept_words(said: dict[str, Any]) -> list[str]:
+    """The same in words; none for a session of which nobody said anything."""
+    words = [f"released ({said['released']})"] if said["released"] else []
+    words += ["pinned"] if said["pinned"] else []
+    return words + (
+        [f"pinned turns {', '.join(map(str, said['pinned_turns']))}"] * bool(said["pinned_turns"])
+    )
+
+
+def session_table(rows: "Sequence[Intent]", kept: "Retention | None" = None) -> str:
     """One line for each session; nothing for none."""
     cells = [
         (
@@ -42,10 +62,15 @@ def session_table(rows: "Sequence[Intent]") -> str:
             one_line(row.agent),
             moment(row.started_us),
             f"{row.turn_count:,}",
-            row.status if row.is_active else row.end_reason or row.status,
+            _state(row, kept),
             one_line(row.focus + (f" [{', '.join(row.scope)}]" if row.scope else "")),
         )
         for row in rows
     ]
     heads = ("SESSION", "AGENT", "STARTED (UTC)", "TURNS", "STATE", "FOCUS")
     return render(heads, cells, right=(3,), width=terminal_width()) if cells else ""
+
+
+def _state(row: "Intent", kept: "Retention | None") -> str:
+    state = row.status if row.is_active else row.end_reason or row.status
+    return ", ".join([state, *(kept_words(kept_fields(kept, row.session_id)) if kept else ())])

@@ -12,6 +12,7 @@ from . import table
 from .access import json_option, open_store, put, say
 from .jsonout import compact, document
 from .records import Record, event_json, records, turn_record
+from .session_text import kept_fields, kept_words
 from .text import lines, microseconds, moment, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
 
 def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
     from eventlog.memory import intent
+    from eventlog.recorder import retention
     from eventlog.recorder.completeness import completeness
 
     about = intent.find(store, session_id)
@@ -117,27 +119,14 @@ def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
     heads = ("TURN", "STARTED (UTC)", "EVENTS", "TITLE")
     listed = "\n" + table.render(heads, cells, right=(2,), width=terminal_width()) if cells else ""
     said = completeness(store, session_id)
-    from eventlog.log.retained import retention_in
-
-    with store.view() as view:
-        kept = retention_in(view)
-    pinned = sorted(turn for of, turn in kept.pinned_turns if of == session_id)
-    release = kept.released.get(session_id)
-    retention = {
-        "released": release.rule if release is not None else None,
-        "pinned": session_id in kept.pinned,
-        "pinned_turns": pinned,
-    }
-    words = [f"released ({release.rule})"] if release is not None else []
-    words += ["pinned"] if session_id in kept.pinned else []
-    words += [f"pinned turns {', '.join(map(str, pinned))}"] if pinned else []
+    contents = kept_fields(retention.told(store), session_id)
     statement = table.pairs(
         [
             ("session", about.name),
             ("focus", one_line(about.focus) if about.declared else ""),
             ("scope", one_line(", ".join(about.scope or ()))),
             ("description", one_line(about.description or "")),
-            ("contents", ", ".join(words)),
+            ("contents", ", ".join(kept_words(contents))),
             ("completeness", one_line(str(said))),
             ("no outcome", one_line(", ".join(said.without_outcome))),
         ]
@@ -147,7 +136,7 @@ def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
         "intent": intent.fields(about),
         "turns": turns,
         "completeness": dataclasses.asdict(said),
-        "retention": retention,
+        "retention": contents,
     }
     return fields, f"{_pairs(_telling(session))}\n{statement}{listed}"
 

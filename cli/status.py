@@ -21,13 +21,17 @@ _UNFINISHED = (
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
     """Show what the store holds: events, turns, sessions, sizes, index."""
+    from eventlog.recorder import retention
+
     with open_store(ctx) as store:
-        status = store.status()
+        status, kept = store.status(), retention.told(store)
     if as_json:
-        put(document({"status": dataclasses.asdict(status)}))
+        kept_of = {"released_sessions": len(kept.released), "pinned_sessions": len(kept.held)}
+        put(document({"status": {**dataclasses.asdict(status), **kept_of}}))
         return
     origin = {"roots": "from the first commits", "random": "random: no git history to take it from"}
-    active = f" ({status.active_sessions:,} active)" if status.active_sessions else ""
+    counts = {"active": status.active_sessions, "released": len(kept.released), "pinned": len(kept.held)}
+    states = ", ".join(f"{number:,} {state}" for state, number in counts.items() if number)
     unsealed = f" ({status.unsealed_events:,} not sealed yet)" if status.unsealed_events else ""
     unfinished = [("restore", _UNFINISHED)] if status.unfinished_restore else []
     put(
@@ -36,7 +40,7 @@ def command(ctx: click.Context, as_json: bool) -> None:
                 ("project", status.project_name),
                 ("repository", f"{status.repo_hash} ({origin[status.repo_hash_origin]})"),
                 ("store", f"{status.root} ({status.store_id})"),
-                ("sessions", f"{status.sessions:,}{active}"),
+                ("sessions", f"{status.sessions:,}" + (f" ({states})" if states else "")),
                 ("turns", f"{status.turns:,}"),
                 ("events", f"{status.events:,}{unsealed}"),
                 ("log", _log(status.segments, status.segment_bytes, status.journals, status.journal_bytes)),

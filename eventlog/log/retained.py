@@ -9,7 +9,7 @@ Reads typed columns of a pinned view, and the payloads of the few events of that
 its own. Memory: the fold, and the hash columns of one batch.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -78,11 +78,16 @@ class Retention:
 
 def retention_in(view: "LogView", since: int = 0) -> Retention:
     """What the events from `since` on say."""
+    columns = ("position", "event_type", "operation", "recorded_at", "payload")
+    return retention_of(view.iterate(since, columns=columns, event_types=(RETENTION, MAINTENANCE)))
+
+
+def retention_of(events: Iterable[Mapping[str, object]]) -> Retention:
+    """What these events of the types `retention` and `maintenance` say, in their order."""
     last: dict[tuple[str, int | None], tuple[str, int]] = {}
     ever: dict[str, Release] = {}
     collected = []
-    columns = ("position", "event_type", "operation", "recorded_at", "payload")
-    for event in view.iterate(since, columns=columns, event_types=(RETENTION, MAINTENANCE)):
+    for event in events:
         position, at = _int(event["position"]), event["recorded_at"]
         moment = at if isinstance(at, int) else None
         if event["event_type"] == MAINTENANCE:

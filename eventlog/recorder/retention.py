@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from eventlog import config
 from eventlog.errors import Conflict, LockTimeout, Refused
 from eventlog.locks import GC, Lock, acquire
-from eventlog.log.retained import HOLD, PIN, RELEASE, RETENTION, UNPIN, Retention, retention_in
+from eventlog.log.retained import HOLD, PIN, RELEASE, RETENTION, UNPIN, Retention, retention_in, retention_of
 from eventlog.names import event_id_of, turn_id_of
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import sessions
@@ -154,6 +154,17 @@ def states(store: Store) -> list[SessionState]:
         left = last_at is not None and now - last_at > _LEFT_AFTER_S * 1_000_000 and agent != "git"
         found.append(SessionState(session_id, title, turns, last_at, status == "active" and not left))
     return found
+
+
+def told(store: Store) -> Retention:
+    """What is released and pinned, asked of the index; knows of no collections."""
+    names = ("position", "event_type", "operation", "recorded_at", "payload")
+    rows = store.query(
+        "select position, event_type, operation, epoch_us(recorded_at), payload from events "
+        "where event_type = $1 order by position",
+        [RETENTION],
+    ).rows
+    return retention_of(dict(zip(names, row, strict=True)) for row in rows)
 
 
 def _said(store: Store) -> Retention:

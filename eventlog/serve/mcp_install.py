@@ -16,12 +16,13 @@ from typing import Any
 from eventlog.agents import settings
 from eventlog.agents.install import CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE, Change, Homes, edit_text
 from eventlog.errors import Refused
-from eventlog.fs import FileSystem
+from eventlog.fs import FileSystem, read_file
 
 NAME = "locus"
 # As the command line calls them, and as hooks do.
 AGENTS = {"claude-code": CLAUDE_CODE, "codex": CODEX, "gemini": GEMINI_CLI, "opencode": OPENCODE}
 PROJECT, USER = "project", "user"
+_FILE_SIZE_MAX = 8 << 20
 _COMMENTED = (GEMINI_CLI, OPENCODE)
 _ABOVE = {CLAUDE_CODE: "mcpServers", GEMINI_CLI: "mcpServers", OPENCODE: "mcp"}
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
@@ -89,12 +90,32 @@ def is_ours(entry: object) -> bool:
     """Whether an entry starts our server."""
     if not isinstance(entry, Mapping):
         return False
+    said = words_of(entry)
+    starts = bool(said) and (os.path.basename(said[0]) == NAME or said[1:3] == ["-m", "locus_cli"])
+    return starts and "mcp" in said
+
+
+def words_of(entry: Mapping[str, object]) -> list[str]:
+    """The command line of an entry."""
     command, arguments = entry.get("command"), entry.get("args")
     words = list(command) if isinstance(command, list) else [command]
     words += arguments if isinstance(arguments, list) else []
-    said = [word for word in words if isinstance(word, str)]
-    starts = bool(said) and (os.path.basename(said[0]) == NAME or said[1:3] == ["-m", "locus_cli"])
-    return starts and "mcp" in said
+    return [word for word in words if isinstance(word, str)]
+
+
+def entry_in(fs: FileSystem, agent: str, path: str) -> object:
+    """The server called locus in a settings file, None without one. Raises: Refused, OSError."""
+    try:
+        text = read_file(fs, path, _FILE_SIZE_MAX).decode()
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise Refused(f"{path}: not UTF-8 ({error})") from error
+    if settings.is_blank(text):
+        return None
+    if agent == CODEX:
+        return _server_in(_read(text, path))
+    return _found(_parsed(text, path, agent), (_ABOVE[agent], NAME))
 
 
 # -- JSON ------------------------------------------------------------------------------------------

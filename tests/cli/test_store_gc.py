@@ -87,16 +87,23 @@ def test_every_command_says_by_name_what_was_collected(root: Path, locus: Locus,
 
 
 def test_a_session_says_whether_its_contents_are_kept(root: Path, locus: Locus) -> None:
-    """P7, P8: `session show` says of a session that it is pinned, or released and by which rule."""
+    """P7, P8: `session show`, `session ls` and `status` say of a session that it is pinned, or released and
+    by which rule."""
     session = json.loads(locus("session", "ls", "--all", "--json").text.splitlines()[0])["session_id"]
     assert "contents" not in locus("session", "show", session).text
     assert locus("store", "pin", session).code == 0
     assert "pinned" in locus("session", "show", session).text
+    assert "1 pinned" in locus("status").text
     assert locus("store", "unpin", session).code == 0
     assert locus("store", "archive", session).code == 0
     shown = json.loads(locus("session", "show", session, "--json").text)
 
     assert shown["retention"] == {"released": "archived", "pinned": False, "pinned_turns": []}
+    listed = [json.loads(line) for line in locus("session", "ls", "--all", "--json").text.splitlines()]
+    assert [one["retention"] for one in listed if one["session_id"] == session] == [shown["retention"]]
+    assert "closed, released (archived)" in locus("session", "ls", "--all").text
+    status = json.loads(locus("status", "--json").text)["status"]
+    assert (status["released_sessions"], status["pinned_sessions"]) == (1, 0)
 
 
 def test_pins_hold_against_archive(root: Path, locus: Locus) -> None:
