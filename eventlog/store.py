@@ -20,6 +20,7 @@ from eventlog.log.erasures import erasure_of
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
 from eventlog.log.retained import Fates
+from eventlog.query.kept import Kept
 from eventlog.query.lookup import TurnRef, find_event, find_turn
 from eventlog.snapshots.store import BlobStore
 from eventlog.types import Event
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from eventlog.log.reader import LogView
     from eventlog.log.seal import SealReport
     from eventlog.log.verify import Finding
-    from eventlog.query.engine import Limits, Result
+    from eventlog.query.engine import Bound, Limits, Result
     from eventlog.query.functions import Answers, Ask
     from eventlog.replay.diffs import Diff
     from eventlog.replay.history import Version
@@ -94,6 +95,7 @@ class Store:
         self.blobs = BlobStore(fs, layout, who.store_id, kinds_in=self._kinds_in)
         self._redactor: redaction.Redactor | None = None
         self._place_is_known = False
+        self._asked: Kept[Bound] = Kept()
         self.fates = self.blobs.fate = Fates(self.view)
         self.blobs.erased = erasure_of(self.view)
 
@@ -172,6 +174,7 @@ class Store:
 
     def close(self) -> None:
         """Give back descriptors. The store on disk needs no closing."""
+        self._asked.release()
         self.journal.close()
         self.blobs.close()
 
@@ -198,7 +201,7 @@ class Store:
         atomic. With `expect_position` everything must fit one batch.
         Raises: InvalidEvent (nothing written), Conflict, NotDurable, LockTimeout.
         """
-        self._refuse_strange_place()
+        self._before_writing()
         batches = _batches(self._lines(events))
         if expect_position is not None and len(batches) > 1:
             raise InvalidEvent(
@@ -223,7 +226,8 @@ class Store:
         self.blobs.forget_withheld()
         return range(first, end)
 
-    def _refuse_strange_place(self) -> None:
+    def _before_writing(self) -> None:
+        self._asked.release()  # what was asked may be outdated now
         if not self._place_is_known:
             if identity.ON_SHARED not in self.identity.optional:
                 place.refuse_moved(self.layout.root)
@@ -484,7 +488,7 @@ class Store:
         from eventlog.query.engine import run
 
         with self.view() as view:
-            return run(view, self.layout, self.fs, sql, parameters, limits, self._answers)
+            return run(view, self.layout, self.fs, sql, parameters, limits, self._answers, self._asked)
 
     def sql(
         self,
@@ -497,7 +501,7 @@ class Store:
         from eventlog.query.engine import table
 
         with self.view() as view:
-            return table(view, self.layout, self.fs, sql, parameters, limits, self._answers)
+            return table(view, self.layout, self.fs, sql, parameters, limits, self._answers, self._asked)
 
     def _answers(self, ask: "Ask") -> "Answers":
         from eventlog.replay.answers import StoreAnswers
@@ -513,7 +517,7 @@ class Store:
         """
         from eventlog.log.seal import seal
 
-        self._refuse_strange_place()
+        self._before_writing()
         return seal(
             self.fs,
             self.layout,
@@ -531,7 +535,7 @@ class Store:
         from eventlog.log.compact import compact
         from eventlog.log.maintenance import maintenance_event
 
-        self._refuse_strange_place()
+        self._before_writing()
         where = (self.fs, self.layout, self.identity.store_id)
         report = compact(*where, everything=everything, lock_timeout_s=lock_timeout_s)
         if report.segments:
@@ -563,7 +567,7 @@ class Store:
         from eventlog.log.maintenance import maintenance_event
         from eventlog.snapshots.repack import repack
 
-        self._refuse_strange_place()
+        self._before_writing()
         report = repack(
             self.blobs,
             everything=everything,

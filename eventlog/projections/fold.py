@@ -55,7 +55,7 @@ def fold(
     `llm_calls` becomes a view over `events`, the others tables.
     Args: beside: statements to run in between, where one thread would be idle.
     """
-    made = _closure(wanted)
+    made = closure(wanted)
     con.execute(WORK)
     con.execute(f"CREATE TABLE work.rows AS {d.call_rows(events)}")
     _beat(con, "SELECT key FROM work.rows GROUP BY key HAVING count(*) > 1", lambda _: events)
@@ -88,7 +88,7 @@ def merge(
     Args: index: the catalog of the index's tables; events: relation of all events; fresh: relation of
     those behind the index.
     """
-    made = _closure(wanted)
+    made = closure(wanted)
     _fold_fresh(con, index, fresh, history, made)
     if "llm_calls" in made:
         kept = (
@@ -118,7 +118,7 @@ def exact(con: duckdb.DuckDBPyConnection, index: str, events: str, wanted: "Coll
 
 def update(con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: History) -> None:
     """Bring the tables of a writable index up to date; arguments as in `merge`."""
-    _fold_fresh(con, index, fresh, history, _closure(STORED))
+    _fold_fresh(con, index, fresh, history, closure(STORED))
     con.execute(f"DELETE FROM {index}.calls WHERE NOT ({_NOT_BEATEN})")
     con.execute(f"INSERT INTO {index}.calls {_KEPT}")
     for projection in ("turns", "sessions"):
@@ -134,7 +134,8 @@ def update(con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: Hist
 _KEPT = f"SELECT key, position, session_id FROM work.rows WHERE {_NOT_BEATEN}"
 
 
-def _closure(wanted: "Collection[str]") -> set[str]:
+def closure(wanted: "Collection[str]") -> set[str]:
+    """The projections of `wanted`, and those that are made on the way."""
     return {needed for projection in wanted for needed in _NEEDS[projection]}
 
 

@@ -1,17 +1,18 @@
-"""Answering one SELECT over the log: views on an in-memory DuckDB that is gone afterwards.
+"""Answering one SELECT over the log: views on an in-memory DuckDB, bound to one moment of it.
 
 Only what the statement names is bound: counting events touches neither the index nor a projection, and
 nothing here imports pyarrow unless Arrow is asked for. A projection is taken from the index where one
 fits, brought up to the log's end by folding the sessions that newer events touch (I21); without an
 index, or with one that turns out damaged, it is folded from the events (I22).
 
-One call, one connection; calls may run in several threads at once, each with its own view of the log.
+Who asks again lends a `Kept`: the connection of an answer stays for the next question about the same moment.
+Calls may run in several threads at once, each with its own view of the log, and none shares a connection.
 """
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -25,6 +26,7 @@ from eventlog.projections import fold, index, source
 from eventlog.projections.prefix import IndexedPrefix, SegmentsPrefix
 from eventlog.query import functions as of_files
 from eventlog.query import safe, views
+from eventlog.query.kept import Kept
 from eventlog.types import COLUMN_NAMES
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ _COLUMNS = frozenset(COLUMN_NAMES)
 
 # A row of the tail costs some 50 µs by way of Python, and pyarrow 60 ms to import.
 _TAIL_BY_ROW_MAX = 3_000
+
+# A connection that may hold what was made of more events than these in memory is not kept.
+_KEPT_ROWS_MAX = 20_000
 Parameters = Sequence[Any] | Mapping[str, Any] | None
 
 
@@ -51,6 +56,10 @@ class View(Protocol):
     def manifest(self) -> Manifest: ...
     @property
     def segment_paths(self) -> "list[str]": ...
+    @property
+    def journals(self) -> "list[int]": ...
+    @property
+    def next_position(self) -> int: ...
     @property
     def tail_count_raw(self) -> int: ...
     @property
@@ -99,13 +108,15 @@ def run(
     parameters: Parameters = None,
     limits: "Limits | None" = None,
     answering: "Answering | None" = None,
+    kept: "Kept[Bound] | None" = None,
 ) -> Result:
     """The answer to one SELECT, in safe mode. Without `answering` it cannot call functions of files.
 
+    Args: kept: of this store, for the connection; without one it is gone afterwards.
     Raises: QueryError (wrong, or beyond its limits), Refused (not a plain SELECT), Corruption.
     """
     limits = limits or Limits()
-    return _answer(view, layout, fs, sql, parameters, limits, rows_within(limits), answering)
+    return _answer(view, layout, fs, sql, parameters, limits, rows_within(limits), answering, kept)
 
 
 def table(
@@ -116,10 +127,11 @@ def table(
     parameters: Parameters = None,
     limits: "Limits | None" = None,
     answering: "Answering | None" = None,
+    kept: "Kept[Bound] | None" = None,
 ) -> "pa.Table":
     """The answer to one SELECT as an Arrow table. Raises: as `run`."""
     limits = limits or Limits()
-    return _answer(view, layout, fs, sql, parameters, limits, arrow_within(limits), answering)
+    return _answer(view, layout, fs, sql, parameters, limits, arrow_within(limits), answering, kept)
 
 
 def rows_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], Result]":
@@ -158,42 +170,84 @@ def _answer(
     limits: Limits,
     read: "Callable[[duckdb.DuckDBPyRelation], _Answer]",
     answering: "Answering | None",
+    kept: "Kept[Bound] | None",
 ) -> "_Answer":
-    """Bind, lock, execute, and give what `read` makes of the relation."""
+    """What `read` makes of the relation, of the connection that answered last or of one of its own."""
+    # Of an equal moment every event is the same, whoever wrote to the files meanwhile (I5).
+    moment = (view.manifest, view.journals, view.next_position, limits.memory_bytes, limits.threads)
+    before = kept.take(moment) if kept is not None else None
+    if kept is not None and before is not None:
+        again = None
+        try:
+            again = _ask_again(before, sql, parameters, limits, read)
+        finally:
+            if again is None:
+                before.close()
+        if again is not None:
+            kept.put(moment, before)
+            return again[0]
     for use_index in (True, False):
-        with source.connect() as con, deadline(con, limits.timeout_s):
-            statement = safe.check(con, sql)
-            called = statement.functions & of_files.NAMES if answering is not None else frozenset[str]()
-            binding = Binding(con, view, layout, fs, use_index=use_index)
-            made: of_files.Functions | None = None
-            bound = False
-            try:
-                binding.bind(statement, of_files.VIEWS if called else ())
+        binding = Binding(source.connect(), view, layout, fs, use_index=use_index)
+        made: of_files.Functions | None = None
+        bound = keep = False
+        try:
+            with deadline(binding.con, limits.timeout_s):
+                statement = safe.check(binding.con, sql)
+                called = statement.functions & of_files.NAMES if answering is not None else frozenset[str]()
+                binding.bind(statement, of_files.VIEWS if called else (), before)
                 if called and answering is not None:
-                    made = of_files.Functions(answering(asking_on(con.cursor())))
-                    made.bind(con, called)
+                    made = of_files.Functions(answering(asking_on(binding.con.cursor())))
+                    made.bind(binding.con, called)
                 bound = True
-                safe.lock(con, binding.files, memory_bytes=limits.memory_bytes, threads=limits.threads)
-                relation = con.sql(statement.sql, params=parameters)
-                return read(relation)
-            except duckdb.InterruptException as error:
-                raise too_long(limits) from error
-            except source.ERRORS as error:
-                if made is not None and made.failure is not None:
-                    raise made.failure from error
-                segments = view.manifest.segments
-                found = source.translated(error, fs, layout, segments, of_ours=not bound)
-                if isinstance(found, Corruption):
-                    raise found from error
-                if binding.generation is not None and source.may_be_damage(error, of_ours=not bound):
-                    continue  # the log has everything the index has
-                if isinstance(error, duckdb.Error):
-                    raise safe.explain_error(error, views.NAMES) from error
+                safe.lock(
+                    binding.con, binding.files, memory_bytes=limits.memory_bytes, threads=limits.threads
+                )
+                answer = read(binding.con.sql(statement.sql, params=parameters))
+            keep = not called and not statement.lists_catalog and binding.rows <= _KEPT_ROWS_MAX
+            return answer
+        except duckdb.InterruptException as error:
+            raise too_long(limits) from error
+        except source.ERRORS as error:
+            if made is not None and made.failure is not None:
+                raise made.failure from error
+            segments = view.manifest.segments
+            found = source.translated(error, fs, layout, segments, of_ours=not bound)
+            if isinstance(found, Corruption):
                 raise found from error
-            finally:
-                if isinstance(view.prefix, SegmentsPrefix):
-                    view.prefix.give_back()
+            if binding.generation is not None and source.may_be_damage(error, of_ours=not bound):
+                continue  # the log has everything the index has
+            if isinstance(error, duckdb.Error):
+                raise safe.explain_error(error, views.NAMES) from error
+            raise found from error
+        finally:
+            if isinstance(view.prefix, SegmentsPrefix):
+                view.prefix.give_back()
+            if kept is not None and keep:
+                kept.put(moment, binding.bound)
+            else:
+                binding.con.close()
     raise AssertionError("the second round has no index to blame")
+
+
+def _ask_again(
+    bound: "Bound",
+    sql: str,
+    parameters: Parameters,
+    limits: Limits,
+    read: "Callable[[duckdb.DuckDBPyRelation], _Answer]",
+) -> "tuple[_Answer] | None":
+    """The answer of a connection that has answered before; None where it does not fit, or fails."""
+    try:
+        with deadline(bound.con, limits.timeout_s):
+            statement = safe.check(bound.con, sql)
+            if not bound.fits(statement):
+                return None
+            bound.add(_named(statement))
+            return (read(bound.con.sql(statement.sql, params=parameters)),)
+    except duckdb.InterruptException as error:
+        raise too_long(limits) from error
+    except source.ERRORS:
+        return None  # a connection of its own tells what it is, or does without the index
 
 
 def too_long(limits: Limits) -> QueryError:
@@ -215,6 +269,50 @@ def asking_on(beside: duckdb.DuckDBPyConnection) -> of_files.Ask:
     return ask
 
 
+@dataclass(slots=True)
+class Bound:
+    """A connection with views of ours; it is locked once it has answered."""
+
+    con: duckdb.DuckDBPyConnection
+    files: "list[str]"  # what the views read
+    made: set[str] = field(default_factory=set)  # names of the views
+    tail: "str | None" = None  # the table of the tail, where there is one
+    columns: frozenset[str] = frozenset()  # those that `events` knows, also of the tail
+
+    def close(self) -> None:
+        self.con.close()
+
+    def fits(self, statement: safe.Statement) -> bool:
+        """Whether the statement names nothing but what is made, or what a view over `events` makes."""
+        if statement.lists_catalog or statement.functions & of_files.NAMES:
+            return False
+        named = _named(statement)
+        others = named - set(fold.PROJECTIONS)
+        return named - others <= self.made and (not others or _meant(statement) <= self.columns)
+
+    def add(self, named: "Collection[str]") -> None:
+        """Make the view `events`, and those of `named` over it, where they are missing."""
+        names = set(named) - set(fold.PROJECTIONS)
+        if names and "events" not in self.made:
+            self.con.execute(f"CREATE VIEW events AS {source.events(self.files, self.tail)}")
+            self.made.add("events")
+        for name in names - self.made:
+            self.con.execute(f"CREATE VIEW {name} AS {views.over_events(name)}")
+            self.made.add(name)
+
+
+def _named(statement: safe.Statement) -> set[str]:
+    """The views of ours that a statement means."""
+    return set(views.NAMES) if statement.lists_catalog else set(statement.tables & set(views.NAMES))
+
+
+def _meant(statement: safe.Statement) -> frozenset[str]:
+    """The columns of events that a statement can mean, also by way of other views."""
+    columns = statement.columns
+    plain = columns is not None and _named(statement) == {"events"} and columns <= _COLUMNS
+    return columns if columns is not None and plain else _COLUMNS
+
+
 class Binding:
     """The views on one connection, made as a statement needs them."""
 
@@ -227,12 +325,27 @@ class Binding:
         self.fs = fs
         self.use_index = use_index
         self.generation: index.Generation | None = None
-        self.files = view.segment_paths  # what the views read
+        self.bound = Bound(con, view.segment_paths)
 
-    def bind(self, statement: safe.Statement, also: "Collection[str]" = ()) -> None:
-        """Make every view of ours that the statement names, those of `also`, and what they rest on."""
-        named = set(views.NAMES) if statement.lists_catalog else statement.tables & set(views.NAMES)
-        named |= set(also)
+    @property
+    def files(self) -> "list[str]":
+        return self.bound.files
+
+    @property
+    def rows(self) -> int:
+        """The events of which the connection may hold something in memory."""
+        folded = self.generation is None and self.bound.made & set(fold.PROJECTIONS)
+        sealed = sum(entry.rows for entry in self.view.manifest.segments) if folded else 0
+        return sealed + self.view.tail_count_raw
+
+    def bind(
+        self, statement: safe.Statement, also: "Collection[str]" = (), before: "Bound | None" = None
+    ) -> None:
+        """Make every view of ours that the statement names, those of `also`, and what they rest on.
+
+        Args: before: what was there for an earlier question, and did not suffice.
+        """
+        named = _named(statement) | set(also) | (before.made if before is not None else set())
         if not named:
             return
         projections = [name for name in fold.PROJECTIONS if name in named]
@@ -242,52 +355,51 @@ class Binding:
             self.view.prefix = SegmentsPrefix(self.layout, self.view.manifest)
         if isinstance(self.view.prefix, SegmentsPrefix):
             self.view.prefix.lend(self.con, self.generation)
-        if named == {"events"} and statement.columns is not None and statement.columns <= _COLUMNS:
-            self._bind_events(statement.columns)
+        if before is None and not also and not _meant(statement) and named == {"events"}:
+            self._bind_count()
             return
-        tail = self._load_tail()
+        self._load_tail(_COLUMNS if also or before is not None else _meant(statement))
         if not named <= set(fold.STORED) or self.generation is None:
-            self.con.execute(f"CREATE VIEW events AS {source.events(self.files, tail)}")
+            self.bound.add({"events"})
         if projections:
-            self._bind_projections(projections, tail)
-        for name in named - set(projections) - {"events"}:
-            self.con.execute(f"CREATE VIEW {name} AS {views.over_events(name)}")
+            self._bind_projections(projections)
+        self.bound.add(named)
 
-    def _bind_events(self, columns: "Collection[str]") -> None:
-        """Make `events` for a statement that means no other columns than these.
-
-        When it means none, such as a count of all events, the manifest knows how many there are.
-        """
-        if columns:
-            self.con.execute(f"CREATE VIEW events AS {source.events(self.files, self._load_tail(columns))}")
-            return
+    def _bind_count(self) -> None:
+        """Make `events` for a statement that means no column of it: the manifest knows how many there are."""
         sealed = sum(entry.rows for entry in self.view.manifest.segments)
         tail = len(self.view.tail) if self.view.tail_count_raw else 0
         self.con.execute(f"CREATE VIEW events AS {source.blank(sealed + tail)}")
-        self.files = []
+        self.bound = Bound(self.con, [], {"events"})
 
-    def _load_tail(self, columns: "Collection[str]" = COLUMN_NAMES) -> "str | None":
+    def _load_tail(self, columns: "frozenset[str]") -> None:
         count = self.view.tail_count_raw
         if not count:
-            return None
+            self.bound.columns = _COLUMNS
+            return
         self.con.execute(fold.WORK)
         if count <= _TAIL_BY_ROW_MAX:
             source.load_tail(self.con, "work.tail", self.view.tail, columns)
+            self.bound.columns = columns
         else:
             self.con.register("tail_table", self.view.tail_table())
             self.con.execute("CREATE TABLE work.tail AS FROM tail_table")
             self.con.unregister("tail_table")
-        return "work.tail"
+            self.bound.columns = _COLUMNS
+        self.bound.tail = "work.tail"
 
-    def _bind_projections(self, wanted: "list[str]", tail: "str | None") -> None:
+    def _bind_projections(self, wanted: "list[str]") -> None:
         generation = self.generation
+        tail = self.bound.tail
+        self.bound.made |= fold.closure(wanted)
         if generation is None:
             fold.fold(self.con, f"({source.events_with_anchors(self.files, tail)})", wanted)
             return
         segments = [e for e in self.view.manifest.segments if e.rows]
         newer, of_newer = source.behind(self.layout, segments, generation.next_position)
         if tail is None and not newer:
-            fold.exact(self.con, generation.catalog, "events", wanted)
+            self.bound.made |= set(fold.STORED)  # a view over a table costs next to nothing
+            fold.exact(self.con, generation.catalog, "events", self.bound.made & set(fold.PROJECTIONS))
             return
         self.con.execute(fold.WORK)
         self.con.execute(f"CREATE VIEW work.fresh AS {source.events_with_anchors(newer, tail, of_newer)}")

@@ -159,8 +159,8 @@ def _check(con: duckdb.DuckDBPyConnection, sql: str) -> Statement:
 
 def _tree(con: duckdb.DuckDBPyConnection, text: str) -> "dict[str, Any]":
     """The syntax tree of a SELECT."""
-    row = con.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchone()
-    tree: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
+    rows = con.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchall()
+    tree: dict[str, Any] = json.loads(rows[0][0]) if rows else {"error": True}
     if tree.get("error"):
         raise Refused(f"only a SELECT is run here ({tree.get('error_message', 'not understood')}).")
     return tree

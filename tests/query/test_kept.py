@@ -1,0 +1,284 @@
+"""The connection that stays for the next question: what it answers, what it may do, and when it goes."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from eventlog.errors import QueryError, Refused
+from eventlog.layout import MANIFEST_DIR
+from eventlog.log import pins
+from eventlog.projections import source
+from eventlog.query import engine
+from eventlog.query.engine import Limits
+from eventlog.store import Store
+from tests.projections.logs import event
+
+QUESTIONS = (
+    "SELECT count(*) FROM events",
+    "SELECT position, title FROM events ORDER BY position",
+    "SELECT * FROM events ORDER BY position",
+    "SELECT path, operation FROM files ORDER BY position",
+    "SELECT session_id, turn, event_count, title FROM turns ORDER BY ALL",
+    "SELECT * FROM sessions ORDER BY session_id",
+    "SELECT sum(completion_tokens) FROM llm_calls",
+    "SELECT total_turns, active_sessions FROM sessions_master",
+    "SELECT 1",
+)
+_FEW = QUESTIONS[2:8:2]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.init(tmp_path / ".locus", force=True) as store:
+        _tell(store, 0)
+        yield store
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[duckdb.DuckDBPyConnection]:
+    """Those that questions open, as they open them."""
+    opened: list[duckdb.DuckDBPyConnection] = []
+    connect = source.connect
+
+    def counted() -> duckdb.DuckDBPyConnection:
+        opened.append(connect())
+        return opened[-1]
+
+    monkeypatch.setattr(source, "connect", counted)
+    return opened
+
+
+def _tell(store: Store, number: int) -> None:
+    place = {"session_id": f"session{number % 2}", "turn": number}
+    store.append(
+        [
+            event("turn", 4 * number, operation="start", title=f"turn {number}", **place),
+            event("file", 4 * number + 1, operation="edit", path=f"file{number}", **place),
+            event("llm", 4 * number + 2, agent="pi", message_id=f"m{number // 2}", **place)
+            | {"completion_tokens": 10 + number},
+        ]
+    )
+
+
+def _sealed(store: Store) -> None:
+    store.seal()
+    store.reindex()
+
+
+def _answers(store: Store, questions: Iterable[str] = QUESTIONS) -> list[object]:
+    return [store.query(question).rows for question in questions]
+
+
+def _is_open(connection: duckdb.DuckDBPyConnection) -> bool:
+    try:
+        connection.execute("SELECT 1").fetchall()
+    except duckdb.Error:
+        return False
+    return True
+
+
+def test_questions_about_one_moment_share_a_connection(
+    store: Store, connections: list[duckdb.DuckDBPyConnection]
+) -> None:
+    """I21: what was made for one question answers the next ones, of a tail, an index, or both."""
+    for change in (lambda _: None, _sealed, lambda store: _tell(store, 1)):
+        change(store)
+        store.query("SELECT count(*) FROM sessions")
+        known = len(connections)
+        for question in QUESTIONS[:6]:
+            store.query(question)
+
+        assert len(connections) == known
+        assert sum(map(_is_open, connections)) == 1
+
+
+def test_a_question_that_needs_more_makes_it_beside_what_was_there(
+    store: Store, connections: list[duckdb.DuckDBPyConnection]
+) -> None:
+    """I21: two questions that take turns do not cost a connection each time."""
+    for question in (*QUESTIONS, *QUESTIONS):
+        store.query(question)
+
+    assert len(connections) <= 6
+    known = len(connections)
+    for question in QUESTIONS:
+        store.query(question)
+    assert len(connections) == known
+
+
+def test_a_kept_connection_answers_as_a_new_one(tmp_path: Path) -> None:
+    """I6, I21, I22: whatever this process or another did, it answers as who opens the log anew."""
+    root = tmp_path / ".locus"
+    changes: list[Callable[[Store], object]] = [
+        lambda one: _tell(one, 1),
+        Store.seal,
+        lambda one: _tell(one, 2),
+        Store.reindex,
+        Store.seal,
+        lambda one: one.compact(everything=True),
+    ]
+    with Store.init(root, force=True) as asked, Store.open(root) as other:
+        for number, change in enumerate(changes):
+            change(other if number % 3 == 0 else asked)
+            first = _answers(asked, _FEW)
+            with Store.open(root) as anew:
+                assert _answers(anew, reversed(_FEW)) == first[::-1]
+            assert _answers(asked, _FEW) == first
+
+
+def test_a_question_sees_what_another_process_appended(store: Store) -> None:
+    """I6: an event that was acknowledged before the question is in its answer, whoever wrote it."""
+    told = (
+        "import sys; from eventlog.store import Store\n"
+        "with Store.open(sys.argv[1]) as store:\n"
+        "    store.append([{'event_type': 'error', 'title': sys.argv[2], 'payload': {}}])\n"
+    )
+    for number in range(3):
+        assert store.query("SELECT count(*) FROM errors").rows == [(number,)]
+        subprocess.run([sys.executable, "-c", told, store.layout.root, str(number)], check=True)
+    assert store.query("SELECT title FROM errors ORDER BY position").rows == [("0",), ("1",), ("2",)]
+
+
+def test_a_torn_frame_of_the_same_length_is_not_taken_for_what_came_instead(store: Store) -> None:
+    """I6, I10: the end of the log is where its last whole frame ends, not where the file does."""
+    journal = Path(store.layout.journal(1))
+    before = journal.read_bytes()
+    store.append([event("error", 99, title="one")])
+    whole = journal.read_bytes()
+    count = "SELECT count(*) FROM errors"
+    for bad in (len(before.rstrip(b"\0")) + 60, len(whole.rstrip(b"\0")) - 30):
+        journal.write_bytes(whole[:bad] + bytes([whole[bad] ^ 1]) + whole[bad + 1 :])
+        with Store.open(store.layout.root) as asked:
+            assert asked.query(count).rows == [(0,)]
+            journal.write_bytes(whole)
+            assert asked.query(count).rows == [(1,)]
+
+
+def test_a_kept_connection_is_locked_and_each_question_is_looked_at(store: Store, tmp_path: Path) -> None:
+    """P5: the second question may do no more than the first: both walls stand."""
+    (tmp_path / "secret.csv").write_text("a\n1\n")
+    store.query("SELECT * FROM sessions")
+    for bad in (
+        "SET enable_external_access = true",
+        "CREATE TABLE sessions (a INT)",
+        f"SELECT * FROM read_csv('{tmp_path}/secret.csv')",
+        f"COPY (SELECT 1) TO '{tmp_path}/written'",
+        "SELECT 1; SELECT 2",
+    ):
+        store.query("SELECT * FROM sessions")
+        with pytest.raises((Refused, QueryError)):
+            store.query(bad)
+    store.query("SELECT * FROM sessions")
+    (_, bound) = store._asked._held[0]
+    for bad in ("SET threads = 1", f"FROM read_csv('{tmp_path}/secret.csv')", f"ATTACH '{tmp_path}/db'"):
+        with pytest.raises(duckdb.Error):
+            bound.con.execute(bad)
+
+
+def test_each_question_has_its_own_limits(store: Store) -> None:
+    """I35: rows, time and memory are those of the question, not of the one before."""
+    rows = "SELECT * FROM range(10)"
+    slow = "SELECT count(*) FROM range(100000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
+    assert len(store.query(rows).rows) == 10
+    with pytest.raises(QueryError, match="more than 3 rows"):
+        store.query(rows, limits=Limits(rows_max=3))
+    store.query(rows)
+    with pytest.raises(QueryError, match="stopped after"):
+        store.query(slow, limits=Limits(timeout_s=0.2))
+    assert len(store.query(rows).rows) == 10
+    one = store.query("SELECT current_setting('threads')", limits=Limits(threads=1)).rows
+    assert one == [(1,)]
+    small = Limits(memory_bytes=50 << 20)
+    assert store.query("SELECT current_setting('memory_limit')", limits=small).rows == [("50.0 MiB",)]
+
+
+def test_a_damaged_index_under_a_kept_connection_changes_no_answer(store: Store) -> None:
+    """I22: what fails is asked again without what was kept."""
+    _sealed(store)
+    _tell(store, 1)
+    first = _answers(store)
+    (path,) = Path(store.layout.directory("index")).glob("*.duckdb")
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    assert _answers(store) == first
+    path.unlink()
+    assert _answers(store) == first
+
+
+def test_what_is_kept_pins_nothing_and_goes(
+    store: Store, connections: list[duckdb.DuckDBPyConnection]
+) -> None:
+    """I17, I35: no manifest stays locked after an answer; whoever writes, closes or forks keeps nothing."""
+    _sealed(store)
+    _tell(store, 1)
+    store.query(QUESTIONS[5])
+    with pins.held(store.fs, store.layout, 2) as older:
+        assert older.pinned == ()
+        assert older.free == tuple(
+            int(name[:-5]) for name in os.listdir(store.layout.directory(MANIFEST_DIR))
+        )
+    descriptors = len(os.listdir("/proc/self/fd"))
+
+    for go in (lambda: _tell(store, 2), store.seal, store.close):
+        store.query(QUESTIONS[5])
+        assert _is_open(connections[-1])
+        go()
+        assert not any(map(_is_open, connections))
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
+
+
+def test_a_large_tail_is_not_kept_in_memory(
+    store: Store, connections: list[duckdb.DuckDBPyConnection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I35: what stays behind a question is bounded."""
+    monkeypatch.setattr(engine, "_KEPT_ROWS_MAX", 2)
+    store.query(QUESTIONS[5])
+    assert not any(map(_is_open, connections))
+    _sealed(store)
+    store.query(QUESTIONS[5])
+    assert _is_open(connections[-1])
+
+
+def test_threads_that_ask_at_once_do_not_meet(store: Store) -> None:
+    """I6: each question has a connection to itself."""
+    first = _answers(store)
+    found: list[object] = []
+
+    def ask() -> None:
+        for _ in range(3):
+            found.append(_answers(store))
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [first] * 6
+
+
+def test_a_child_asks_and_ends_as_its_parent(store: Store) -> None:
+    """I32: a connection does not survive a fork, so none is there: DuckDB would take the child down."""
+    first = _answers(store)
+    child = os.fork()
+    if child == 0:
+        try:
+            assert _answers(store) == first
+            del store
+        except BaseException:
+            os._exit(3)
+        os._exit(0)
+    until = time.monotonic() + 60
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < until:
+        time.sleep(0.02)
+    if ended[0] == 0:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert ended == (child, 0)
+    assert _answers(store) == first
