@@ -15,18 +15,23 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from eventlog.errors import EventLogError
-from eventlog.exports import files
-from eventlog.query.engine import Limits, table
+from eventlog.exports import files, streams
+from eventlog.projections import source
 from eventlog.query.views import NAMES, PROJECTIONS, over_events
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from eventlog.log.reader import LogView
     from eventlog.store import Store
 
-# For the file being written: row groups of DuckDB are compressed, and written, as they fill.
-_MEMORY_BYTES = 256 << 20
-_LIMITS = Limits(rows_max=1 << 40, timeout_s=None, threads=1)
-_ORDER = {"sessions_master": "repo", "llm_calls": "position"}
+ORDER = {
+    "events": "",  # as the log has them
+    "turns": "ORDER BY first_position",
+    "sessions": "ORDER BY first_position",
+    "sessions_master": "ORDER BY repo",
+    "llm_calls": "ORDER BY position",
+}
 
 
 @dataclass(slots=True)
@@ -65,34 +70,27 @@ def export(store: "Store", path: str, *, force: bool = False) -> DatabaseReport:
 
 
 def _write(store: "Store", view: "LogView", path: str, report: DatabaseReport) -> None:
-    import pyarrow as pa
+    """Fill the file. Row groups are compressed and written as they fill, so it takes no more memory."""
+    source.check_intact(store.fs, store.layout, view.manifest.segments)  # DuckDB checks no page (I11)
 
-    from eventlog.log.segment import SCHEMA
-
-    with duckdb.connect(path) as con:
-        con.execute(
-            "SET TimeZone = 'UTC'; SET enable_progress_bar = false; SET threads = 1; "
-            f"SET memory_limit = '{_MEMORY_BYTES}B'"
-        )
-        batches = (batch.cast(SCHEMA) for batch in view.batches())
-        con.register("given", pa.RecordBatchReader.from_batches(SCHEMA, batches))
-        con.execute("CREATE TABLE events AS FROM given")
-        con.unregister("given")
-        for name in PROJECTIONS:
-            order = _ORDER.get(name, "first_position")
-            ask = f"SELECT * FROM {name} ORDER BY {order}"
-            con.register("given", table(view, store.layout, store.fs, ask, None, _LIMITS))
-            con.execute(f"CREATE TABLE {name} AS FROM given")
-            con.unregister("given")
+    def fill(con: duckdb.DuckDBPyConnection) -> "Iterator[tuple[str, int]]":
+        if os.path.exists(path):
+            os.unlink(path)  # what was begun with an index that turned out damaged
+        con.execute(f"ATTACH {source.literal(path)} AS made (RECOVERY_MODE no_wal_writes)")
         for name in ("events", *PROJECTIONS):
-            found = con.execute(f"SELECT count(*) FROM {name}").fetchone()
-            report.rows[name] = found[0] if found else 0
+            con.execute(f"CREATE TABLE made.{name} AS FROM {name} {ORDER[name]}")
+            con.execute("CHECKPOINT made")
+            found = con.execute(f"SELECT count(*) FROM made.{name}").fetchone()
+            yield name, found[0] if found else 0
+        con.execute("USE made")
         for name in NAMES:
-            if name not in report.rows:
+            if name not in ORDER:
                 con.execute(f"CREATE VIEW {name} AS {over_events(name)}")
         con.execute(
             "CREATE TABLE locus AS SELECT ?::VARCHAR AS store_id, ?::VARCHAR AS repo_hash, "
             "?::BIGINT AS next_position",
             [store.identity.store_id.hex(), store.repo_hash, report.until],
         )
-        con.execute("CHECKPOINT")
+        con.execute("CHECKPOINT made; USE memory; DETACH made")
+
+    report.rows = dict(streams.of_views(view, store, ("events", *PROJECTIONS), fill))

@@ -68,11 +68,7 @@ def sibling_of(path: str) -> str:
 
 def publish(sibling: str, path: str, *, force: bool) -> None:
     """Make the file `sibling` durable under the name `path`. Raises: Refused when it is taken by now."""
-    fd = os.open(sibling, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    sync(sibling)
     _take_name(sibling, path, force)
     if not force:
         _unlink(sibling)
@@ -80,7 +76,12 @@ def publish(sibling: str, path: str, *, force: bool) -> None:
 
 
 def sync_directory(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    sync(path, os.O_DIRECTORY)
+
+
+def sync(path: str, flags: int = 0) -> None:
+    """Make what stands at `path` durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:
         os.fsync(fd)
     finally:

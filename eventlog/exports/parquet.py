@@ -1,6 +1,6 @@
 """Events and projections as plain Parquet files in a directory, for DuckDB, pandas and others.
 
-    events-00000.parquet, events-00001.parquet, …    the visible events by position, ROWS in each
+    events-00000.parquet, events-00001.parquet, …    the visible events of ROWS positions each, in order
     turns, sessions, sessions_master, llm_calls      .parquet: the projections of the same view
 
 Columns and types are those of docs/sql.md; `payload` is JSON text. The files say in their metadata
@@ -11,32 +11,29 @@ They are made in a hidden sibling directory, which gets the name when all of the
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from eventlog.errors import NotFound, Refused
-from eventlog.exports import files
-from eventlog.query.engine import Limits, table
+from eventlog.exports import files, streams
+from eventlog.exports.database import ORDER
+from eventlog.projections import source
 from eventlog.query.views import PROJECTIONS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Iterator
+
+    import duckdb
 
     from eventlog.log.reader import LogView
     from eventlog.store import Store
 
-ROWS = 1_000_000  # of events in one file: some hundred megabytes at most, and a unit of parallel work
+ROWS = 1_000_000  # positions in one file: some hundred megabytes, and a unit of parallel work
 _GROUP_ROWS = 122_880  # of a row group, unless they are so fat that fewer have so many bytes
-_GROUP_BYTES = 32 << 20
-_LIMITS = Limits(rows_max=1 << 40, timeout_s=None, threads=1)
+_GROUP_BYTES = 16 << 20
+_GROWS_BY = 8  # what events take uncompressed
+_VECTOR_ROWS = 2_048  # what DuckDB works on at once
 _OURS = re.compile(rf"(events-\d{{5,}}|{'|'.join(PROJECTIONS)})\.parquet")
-_ORDER = {
-    "turns": "first_position",
-    "sessions": "first_position",
-    "sessions_master": "repo",
-    "llm_calls": "position",
-}
 
 
 @dataclass(slots=True)
@@ -85,79 +82,37 @@ def _check_target(directory: str, force: bool) -> None:
 
 
 def _write_all(store: "Store", view: "LogView", staging: str, report: ParquetReport, rows: int) -> None:
-    from eventlog.log.segment import SCHEMA
-
+    source.check_intact(store.fs, store.layout, view.manifest.segments)  # DuckDB checks no page (I11)
     marks = {
         "locus.store_id": store.identity.store_id.hex(),
         "locus.repo_hash": store.repo_hash,
         "locus.next_position": str(view.next_position),
     }
-    for number, batches in enumerate(_in_files(view, rows)):
-        _write(f"{staging}/events-{number:05d}.parquet", SCHEMA, batches, marks, report)
-    for name in PROJECTIONS:
-        found = table(
-            view, store.layout, store.fs, f"SELECT * FROM {name} ORDER BY {_ORDER[name]}", None, _LIMITS
-        )
-        _write(f"{staging}/{name}.parquet", found.schema, found.to_batches(), marks, report)
+    said = ", ".join(f"{source.literal(name)}: {source.literal(mark)}" for name, mark in marks.items())
+    options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_group_rows(view)}, KV_METADATA {{{said}}}"
+    selects = {f"{name}.parquet": f"{name} {ORDER[name]}" for name in PROJECTIONS}
+    # Also of a log without events there is a file: readers find the columns.
+    for number, base in enumerate(range(0, view.next_position or 1, rows)):
+        where = f"position BETWEEN {base} AND {base + rows - 1}"
+        selects[f"events-{number:05d}.parquet"] = f"events WHERE {where}"
+
+    def fill(con: "duckdb.DuckDBPyConnection") -> "Iterator[tuple[str, int]]":
+        for name, select in selects.items():
+            path = f"{staging}/{name}"
+            done = con.execute(f"COPY (FROM {select}) TO {source.literal(path)} ({options})").fetchone()
+            os.chmod(path, 0o600)
+            files.sync(path)
+            yield name, done[0] if done else 0
+
+    report.rows = dict(streams.of_views(view, store, ("events", *PROJECTIONS), fill))
 
 
-def _in_files(view: "LogView", rows: int) -> "Iterator[Iterator[pa.RecordBatch]]":
-    """The log's batches, cut where a file is full; each file's are to be taken before the next's."""
-    source = view.batches()
-    rest = next(source, None)
-
-    def one_file() -> "Iterator[pa.RecordBatch]":
-        nonlocal rest
-        left = rows
-        while rest is not None and left:
-            part = rest.slice(0, left)
-            rest = rest.slice(part.num_rows) if part.num_rows < rest.num_rows else next(source, None)
-            left -= part.num_rows
-            yield part
-
-    yield one_file()  # also of a log without events: a reader finds the columns
-    while rest is not None:
-        yield one_file()
-
-
-def _write(
-    path: str,
-    schema: "pa.Schema",
-    batches: "Iterable[pa.RecordBatch]",
-    marks: dict[str, str],
-    report: ParquetReport,
-) -> None:
-    import pyarrow.parquet as pq
-
-    schema = schema.with_metadata(marks)
-    count = 0
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with open(fd, "wb") as file:
-        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
-            for events in _row_groups(batches):
-                writer.write_table(events.cast(schema))
-                count += events.num_rows
-        file.flush()
-        os.fsync(file.fileno())
-    report.rows[os.path.basename(path)] = count
-
-
-def _row_groups(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.Table]":
-    """The batches put together to tables, each of which becomes a row group."""
-    import pyarrow as pa
-
-    some: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        some.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
-        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-            yield pa.Table.from_batches(some)
-            some, rows, size = [], 0, 0
-            pa.default_memory_pool().release_unused()
-    if some:
-        yield pa.Table.from_batches(some)
+def _group_rows(view: "LogView") -> int:
+    """Rows of a row group: as many as have some _GROUP_BYTES, going by what segments take compressed."""
+    sealed = view.manifest.segments
+    size = sum(entry.bytes for entry in sealed) * _GROWS_BY
+    rows = sum(entry.rows for entry in sealed)
+    return max(_VECTOR_ROWS, min(_GROUP_ROWS, _GROUP_BYTES * rows // size)) if rows else _VECTOR_ROWS
 
 
 def _take_place(staging: str, directory: str, force: bool) -> None:

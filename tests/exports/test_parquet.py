@@ -6,8 +6,8 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from eventlog.errors import EventLogError, Refused
-from eventlog.exports import parquet
+from eventlog.errors import Corruption, EventLogError, Refused
+from eventlog.exports import database, parquet
 from eventlog.query.views import PROJECTIONS
 from eventlog.store import Store
 from eventlog.types import COLUMN_NAMES
@@ -70,6 +70,19 @@ def test_a_directory_with_something_in_it_is_refused(store: Store, tmp_path: Pat
         "turns.parquet",
     ]
     assert (out / "notes.txt").read_text() == "precious"
+
+
+def test_a_damaged_log_is_not_exported(store: Store, tmp_path: Path) -> None:
+    """I11: whatever byte of a sealed event has changed, an export says so and leaves nothing."""
+    (segment,) = (tmp_path / "one/.locus/log/segments").iterdir()
+    sound = segment.read_bytes()
+    for at in (4, 900, len(sound) // 2):
+        segment.write_bytes(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :])
+        with pytest.raises(Corruption):
+            parquet.export(store, str(tmp_path / "out"))
+        with pytest.raises(Corruption):
+            database.export(store, str(tmp_path / "out.duckdb"))
+    assert [p.name for p in tmp_path.iterdir()] == ["one"]
 
 
 def test_a_failed_export_leaves_nothing(store: Store, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from eventlog.exports.courier import PER_MINUTE, Courier, RealClock, ServiceErro
 from eventlog.exports.endpoint import KEY_VARIABLE, Key, endpoint_of, key_from
 from eventlog.exports.rest import LyingError
 from eventlog.exports.send import Options, SendReport
+from eventlog.query import engine
 from eventlog.recorder import lifecycle
 from eventlog.recorder.recorder import Recorder
 from eventlog.recorder.requests import LINK_NAMES
@@ -153,8 +154,13 @@ def test_what_passes_is_waited_out(store: Store, name: str) -> None:
 def test_contexts_are_read_as_they_are_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many contexts there are, the projections are folded once; none is left out or comes twice."""
     folds: list[object] = []
-    bind = streams.Binding.bind
-    monkeypatch.setattr(streams.Binding, "bind", lambda *given: [folds.append(given), bind(*given)])
+    bind = engine.Binding.bind
+
+    def binding(*given: Any) -> None:
+        folds.append(given)
+        bind(*given)
+
+    monkeypatch.setattr(engine.Binding, "bind", binding)
     with store.view() as view:
         whole = list(anchors.changed(view, store, 0))
         monkeypatch.setattr(streams, "_FETCH_ROWS", 1)
