@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import islice
 
 from benchmarks.frame import TIME_UNIT, Bench, Row, Sides
 from benchmarks.process import seconds_of
@@ -84,7 +85,7 @@ def _search_index(bench: Bench) -> Iterator[Sides]:
             store.journal.append(sealed.next_lines(_NEW_EVENTS // 2))
             store.journal.append(sealed.next_lines(_NEW_EVENTS // 2))
             store.seal()
-            waiting.append(_texts(store, since))
+            waiting.append(list(_texts(store, since)))
             os.sync()
             return seconds_of(lambda: index.update(store))
 
@@ -145,8 +146,8 @@ def _opened(path: str) -> sqlite3.Connection:
 def _fill_anchor(store: Store, path: str) -> None:
     texts = _texts(store, 0)
     with closing(_opened(path)) as con:
-        for at in range(0, len(texts), _BATCH):
-            _insert(con, texts[at : at + _BATCH])
+        while batch := list(islice(texts, _BATCH)):
+            _insert(con, batch)
 
 
 def _insert(con: sqlite3.Connection, texts: list[Text]) -> None:
@@ -155,16 +156,14 @@ def _insert(con: sqlite3.Connection, texts: list[Text]) -> None:
     con.execute("COMMIT")
 
 
-def _texts(store: Store, since: int) -> list[Text]:
+def _texts(store: Store, since: int) -> Iterator[Text]:
     """What we index of the events, ready to be inserted."""
-    found = []
     names = ("position", "event_type", "title", "tool", "error_type", "path", "payload")
     with store.view() as view:
         for batch in view.batches(since, columns=names):
             columns = [batch[name].to_pylist() for name in names]
             bodies = document.bodies_of(columns[-1], columns[2])
             for at, kind, title, tool, error_type, path, body in zip(*columns[:-1], bodies, strict=True):
-                if kind not in document.UNSEARCHED_TYPES:
-                    head = " ".join(text for text in (title, tool, error_type) if text)
-                    found.append((at, head, path or "", body))
-    return [text for text in found if any(text[1:])]
+                head = " ".join(text for text in (title, tool, error_type) if text)
+                if kind not in document.UNSEARCHED_TYPES and (head or path or body):
+                    yield at, head, path or "", body

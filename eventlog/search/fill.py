@@ -1,6 +1,6 @@
 """Putting events and file contents into the tables of a search index.
 
-One thread; the caller has a transaction open. Memory: one piece, that is some 8,000 events or about 8 MB of
+One thread; the caller has a transaction open. Memory: one piece, that is some 16,000 events or about 16 MB of
 texts, one content, and what SQLite keeps.
 """
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from eventlog.snapshots.store import BlobStore
 
 # A piece is one transaction: half a second of one core, the most that an erasure waits.
-_PIECE_ROWS = 8_192
-_PIECE_BYTES = 8 << 20
+_PIECE_ROWS = 16_384
+_PIECE_BYTES = 16 << 20
 _SLICE_ROWS = 1_024
 
 # Contents are numbered behind every position that a log can have.
@@ -102,35 +102,35 @@ class Filler:
 
     def _put_events(self, part: "pa.RecordBatch") -> "list[Named]":
         """Index the events themselves; the file contents that they name."""
-        names = ("position", "event_type", "session_id", "title", "tool", "error_type", "path", "after_hash",
-                 "operation", "payload")  # fmt: skip
-        columns = [part[name].to_pylist() for name in names]
-        texts = document.bodies_of(columns[-1], columns[3])
-        kept: list[str] = []
-        found = []
-        files = []
-        for position, kind, session, title, tool, error_type, path, after, operation, body in zip(
-            *columns[:-1], texts, strict=True
-        ):
-            if kind in document.UNSEARCHED_TYPES:
-                kept.append("")
-                continue
-            kept.append(body if len(body) <= document.KEPT_SIZE_MAX else body[: document.KEPT_SIZE_MAX])
-            head = " ".join(text for text in (title, tool, error_type) if text)
-            if not head.isascii():
-                head = document.clean(head)
-            if head or path or body:
-                pieces = words.pieces_of(f"{head}\n{path or ''}\n{body}")
-                found.append((position, head, path or "", body, pieces, self._facets_of(kind, session)))
-            if kind == "file" and after is not None and path and operation != "read":
-                files += [(position, path, id, self._facets_of(kind, session)) for id in _id(after)]
-        self._con.executemany(_PUT, found)
-        self._keep(part, kept)
+
+        kinds = part["event_type"].to_pylist()
+        titles = part["title"].to_pylist()
+        paths = part["path"].to_pylist()
+        bodies = document.bodies_of(part["payload"].to_pylist(), titles)
+        heads = [
+            " ".join(filter(None, row))
+            for row in zip(titles, part["tool"].to_pylist(), part["error_type"].to_pylist(), strict=True)
+        ]
+        for number in self._unsearched(kinds):
+            heads[number] = bodies[number] = ""
+            paths[number] = None
+        said = [path or "" for path in paths]
+        pieces = words.pieces_of_each(list(map("\n".join, zip(heads, said, bodies, strict=True))))
+        positions = part["position"].to_pylist()
+        facets = list(map(self._facets_of, kinds, part["session_id"].to_pylist()))
+        rows = zip(positions, heads, said, bodies, pieces, facets, strict=True)
+        self._con.executemany(_PUT, [row for row in rows if row[1] or row[2] or row[3]])
+        self._keep(part, bodies)
         covered = self._covered
-        covered.last = columns[0][-1]
+        covered.last = positions[-1]
         covered.last_id = part["event_id"][-1].as_py()
         covered.position = covered.last + 1
-        return files
+        return list(_named(kinds, part, positions, paths, facets))
+
+    @staticmethod
+    def _unsearched(kinds: "list[str]") -> "Iterator[int]":
+        if not document.UNSEARCHED_TYPES.isdisjoint(kinds):
+            yield from (n for n, kind in enumerate(kinds) if kind in document.UNSEARCHED_TYPES)
 
     def _facets_of(self, kind: str, session: "str | None") -> str:
         facets = self._facets.get((kind, session))
@@ -149,11 +149,13 @@ class Filler:
         times = pc.max(pc.coalesce(part["occurred_at"], part["recorded_at"]))
         newest = times.cast(pa.int64()).as_py()
         columns = [part[name].cast(schema.field(name).type) for name in KEPT]
-        rows = pa.RecordBatch.from_arrays([*columns, pa.array(bodies, pa.string())], schema=schema)
+        begin = document.KEPT_SIZE_MAX
+        kept = pa.array([body[:begin] if len(body) > begin else body for body in bodies], pa.string())
+        rows = pa.RecordBatch.from_arrays([*columns, kept], schema=schema)
         start = 0
         while start < rows.num_rows:
             count = min(_KEPT_ROWS, rows.num_rows - start)
-            while count > 1 and sum(map(len, bodies[start : start + count])) > _KEPT_BYTES:
+            while count > 1 and kept.slice(start, count).nbytes > _KEPT_BYTES:
                 count //= 2
             some = rows.slice(start, count)
             raw = some.serialize()
@@ -205,6 +207,24 @@ class Filler:
             self._covered.contents += 1
             self._con.execute("INSERT INTO contents VALUES (?, ?, ?)", [doc, key, position])
             self._con.execute(_PUT, [doc, "", document.clean(path), text, pieces, facets])
+
+
+def _named(
+    kinds: "list[str]",
+    part: "pa.RecordBatch",
+    positions: "list[int]",
+    paths: "list[str | None]",
+    facets: "list[str]",
+) -> "Iterator[Named]":
+    """The contents that the `file` events of a part name after a change."""
+    if "file" not in kinds:
+        return
+    afters, operations = part["after_hash"].to_pylist(), part["operation"].to_pylist()
+    for kind, position, path, after, operation, facet in zip(
+        kinds, positions, paths, afters, operations, facets, strict=True
+    ):
+        if kind == "file" and after is not None and path and operation != "read":
+            yield from ((position, path, id, facet) for id in _id(after))
 
 
 def _key(path: str, id: bytes) -> int:

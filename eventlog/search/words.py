@@ -8,6 +8,9 @@ own. These pieces are indexed beside the text, in a column of their own.
 
 import re
 import unicodedata
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
 
 # Between the pieces of one word and those of the next, so that no phrase reaches across. Of the category Co,
 # which `unicode61` takes for a letter.
@@ -37,23 +40,34 @@ _known: "dict[bytes, str]" = {}
 
 def pieces_of(text: str) -> str:
     """The pieces of the camel case words and unspaced runs of a text, once for each different word."""
-    ascii_text = text.isascii()
-    data = text.encode("ascii", "replace")  # one byte for each character
+    return pieces_of_each([text])[0]
+
+
+def pieces_of_each(texts: "Sequence[str]") -> "list[str]":
+    """`pieces_of` for many texts at once, which costs little for those that have none."""
+    found: dict[int, dict[str, None]] = {}
+    whole = "\n".join(texts)
+    data = whole.encode("ascii", "replace")  # one byte for each character
     classes = data.translate(_CLASSES)
-    found: dict[str, None] = {}
     at = classes.find(b"lU")
+    ends = list(accumulate(len(text) + 1 for text in texts)) if at >= 0 else []
     while at >= 0:
         start = classes.rfind(b" ", 0, at) + 1
         end = classes.find(b" ", at)
         if end < 0:
             end = len(classes)
         if end - start <= _WORD_SIZE_MAX:
-            found[_camel(data[start:end])] = None
+            found.setdefault(bisect_right(ends, at), {})[_camel(data[start:end])] = None
         at = classes.find(b"lU", end)
-    if not ascii_text:
-        for match in _UNSPACED_WORD.finditer(text):
-            found[" ".join(_PIECES.findall(match[0]))] = None
-    return f" {BREAK} ".join(found)
+    if not whole.isascii():
+        for number, text in enumerate(texts):
+            if not text.isascii():
+                for match in _UNSPACED_WORD.finditer(text):
+                    found.setdefault(number, {})[" ".join(_PIECES.findall(match[0]))] = None
+    pieces = [""] * len(texts)
+    for number, some in found.items():
+        pieces[number] = f" {BREAK} ".join(some)
+    return pieces
 
 
 def _camel(word: bytes) -> str:
