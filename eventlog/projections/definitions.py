@@ -199,11 +199,11 @@ def beaten(events: str, positions: str) -> str:
         WHERE place > 1"""
 
 
-def llm_calls(events: str, kept: str) -> str:
-    """The calls: rows of `events` at the positions that the query `kept` gives."""
+def llm_calls(events: str, beaten: str) -> str:
+    """The calls: rows of `events` but those at the positions that the query `beaten` gives, few or none."""
     return f"""
         SELECT {quoted(names_of(LLM_CALLS))} FROM {events}
-        WHERE event_type = 'llm' AND position IN ({kept})"""
+        WHERE event_type = 'llm' AND position NOT IN ({beaten})"""
 
 
 def parts(events: str) -> str:

@@ -3,9 +3,10 @@
 The same few statements serve three callers: building an index from the log, bringing a copy of one up
 to date, and answering a query from an index that is behind the log (I19, I20, I21).
 
-An index holds the tables `turns`, `sessions`, `master_keys`, `sessions_master`, and `calls`: for each
-model call the hash of its key, and position and session of the row that was kept. Onto an index, with
-`fresh` the events it does not know:
+An index holds the tables `turns`, `sessions`, `master_keys`, `sessions_master`; `calls`: for each model
+call the hash of its key, and position and session of the row that was kept; and `beaten`: the positions of
+the other rows of calls, so that who reads calls leaves out a few instead of looking for a million. Onto an
+index, with `fresh` the events it does not know:
 1. Rows of `fresh` meet the index's rows of the same calls, and all but the best are beaten.
 2. Touched are the sessions of `fresh`, and those that lost a call to a better row.
 3. Touched sessions are folded anew from all their events; rows of others stay as they are.
@@ -60,8 +61,9 @@ def fold(
     con.execute(f"CREATE TABLE work.rows AS {d.call_rows(events)}")
     _beat(con, "SELECT key FROM work.rows GROUP BY key HAVING count(*) > 1", lambda _: events)
     con.execute(f"CREATE TABLE {schema}.calls AS {_KEPT}")
+    con.execute(f"CREATE TABLE {schema}.beaten AS FROM work.beaten")
     if "llm_calls" in made:
-        con.execute(f"CREATE VIEW llm_calls AS {d.llm_calls(events, f'SELECT position FROM {schema}.calls')}")
+        con.execute(f"CREATE VIEW llm_calls AS {d.llm_calls(events, f'FROM {schema}.beaten')}")
     if "turns" not in made:
         return
     con.execute(f"CREATE TABLE work.used AS {d.used(f'(SELECT * FROM work.rows WHERE {_NOT_BEATEN})')}")
@@ -91,10 +93,8 @@ def merge(
     made = closure(wanted)
     _fold_fresh(con, index, fresh, history, made)
     if "llm_calls" in made:
-        kept = (
-            f"SELECT position FROM {index}.calls WHERE {_NOT_BEATEN} UNION ALL SELECT position FROM ({_KEPT})"
-        )
-        con.execute(f"CREATE VIEW llm_calls AS {d.llm_calls(events, kept)}")
+        beaten = f"FROM {index}.beaten UNION ALL FROM work.beaten"
+        con.execute(f"CREATE VIEW llm_calls AS {d.llm_calls(events, beaten)}")
     for projection in ("turns", "sessions"):
         if projection in made:
             con.execute(
@@ -110,7 +110,7 @@ def exact(con: duckdb.DuckDBPyConnection, index: str, events: str, wanted: "Coll
     """Make views of the projections of `wanted` from an index that knows all `events`."""
     for projection in wanted:
         if projection == "llm_calls":
-            select = d.llm_calls(events, f"SELECT position FROM {index}.calls")
+            select = d.llm_calls(events, f"FROM {index}.beaten")
         else:
             select = f"FROM {index}.{projection}"
         con.execute(f"CREATE VIEW {projection} AS {select}")
@@ -121,6 +121,7 @@ def update(con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: Hist
     _fold_fresh(con, index, fresh, history, closure(STORED))
     con.execute(f"DELETE FROM {index}.calls WHERE NOT ({_NOT_BEATEN})")
     con.execute(f"INSERT INTO {index}.calls {_KEPT}")
+    con.execute(f"INSERT INTO {index}.beaten FROM work.beaten")
     for projection in ("turns", "sessions"):
         con.execute(f"DELETE FROM {index}.{projection} WHERE {_IN_TOUCHED}")
         con.execute(f"INSERT INTO {index}.{projection} SELECT * FROM work.{projection}")

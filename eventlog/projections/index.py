@@ -31,7 +31,7 @@ from eventlog.log.manifest import Manifest
 from eventlog.projections import definitions as d
 from eventlog.projections import fold, source
 
-FORMAT = 1  # raised by hand when the tables or the way they are updated change, not their SQL
+FORMAT = 2  # raised by hand when the tables or the way they are updated change, not their SQL
 GENERATIONS_KEPT = 2
 
 AGE_MAX = 64  # updates of one file before it is made anew, which drops the room of replaced rows
