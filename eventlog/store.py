@@ -201,7 +201,6 @@ class Store:
         atomic. With `expect_position` everything must fit one batch.
         Raises: InvalidEvent (nothing written), Conflict, NotDurable, LockTimeout.
         """
-        self._before_writing()
         batches = _batches(self._lines(events))
         if expect_position is not None and len(batches) > 1:
             raise InvalidEvent(
@@ -210,6 +209,7 @@ class Store:
         if not batches:
             at = self.journal.next_position()
             return range(at, at)
+        self._before_writing()
         # What is said of withheld contents stands in the frame of the first event that names them, or,
         # where there are several frames, in front of all: positions are those of the caller's events.
         said = self.blobs.withheld_events()

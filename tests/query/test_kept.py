@@ -228,6 +228,7 @@ def test_what_is_kept_pins_nothing_and_goes(
 
     for go in (lambda: _tell(store, 2), store.seal, store.close):
         store.query(QUESTIONS[5])
+        store.append([])
         assert _is_open(connections[-1])
         go()
         assert not any(map(_is_open, connections))
