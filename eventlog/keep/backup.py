@@ -39,7 +39,7 @@ from eventlog.layout import (
 from eventlog.locks import GC, MAINTAIN, Lock, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log.frame import HEADER_SIZE, NO_DIGEST, JournalHeader, encode_header
-from eventlog.log.journal import JournalScan, journal_numbers, scan_journal
+from eventlog.log.journal import JournalScan, end_of_journal, journal_numbers, scan_journal
 from eventlog.log.line import decode_line
 from eventlog.log.reader import LogView
 from eventlog.log.tail import read_header
@@ -374,7 +374,7 @@ class _Backup:
         for number in self._journals:
             path = target.journal(number)
             is_last = number == self._journals[-1]
-            size = self._size_of_last() if is_last else fs.stat(self._source.journal(number)).st_size
+            size = self._size_of_last() if is_last else end_of_journal(fs, self._source.journal(number))
             # A stub, too, has the size of a header.
             if number in present and HEADER_SIZE < size == fs.stat(path).st_size:
                 continue

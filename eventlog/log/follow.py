@@ -29,7 +29,7 @@ from eventlog.jsontext import decode
 from eventlog.layout import JOURNAL_DIR, Layout
 from eventlog.log import manifest as manifests
 from eventlog.log.frame import FRAME_SIZE_MAX, HEADER_SIZE, Frame, decode_frame
-from eventlog.log.journal import scan_journal
+from eventlog.log.journal import end_behind, end_of_journal, scan_journal
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering, PrefixRow
 from eventlog.log.reader import LogView, Selection, open_view, row_of, rows_of
@@ -223,12 +223,12 @@ class Follower:
         is_last = not self.fs.exists(following)
         if journal is not None:
             try:
-                size = self.fs.stat(journal.path).st_size
+                end = self._end(journal, is_last)
             except FileNotFoundError:  # sealed, and so may be all that follows
                 self.close()
                 return ()
-            if size > journal.offset:
-                frames = self._frames(journal, size, is_last)
+            if end > journal.offset:
+                frames = self._frames(journal, end, is_last)
                 if frames:
                     return self._events(journal, frames)
         if is_last:
@@ -239,6 +239,13 @@ class Follower:
         self._open(journal.number + 1 if journal else 1)
         self._rebase()
         return ()
+
+    def _end(self, journal: "_OpenJournal", is_last: bool) -> int:
+        """Where the journal ends. Room behind what was read is the end only while others may write there."""
+        self.fs.stat(journal.path)
+        if is_last:
+            return end_behind(self.fs, journal.fd, journal.path, journal.offset)
+        return end_of_journal(self.fs, journal.path)
 
     def _frames(self, journal: "_OpenJournal", size: int, is_last: bool) -> list[Frame]:
         """The frames behind the offset, some of them where there are many."""

@@ -281,6 +281,18 @@ def last_frame_size(tail: bytes) -> int:
     return int(size)
 
 
+def used_length(data: bytes) -> int:
+    """The length of `data` without the zero bytes at its end."""
+    low, high = 0, len(data)
+    while high - low > 64:  # what is left of the search: from `high` on all is zero
+        middle = (low + high) // 2
+        if data[middle:high] == bytes(high - middle):
+            high = middle
+        else:
+            low = middle
+    return low + len(data[low:high].rstrip(b"\0"))
+
+
 def scan_frames(
     buf: bytes, header: JournalHeader, path: str = "journal"
 ) -> "tuple[list[Frame], list[Damage], int]":

@@ -18,6 +18,8 @@ Upholds I1–I4, I7, I9, I10, I12, I32, I33. What it relies on, and what follows
   own, opened before it wrote; whoever sees the error marks the journal (`_SUSPECT_MODE`) and copies
   it forward. A forked child opens its own descriptor for the same reason.
 - A replacing journal stands for all journals from the one it names up to itself.
+- Zero bytes at a journal's end are room that frames to come overwrite (docs/design.md §4.3), so its size
+  is what the file system says and its end what `end_of_journal` says.
 """
 
 import os
@@ -43,6 +45,7 @@ from eventlog.log.frame import (
     last_frame_size,
     pack_frame,
     scan_frames,
+    used_length,
 )
 
 ROTATE_SIZE = 8 * 1024 * 1024
@@ -55,6 +58,13 @@ _SUSPECT_BIT = 0o100
 
 # Most last frames are smaller: one read fetches them with their trailer.
 _TAIL_SIZE = 4096
+
+# A sync of a file that grows waits for the file system's own journal, and so for what other processes
+# write; one that overwrites room does not. Little room in a small journal, and none behind a frame so
+# large that writing the room would show.
+_ROOM_MIN = 4096
+_ROOM_MAX = 256 * 1024
+_ROOM_FRAMES = 8
 
 # A full journal with one frame of the largest size behind it, ten times over for a copy forward of
 # several. Nothing larger is read into memory.
@@ -120,6 +130,30 @@ def scan_journal(fs: FileSystem, path: str, *, store_id: bytes, number: "int | N
         fs.close(fd)
 
 
+def end_of_journal(fs: FileSystem, path: str) -> int:
+    """The byte behind all that was ever written to a journal: behind it is nothing but room.
+
+    Raises: Corruption for a file too large for a journal; FileNotFoundError.
+    """
+    fd = fs.open(path, os.O_RDONLY)
+    try:
+        return _end_of_descriptor(fs, fd, path)
+    finally:
+        fs.close(fd)
+
+
+def end_behind(fs: FileSystem, fd: int, path: str, known: int) -> int:
+    """`end_of_journal` of the newest journal for who has seen that it ends at byte `known` or behind it.
+
+    Raises: Corruption.
+    """
+    ahead = fs.pread(fd, _TAIL_SIZE, known)
+    used = used_length(ahead)
+    if used and (used == len(ahead) or not last_frame_size(ahead[:used])):
+        return _end_of_descriptor(fs, fd, path)  # what was read may end in the middle of a frame
+    return known + used
+
+
 def journal_numbers(fs: FileSystem, layout: Layout) -> "list[int]":
     """Every journal on disk, ascending, replaced ones included."""
     names = fs.listdir(layout.directory(JOURNAL_DIR))
@@ -165,6 +199,7 @@ class _Active:
         "device",
         "digest",
         "fd",
+        "file_size",
         "header",
         "inode",
         "next_path",
@@ -188,6 +223,7 @@ class _Active:
         self.inode = stat.st_ino
         self.device = stat.st_dev
         self.suspect = stat.st_mode & _SUSPECT_BIT != 0
+        self.file_size = stat.st_size  # with the room behind `size`
         self.size = HEADER_SIZE
         self.position = header.base
         self.digest = header.digest
@@ -327,7 +363,7 @@ class Journal:
             stat = self._stat_if_newest(active)
             if stat is not None:
                 active.suspect = stat.st_mode & _SUSPECT_BIT != 0
-                if stat.st_size != active.size and not self._read_tail(active, stat.st_size):
+                if not self._is_at_end(active, stat.st_size) and not self._catch_up(active):
                     self._recover(active)
                 return active
             self._forget()
@@ -344,6 +380,20 @@ class Journal:
         except FileNotFoundError:
             return None
         return stat if stat.st_ino == active.inode and stat.st_dev == active.device else None
+
+    def _is_at_end(self, active: _Active, file_size: int) -> bool:
+        """Whether nobody else has written to the journal since this process did."""
+        if file_size != active.file_size:
+            return False
+        return active.size == file_size or not any(self._fs.pread(active.fd, 8, active.size))
+
+    def _catch_up(self, active: _Active) -> bool:
+        """Take over where the journal ends since others wrote; False when its tail is not sound."""
+        fs, fd, path = self._fs, active.fd, active.path
+        active.file_size = _file_size(fs, fd, path)
+        whole = active.file_size < active.size  # others cut it
+        end = _end_of_descriptor(fs, fd, path) if whole else end_behind(fs, fd, path, active.size)
+        return self._read_tail(active, end)
 
     def _newest_number(self) -> int:
         """The highest journal's number, 0 when there is none. Names are zero-padded: the last is highest."""
@@ -390,8 +440,8 @@ class Journal:
     def _inspect(self, fd: int, number: int) -> "tuple[_Active, int]":
         path = self._layout.journal(number)
         header = _own_header(self._fs.pread(fd, HEADER_SIZE, 0), path, self._store_id, number)
-        stat = self._fs.fstat(fd)
-        return _Active(fd, path, self._layout.journal(number + 1), header, stat), stat.st_size
+        active = _Active(fd, path, self._layout.journal(number + 1), header, self._fs.fstat(fd))
+        return active, _end_of_descriptor(self._fs, fd, path)
 
     def _read_tail(self, active: _Active, size: int) -> bool:
         """Take position and digest from the last frame of `size` bytes; False when it is not sound."""
@@ -416,28 +466,41 @@ class Journal:
         return True
 
     def _write(self, active: _Active, payload: bytes, count: int) -> None:
-        """Write one frame with one write; on failure leave the file as it was."""
+        """Write one frame with one write; on failure leave the file as it was, less its room."""
         fs = self._fs
         frame = pack_frame(
             payload, count, active.position, fs.time_ns(), active.digest, active.header.key, active.size
         )
+        end = active.size + len(frame)
         try:
-            written = fs.pwrite(active.fd, frame, active.size)
-            if written != len(frame):
+            room = _room_behind(end, len(frame)) if end > active.file_size else 0
+            written = self._write_with_room(active, frame, room) if room else 0
+            if written < len(frame):
+                written = fs.pwrite(active.fd, frame, active.size)
+            if written < len(frame):
                 raise OSError(28, "the disk took no more bytes", active.path)
         except OSError as error:
             self._cut_back(active)
             raise _refused(active.path, error) from error
+        active.file_size = max(active.file_size, active.size + written)
         active.digest = frame[-24:-8]
-        active.size += len(frame)
+        active.size = end
         active.position += count
+
+    def _write_with_room(self, active: _Active, frame: bytes, room: int) -> int:
+        """Write the frame and room; how much the disk took. It may have place for the frame alone."""
+        try:
+            return self._fs.pwrite(active.fd, frame + bytes(room), active.size)
+        except OSError:
+            return 0
 
     def _cut_back(self, active: _Active) -> None:
         """Take back what a failed write left; where that fails too it is a torn tail like any other."""
         try:
             self._fs.truncate(active.fd, active.size)
+            active.file_size = active.size
         except OSError:
-            pass  # the size differs from the one remembered, so the next append recovers the tail
+            pass  # bytes behind the end that is remembered: the next append recovers the tail
 
     # -- rotation and recovery, under the lock -----------------------------------------------------
 
@@ -485,6 +548,7 @@ class Journal:
             self._cut(active.fd, end)
         # Only now: a recovery that failed half-way must be made again.
         active.position, active.digest, active.size = scan.end, scan.digest, end
+        active.file_size = self._fs.fstat(active.fd).st_size
 
     def _cut(self, fd: int, size: int) -> None:
         self._fs.truncate(fd, size)
@@ -622,13 +686,36 @@ class Journal:
             pass  # the descriptor is gone all the same, and nothing is acknowledged without a sync
 
 
-def _scan_descriptor(
-    fs: FileSystem, fd: int, path: str, store_id: bytes, number: "int | None"
-) -> JournalScan:
+def _room_behind(end: int, frame_size: int) -> int:
+    """How many zeros to write behind a frame that ends at `end`."""
+    room = min(max(end, _ROOM_MIN), _ROOM_MAX)
+    return room if frame_size * _ROOM_FRAMES <= room else 0
+
+
+def _file_size(fs: FileSystem, fd: int, path: str) -> int:
     size = fs.fstat(fd).st_size
     if size > _FILE_SIZE_MAX:
         raise Corruption(path, f"no journal has {size:,} bytes")
-    data = fs.pread(fd, size, 0)
+    return size
+
+
+def _end_of_descriptor(fs: FileSystem, fd: int, path: str) -> int:
+    """What `end_of_journal` says. The header counts whatever its bytes are."""
+    end = _file_size(fs, fd, path)
+    while end > HEADER_SIZE:
+        at = max(HEADER_SIZE, end - _ROOM_MAX)
+        used = used_length(fs.pread(fd, end - at, at))
+        if used:
+            return at + used
+        end = at
+    return end
+
+
+def _scan_descriptor(
+    fs: FileSystem, fd: int, path: str, store_id: bytes, number: "int | None"
+) -> JournalScan:
+    data = fs.pread(fd, _file_size(fs, fd, path), 0)
+    data = data[: max(used_length(data), HEADER_SIZE)]
     header = _own_header(data, path, store_id, number)
     frames, damaged, end = scan_frames(data, header, path)
     torn = (end, len(data) - end) if end < len(data) else None

@@ -25,6 +25,7 @@ from eventlog.fs import FileSystem, Refusals
 from eventlog.jsontext import decode
 from eventlog.layout import JOURNAL_DIR, SEGMENT_DIR, Layout
 from eventlog.log import manifest as manifests
+from eventlog.log.journal import end_of_journal
 from eventlog.log.line import decode_line
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, PLACE_COLUMNS, EmptyPrefix, Numbering, Prefix
@@ -518,7 +519,7 @@ def _view(
     path = layout.journal(journals[0])
     try:
         header = read_header(fs, layout, store_id, journals[0])
-        size_of_last = fs.stat(layout.journal(journals[-1])).st_size
+        size_of_last = end_of_journal(fs, layout.journal(journals[-1]))
     except FileNotFoundError as error:
         raise _MissingError(Corruption(path, "this journal was removed although it is not sealed")) from error
     if not begins_at(header, manifest.next_position):

@@ -269,7 +269,10 @@ class Reading:
         tree = fs.tree()
         self.boot = boot_digest(fs.boot_id())
         prefix = layout.directory(JOURNAL_DIR)
-        self.journals = {p: d for p, d in tree.items() if d is not None and p.startswith(prefix)}
+        # Without the room at the end, which whoever writes next gives back or fills.
+        self.journals = {
+            p: d.rstrip(b"\0") for p, d in tree.items() if d is not None and p.startswith(prefix)
+        }
         quarantine = layout.directory(QUARANTINE_DIR)
         self.quarantined = [(p, d) for p, d in tree.items() if d is not None and p.startswith(quarantine)]
         self.scans = [

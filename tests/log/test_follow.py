@@ -252,7 +252,7 @@ def test_what_a_view_made_durable_survives_a_power_cut() -> None:
     """I5: who keeps what follows from a view syncs it first; a failed sync is NotDurable."""
     machine, busy = busy_log()
     machine.settle()
-    machine.stop_at = machine.call_count + 10
+    machine.stop_at = machine.call_count + 12
     with pytest.raises(PowerCut):  # a frame is written and not synced
         busy.append([numbered(20)])
         busy.append([numbered(21)])
@@ -285,7 +285,7 @@ def calls_of(fs: SimFS, work: "Callable[[], object]") -> list[Call]:
 
 
 def test_a_look_and_an_event_cost_the_same_in_a_log_of_any_size() -> None:
-    """An idle look is two calls, a new event a read of its own bytes, whatever lies in front of it."""
+    """An idle look is three calls, a new event a read of its own bytes, whatever lies in front of it."""
     idle, busy, read = [], [], []
     for size in (1, 200):
         fs, layout = sim_store()
@@ -299,10 +299,10 @@ def test_a_look_and_an_event_cost_the_same_in_a_log_of_any_size() -> None:
         log.append([numbered(500)])
         calls = calls_of(fs, follower.read)
         busy.append([call.name for call in calls])
-        read.append(max(int(str(call.args[1])) for call in calls if call.name == "pread"))
+        read.append([int(str(call.args[1])) for call in calls if call.name == "pread"][-1])
 
-    assert idle == [["exists", "stat"]] * 2
-    assert busy == [["exists", "stat", "pread"]] * 2
+    assert idle == [["exists", "stat", "pread"]] * 2
+    assert busy == [["exists", "stat", "pread", "pread"]] * 2
     assert read[0] == read[1] < 600
 
 
@@ -449,9 +449,9 @@ def test_a_torn_tail_is_waited_for(log: Log) -> None:
     log.append([numbered(1)])
     seen = caught_up(follower)
     path = Path(log.layout.journal(1))
-    whole = path.read_bytes()
+    whole = path.read_bytes().rstrip(b"\0")
     log.append([numbered(2)])
-    path.write_bytes(path.read_bytes()[:-20])
+    path.write_bytes(path.read_bytes().rstrip(b"\0")[:-20])
     for _ in range(3):
         assert caught_up(follower) == []
 

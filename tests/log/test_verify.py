@@ -114,8 +114,9 @@ def test_quick_reads_sizes_and_footers(log: Log) -> None:
 def test_a_torn_tail_is_reported_with_its_place(log: Log) -> None:
     """Bytes behind the last frame may be a crash or damage; either way they are said to be there."""
     path = log.layout.journal(4)
-    size = os.path.getsize(path)
-    with open(path, "ab") as file:
+    size = len(Path(path).read_bytes().rstrip(b"\0"))
+    with open(path, "r+b") as file:
+        file.seek(size)
         file.write(b"half")
 
     (finding,) = findings(log, QUICK)
