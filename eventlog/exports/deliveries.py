@@ -8,27 +8,32 @@ Names of contexts are digests and reasons have no words of records, because an e
 as it is. One thread; `Receipts` of one consumer exclude each other by the lock of its exporter.
 """
 
+from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eventlog import jsontext
 from eventlog.exports.endpoint import Endpoint
 from eventlog.exports.rest import Item, Outcome
-from eventlog.query.engine import Limits
 from eventlog.recorder.ledger import CURSOR
 from eventlog.store import Store
+
+if TYPE_CHECKING:
+    import duckdb
 
 OPERATION = "deliver"
 _OWN_AGENT = "locus"
 _ENTRIES_MAX = 2_000  # of contexts and failures in one receipt: some 150 KB
-_LIMITS = Limits(rows_max=1 << 40, timeout_s=None)
+_RECEIPTS_AT_ONCE = 64
+_TABLES = 256
 
 _RECEIPTS = (
-    f"SELECT epoch_us(recorded_at) AS at, payload FROM events WHERE event_type = '{CURSOR}' AND title = $1 "
-    f"AND agent = '{_OWN_AGENT}' AND operation = '{OPERATION}' ORDER BY position"
+    f"SELECT epoch_us(recorded_at) AS at, payload FROM events WHERE event_type = '{CURSOR}' "
+    f"AND title = '{{}}' AND agent = '{_OWN_AGENT}' AND operation = '{OPERATION}' ORDER BY position"
 )
+_COLUMNS = frozenset(("recorded_at", "payload", "event_type", "title", "agent", "operation", "position"))
 _ENDPOINTS = (
     "SELECT payload->>'server' AS server, payload->>'graph_id' AS graph, max_by(payload->>'api', position) "
     f"FROM events WHERE event_type = '{CURSOR}' AND agent = '{_OWN_AGENT}' AND operation = '{OPERATION}' "
@@ -46,13 +51,78 @@ class Failure:
     reason: str
 
 
+class States:
+    """Context → the state in which it was last taken, and whether the service gave it an id.
+
+    Some 30 bytes for each of what may be millions: open hash tables of pairs of numbers, which need no hash
+    of their own, keys being digests. Many small ones, so that growing needs little room beside.
+    """
+
+    __slots__ = ("_counts", "_tables")
+
+    def __init__(self) -> None:
+        self._tables = [array("Q", bytes(16 * 8)) for _ in range(_TABLES)]
+        self._counts = [0] * _TABLES
+
+    def __len__(self) -> int:
+        return sum(self._counts)
+
+    def put(self, key: str, state: str, has_id: bool) -> None:
+        number = _number(key)
+        which = number % _TABLES
+        table = self._tables[which]
+        at = _place(table, number)
+        self._counts[which] += not table[at]
+        table[at : at + 2] = array("Q", (number, _value(state, has_id)))
+        if self._counts[which] * 8 > len(table) * 3:
+            self._tables[which] = _twice(table)
+
+    def holds(self, key: str, state: str) -> bool:
+        """Whether the context was last taken in this state."""
+        number = _number(key)
+        table = self._tables[number % _TABLES]
+        at = _place(table, number)
+        return table[at] != 0 and table[at + 1] | 1 == _value(state, True)
+
+    def has_id(self, key: str) -> bool:
+        number = _number(key)
+        table = self._tables[number % _TABLES]
+        return bool(table[_place(table, number) + 1] & 1)
+
+
+def _number(key: str) -> int:
+    return int(key, 16) or 1  # 0 is a place without an entry
+
+
+def _value(state: str, has_id: bool) -> int:
+    """The state but for its lowest bit, in place of which stands the other fact."""
+    return int(state, 16) & ~1 | has_id
+
+
+def _place(table: "array[int]", number: int) -> int:
+    """Where the entry of that key stands, or would."""
+    at = number // _TABLES * 2 % len(table)
+    while table[at] not in (0, number):
+        at = (at + 2) % len(table)
+    return at
+
+
+def _twice(table: "array[int]") -> "array[int]":
+    grown = array("Q", bytes(2 * len(table) * table.itemsize))
+    for old in range(0, len(table), 2):
+        if table[old]:
+            at = _place(grown, table[old])
+            grown[at : at + 2] = table[old : old + 2]
+    return grown
+
+
 @dataclass(slots=True)
 class Delivered:
     """The fold of an endpoint's receipts."""
 
     position: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    states: dict[str, tuple[str, str]] = field(default_factory=dict)  # key → (state, locus id)
+    states: States = field(default_factory=States)
     failures: dict[str, Failure] = field(default_factory=dict)
     last_at: int | None = None  # of the last receipt, in microseconds
     last_error: str | None = None
@@ -63,7 +133,7 @@ class Delivered:
         for key, group, position, reason in receipt.get("refused") or ():
             self.failures[key] = Failure(key, group, position, reason)
         for key, (state, locus_id) in (receipt.get("contexts") or {}).items():
-            self.states[key] = (state, locus_id)
+            self.states.put(key, state, bool(locus_id))
             self.failures.pop(key, None)
         for key in receipt.get("resolved") or ():
             self.failures.pop(key, None)
@@ -79,15 +149,17 @@ def endpoints(store: Store) -> list[Endpoint]:
 
 def read(store: Store, endpoint: Endpoint) -> Delivered:
     """What the log says of the endpoint."""
-    from eventlog.query.engine import run
+    from eventlog.exports import streams
+
+    def ask(con: "duckdb.DuckDBPyConnection") -> Iterator[dict[str, Any]]:
+        return streams.rows(con, _RECEIPTS.format(endpoint.consumer), _RECEIPTS_AT_ONCE)
 
     found = Delivered()
     with store.view() as view:
-        rows = run(view, store.layout, store.fs, _RECEIPTS, [endpoint.consumer], _LIMITS).rows
-    for at, payload in rows:
-        receipt = jsontext.decode(payload)
-        if isinstance(receipt, dict):
-            found.take(receipt, at)
+        for row in streams.of_views(view, store, ("events",), ask, _COLUMNS):
+            receipt = jsontext.decode(row["payload"])
+            if isinstance(receipt, dict):
+                found.take(receipt, row["at"])
     return found
 
 

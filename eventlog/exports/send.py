@@ -310,7 +310,7 @@ class _Sender:
             if outcome.status == "failed":
                 report.failures.append(Failure(item.key, item.group, item.position, outcome.reason))
             elif item.position is None and self._known is not self.receipts.delivered:
-                self._known.states[item.key] = (item.state, "")
+                self._known.states.put(item.key, item.state, has_id=False)
         if len(report.failures) >= _FAILED_MAX:
             raise ServiceError(
                 f"{self._endpoint.server} refused {_FAILED_MAX:,} records, the last one with: "
@@ -448,8 +448,7 @@ class _Maker:
         for entry in entries:
             self.made += 1
             item = self._item(entry, anew)
-            known = self._known.states.get(item.key) if item.position is None else None
-            if known is not None and known[0] == item.state:
+            if item.position is None and self._known.states.holds(item.key, item.state):
                 self._report.known += 1
             else:
                 yield item
@@ -460,7 +459,7 @@ class _Maker:
         """
         replace = anew or entry.group != "events"
         if entry.group == "knowledge":
-            replace = bool(self._owned.states.get(rest.key_of(entry.record["context_id"]), ("", ""))[1])
+            replace = self._owned.states.has_id(rest.key_of(entry.record["context_id"]))
         return rest.item(
             entry.group,
             entry.position,

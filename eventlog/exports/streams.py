@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
@@ -34,11 +34,18 @@ _FETCH_ROWS = 1_000
 Ask = Callable[[duckdb.DuckDBPyConnection], Iterator[_T]]
 
 
-def of_views(view: "LogView", store: "Store", names: Collection[str], ask: Ask[_T]) -> Iterator[_T]:
+def of_views(
+    view: "LogView",
+    store: "Store",
+    names: Collection[str],
+    ask: Ask[_T],
+    columns: frozenset[str] | None = None,
+) -> Iterator[_T]:
     """What `ask` gives of a connection on which the views `names` (docs/sql.md) are, some at a time.
 
     An index that turns out damaged counts as absent: `ask` is asked again, and what it gives, which is the
     same in the same order, is passed over as far as it was given already (I22).
+    Args: columns: of events, where it needs no others.
     Raises: Corruption, QueryError.
     """
     given = 0
@@ -49,7 +56,7 @@ def of_views(view: "LogView", store: "Store", names: Collection[str], ask: Ask[_
         with _connected(store, memory) as con:
             binding = Binding(con, view, store.layout, store.fs, use_index=use_index)
             try:
-                binding.bind(Statement("", frozenset(names), lists_catalog=False, columns=None))
+                binding.bind(Statement("", frozenset(names), lists_catalog=False, columns=columns))
                 for one in islice(ask(con), given, None):
                     given += 1
                     yield one
@@ -68,11 +75,11 @@ def of_views(view: "LogView", store: "Store", names: Collection[str], ask: Ask[_
                     view.prefix.give_back()
 
 
-def rows(con: duckdb.DuckDBPyConnection, select: str) -> Iterator[dict[str, object]]:
+def rows(con: duckdb.DuckDBPyConnection, select: str, at_once: int | None = None) -> Iterator[dict[str, Any]]:
     """The rows of a SELECT as dicts. Its times must be without a zone: DuckDB needs pytz for others."""
     con.execute(select)
     names = [column[0] for column in con.description or ()]
-    while found := con.fetchmany(_FETCH_ROWS):
+    while found := con.fetchmany(at_once or _FETCH_ROWS):
         for row in found:
             yield dict(zip(names, row, strict=True))
 

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eventlog.errors import LockTimeout, Refused
 from eventlog.exports import anchors, locusgraph, rest, send, streams
 from eventlog.exports.courier import PER_MINUTE, Courier, RealClock, ServiceError
+from eventlog.exports.deliveries import States
 from eventlog.exports.endpoint import KEY_VARIABLE, Key, endpoint_of, key_from
 from eventlog.exports.rest import LyingError
 from eventlog.exports.send import Options, SendReport
@@ -123,8 +126,8 @@ def test_a_context_that_changed_is_replaced(tmp_path: Path, api: str) -> None:
         sender(store, server)
 
         check_all_there(store, server)
-        kept = status(store, server).delivered.states.values()
-        assert first in [locus_id for _, locus_id in kept]
+        receipts = store.query("select payload->'contexts' from events where operation = 'deliver'").rows
+        assert first in [locus_id for (told,) in receipts for _, locus_id in json.loads(told).values()]
         assert server.graph.texts()[f"turn:{SID}_001"]["kind"] == "turn_end"
 
 
@@ -257,6 +260,23 @@ def test_a_server_that_lies(store: Store) -> None:
 
         check_all_there(store, server)
         assert status(store, server).delivered.last_error is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 3), st.booleans()), max_size=300), st.data())
+def test_states_are_a_dict_in_less_room(given: list[tuple[int, int, bool]], data: st.DataObject) -> None:
+    """I36: of each context the state that was noted last is known, whatever the digests are."""
+    keys = data.draw(st.lists(st.integers(0, (1 << 64) - 1), min_size=61, max_size=61, unique=True))
+    states, plain = States(), dict[str, tuple[str, bool]]()
+    for which, state, has_id in given:
+        key = f"{keys[which] >> (8 * state) << 8:016x}"[-16:]  # some share a table and a place
+        states.put(key, f"{state * 2:016x}", has_id)
+        plain[key] = (f"{state * 2:016x}", has_id)
+    assert len(states) == len({int(key, 16) or 1 for key in plain})
+    for key, (state_of_it, has_id) in plain.items():
+        if int(key, 16) > 1:
+            assert states.holds(key, state_of_it) and not states.holds(key, "f" * 16)
+            assert states.has_id(key) == has_id
+    assert not states.holds("123456789abcdef0", "0" * 16) or "123456789abcdef0" in plain
 
 
 def test_no_key_leaves_by_a_redirect(store: Store) -> None:
