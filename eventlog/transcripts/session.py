@@ -58,7 +58,8 @@ class SourceSession:
                 item = self._counted_once(item)
             elif item["event_type"] == "action":
                 self._compare_with_hooks(item, told)
-            if item.get("operation") == "end" and self._is_live(item):
+            unheard = item["event_type"] == "subagent" and self._known.hooked is not None  # of subagents
+            if item.get("operation") == "end" and self._is_live(item) and not unheard:
                 item = {**item, "event_type": "transcript"}  # hooks tell the ends of what they record
             self._last = item
             if not told:

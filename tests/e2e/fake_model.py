@@ -366,7 +366,10 @@ class _Handler(BaseHTTPRequestHandler):
             "totalTokenCount": 1135 + 2 * n,
         }
         used = {"input_tokens": 1100 + n, "output_tokens": 35 + n}
-        calls = [{"call": f"{response_id}_{i}", **self._of_gemini(call)} for i, call in enumerate(step.calls)]
+        asked = [self._of_gemini(call) for call in step.calls if call.kind != "wait"]  # the tool waits
+        if not asked and "complete_task" in self._tools:  # how a subagent ends
+            asked = [{"name": "complete_task", "args": {"result": {"response": step.text}}}]
+        calls = [{"call": f"{response_id}_{i}", **one} for i, one in enumerate(asked)]
         self._keep("gemini", name, number, response_id, step, used, calls, "call")
         if step.status != 200:
             error = {"code": step.status, "message": "the fake model refuses", "status": "INVALID_ARGUMENT"}
@@ -390,6 +393,9 @@ class _Handler(BaseHTTPRequestHandler):
             return {"name": "replace", "args": args}
         if call.kind == "write":
             return {"name": "write_file", "args": {"file_path": path, "content": call.new}}
+        if call.kind == "agent":
+            task = {"agent_name": "generalist", "prompt": call.command}
+            return {"name": "invoke_agent", "args": task}
         args = {"command": self._command(call), "description": "Run it"}
         return {"name": "run_shell_command", "args": args}
 

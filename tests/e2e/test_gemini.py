@@ -66,6 +66,31 @@ def agree(desk: Desk) -> None:
     assert desk.events("message")
 
 
+def test_the_chats_of_subagents_are_read(desk: Desk) -> None:
+    """P1, P3: hooks tell a subagent's tools under the turn that launched it; its chat, imported with the
+    session's, adds its model calls and its words, and none of those tools a second time."""
+    done = desk.run("agents")
+    assert done.code == 0, done.err
+    assert desk.replayed(desk.turns()[-1]) == desk.on_disk()
+    commands = [event["event_id"] for event in desk.events("action") if event["tool"] == "run_shell_command"]
+    assert len(commands) == 3
+    desk.locus("import", "gemini")
+
+    assert tokens(desk) == served(desk)
+    subagents = [(event["operation"], event["subagent_id"]) for event in desk.events("subagent")]
+    assert sorted(operation for operation, _ in subagents) == ["end", "end", "start", "start"]
+    assert len({of for _, of in subagents}) == 2
+    assert {of for _, of in subagents} == {
+        e["subagent_id"] for e in desk.events("llm") if e.get("subagent_id")
+    }
+    again = [event["event_id"] for event in desk.events("action") if event["tool"] == "run_shell_command"]
+    assert again == commands
+    assert len(desk.turns()) == 1 and {event.get("turn") for event in desk.events("llm")} == {1}
+    events = len(desk.events())
+    desk.locus("import", "gemini")
+    assert len(desk.events()) == events
+
+
 def outcomes(desk: Desk) -> list[tuple[object, object]]:
     return [(event.get("tool"), event.get("success")) for event in desk.events("action")]
 

@@ -102,6 +102,60 @@ def test_a_chat_that_is_one_document_is_read_too(tmp_path: Path) -> None:
         check(store)
 
 
+def test_a_subagents_chat_is_read_with_its_session(tmp_path: Path) -> None:
+    """P3: what a subagent asked, answered and called stands under its session, in the turn that launched it,
+    with its id; its model calls count, once, also when its chat grows or is met by itself."""
+    chats = tmp_path / "chats"
+    (chats / SESSION).mkdir(parents=True)
+    launch = {
+        "id": "t5", "name": "invoke_agent", "args": {"agent_name": "generalist", "prompt": "count"},
+        "status": "success", "agentId": "helper-1", "timestamp": "2026-11-20T09:00:15.000Z",
+    }  # fmt: skip
+    answer = message(11, "gemini", "I ask.", tokens=TOKENS)
+    main = [
+        HEAD,
+        *MESSAGES,
+        message(10, "user", [{"text": "ask around"}]),
+        answer,
+        {**answer, "toolCalls": [launch]},
+        message(16, "gemini", "It is done.", tokens=TOKENS),
+        message(17, "user", [{"text": "thanks"}]),
+    ]
+    inner = [
+        {**HEAD, "sessionId": "helper-1", "startTime": "2026-11-20T09:00:12.000Z", "kind": "subagent"},
+        message(12, "user", [{"text": "count"}]),
+        message(13, "gemini", "I edit.", tokens=TOKENS, toolCalls=[edit(4, "price = 2\n", "price = 4\n")]),
+        message(14, "gemini", "Counted.", tokens=TOKENS),
+    ]
+    path, helper = chats / "session-2026-11-20T09-00-7d9c2f7e.jsonl", chats / SESSION / "helper-1.jsonl"
+    with Store.init(tmp_path / ".locus") as store:
+        written(path, main[:-3])
+        written(helper, inner[:2])
+        import_of(store, path)
+        written(helper, inner)
+        import_of(store, written(path, main))
+        assert import_of(store, chats).unchanged == 1
+
+        assert rows(store, "select user_request, outcome from turns order by context_id") == [
+            ("add a price", "Done."), ("ask around", "It is done."), ("thanks", None),
+        ]  # fmt: skip
+        assert rows(
+            store,
+            "select event_type, operation, tool_use_id, turn from events where subagent_id = 'helper-1' "
+            "order by position",
+        ) == [
+            ("subagent", "start", None, 2),
+            ("transcript", "prompt", None, 2),
+            ("message", "text", None, 2),
+            ("llm", None, None, 2),
+            ("action", None, "t4", 2),
+            ("message", "text", None, 2),
+            ("llm", None, None, 2),
+            ("subagent", "end", None, 2),
+        ]
+        assert rows(store, "select count(*) from llm_calls") == [(6,)]
+
+
 def test_a_cancelled_call_is_a_refusal_and_changes_no_file(tmp_path: Path) -> None:
     """P7: what the user refused is an action that failed, with an error that says so."""
     refused = {**edit(3, "price = 2\n", "price = 3\n"), "status": "cancelled", "resultDisplay": None}

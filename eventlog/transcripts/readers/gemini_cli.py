@@ -2,11 +2,14 @@
 
 What it rests on: a message is written again with more fields until it is complete, so it is told when another
 one follows; `tokens.input` holds what came from the cache, and thoughts stand beside the output; a tool call
-stands in the answer that made it, with its result, and for edits with both contents of the file.
+stands in the answer that made it, with its result, and for edits with both contents of the file. The chat of
+a subagent stands in a directory named after the session that it works for, under the subagent's id, which the
+tool call that launched it says when it is over; its lines are merged with the session's by time.
 """
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +31,7 @@ _OF_TOOL = frozenset(("id", "name", "args", "result", "status", "timestamp", "re
 _DONE = frozenset(("success", "error", "cancelled"))
 _NO_PROMPTS = ("<session_context>", "This is the Gemini CLI. We are setting up the context")
 _WRITES = ("write_file", "replace")
+_IS_ID = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def places(environ: "Mapping[str, str]") -> list[str]:
@@ -37,8 +41,27 @@ def places(environ: "Mapping[str, str]") -> list[str]:
 
 
 def sources_in(path: str) -> list[FileSource]:
-    """A chat; other files of the same directories are none."""
-    return [FileSource(AGENT, [path])] if os.path.basename(os.path.dirname(path)) == "chats" else []
+    """A chat with those of its subagents; these and other files of the same directories are none."""
+    if os.path.basename(os.path.dirname(path)) != "chats":
+        return []
+    return [FileSource(AGENT, [path, *_of_subagents(path)])]
+
+
+def _of_subagents(path: str) -> list[str]:
+    """The chats of the subagents of a session: those in a directory beside it that has its id."""
+    try:
+        head = head_of(path) if path.endswith(".jsonl") else []
+    except EventLogError:
+        return []
+    session = next((text_of(said, "sessionId") for said in head if "projectHash" in said), None)
+    directory = f"{os.path.dirname(path)}/{session}"
+    if session is None or not _IS_ID.fullmatch(session) or os.path.islink(directory):
+        return []
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except OSError:
+        return []
+    return [one.path for one in entries if one.name.endswith(".jsonl") and one.is_file(follow_symlinks=False)]
 
 
 def root_of(source: FileSource, roots: "list[str]") -> str | None:
@@ -55,17 +78,38 @@ def recognises(said: "dict[str, Any]") -> bool:
     return "sessionId" in said and "projectHash" in said
 
 
+class _Chat:
+    """One file of a source: the session's own, or a `subagent`'s, which works in a `turn` of the session."""
+
+    __slots__ = ("head", "subagent", "told", "turn", "waiting")
+
+    def __init__(self) -> None:
+        self.head: dict[str, Any] = {}
+        self.subagent: str | None = None
+        self.turn: str | None = None
+        self.waiting: dict[str, Any] | None = None  # the message that may be written again
+        self.told: set[str] = set()  # messages, which a session that goes on writes once more
+
+
 class Reader:
-    """Reads one chat."""
+    """Reads one session: its chat, and those of its subagents."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
-        self._waiting: dict[str, Any] | None = None  # the message that may be written again
+        self._own = _Chat()
+        self._chats: dict[int, _Chat] = {0: self._own}
+        self._chat = self._own  # of the line at hand
         self._tools: set[str] = set()
-        self._told: set[str] = set()  # messages, which a session that goes on writes once more
 
     def take(self, said: "dict[str, Any]") -> None:
         draft = self._draft
+        part = 0 if draft.line is None else draft.line.part
+        self._chat = self._chats.setdefault(part, _Chat())
+        if part and self._chat.subagent is None:
+            if "projectHash" in said:
+                self._chat.head = said  # it has no time: what comes next says where it belongs
+                return
+            self._begin_subagent(part)
         if "projectHash" in said and draft.session is None:
             self._begin(said)
             for message in _list_of(said, "messages"):
@@ -76,12 +120,20 @@ class Reader:
             self._message(said)
         else:
             self._tell_waiting()
-            draft.of_line = {}
+            draft.of_line = self._place({}) if self._chat.subagent else {}
             draft.raw(said, text_of(said, "type"))
 
     def end(self) -> None:
-        waiting = self._waiting
+        # That of the session last: it ends what its subagents did.
+        for part in sorted(self._chats, reverse=True):
+            self._chat = self._chats[part]
+            self._end_chat(part)
+
+    def _end_chat(self, part: int) -> None:
+        waiting = self._chat.waiting
         self._tell_waiting()
+        if self._chat.head and self._chat.subagent is None:
+            self._begin_subagent(part)
         for call in _list_of(waiting or {}, "toolCalls"):
             tool_use_id = text_of(call, "id")
             if tool_use_id is not None and tool_use_id not in self._tools:
@@ -102,10 +154,29 @@ class Reader:
         rest = {name: value for name, value in said.items() if name not in _OF_HEAD}
         draft.begin_session(str(said.get("sessionId")), rest)
 
+    def _begin_subagent(self, part: int) -> None:
+        """A subagent in the turn under way; the call that launched it stands in the message that waits."""
+        draft, chat, main = self._draft, self._chat, self._own.waiting or {}
+        if main.get("type") == "user":  # the prompt that it works for
+            self._settle(self._own)
+        named = os.path.basename(draft.parts[part]).removesuffix(".jsonl")
+        chat.subagent, chat.turn = text_of(chat.head, "sessionId") or named, draft.turn
+        launch = next((c for c in _list_of(main, "toolCalls") if c.get("agentId") == chat.subagent), {})
+        draft.of_line = self._place({"timestamp": chat.head.get("startTime")})
+        draft.event(
+            "subagent",
+            {name: value for name, value in chat.head.items() if name not in _OF_HEAD},
+            *("subagent", chat.subagent, "start"),
+            operation="start",
+            source="agent",
+            title=text_of(object_of(launch, "args"), "agent_name"),
+            tool_use_id=text_of(launch, "id"),
+        )
+
     def _set(self, changed: "dict[str, Any]") -> None:
         """Fields of the head, written again; of messages that were told before only what tools did since."""
         for message in _list_of(changed, "messages"):
-            if text_of(message, "id") not in self._told:
+            if text_of(message, "id") not in self._chat.told:
                 self._message(message)
                 continue
             self._draft.of_line = self._place(message)
@@ -117,16 +188,16 @@ class Reader:
             self._draft.raw(rest, "$set")
 
     def _message(self, said: "dict[str, Any]") -> None:
-        waiting = self._waiting
+        waiting = self._chat.waiting
         if waiting is not None and waiting.get("id") != said.get("id"):
             self._tell_waiting()
-        self._waiting = said
+        self._chat.waiting = said
 
     def _tell_waiting(self) -> None:
-        said, self._waiting = self._waiting, None
+        said, self._chat.waiting = self._chat.waiting, None
         if said is None:
             return
-        self._told.add(str(said.get("id")))
+        self._chat.told.add(str(said.get("id")))
         self._draft.of_line = self._place(said)
         kind = said.get("type")
         if kind == "user":
@@ -146,13 +217,24 @@ class Reader:
         else:
             self._raw(said)
 
+    def _settle(self, chat: _Chat) -> None:
+        """Tell what waits in another chat than that of the line at hand."""
+        here, of_line = self._chat, self._draft.of_line
+        self._chat = chat
+        self._tell_waiting()
+        self._chat, self._draft.of_line = here, of_line
+
     def _place(self, said: "dict[str, Any]") -> Event:
         columns: Event = {}
         at = time_of(text_of(said, "timestamp"))
         if at is not None:
             columns["occurred_at"] = at
-        if self._draft.turn is not None:
-            columns["agent_turn_id"] = self._draft.turn
+        turn = self._draft.turn
+        if self._chat.subagent is not None:
+            columns["subagent_id"] = self._chat.subagent
+            turn = self._chat.turn
+        if turn is not None:
+            columns["agent_turn_id"] = turn
         return columns
 
     def _raw(self, said: "dict[str, Any]") -> None:
@@ -169,6 +251,9 @@ class Reader:
             if self._draft.cwd is None:
                 self._draft.cwd = _workspace_in(text)
             self._raw(said)
+            return
+        if self._chat.subagent is not None:
+            self._draft.raw({"text": text, **_rest(said)}, "prompt", text_of(said, "id"))
             return
         injected, text = without_context(text)
         self._draft.begin_turn(str(said.get("id")), text)
@@ -211,7 +296,10 @@ class Reader:
         ):
             return  # it is told when it has ended
         self._tools.add(tool_use_id)
-        draft = self._draft
+        draft, subagent = self._draft, text_of(call, "agentId")
+        if subagent is not None:  # it is over
+            for chat in [one for one in self._chats.values() if one.subagent == subagent]:
+                self._settle(chat)
         draft.of_line = {**draft.of_line, **self._place(call)}
         args, shown, result = call.get("args"), call.get("resultDisplay"), call.get("result")
         output = _output_of(result)
@@ -249,6 +337,9 @@ class Reader:
             )
         if edit is not None:
             draft.file(action, edit)
+        if subagent is not None:
+            of_end = ("subagent", subagent, "end", tool_use_id)
+            draft.event("subagent", {}, *of_end, operation="end", source="agent", subagent_id=subagent)
 
 
 def _edit(tool: "str | None", args: object, shown: object) -> "FileEdit | None":
