@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from benchmarks.frame import TIME_UNIT, Bench, NotRunnable, Row, Sides
 from benchmarks.process import locus, seconds, seconds_of
-from benchmarks.stores import sealed_store
+from benchmarks.stores import fill, sealed_store
 from eventlog import Store
 from eventlog.keep.backup import backup
 
@@ -46,7 +46,8 @@ def _backup(bench: Bench) -> Iterator[Sides]:
             before, plain = f"{directory}/before", f"{directory}/plain"
             backup(store, before)
             shutil.copytree(path, plain)
-            store.journal.append(sealed.next_lines(sealed.events // 100))
+            new = sealed.events // 100
+            fill(store, iter(sealed.next_lines(new)), new)
             store.seal()
             _put(store, numbers.randbytes(pack_bytes))
 
