@@ -143,8 +143,21 @@ _FILTER_COLUMNS = (
     "path",
 )
 
-# Sorted integers of which neighbours differ little.
-_DELTA_COLUMNS = ("position", "seq", "occurred_at", "recorded_at")
+# Integers packed as differences: sorted ones, and figures, of which few bits of 64 are used. Against plain
+# ones under zstd that is some bytes less, and half of the time in which SQL reads them.
+_DELTA_COLUMNS = (
+    "position",
+    "seq",
+    "occurred_at",
+    "recorded_at",
+    "prompt_tokens",
+    "completion_tokens",
+    "reasoning_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_1h_tokens",
+    "duration_ms",
+)
 
 
 @dataclass(frozen=True, slots=True)
