@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Facts = dict[str, Any]
 
-FORMAT = 1
+FORMAT = 2
 TOKENS = 1_000
 STALE_HOURS = 24  # `intent.STALE_SESSION_HOURS`, which this path cannot import; a test compares them
 
@@ -232,7 +232,8 @@ def _warnings(facts: "Facts", reader: Reader, active: "set[str]", maker: "_Lines
     lines = [maker.overlap(one) for one in met[:_WARNINGS]]
     lines += [maker.warning(one) for one in facts["warnings"][: _WARNINGS - len(lines)]]
     lines += [maker.error(one) for one in facts["errors"][:_ERRORS]]
-    total = len(met) + int(facts["warnings_total"]) + int(facts["errors_total"])
+    more = int(facts["overlaps_total"]) - len(facts["overlaps"]) if reader.overlaps else 0
+    total = len(met) + more + int(facts["warnings_total"]) + int(facts["errors_total"])
     return Section("warnings", f"## Critical warnings and unresolved errors ({total})", lines, total)
 
 

@@ -134,7 +134,7 @@ def _nothing(who: "Identity") -> "Facts":
         "project": {"name": who.project_name, "repo": who.repo_hash, "sessions": None, "turns": None},
         "codes_of": None,
         **{name: [] for name in (*lists, "more_files", "others", "codes")},
-        **dict.fromkeys(("warnings_total", "errors_total", "decisions_total"), 0),
+        **dict.fromkeys(("overlaps_total", "warnings_total", "errors_total", "decisions_total"), 0),
     }
 
 

@@ -102,6 +102,7 @@ def gather(store: Store) -> "dict[str, Any]":
     opened = [failure for failure in failures(store.query) if failure.resolved is None]
     decisions, decisions_total = _decisions(store)
     warnings, warnings_total = _warnings(store)
+    met = who.overlaps(workers)
     return {
         "format": FORMAT,
         "store": store.identity.store_id.hex(),
@@ -123,8 +124,9 @@ def gather(store: Store) -> "dict[str, Any]":
                 "between": [one.first.session_id, one.second.session_id],
                 "events": list(one.event_ids),
             }
-            for one in who.overlaps(workers)
+            for one in met[: -_NEWEST - 1 : -1]
         ],
+        "overlaps_total": len(met),
         "warnings": warnings,
         "warnings_total": warnings_total,
         "errors": [

@@ -385,6 +385,21 @@ def test_where_sessions_meet_is_told_by_choice(store: Store) -> None:
     assert "overlap" not in late.text
 
 
+def test_many_meetings_leave_the_kept_facts_small(store: Store) -> None:
+    """P4, P7: of all the places where sessions meet the newest are kept, and the others counted."""
+    for agent in ("claude-code", "codex"):
+        recorder = Recorder(store, agent=agent)
+        recorder.start_session("Everything")
+        turn = recorder.start_turn("Change everything")
+        for number in range(60):
+            turn.file(f"src/{number:02}.py", before=None, after=agent.encode())
+    facts = briefing_of_log.gather(store)
+    assert (len(facts["overlaps"]), facts["overlaps_total"]) == (50, 60)
+    told, untold = (brief(store, Reader(overlaps=wanted)) for wanted in (True, False))
+    counted = [made.shown["warnings"] + made.left_out.get("warnings", 0) for made in (told, untold)]
+    assert counted[0] == counted[1] + 60
+
+
 def test_an_erasure_takes_the_kept_facts_away(store: Store) -> None:
     """P5: what is erased does not live on in them."""
     Path(store.layout.config_file).write_text("[briefing]\nat_start = true\n")
