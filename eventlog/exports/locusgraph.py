@@ -21,9 +21,11 @@ from eventlog.recorder.ledger import CURSOR, Consumer
 from eventlog.recorder.requests import LINK_NAMES
 from eventlog.redaction import WITHHELD
 from eventlog.replay.diffs import diff_of
-from eventlog.types import LIFECYCLE_TYPES, Event
+from eventlog.types import LIFECYCLE_TYPES
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from eventlog.log.reader import LogView
     from eventlog.store import Store
 
@@ -69,6 +71,7 @@ _COLUMNS = (
     *_AS_KEYS,
     "payload",
 )
+_ROWS_AT_ONCE = 1_024
 BOOKKEEPING = frozenset((CURSOR, MAINTENANCE, RETENTION, WITHHELD))
 _NOT_EVENTS = BOOKKEEPING.union(LIFECYCLE_TYPES)
 
@@ -188,23 +191,23 @@ class Batch:
     def entries(self, session_id: str | None = None) -> Iterator[Entry]:
         """The records in their order; with `session_id` those of one session and of what it extends."""
         since, until = self.report.since, self.report.until
-        events = self._view.iterate(since, until, columns=_COLUMNS, session_id=session_id)
         for anchor in anchors.changed(self._view, self._store, since):
             if session_id is None or anchor.session_id in (None, session_id):
                 yield self.entry_of(anchor)
-        yield from self._timeline(events)
+        yield from self._timeline(since, until, session_id)
 
     def entry_of(self, anchor: anchors.Anchor) -> Entry:
         return Entry(anchor.group, None, self._of_anchor(anchor))
 
     def events_at(self, position: int) -> Iterator[Entry]:
         """The record of the timeline event at `position`, where one is visible there."""
-        yield from self._timeline(self._view.iterate(position, position + 1, columns=_COLUMNS))
+        yield from self._timeline(position, position + 1)
 
-    def _timeline(self, events: Iterator[Event]) -> Iterator[Entry]:
-        for event in events:
-            if event["event_type"] not in _NOT_EVENTS:
-                yield Entry("events", int(event["position"]), self._of_event(event))  # type: ignore[call-overload]
+    def _timeline(self, since: int, until: int, session_id: str | None = None) -> Iterator[Entry]:
+        for batch in self._view.batches(since, until, columns=_COLUMNS, session_id=session_id):
+            for event in _rows(batch):
+                if event["event_type"] not in _NOT_EVENTS:
+                    yield Entry("events", event["position"], self._of_event(event))
 
     def _of_anchor(self, anchor: anchors.Anchor) -> dict[str, Any]:
         return self._record(
@@ -218,12 +221,12 @@ class Batch:
             anchor.at,
         )
 
-    def _of_event(self, event: Event) -> dict[str, Any]:
+    def _of_event(self, event: dict[str, Any]) -> dict[str, Any]:
         event = _in_present_version(event)
-        event_type, event_id = str(event["event_type"]), str(event["event_id"])
+        event_type, event_id = event["event_type"], event["event_id"]
         where = f"event {event_id}"
-        columns = {name: event[name] for name in _AS_KEYS if event[name] is not None}
-        text = str(event["payload"])
+        columns = {name: value for name in _AS_KEYS if (value := event[name]) is not None}
+        text = event["payload"] or "{}"
         if event_type == "snapshot":
             columns["snapshot_type"] = columns.pop("operation", None)
             text = wire.envelope("codebase_snapshot", wire.with_columns(text, columns))
@@ -233,16 +236,16 @@ class Batch:
                 where += "".join(f", {h}" for h in (event["before_hash"], event["after_hash"]) if h)
             text = wire.with_columns(text, columns)
         given = event["context_id"]
-        context_id = wire.context(str(given)) if given is not None else ""
+        context_id = wire.context(given) if given is not None else ""
         return self._record(
             "events",
-            wire.kind(str(event["event_kind"])),
+            wire.kind(event["event_kind"]),
             context_id or wire.context(f"{event_type}:{event_id}"),
-            None if event["source"] is None else str(event["source"]),
+            event["source"],
             text,
             where,
-            {name: event[name] for name in LINK_NAMES},
-            event["recorded_at"] if event["occurred_at"] is None else event["occurred_at"],  # type: ignore[arg-type]
+            event,
+            event["recorded_at"] if event["occurred_at"] is None else event["occurred_at"],
         )
 
     def _record(
@@ -264,7 +267,7 @@ class Batch:
         report.links_left_out += linked.left_out
         return wire.record(self._graph_id, kind, context_id, source, fitted.text, linked, at)
 
-    def _diff(self, event: Event) -> str | None:
+    def _diff(self, event: dict[str, Any]) -> str | None:
         """The change of a file event as text, from contents that may leave (S1-31)."""
         hashes = (event["before_hash"], event["after_hash"])
         if not all(self._exposure.may_leave(str(one)) for one in hashes if one is not None):
@@ -272,7 +275,20 @@ class Batch:
         return diff_of({**event, "payload": wire.decode(str(event["payload"])) or {}}, self._store.blobs)
 
 
-def _in_present_version(event: Event) -> Event:
+def _rows(batch: "pa.RecordBatch") -> Iterator[dict[str, Any]]:
+    """The events of a batch, some at a time; times in microseconds."""
+    import pyarrow as pa
+
+    for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
+        columns = []
+        for column in batch.slice(start, _ROWS_AT_ONCE).columns:
+            times = pa.types.is_timestamp(column.type)
+            columns.append((column.cast(pa.int64()) if times else column).to_pylist())
+        for values in zip(*columns, strict=True):
+            yield dict(zip(_COLUMNS, values, strict=True))
+
+
+def _in_present_version(event: dict[str, Any]) -> dict[str, Any]:
     """The event upcast (I23); its payload is text again, the stored one unless a step had to be taken."""
     if upcast.version_of(event) > len(upcast.STEPS):
         return event

@@ -6,8 +6,7 @@ out in the bytes that were measured. Answers are foreign: `outcomes` takes nothi
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from blake3 import blake3
 
@@ -60,8 +59,7 @@ class LyingError(EventLogError):
     """An answer that cannot be true of what was sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One record as it is sent. `key` stands for its context, `state` for all of it, in the ledger."""
 
     group: str
@@ -79,8 +77,7 @@ class Item:
         return blake3(self.text).digest(_STATE_BYTES).hex()
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What became of one item: `created`, `replaced`, `unchanged`, `filtered`, `held`, or `failed`.
 
     `locus_id` is the service's id of the memory. `held`: a project of that name is there already and is
@@ -123,7 +120,7 @@ def item(
     if replace:
         fields["replace"] = True
     payload = _payload(record["payload_json"], payload_bytes_max, record["context_id"])
-    rest = jsontext.encode_fast(fields)
+    rest = jsontext.encode_without_floats(fields)
     text = b'{"payload":' + payload + b"," + rest[1:]
     return Item(group, position, record["context_id"], replace, text)
 
@@ -189,7 +186,7 @@ def _outcome(result: Any, one: Item) -> Outcome:
 
 def _same_context(named: Any, ours: str) -> bool:
     """Services spell ids in fewer letters than we do; two that differ only in these are one."""
-    return isinstance(named, str) and _plain_id(named) == _plain_id(ours)
+    return named == ours or (isinstance(named, str) and _plain_id(named) == _plain_id(ours))
 
 
 def _plain_id(text: str) -> str:
@@ -219,7 +216,7 @@ def _in_brackets(words: str, items: Sequence[Item]) -> str:
 def _payload(text: str, bytes_max: int, context_id: str) -> bytes:
     """The payload as an object in strict JSON, within its limit."""
     own = text.strip()
-    if _NO_STRICT_JSON.search(own):
+    if ("N" in own or "Inf" in own or "\\u" in own) and _NO_STRICT_JSON.search(own):
         own = wire.encode(wire.decode(own))
     if not own.startswith("{"):
         own = f'{{"data":{own}}}'

@@ -7,6 +7,7 @@ changes nothing there; and the position moves only behind what was answered, so 
 One process at a time sends to an endpoint (a lock); a view is held for minutes at most.
 """
 
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ BATCH = 100  # what both interfaces take
 
 _NOTE_EVERY_S = 1.0
 _VIEW_S_MAX = 600.0
+_AHEAD = 2  # calls that are made beside the one under way
 _LINGER_S = 2.0  # while following: what comes together goes together
 _REFUSED_ALL_MIN = 10
 _FAILED_MAX = 1_000
@@ -192,9 +194,11 @@ class _Sender:
         self._noted_at = clock.monotonic()
         self._accepted = False
         self._refused = 0
+        self._failed = False  # a call, or the run; no call follows
         self._pool = ThreadPoolExecutor(1, "locus-send")
 
     def finish(self) -> None:
+        self._failed = True  # or done
         self._pool.shutdown(wait=False, cancel_futures=True)
         self.receipts.flush()
         self.report.reached = self.receipts.delivered.position
@@ -238,15 +242,25 @@ class _Sender:
             view.make_durable()  # what leaves the log must not outlive what it was made of (I5)
             maker = self._maker(view, self._known)
             at = since
-            for parcel in self._answered(maker.parcels(since, self._left())):
+            held_too_long = False
+
+            def in_time() -> Iterator[_Parcel]:
+                nonlocal held_too_long
+                for parcel in maker.parcels(since, self._left()):
+                    yield parcel
+                    if self._clock.monotonic() - began > _VIEW_S_MAX and parcel.reaches is not None:
+                        held_too_long = True
+                        return
+
+            for parcel in self._answered(in_time()):
                 if parcel.reaches is not None:
                     at = parcel.reaches
                     if counts:
                         self.receipts.reached(at)
                 self._note_if_due()
-                if self._clock.monotonic() - began > _VIEW_S_MAX and parcel.reaches is not None:
-                    self.report.until = at
-                    return at, False
+            if held_too_long:
+                self.report.until = at
+                return at, False
             if self._at_limit:
                 self.report.until = at
                 return at, True
@@ -290,22 +304,27 @@ class _Sender:
     # -- calls and their answers -------------------------------------------------------------------
 
     def _answered(self, parcels: Iterator[_Parcel]) -> Iterator[_Parcel]:
-        """Each parcel once its answer is noted. One call is under way while the next body is made."""
-        under_way: tuple[_Parcel, Future[list[tuple[Item, Outcome]]]] | None = None
-        for parcel in parcels:
-            if under_way is not None:
-                yield self._settled(*under_way)
-            under_way = parcel, self._pool.submit(self._deliver, parcel.items)
-        if under_way is not None:
-            yield self._settled(*under_way)
+        """Each parcel once its answer is noted.
 
-    def _settled(self, parcel: _Parcel, answer: "Future[list[tuple[Item, Outcome]]]") -> _Parcel:
+        One call is under way while the next bodies are made. It is answered before the next one goes out, and
+        none goes out behind one that failed; but its answer may be noted a moment later.
+        """
+        waiting: deque[tuple[_Parcel, Future[list[Outcome]]]] = deque()
+        for parcel in parcels:
+            waiting.append((parcel, self._pool.submit(self._deliver, parcel.items)))
+            if len(waiting) > _AHEAD:
+                yield self._settled(*waiting.popleft())
+        while waiting:
+            yield self._settled(*waiting.popleft())
+
+    def _settled(self, parcel: _Parcel, answer: "Future[list[Outcome]]") -> _Parcel:
         self._wait_for(answer)
         report = self.report
         report.bytes += parcel.size
-        for item, outcome in answer.result():
+        for group, number in Counter(item.group for item in parcel.items).items():
+            report.records[group] = report.records.get(group, 0) + number
+        for item, outcome in zip(parcel.items, answer.result(), strict=True):
             self.receipts.note(item, outcome)
-            report.records[item.group] = report.records.get(item.group, 0) + 1
             report.answers[outcome.status] = report.answers.get(outcome.status, 0) + 1
             if outcome.status == "failed":
                 report.failures.append(Failure(item.key, item.group, item.position, outcome.reason))
@@ -318,7 +337,7 @@ class _Sender:
             )
         return parcel
 
-    def _wait_for(self, answer: "Future[list[tuple[Item, Outcome]]]") -> None:
+    def _wait_for(self, answer: "Future[list[Outcome]]") -> None:
         """Until there is an answer; when asked to stop, not much longer."""
         patience = 0.0
         while patience < _ABANDON_S:
@@ -329,20 +348,27 @@ class _Sender:
                 patience += 0.25 if self._clock.stopped() else 0.0
         raise StoppedError
 
-    def _deliver(self, items: list[Item]) -> list[tuple[Item, Outcome]]:
+    def _deliver(self, items: list[Item]) -> list[Outcome]:
         """The outcome of each item. Runs beside the thread that reads the log, and touches no store."""
-        found = dict(self._posted(items))
-        pause_s = 1.0
-        for _ in range(_MOMENT_TRIES - 1):
-            passing = [one for one in items if found[one].passing]
-            if not passing:
-                break
-            self._courier.pause(pause_s)
-            pause_s *= 2
-            found.update(self._posted(passing))
-        return list(found.items())
+        if self._failed:
+            raise StoppedError  # who waits for it has seen why
+        try:
+            found = self._posted(items)
+            pause_s = 1.0
+            for _ in range(_MOMENT_TRIES - 1):
+                passing = [at for at, outcome in enumerate(found) if outcome.passing]
+                if not passing:
+                    break
+                self._courier.pause(pause_s)
+                pause_s *= 2
+                for at, outcome in zip(passing, self._posted([items[at] for at in passing]), strict=True):
+                    found[at] = outcome
+            return found
+        except BaseException:
+            self._failed = True
+            raise
 
-    def _posted(self, items: list[Item]) -> list[tuple[Item, Outcome]]:
+    def _posted(self, items: list[Item]) -> list[Outcome]:
         """Post the items; a body that is refused as a whole is halved until it is known for which item."""
         answer = self._courier.post(rest.body(self._endpoint.graph_id, items))
         if answer.taken:
@@ -354,11 +380,11 @@ class _Sender:
                     "delivered, and the next export sends it again. See to --server and --api."
                 ) from None
             self._check_some_taken(outcomes)
-            return list(zip(items, outcomes, strict=True))
+            return outcomes
         if len(items) == 1:
             outcome = rest.refusal(answer.status, answer.value, items[0])
             self._check_some_taken([outcome])
-            return [(items[0], outcome)]
+            return [outcome]
         middle = len(items) // 2
         return self._posted(items[:middle]) + self._posted(items[middle:])
 
