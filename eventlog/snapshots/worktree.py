@@ -14,6 +14,7 @@ import os
 from blake3 import blake3
 
 from eventlog.errors import InvalidEvent, NotFound, Refused
+from eventlog.fs import Refusals
 from eventlog.snapshots import statcache, worktree_git
 from eventlog.snapshots.ids import blob_id, tree_id
 from eventlog.snapshots.statcache import Key, StatCache
@@ -104,7 +105,8 @@ def capture(
     fs, layout = blobs.fs, blobs.layout
     place = _place_of(layout, path, root)
     key = Key(blobs.store_id, blake3(path).digest(16), _options(place, include, size_max), path)
-    generation = statcache.read_generation(fs, layout)
+    with Refusals(layout.gc_generation, "read how often contents were collected"):
+        generation = statcache.read_generation(fs, layout)
     probe = probe_of(fs, layout, path)
     cache = statcache.load(fs, layout, key)
     entries = Entries(path, calls or UserFiles(), writer, probe, size_max)

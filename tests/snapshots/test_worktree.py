@@ -3,11 +3,12 @@
 import os
 import socket
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from eventlog.errors import NotFound, Refused
+from eventlog.errors import EventLogError, NotFound, Refused
 from eventlog.layout import Layout
 from eventlog.snapshots.materialize import materialize
 from eventlog.snapshots.statcache import pack_stat
@@ -15,6 +16,7 @@ from eventlog.snapshots.tree import legal_name
 from eventlog.snapshots.userfiles import UserFiles
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
 from eventlog.snapshots.worktree_entries import Entries
+from tests.faultfs import FAULTS, FaultFS
 from tests.snapshots.worktree_support import Bench, age, on_disk
 
 
@@ -334,6 +336,21 @@ def test_names_that_no_tree_may_hold_are_listed(bench: Bench) -> None:
     assert "is a spelling of .git" in done.skipped[0][1]
     assert again.skipped == done.skipped
     assert all(legal_name(part) is None for path in bench.tree() for part in path.split(b"/"))
+
+
+def test_a_capture_tells_what_the_disk_refuses(bench: Bench) -> None:
+    """P7: any one call that fails, once or from then on, is survived or told as an error of ours."""
+    fill(bench.work)
+    bench.capture()
+    counting = FaultFS()
+    Bench(bench.layout, bench.work, counting).capture()
+    assert len(counting.made) > 12
+    for nth in range(len(counting.made)):
+        for persistent in (False, True):
+            fs = FaultFS(nth, FAULTS["EIO"], persistent=persistent)
+            with suppress(EventLogError):
+                Bench(bench.layout, bench.work, fs).capture()
+            assert fs.open_fds == {}, (nth, persistent)
 
 
 def test_the_store_is_never_captured(bench: Bench, tmp_path: Path) -> None:
