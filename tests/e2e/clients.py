@@ -127,7 +127,7 @@ def ended(process: "subprocess.Popen[str]") -> Ended:
     return Ended(process.returncode, out, err)
 
 
-def wait_for(path: Path, seconds: float = 20) -> None:
+def wait_for(path: Path, seconds: float = 45) -> None:
     """Until somebody made `path` and wrote into it."""
     until = time.monotonic() + seconds
     while not (path.exists() and path.stat().st_size):
