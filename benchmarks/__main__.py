@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.repo,
             options.transcripts,
             options.repos,
+            options.events,
         )
         result: dict[str, Any] = {
             "machine": machine.machine(directory),
@@ -85,6 +86,9 @@ def _parser() -> argparse.ArgumentParser:
         "--transcripts",
         metavar="DIR",
         help="import these, below a directory for each agent, not synthetic ones",
+    )
+    parser.add_argument(
+        "--events", type=int, metavar="N", help="so many in the large logs, not 300,000 or 3 and 10 million"
     )
     parser.add_argument("--dir", metavar="DIR", help="work below this directory; its file system is measured")
     return parser

@@ -95,6 +95,7 @@ class Bench:
         repo: str | None = None,
         transcripts: str | None = None,
         repos: str | None = None,
+        events: int | None = None,
     ) -> None:
         self.scale = scale
         self.seed = seed
@@ -102,6 +103,7 @@ class Bench:
         self.repo = repo
         self.transcripts = transcripts
         self.repos = repos
+        self.events = events
         self._shared: dict[str, Any] = {}
 
     @property

@@ -27,6 +27,7 @@ _MEMORY_MAX_MB = 600.0
 _APPEND_MEMORY_MAX_MB = 40.0
 _QUERY_MEMORY_MAX_MB = 1_500.0
 _EXPORT_MEMORY_MAX_MB = 300.0
+_EXPORTS = ("locusgraph", "jsonl", "parquet", "duckdb")
 
 
 def rows() -> list[Row]:
@@ -70,7 +71,7 @@ def rows() -> list[Row]:
                 ("rebuild", "a process that rebuilds the index", _MEMORY_MAX_MB, _memory_rebuild),
                 ("append", "a process that appends", _APPEND_MEMORY_MAX_MB, _memory_append),
                 ("query", "a process that asks the twelve questions", _QUERY_MEMORY_MAX_MB, _memory_query),
-                ("export", "a process that exports the whole log", _EXPORT_MEMORY_MAX_MB, _memory_export),
+                ("export", "the greediest of four exports", _EXPORT_MEMORY_MAX_MB, _memory_export),
             )
         ),
     ]
@@ -214,12 +215,24 @@ def _memory_query(bench: Bench) -> Iterator[Sides]:
 @contextmanager
 def _memory_export(bench: Bench) -> Iterator[Sides]:
     path, events = _longest_store(bench)
-    yield _memory(bench, path, "export", _EXPORT_MEMORY_MAX_MB, f"{events:,} events")
+    highest = {}
+    for form in _EXPORTS:
+        with bench.scratch(f"export-{form}") as directory:
+            command = [sys.executable, "-m", "benchmarks.resident", "export", path, form, directory]
+            highest[form] = _highest_mb(command)
+    yield Sides(
+        ours=lambda: max(highest.values()),
+        anchor=lambda: _EXPORT_MEMORY_MAX_MB,
+        size=f"{events:,} events",
+        facts=highest,
+        rounds=1,
+        warm_up=False,
+    )
 
 
 def _longest_store(bench: Bench) -> tuple[str, int]:
     """A store that is only read, sealed, merged and indexed, and its events: 10 million at the full scale."""
-    events = bench.pick(20_000, 10_000_000)
+    events = bench.events or bench.pick(20_000, 10_000_000)
 
     def make() -> str:
         path = bench.new_directory("longest") + "/store"
