@@ -7,8 +7,6 @@ import base64
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from typing import Any
 import pytest
 
 from eventlog.store import Store
+from tests import forked
 from tests.cli.support import git
 from tests.e2e.record_hook import tree_of
 
@@ -63,14 +62,8 @@ class Played:
                 _make(file, *entry)
 
     def _call(self, call: Json) -> None:
-        done = subprocess.run(
-            [sys.executable, "-m", "locus_cli.hook_entry", self.head["agent"]],
-            input=json.dumps(call).encode(),
-            cwd=self.project,
-            env={**os.environ, "HOME": str(self.project.parent)},
-            capture_output=True,
-            timeout=30,
-        )
+        variables = {**os.environ, "HOME": str(self.project.parent)}
+        done = forked.hook(json.dumps(call).encode(), self.head["agent"], self.project, variables)
         self.silent &= (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
         turn = str(call.get("prompt_id") or call.get("turn_id"))
         begins = call["hook_event_name"] == "UserPromptSubmit" or (

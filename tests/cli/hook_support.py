@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.store import Store
+from tests import forked
 from tests.snapshots.worktree_support import git, on_disk
 
 HOOK = [sys.executable, "-m", "locus_cli.hook_entry"]
@@ -28,9 +29,7 @@ def run_hook(
     """One hook process, which must be silent and end well (P4)."""
     # Maintenance is tested by itself; elsewhere no process is to be left behind.
     variables = {**os.environ, "LOCUS_NO_MAINTENANCE": "1", "LOCUS_HOOK_PATIENCE": "20", **(environ or {})}
-    done = subprocess.run(
-        [*HOOK, agent], input=stdin, capture_output=True, cwd=cwd, env=variables, timeout=60
-    )
+    done = forked.hook(stdin, agent, cwd, variables)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     return done
 

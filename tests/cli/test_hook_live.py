@@ -339,12 +339,13 @@ def test_a_look_that_is_not_finished_in_time_is_finished_by_the_next(
     agent.prompt("Go")
     said = agent.payload("PostToolUse", tool_name="Bash", tool_input={}, tool_use_id="slow_1")
     started = agent.payload("PreToolUse", tool_name="Bash", tool_input={}, tool_use_id="slow_1")
-    monkeypatch.setitem(live.BUDGET_S, "tool", 0.0)
-    monkeypatch.setitem(live.BUDGET_S, "turn_end", 0.0)
 
     def record(payload: dict[str, Any]) -> None:
         call = adapters.interpret("claude-code", payload)
-        live.record(REAL, str(work / ".locus"), call, {}, print, started_s=time.monotonic())
+        with monkeypatch.context() as patched:
+            patched.setitem(live.BUDGET_S, "tool", 0.0)
+            patched.setitem(live.BUDGET_S, "turn_end", 0.0)
+            live.record(REAL, str(work / ".locus"), call, {}, print, started_s=time.monotonic())
 
     record(started)
     (work / "made.txt").write_text("1")
