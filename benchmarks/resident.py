@@ -5,11 +5,12 @@
     python -m benchmarks.resident rebuild STORE
     python -m benchmarks.resident append STORE COUNT SEED
     python -m benchmarks.resident query STORE
-    python -m benchmarks.resident export STORE
+    python -m benchmarks.resident export STORE FORM DIRECTORY
 
 `import` runs the installed command, whose children (git) do not count. `seal` fills a new store with COUNT
 events and seals it, `append` appends COUNT events one by one. `query` asks the twelve questions of
-docs/sql.md, `export` makes every record for LocusGraph, but neither a file nor a call.
+docs/sql.md. `export` makes every record for LocusGraph (FORM locusgraph), but neither a file nor a call;
+lines of JSON (jsonl), which it throws away; or files (parquet, duckdb) in DIRECTORY.
 """
 
 from __future__ import annotations
@@ -87,12 +88,20 @@ def query(path: str) -> float:
     return highest_mb()
 
 
-def export(path: str) -> float:
+def export(path: str, form: str, directory: str) -> float:
     from eventlog import Store
-    from eventlog.exports import locusgraph
+    from eventlog.exports import database, jsonl, locusgraph, parquet
 
     with Store.open(path) as store:
-        locusgraph.export(store, f"{path}/../never", since=0, diffs=False, dry_run=True)
+        if form == "locusgraph":
+            locusgraph.export(store, f"{directory}/never", since=0, diffs=False, dry_run=True)
+        elif form == "jsonl":
+            with open(os.devnull, "wb") as file:
+                jsonl.write(store, file)
+        elif form == "parquet":
+            parquet.export(store, f"{directory}/parquet")
+        else:
+            database.export(store, f"{directory}/log.duckdb")
     return highest_mb()
 
 

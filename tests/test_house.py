@@ -157,7 +157,7 @@ def test_rooms_import_downwards_only() -> None:
     ("library", "allowed"),
     [
         ("click", ("locus_cli",)),
-        ("duckdb", ("eventlog.query", "eventlog.projections", "eventlog.exports.database")),
+        ("duckdb", ("eventlog.query", "eventlog.projections", "eventlog.exports")),
         (
             "pyarrow",
             (
@@ -171,8 +171,7 @@ def test_rooms_import_downwards_only() -> None:
                 "eventlog.search",
                 # Segments are made anew of the row groups that verify.
                 "eventlog.keep",
-                "eventlog.exports.parquet",
-                "eventlog.exports.database",
+                "eventlog.exports.locusgraph",
                 # Rollouts may be zstd files; Python 3.11 reads none.
                 "eventlog.transcripts.lines",
                 "locus_cli.sql",
@@ -194,6 +193,8 @@ def test_rooms_import_downwards_only() -> None:
                 # Millions of payloads are parsed while they are indexed.
                 "eventlog.search",
                 "eventlog.exports.jsonl",
+                # The keys of each payload that is sent.
+                "eventlog.exports.wire",
                 "eventlog.transcripts",
                 "locus_cli.jsonout",
             ),
