@@ -590,6 +590,7 @@ def rows_of(batch: "pa.RecordBatch") -> Iterator[Event]:
     """The events of a batch as dicts, times as integer µs."""
     import pyarrow as pa
 
+    names = batch.schema.names  # a list made anew at each look
     for start in range(0, batch.num_rows, _SLICE_ROWS):
         piece = batch.slice(start, _SLICE_ROWS)
         columns = []
@@ -597,4 +598,4 @@ def rows_of(batch: "pa.RecordBatch") -> Iterator[Event]:
             times = pa.types.is_timestamp(column.type)
             columns.append((column.cast(pa.int64()) if times else column).to_pylist())
         for values in zip(*columns, strict=True):
-            yield dict(zip(batch.schema.names, values, strict=True))
+            yield dict(zip(names, values, strict=True))
