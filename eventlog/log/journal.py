@@ -363,7 +363,7 @@ class Journal:
             stat = self._stat_if_newest(active)
             if stat is not None:
                 active.suspect = stat.st_mode & _SUSPECT_BIT != 0
-                if not self._is_at_end(active, stat.st_size) and not self._catch_up(active):
+                if not self._catch_up(active, stat.st_size):
                     self._recover(active)
                 return active
             self._forget()
@@ -381,19 +381,17 @@ class Journal:
             return None
         return stat if stat.st_ino == active.inode and stat.st_dev == active.device else None
 
-    def _is_at_end(self, active: _Active, file_size: int) -> bool:
-        """Whether nobody else has written to the journal since this process did."""
-        if file_size != active.file_size:
-            return False
-        return active.size == file_size or not any(self._fs.pread(active.fd, 8, active.size))
-
-    def _catch_up(self, active: _Active) -> bool:
-        """Take over where the journal ends since others wrote; False when its tail is not sound."""
-        fs, fd, path = self._fs, active.fd, active.path
-        active.file_size = _file_size(fs, fd, path)
-        whole = active.file_size < active.size  # others cut it
-        end = _end_of_descriptor(fs, fd, path) if whole else end_behind(fs, fd, path, active.size)
-        return self._read_tail(active, end)
+    def _catch_up(self, active: _Active, file_size: int) -> bool:
+        """Take over what others wrote behind the end that this process knows; False when it is not sound."""
+        active.file_size = file_size
+        if file_size >= active.size:
+            ahead = self._fs.pread(active.fd, _TAIL_SIZE, active.size)
+            if not any(ahead[:8]):
+                return True
+            used = used_length(ahead)
+            if used < len(ahead) and self._take_last(active, ahead[:used], active.size + used):
+                return True
+        return self._read_tail(active, _end_of_descriptor(self._fs, active.fd, active.path))
 
     def _newest_number(self) -> int:
         """The highest journal's number, 0 when there is none. Names are zero-padded: the last is highest."""
@@ -453,13 +451,18 @@ class Journal:
         if len(tail) != size - tail_at:
             return False
         frame_size = last_frame_size(tail)
-        offset = size - frame_size
-        if frame_size == 0 or offset < HEADER_SIZE:
+        if len(tail) < frame_size <= size - HEADER_SIZE:
+            tail = self._fs.pread(active.fd, frame_size, size - frame_size)
+        return self._take_last(active, tail, size)
+
+    def _take_last(self, active: _Active, tail: bytes, size: int) -> bool:
+        """The same from bytes of the journal that end where it ends, at `size`."""
+        frame_size = last_frame_size(tail)
+        if not 0 < frame_size <= len(tail):
             return False
-        if offset < tail_at:
-            tail_at, tail = offset, self._fs.pread(active.fd, frame_size, offset)
+        at, offset = len(tail) - frame_size, size - frame_size
         try:
-            end, digest = frame_end(tail, offset - tail_at, offset, active.header.key, active.path)
+            end, digest = frame_end(tail, at, offset, active.header.key, active.path)
         except Corruption:
             return False
         active.size, active.position, active.digest = size, end, digest
