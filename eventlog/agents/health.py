@@ -151,6 +151,9 @@ def _of_file(one: Registered) -> Iterator[Finding]:
     elif one.missing:
         what = f"{one.path} has our hooks, but not for {', '.join(one.missing)}"
         yield Finding(PROBLEM, one.agent, what, again)
+    elif one.is_older:
+        what = f"{one.path} was written by another version of Locus, and does what that one did"
+        yield Finding(NOTE, one.agent, what, again)
     elif one.events:
         yield Finding(OK, one.agent, f"{len(one.events)} hooks in {one.path} ({one.level})")
     if one.disabled:

@@ -130,6 +130,7 @@ class Registered:
     missing: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     disabled: str | None = None  # the setting that switches hooks off
+    is_older: bool = False  # another version of Locus made the file
     problem: str | None = None
 
 
@@ -275,7 +276,8 @@ def _look_at_plugin(level: str, path: str, text: str) -> Registered:
     missing = tuple(event for event in EVENTS[OPENCODE] if event not in events)
     problem = opencode_plugin.edited(path) if opencode_plugin.is_edited(text) else None
     lines = () if line is None else (line,)
-    return Registered(OPENCODE, level, path, True, events, missing, lines, problem=problem)
+    older = line is not None and text != opencode_plugin.text(line, events)
+    return Registered(OPENCODE, level, path, True, events, missing, lines, problem=problem, is_older=older)
 
 
 def _disabled(said: Mapping[str, Any], ours: Sequence[settings.Ours]) -> str | None:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.agents import adapters, install, launch, opencode, opencode_plugin
+from eventlog.agents import adapters, health, install, launch, opencode, opencode_plugin
 from eventlog.agents.call import TOOL, TOOL_START, TURN_END, TURN_START
 from eventlog.agents.install import OPENCODE, Homes
 from eventlog.errors import Refused
@@ -54,6 +55,16 @@ def test_the_plugin_goes_in_and_out_and_leaves_nothing(file: Path, homes: Homes)
     found = install.look(REAL, OPENCODE, install.LOCAL, str(file))
     assert (found.lines, found.missing, found.problem) == ((LINE,), (), None)
     assert found.events == install.EVENTS[OPENCODE]
+
+    head, body = file.read_text().replace("5000", "4000").split("\n", 1)
+    digest = blake3(body.encode()).hexdigest()[:16]
+    file.write_text(f"{head[: -len(digest)]}{digest}\n{body}")  # as another version would have made it
+    older = install.look(REAL, OPENCODE, install.LOCAL, str(file))
+    assert (found.is_older, older.is_older, older.problem) == (False, True, None)
+    environ = {"HOME": str(file.parents[3] / "home")}
+    examined = health.examine(None, str(file.parents[2]), environ, commands="", more=())
+    told = [f for f in examined if "another version" in f.what]
+    assert [f.level for f in told] == ["note"] and "locus hooks install --agent opencode" in str(told[0].todo)
 
     assert put_in(file, homes, launch.portable_line(OPENCODE)).kind == "edited"
     assert "my tools" not in file.read_text()
