@@ -141,8 +141,10 @@ def crash_choices(pending: list[Effect]) -> Iterator[tuple[str, Choice]]:
             yield f"lose only effect {index}", keep_all_but(index)
     writes = [index for index, effect in enumerate(pending) if effect.kind == "write"]
     if writes:
-        size = len(pending[writes[-1]].data)
-        for kept in sorted({1, size // 2, size - 1, size // SECTOR_SIZE * SECTOR_SIZE} - {0, size}):
+        data = pending[writes[-1]].data
+        size, used = len(data), len(bytes(data).rstrip(b"\0"))
+        sizes = {1, used // 2, used - 1, used, size - 1, size // SECTOR_SIZE * SECTOR_SIZE}
+        for kept in sorted(sizes - {-1, 0, size}):
             yield f"tear effect {writes[-1]} after {kept} bytes", tear(writes[-1], kept)
 
 

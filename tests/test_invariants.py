@@ -90,7 +90,7 @@ def files_of(root: Path, *directories: str) -> list[Path]:
 
 def damages_of(data: bytes) -> Iterator[bytes]:
     """Damaged forms of a file: flipped bits, cuts, zeros and rubbish, wherever something may be at stake."""
-    size = len(data)
+    size = min(len(data), len(data.rstrip(b"\0")) + 1)  # of a journal's room a byte
     places = sorted({5, 30, size // 4, size // 2, size * 3 // 4, size - 40, size - 1})
     for i, at in enumerate(place for place in places if 0 <= place < size):
         yield data[:at] + bytes([data[at] ^ 1 << i % 8]) + data[at + 1 :]

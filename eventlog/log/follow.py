@@ -8,8 +8,8 @@ I6, I8 and I22: what it gives is what a view of the final log gives.
 It reads sealed events from segments, piece by piece, each segment that the log still has to its end by
 one descriptor, and then walks the journals frame by frame,
 numbering and de-duplicating as it goes (the same fold as a view's). The state of that fold stays in
-memory, so a new event costs its own bytes. Nothing but two look-ups tells whether there is more:
-journals are numbered densely and unlinked in ascending order, never the highest, so as long as
+memory, so a new event costs its own bytes. Two look-ups and the bytes behind what was read tell whether
+there is more: journals are numbered densely and unlinked in ascending order, never the highest, so as long as
 journal n has its name, n+1 is missing only when n is the highest. When n has lost its name, what
 follows is in segments, and the follower begins again at the position where it is.
 
@@ -29,7 +29,7 @@ from eventlog.jsontext import decode
 from eventlog.layout import JOURNAL_DIR, Layout
 from eventlog.log import manifest as manifests
 from eventlog.log.frame import FRAME_SIZE_MAX, HEADER_SIZE, Frame, decode_frame
-from eventlog.log.journal import end_behind, end_of_journal, scan_journal
+from eventlog.log.journal import end_behind, end_of_open, scan_journal
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering, PrefixRow
 from eventlog.log.reader import LogView, Selection, open_view, row_of, rows_of
@@ -242,10 +242,12 @@ class Follower:
 
     def _end(self, journal: "_OpenJournal", is_last: bool) -> int:
         """Where the journal ends. Room behind what was read is the end only while others may write there."""
-        self.fs.stat(journal.path)
-        if is_last:
-            return end_behind(self.fs, journal.fd, journal.path, journal.offset)
-        return end_of_journal(self.fs, journal.path)
+        size = self.fs.stat(journal.path).st_size
+        if is_last and size == journal.size:  # what lies behind a hole is known since the file grew
+            journal.end = max(journal.end, end_behind(self.fs, journal.fd, journal.path, journal.offset))
+        else:
+            journal.size, journal.end = size, end_of_open(self.fs, journal.fd, journal.path)
+        return journal.end
 
     def _frames(self, journal: "_OpenJournal", size: int, is_last: bool) -> list[Frame]:
         """The frames behind the offset, some of them where there are many."""
@@ -361,7 +363,9 @@ class _OpenJournal:
     fd: int
     offset: int = HEADER_SIZE  # behind the last frame read
     doubtful: int = -1  # the offset, when bytes behind it did not verify
-    scanned: int = -1  # size of the file when it was searched for frames behind such bytes
+    size: int = -1  # of the file, room included, when all behind the offset was looked at
+    end: int = 0  # what was found then, or has come since
+    scanned: int = -1  # the end when the file was searched for frames behind such bytes
 
 
 class _Sealed:

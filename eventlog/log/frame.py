@@ -284,6 +284,8 @@ def last_frame_size(tail: bytes) -> int:
 def used_length(data: bytes) -> int:
     """The length of `data` without the zero bytes at its end."""
     low, high = 0, len(data)
+    if data[-1:] > b"\0":
+        return high
     while high - low > 64:  # what is left of the search: from `high` on all is zero
         middle = (low + high) // 2
         if data[middle:high] == bytes(high - middle):

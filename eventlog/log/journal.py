@@ -66,6 +66,9 @@ _ROOM_MIN = 4096
 _ROOM_MAX = 256 * 1024
 _ROOM_FRAMES = 8
 
+# The end of a journal is sought in pieces of so many bytes, which cost less than all of the room at once.
+_LOOK_SIZE = 64 * 1024
+
 # A full journal with one frame of the largest size behind it, ten times over for a copy forward of
 # several. Nothing larger is read into memory.
 _FILE_SIZE_MAX = 10 * (ROTATE_SIZE + FRAME_SIZE_MAX)
@@ -137,9 +140,21 @@ def end_of_journal(fs: FileSystem, path: str) -> int:
     """
     fd = fs.open(path, os.O_RDONLY)
     try:
-        return _end_of_descriptor(fs, fd, path)
+        return end_of_open(fs, fd, path)
     finally:
         fs.close(fd)
+
+
+def end_of_open(fs: FileSystem, fd: int, path: str) -> int:
+    """What `end_of_journal` says. The header counts whatever its bytes are."""
+    end = _file_size(fs, fd, path)
+    while end > HEADER_SIZE:
+        at = max(HEADER_SIZE, end - _LOOK_SIZE)
+        used = used_length(fs.pread(fd, end - at, at))
+        if used:
+            return at + used
+        end = at
+    return end
 
 
 def end_behind(fs: FileSystem, fd: int, path: str, known: int) -> int:
@@ -147,11 +162,14 @@ def end_behind(fs: FileSystem, fd: int, path: str, known: int) -> int:
 
     Raises: Corruption.
     """
-    ahead = fs.pread(fd, _TAIL_SIZE, known)
-    used = used_length(ahead)
-    if used and (used == len(ahead) or not last_frame_size(ahead[:used])):
-        return _end_of_descriptor(fs, fd, path)  # what was read may end in the middle of a frame
-    return known + used
+    for size in (_TAIL_SIZE, _LOOK_SIZE):
+        ahead = fs.pread(fd, size, known)
+        used = used_length(ahead)
+        if not used or (used < size and last_frame_size(ahead[:used])):
+            return known + used
+        if used < size:
+            break
+    return end_of_open(fs, fd, path)  # what was read may end in the middle of a frame
 
 
 def journal_numbers(fs: FileSystem, layout: Layout) -> "list[int]":
@@ -335,7 +353,7 @@ class Journal:
             raise _refused(self._layout.lock(APPEND), error) from error
 
     def _writable(self) -> _Active:
-        """The highest journal, verified, of this boot, with room, and safe to append to."""
+        """The highest journal, verified, of this boot, below `ROTATE_SIZE`, and safe to append to."""
         try:
             if self._failed is not None:
                 self._copy_forward(self._failed)
@@ -383,15 +401,21 @@ class Journal:
 
     def _catch_up(self, active: _Active, file_size: int) -> bool:
         """Take over what others wrote behind the end that this process knows; False when it is not sound."""
-        active.file_size = file_size
-        if file_size >= active.size:
-            ahead = self._fs.pread(active.fd, _TAIL_SIZE, active.size)
+        fs, fd, path = self._fs, active.fd, active.path
+        if file_size != active.file_size:  # they filled the room that this process knew, or cut the file
+            end = end_of_open(fs, fd, path)
+        else:
+            ahead = fs.pread(fd, _TAIL_SIZE, active.size)
             if not any(ahead[:8]):
                 return True
             used = used_length(ahead)
             if used < len(ahead) and self._take_last(active, ahead[:used], active.size + used):
                 return True
-        return self._read_tail(active, _end_of_descriptor(self._fs, active.fd, active.path))
+            end = end_behind(fs, fd, path, active.size)
+        if not self._read_tail(active, end):
+            return False
+        active.file_size = file_size
+        return True
 
     def _newest_number(self) -> int:
         """The highest journal's number, 0 when there is none. Names are zero-padded: the last is highest."""
@@ -439,7 +463,7 @@ class Journal:
         path = self._layout.journal(number)
         header = _own_header(self._fs.pread(fd, HEADER_SIZE, 0), path, self._store_id, number)
         active = _Active(fd, path, self._layout.journal(number + 1), header, self._fs.fstat(fd))
-        return active, _end_of_descriptor(self._fs, fd, path)
+        return active, end_of_open(self._fs, fd, path)
 
     def _read_tail(self, active: _Active, size: int) -> bool:
         """Take position and digest from the last frame of `size` bytes; False when it is not sound."""
@@ -476,7 +500,7 @@ class Journal:
         )
         end = active.size + len(frame)
         try:
-            room = _room_behind(end, len(frame)) if end > active.file_size else 0
+            room = _room_behind(end, len(frame)) if active.file_size < end < ROTATE_SIZE else 0
             written = self._write_with_room(active, frame, room) if room else 0
             if written < len(frame):
                 written = fs.pwrite(active.fd, frame, active.size)
@@ -702,23 +726,10 @@ def _file_size(fs: FileSystem, fd: int, path: str) -> int:
     return size
 
 
-def _end_of_descriptor(fs: FileSystem, fd: int, path: str) -> int:
-    """What `end_of_journal` says. The header counts whatever its bytes are."""
-    end = _file_size(fs, fd, path)
-    while end > HEADER_SIZE:
-        at = max(HEADER_SIZE, end - _ROOM_MAX)
-        used = used_length(fs.pread(fd, end - at, at))
-        if used:
-            return at + used
-        end = at
-    return end
-
-
 def _scan_descriptor(
     fs: FileSystem, fd: int, path: str, store_id: bytes, number: "int | None"
 ) -> JournalScan:
-    data = fs.pread(fd, _file_size(fs, fd, path), 0)
-    data = data[: max(used_length(data), HEADER_SIZE)]
+    data = fs.pread(fd, end_of_open(fs, fd, path), 0)
     header = _own_header(data, path, store_id, number)
     frames, damaged, end = scan_frames(data, header, path)
     torn = (end, len(data) - end) if end < len(data) else None

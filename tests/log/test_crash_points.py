@@ -385,7 +385,8 @@ def _ends(moment: Moment) -> Iterator[tuple[str, SimFS, bool]]:
     if call is not None and call.name == "pwrite":
         fd, data, offset = call.args
         assert isinstance(fd, int) and isinstance(data, bytes) and isinstance(offset, int)
-        for size in sorted({1, len(data) // 2, len(data) - 1} - {0}):
+        used = len(data.rstrip(b"\0"))
+        for size in sorted({1, used // 2, used - 1, used, len(data) - 1} - {-1, 0, len(data)}):
             torn = fs.copy()
             torn.pwrite(fd, data[:size], offset)
             yield f"killed after {size} bytes of it", torn.kill(), True

@@ -443,6 +443,23 @@ def test_a_bad_stretch_is_passed_as_a_view_passes_it(log: Log, closed: bool) -> 
     assert seen == log.rows()
 
 
+def test_a_hole_in_the_newest_journal_stops_no_follower(log: Log) -> None:
+    """I11, I13: what stands behind a block that came back as zeros is given, and so is what comes then."""
+    for number in range(60):
+        log.append([numbered(number)])
+    with open(log.layout.journal(1), "r+b") as file:
+        file.seek(8192)
+        file.write(bytes(4096))
+    follower = follower_of(log)
+    seen = []
+    for number in range(60, 63):
+        seen += caught_up(follower) + caught_up(follower)
+        log.append([numbered(number)])
+
+    assert seen + caught_up(follower) == log.rows()
+    assert 40 < len(log.rows()) < 63
+
+
 def test_a_torn_tail_is_waited_for(log: Log) -> None:
     """I10, I12: half a frame is no event; what the next writer puts in its place is."""
     follower = follower_of(log)

@@ -185,8 +185,8 @@ def test_an_append_makes_a_constant_number_of_calls() -> None:
     for _ in range(1000):
         journal.append([b"x" * 100])
 
-    assert (kept, fresh) == (calls(lambda: journal), calls(lambda: a_journal(fs, layout)))
-    assert kept <= 9
+    assert kept == calls(lambda: journal) <= 9
+    assert fresh <= calls(lambda: a_journal(fs, layout)) <= fresh + 4  # who is new looks over the room
 
 
 def test_no_heavy_module_is_imported() -> None:

@@ -156,3 +156,13 @@ def test_a_header_that_ends_in_zeros_is_whole() -> None:
     fs.close(fd)
 
     assert end_of_journal(fs, path) == HEADER_SIZE
+
+
+def test_many_writers_far_apart_find_the_end() -> None:
+    """I2: each of sixteen kept descriptors goes on behind what fifteen others have put there since."""
+    fs, layout = sim_store()
+    writers = [a_journal(fs, layout) for _ in range(16)]
+    sent = [writer.append([LINE]) for _ in range(6) for writer in writers]
+
+    assert sent == list(range(96))
+    assert len(frames_of(fs, layout)) == 96

@@ -133,7 +133,7 @@ def test_an_append_in_progress_is_not_reported() -> None:
     path = layout.journal(1)
     whole = read_file(sim, path)
     fd = sim.open(path, os.O_RDWR)
-    sim.truncate(fd, len(whole) - 20)
+    sim.truncate(fd, len(whole.rstrip(b"\0")) - 20)
 
     def finish(call: Call) -> None:
         if call.name == "open" and call.args[0] == layout.lock(APPEND):
