@@ -36,7 +36,7 @@ from eventlog.log.retained import HASH_COLUMNS
 from eventlog.paths import path_bytes
 from eventlog.replay import restore_journal
 from eventlog.snapshots import erase as contents_of
-from eventlog.snapshots.ids import TEXT_PREFIX, from_text
+from eventlog.snapshots.ids import from_texts
 from eventlog.snapshots.mark import live_ids, told_trees
 from eventlog.store import Store
 from eventlog.types import Event
@@ -144,7 +144,7 @@ def plan_path(store: Store, path: str) -> Plan:
     with store.view() as view:
         for event in view.iterate(columns=columns):
             if event["tree_hash"] is not None:
-                roots.update(_ids([event["tree_hash"]]))
+                roots.update(from_texts([event["tree_hash"]]))
             names = [event["path"]]
             if event["event_type"] == "file":
                 names.append(object_of(event["payload"]).get("old_path"))
@@ -254,14 +254,8 @@ def _alone(store: Store, view: LogView, chosen: "dict[str, int]") -> tuple[set[b
 
 def _named_by(event: Event) -> Iterator[bytes]:
     blobs = event["blobs"]
-    yield from _ids(event[name] for name in HASH_COLUMNS if name != "blobs")
-    yield from _ids(blobs if isinstance(blobs, list) else ())
-
-
-def _ids(texts: Iterable[object]) -> Iterator[bytes]:
-    for text in texts:
-        if isinstance(text, str) and text.startswith(TEXT_PREFIX):
-            yield from_text(text)
+    yield from from_texts(event[name] for name in HASH_COLUMNS if name != "blobs")
+    yield from from_texts(blobs if isinstance(blobs, list) else ())
 
 
 def _not_reached(

@@ -7,11 +7,11 @@ who carry out, one is refused (I29). What a writer names meanwhile is kept (I24,
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from eventlog import config, jsontext
-from eventlog.errors import EventLogError, InvalidEvent
+from eventlog.errors import EventLogError
 from eventlog.fs import Refusals, read_file, write_all
 from eventlog.layout import CONDEMNED_DIR, LIVE_DIR, PACK_DIR, SEGMENT_DIR
 from eventlog.log.maintenance import maintenance_event
@@ -34,7 +34,7 @@ from eventlog.snapshots.condemn import (
     plan_collection,
     sweep_condemned,
 )
-from eventlog.snapshots.ids import from_text
+from eventlog.snapshots.ids import from_texts
 from eventlog.snapshots.mark import live_ids, told_trees
 from eventlog.store import Store
 
@@ -181,7 +181,7 @@ def _is_uncollected(store: Store) -> bool:
 
 
 def _roots(store: Store, view: LogView, limits: dict[str, int], since: int = 0) -> Iterator[bytes]:
-    yield from _ids(hashes_in(view, limits, since))
+    yield from from_texts(hashes_in(view, limits, since))
     with Refusals(store.layout.directory(LIVE_DIR), "read the notes of hooks"):
         told = told_trees(store.fs, store.layout)
     yield from told
@@ -197,14 +197,6 @@ def _late(store: Store, end: int) -> Iterator[bytes]:
             yield from _roots(store, view, {}, end)
 
 
-def _ids(texts: Iterable[str]) -> Iterator[bytes]:
-    for text in texts:
-        try:
-            yield from_text(text)
-        except InvalidEvent:
-            continue  # a hash of another kind, which this store does not hold
-
-
 def _lost(
     store: Store,
     view: LogView,
@@ -218,7 +210,7 @@ def _lost(
     rules |= {one.session_id: one.rule for one in due}
     dead: dict[bytes, set[str]] = {}
     for session, text in hashes_by_session(view, limits):
-        for id in _ids((text,)):
+        for id in from_texts((text,)):
             if id not in live:
                 dead.setdefault(id, set()).add(session)
     there = store.blobs.places(dead)

@@ -6,9 +6,9 @@ beside an erased content is stored again first. Writers go on beside it; the exc
 packs go. Killed anywhere, every id that was not erased is found (I24), and repeating it finishes it (I32).
 """
 
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 
-from eventlog.errors import Corruption, NotFound
+from eventlog.errors import Corruption, EventLogError, NotFound
 from eventlog.fs import Refusals
 from eventlog.layout import CONDEMNED_DIR, PACK_DIR, parse_pack
 from eventlog.locks import GC, acquire
@@ -20,6 +20,9 @@ from eventlog.snapshots.repack import repack
 from eventlog.snapshots.statcache import raise_generation
 from eventlog.snapshots.store import BlobStore
 from eventlog.snapshots.tree import DIRECTORY
+
+# Each further one needs a merge of another process that began before, or a content that is stored again.
+_ROUNDS_MAX = 10
 
 
 def holding(blobs: BlobStore, pattern: Pattern) -> dict[bytes, bool]:
@@ -70,35 +73,54 @@ def at_path(blobs: BlobStore, roots: Collection[bytes], path: bytes) -> set[byte
 def remove(blobs: BlobStore, ids: Set[bytes], *, lock_timeout_s: float = 10.0) -> list[str]:
     """Take these contents out of all packs; the names of packs that are gone.
 
-    Raises: LockTimeout, NotDurable; Corruption when a pack that holds one cannot be written anew.
+    A merge that another process had begun may give one a new pack meanwhile: that one is next.
+    Raises: LockTimeout, NotDurable; Corruption when a pack that holds one cannot be written anew;
+    EventLogError when others store them again and again.
     """
     if not ids:
         return []
-    fs, layout = blobs.fs, blobs.layout
-    with Refusals(layout.directory(PACK_DIR), "erase contents"):
-        held = {tables.name: tables for tables in blobs.tables() if not ids.isdisjoint(tables.ids())}
-        if held:
-            live = {id for tables in held.values() for id in tables.ids()} - ids
-            repack(blobs, only=held.keys(), live=live, lock_timeout_s=lock_timeout_s)
-        _keep_others(blobs, ids, lock_timeout_s)
-        gone = []
-        with acquire(fs, layout, GC, timeout_s=lock_timeout_s):
-            blobs.refresh()
-            raise_generation(fs, layout)  # no stat cache proves that they exist
-            for name, tables in list(_condemned(blobs)):
-                if not ids.isdisjoint(tables.ids()):
-                    fs.unlink(f"{layout.directory(CONDEMNED_DIR)}/{name}")
-                    gone.append(tables.name)
-            fs.fsync_dir(layout.directory(CONDEMNED_DIR))
-        blobs.close()
-        for tables in blobs.tables():
-            if not ids.isdisjoint(tables.ids()):
+    gone: list[str] = []
+    tried: set[str] = set()
+    with Refusals(blobs.layout.directory(PACK_DIR), "erase contents"):
+        for number in range(_ROUNDS_MAX):
+            held = {tables.name: tables for tables in blobs.tables() if not ids.isdisjoint(tables.ids())}
+            if stays := held.keys() & tried:
                 raise Corruption(
-                    tables.path,
+                    held[min(stays)].path,
                     "it holds what is to be erased, and other contents that cannot be read: "
                     "see `locus store verify`, then erase again",
                 )
-        return gone
+            if number and not held:
+                return gone
+            tried |= held.keys()
+            gone += _remove_from(blobs, held, ids, lock_timeout_s)
+    raise EventLogError(
+        f"{blobs.layout.root}: other processes store what is to be erased as often as it goes. "
+        "End them, then go on with `locus store erase --resume`."
+    )
+
+
+def _remove_from(
+    blobs: BlobStore, held: Mapping[str, PackTables], ids: Set[bytes], lock_timeout_s: float
+) -> list[str]:
+    """Write these packs anew without the ids, and unlink every condemned one that holds some; their names."""
+    fs, layout = blobs.fs, blobs.layout
+    if held:
+        live = {id for tables in held.values() for id in tables.ids()} - ids
+        repack(blobs, only=held.keys(), live=live, lock_timeout_s=lock_timeout_s)
+    _keep_others(blobs, ids, lock_timeout_s)
+    gone = []
+    # Whoever writes a pack has ended when this lock is free.
+    with acquire(fs, layout, GC, timeout_s=lock_timeout_s):
+        blobs.refresh()
+        raise_generation(fs, layout)  # no stat cache proves that they exist
+        for name, tables in list(_condemned(blobs)):
+            if not ids.isdisjoint(tables.ids()):
+                fs.unlink(f"{layout.directory(CONDEMNED_DIR)}/{name}")
+                gone.append(tables.name)
+        fs.fsync_dir(layout.directory(CONDEMNED_DIR))
+    blobs.close()
+    return gone
 
 
 def _keep_others(blobs: BlobStore, ids: Set[bytes], lock_timeout_s: float) -> None:

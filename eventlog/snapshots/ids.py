@@ -8,6 +8,10 @@ from blake3 import blake3
 
 from eventlog.errors import InvalidEvent
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
 ID_SIZE = 32
 TEXT_PREFIX = "blake3:"
 
@@ -36,3 +40,12 @@ def from_text(text: str) -> bytes:
     if text.startswith(TEXT_PREFIX) and len(digits) == 64 and all(c in "0123456789abcdef" for c in digits):
         return bytes.fromhex(digits)
     raise InvalidEvent(f"{text!r} is not a hash of the form blake3:<64 hex digits, lower case>")
+
+
+def from_texts(texts: "Iterable[object]") -> "Iterator[bytes]":
+    """The ids that are named; events of other programs may name hashes of another kind."""
+    for text in texts:
+        try:
+            yield from_text(str(text))
+        except InvalidEvent:
+            continue

@@ -5,16 +5,15 @@ group that it is compressed in, by raw length: an estimate, exact in sum. Memory
 content, and more while paths are told.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from eventlog import layout as names
-from eventlog.errors import InvalidEvent
 from eventlog.fs import Refusals
 from eventlog.log import retained
 from eventlog.log.reader import LogView
 from eventlog.paths import path_text
-from eventlog.snapshots.ids import from_text
+from eventlog.snapshots.ids import from_texts
 from eventlog.snapshots.mark import read_trees, told_trees, tree_rows
 from eventlog.snapshots.pack import TREE
 from eventlog.snapshots.store import BlobStore
@@ -98,10 +97,10 @@ def by_session(blobs: BlobStore, view: LogView) -> list[Row]:
     said = retained.retention_in(view)
     owners = _Owners(blobs)
     roots = [(session or OUTSIDE, text) for session, text in retained.hashes_and_sessions(view, said.limits)]
-    owners.claim([(who, id) for who, text in roots for id in _id(text)])
+    owners.claim([(who, id) for who, text in roots for id in from_texts((text,))])
     owners.claim([(OUTSIDE, id) for id in told_trees(blobs.fs, blobs.layout)])
     released = {text for _, text in retained.hashes_by_session(view, said.limits)}
-    owners.claim_rest(RELEASED, [id for text in released for id in _id(text)])
+    owners.claim_rest(RELEASED, [id for text in released for id in from_texts((text,))])
     return _summed(_contents(blobs), lambda id: owners.of.get(id, UNNAMED))
 
 
@@ -110,9 +109,9 @@ def by_path(blobs: BlobStore, view: LogView) -> list[Row]:
     contents = _contents(blobs)
     paths: dict[bytes, str] = {}
     for text, path in retained.paths_in(view):
-        for id in _id(text):
+        for id in from_texts((text,)):
             paths.setdefault(id, path)
-    roots = {id for text in retained.hashes_in(view, {}) for id in _id(text)}
+    roots = {id for text in retained.hashes_in(view, {}) for id in from_texts((text,))}
     level = {id: b"" for id in roots if id in contents and contents[id].is_tree}
     walked: set[bytes] = set()
     while level:
@@ -138,7 +137,7 @@ def reuse(blobs: BlobStore, view: LogView) -> Reuse:
     contents = _contents(blobs)
     counts: dict[bytes, int] = {}
     for text, count in retained.counts_in(view):
-        for id in _id(text):
+        for id in from_texts((text,)):
             counts[id] = counts.get(id, 0) + count
     totals = _tree_totals(blobs, contents, counts)
     named = 0
@@ -261,10 +260,3 @@ def _files(blobs: BlobStore, directory: str, prefix: str = "") -> tuple[int, int
             except FileNotFoundError:
                 continue
     return len(sizes), sum(sizes)
-
-
-def _id(text: str) -> Iterator[bytes]:
-    try:
-        yield from_text(text)
-    except InvalidEvent:
-        return  # a hash of another kind, which this store does not hold

@@ -33,11 +33,15 @@ from eventlog.search.fill import kept_rows
 from eventlog.snapshots.catalog import load_tables
 from eventlog.snapshots.groups import GroupReader
 from eventlog.snapshots.ids import blob_id, to_text
+from eventlog.snapshots.pack import BLOB
+from eventlog.snapshots.store import BlobStore
 from eventlog.snapshots.tree import DIRECTORY, FILE, TreeEntry
 from eventlog.snapshots.worktree import capture
 from eventlog.store import Store
 from eventlog.types import Event
 from tests.keep.support import append, event, make_store
+from tests.simfs import Call, SimFS
+from tests.snapshots.support import as_process
 
 SID = "abcd1234"
 CANARY = "tulipFox81zebra-Q7"
@@ -489,6 +493,53 @@ def test_a_follower_goes_on(tmp_path: Path) -> None:
         seen = [first, *(e["event_id"] for e in follower)]
         assert seen[:4] == [f"{n:032x}" for n in range(1, 5)]
         assert len(seen) == len(set(seen)) == 7
+
+
+def test_a_content_that_is_stored_again_meanwhile_goes_too() -> None:
+    """I30: a merge of another process, or a capture, may give an erased content a new pack on the way."""
+    fs = SimFS()
+    with make_store("/.locus", fs) as store:
+        with store.blobs.writer() as writer:
+            gone, kept = writer.put(f"a {CANARY}".encode()), writer.put(b"kept\n")
+            writer.flush()
+        store.append([event(1, blobs=[to_text(gone), to_text(kept)])])
+        plan = erasure.plan_secret(store, CANARY)
+        again = [2]
+
+        def store_again(call: Call) -> None:
+            if call.name == "link" and "/packs/" in str(call.args[1]) and again[0]:
+                again[0] -= 1
+                keep, fs.before = fs.before, None
+                as_process(merge)
+                fs.before = keep
+
+        def merge() -> None:
+            more = b"%d" % again[0]
+            with BlobStore(fs, store.layout, store.identity.store_id) as blobs, blobs.writer() as writer:
+                writer.add_copy(gone, BLOB, f"a {CANARY}".encode())
+                writer.add_copy(kept, BLOB, b"kept\n")
+                writer.add_copy(blob_id(more), BLOB, more)
+                writer.flush()
+
+        fs.before = store_again
+        erasure.erase(store, plan)
+        fs.before = None
+
+        assert again == [0]
+        assert not store.blobs.contains(gone) and store.blobs.get(kept) == b"kept\n"
+        assert store.verify("read") == []
+
+
+def test_an_event_may_name_what_is_no_hash(tmp_path: Path) -> None:
+    """I11, S1-61: what another program wrote into a column of hashes keeps nothing from being erased."""
+    with make_store(tmp_path / ".locus") as store:
+        store.append([event(1, event_type="snapshot", tree_hash="blake3:02", blobs=["sha256:1"])])
+        store.append([event(2, event_type="snapshot", tree_hash="blake3:xx")])
+        erasure.erase(store, erasure.plan_events(store, [f"{1:032x}"]))
+
+        one, two = (e for e in store.events() if e["event_type"] == "snapshot")
+        assert "number" not in str(one["payload"])
+        assert (two["payload"], two["tree_hash"]) == (event(2)["payload"], "blake3:xx")
 
 
 def test_a_condemned_pack_goes_at_once_and_what_else_it_holds_stays(tmp_path: Path) -> None:
