@@ -13,6 +13,15 @@ _KEPT_IN_LINES = "\n\t"
 # Characters that change the order or the look of the text after them.
 _MARKS = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF}
 _HASH_SHOWN = len("blake3:") + 12
+_CALL_SHOWN = 160  # columns of what a tool was asked to do
+_CALL_READ = 2000  # characters of it that are looked at
+_LINE_BREAK = " ⏎ "  # two commands on two lines are not one
+# The argument that tells what a tool does, the most telling first; agents spell it in different ways.
+_TELLING_ARGS = (
+    "command", "cmd", "file_path", "filePath", "absolute_path", "notebook_path", "target_file", "pattern",
+    "glob_pattern", "query", "url", "path", "dir_path", "description", "prompt", "message",
+)  # fmt: skip
+_SEARCHES = ("pattern", "glob_pattern", "query")
 
 
 def one_line(text: str, width: int = 0) -> str:
@@ -87,9 +96,11 @@ def event_words(event: Mapping[str, Any]) -> str:
     if kind == "file":
         counts = change(event.get("lines_added"), event.get("lines_removed"))
         return _joined(event.get("operation"), _path(event, payload), counts)
-    if kind == "action":
-        failed = "failed" if event.get("success") is False else None
-        return _joined(event.get("tool"), event.get("path"), failed, _text(event, payload))
+    if kind in ("action", "tool_start", "mcp_action"):
+        tool, asked = event.get("tool"), _asked(event.get("path"), payload.get("args"))
+        if event.get("success") is False:
+            tool = f"{tool or ''} failed{':' if asked else ''}"
+        return _joined(tool, asked or _text(event, payload))
     if kind == "llm":
         read, written = event.get("prompt_tokens"), event.get("completion_tokens")
         return _joined(
@@ -100,6 +111,10 @@ def event_words(event: Mapping[str, Any]) -> str:
     if kind == "snapshot":
         tree = event.get("tree_hash")
         return _joined(event.get("operation"), short_hash(tree) if tree else "no tree")
+    if kind == "turn" and event.get("operation") == "end":
+        outcome = payload.get("outcome")
+        status = event.get("status") if event.get("status") != "completed" else None
+        return _joined("end", status, _shortened(_first_line(outcome)) or _text(event, payload))
     return _joined(event.get("operation"), _text(event, payload))
 
 
@@ -114,15 +129,51 @@ def _path(event: Mapping[str, Any], payload: Mapping[str, Any]) -> str | None:
     return f"{old} → {path}" if old else path
 
 
+def _asked(path: str | None, args: object) -> str | None:
+    """What a tool was asked to do: its command, path or pattern, else the beginning of its arguments."""
+    if not isinstance(args, Mapping):
+        return _shortened(path or args)
+    for name in _TELLING_ARGS:
+        told = args.get(name)
+        if told and isinstance(told, (str, list)):
+            where = args.get("path") or args.get("dir_path") if name in _SEARCHES else None
+            if isinstance(told, str) and path and f"/{told}".endswith(f"/{path}"):
+                told = path
+            shown = _shortened(told)
+            return f"{shown} in {_shortened(where)}" if where else shown
+    return _shortened(path or args)
+
+
+def _shortened(told: object) -> str | None:
+    """A value on one harmless line; of a list the words, of a shell's own call what the shell is to run."""
+    if not told:
+        return None
+    if isinstance(told, list):
+        words = [word for word in told if isinstance(word, str)]
+        is_shell = len(told) == len(words) == 3 and words[1] in ("-c", "-lc")
+        told = words[2] if is_shell else " ".join(words) if len(words) == len(told) else told
+    if not isinstance(told, str):
+        import json
+
+        told = json.dumps(told, ensure_ascii=False, default=str)
+    parts = (part.strip() for part in told[:_CALL_READ].removeprefix("*** Begin Patch\n").splitlines())
+    shown = one_line(_LINE_BREAK.join(part for part in parts if part), _CALL_SHOWN)
+    return shown if len(told) <= _CALL_READ or shown.endswith("…") else f"{shown}…"
+
+
 def _text(event: Mapping[str, Any], payload: Mapping[str, Any]) -> str | None:
     """The most telling text of an event of any type."""
     for value in (
         event.get("title"),
         *(payload.get(key) for key in ("intent_summary", "message", "decision", "description", "summary")),
     ):
-        if isinstance(value, str) and value.strip():
-            return value.strip().split("\n")[0]
+        if (line := _first_line(value)) is not None:
+            return line
     return None
+
+
+def _first_line(text: object) -> str | None:
+    return text.strip().split("\n")[0] if isinstance(text, str) and text.strip() else None
 
 
 def _tokens_out(written: int | None) -> str | None:
