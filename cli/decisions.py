@@ -4,8 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from eventlog.paths import within_sql
+
 from .access import json_option, open_store, put, say
 from .jsonout import document
+from .repopath import filter_of
 from .search import WordsCommand, replay, session_and_since, session_id_of
 from .text import microseconds, moment, moment_exact, one_line
 
@@ -41,6 +44,7 @@ def command(
     """List what was decided and why, newest first; with WORDS what bears on them, the best first."""
     session = session_id_of(session)
     with open_store(ctx) as store:
+        path = filter_of(store, path)
         positions, missing = chosen(store, words, "decision", path, session, since, limit + 1)
         rows = _rows(store, positions, path, session, since, limit + 1)
     more = len(rows) > limit
@@ -86,16 +90,19 @@ def _rows(
 ) -> list[dict[str, Any]]:
     from .records import records
 
-    where, parameters = ["true"], []
+    where = ["true"]
+    parameters: list[Any] = []
 
-    def add(condition: str, value: object) -> None:
-        parameters.append(value)
-        where.append(condition.format(f"${len(parameters)}"))
+    def add(condition: str, *values: object) -> None:
+        first = len(parameters) + 1
+        parameters.extend(values)
+        where.append(condition.format(*(f"${first + n}" for n in range(len(values)))))
 
     if positions is not None:
         add("list_contains({}, position)", positions)
     if path is not None:
-        add("(path = {0} or starts_with(path, {0} || '/'))", path.rstrip("/"))
+        condition, named = within_sql("path", path)
+        add(condition, *named)
     if session is not None:
         add("starts_with(session_id, {})", session)
     if since is not None:

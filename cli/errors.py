@@ -9,6 +9,7 @@ from . import table
 from .access import json_option, open_store, put, say
 from .decisions import chosen
 from .jsonout import document
+from .repopath import filter_of
 from .search import WordsCommand, replay, session_and_since, session_id_of
 from .text import count, moment, moment_exact, one_line, terminal_width
 
@@ -45,6 +46,7 @@ def command(
 
     session = session_id_of(session)
     with open_store(ctx) as store:
+        path = filter_of(store, path)
         positions, missing = chosen(store, words, "error", path, session, since, 1000)
         found = failures(store.query, positions=positions, path=path, session=session, since=since)
     if positions is not None:

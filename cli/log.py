@@ -4,10 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from eventlog.paths import is_within, within_sql
+
 from . import exits
 from .access import json_option, open_store, put, say
 from .jsonout import line
 from .records import EVENT_COLUMNS, at, event_json, events, records
+from .repopath import filter_of
 from .since import Since
 from .text import microseconds, moment, one_line, terminal_width
 
@@ -53,15 +56,16 @@ def command(
         where.add("starts_with(session_id, {})", session.removeprefix("session:").rpartition("_")[2])
     if event_type is not None:
         where.add("event_type = {}", event_type)
-    if path is not None:
-        where.add("(path = {0} or starts_with(path, {0} || '/'))", path.rstrip("/"))
     if since is not None:
         moment_column = "coalesce(occurred_at, recorded_at)" if want_events else "started_at"
         where.add(f"epoch_us({moment_column}) >= {{}}", since)
-    if follow:
-        with open_store(ctx) as store:
-            return _follow(store, where, limit, as_json, session, event_type, path)
     with open_store(ctx) as store:
+        within = filter_of(store, path)
+        if within is not None:
+            condition, parameters = within_sql("path", within)
+            where.add(condition, *parameters)
+        if follow:
+            return _follow(store, where, limit, as_json, session, event_type, within)
         # One more than is shown, to know whether there are more.
         found = (_find_events if want_events else _find_turns)(store, where, limit + 1)
     more = len(found.rows) > limit
@@ -91,11 +95,10 @@ def _follow(
     end = store.journal.next_position()
     where.add("position < {}", end)
     wanted_session = (session or "").removeprefix("session:").rpartition("_")[2]
-    wanted_path = (path or "").rstrip("/")
 
     def fits(event: "Mapping[str, Any]") -> bool:
         return str(event["session_id"] or "").startswith(wanted_session) and (
-            not wanted_path or f"{event['path'] or ''}/".startswith(f"{wanted_path}/")
+            path is None or is_within(event["path"] or "", path)
         )
 
     def show(event: "Mapping[str, Any]") -> None:
@@ -119,9 +122,10 @@ class _Where:
         self.parameters: list[Any] = []
         self._conditions: list[str] = []
 
-    def add(self, condition: str, value: object) -> None:
-        self.parameters.append(value)
-        self._conditions.append(condition.format(f"${len(self.parameters)}"))
+    def add(self, condition: str, *values: object) -> None:
+        first = len(self.parameters) + 1
+        self.parameters += values
+        self._conditions.append(condition.format(*(f"${first + n}" for n in range(len(values)))))
 
     def __str__(self) -> str:
         return f"where {' and '.join(self._conditions)}" if self._conditions else ""

@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING
 
 from eventlog.errors import NotFound
-from eventlog.paths import path_text
+from eventlog.paths import path_text, within_sql
 
 if TYPE_CHECKING:
     from eventlog.store import Store
@@ -26,11 +26,42 @@ def names_of(store: "Store", given: str) -> list[str]:
         found = [_inside(root, os.path.join(os.path.realpath(folder), name)) for root in roots]
     else:
         found = [_inside(root, os.path.join(os.getcwd(), given)) for root in roots]
-        found.append(_inside("/", os.path.join("/", given)) if ".." not in given.split("/") else None)
+        from_root = os.path.normpath(given)
+        found.append(from_root if from_root != ".." and not from_root.startswith("../") else None)
     names = [path_text(os.fsencode(path)) for path in found if path is not None]
     if not names:
         raise NotFound(f"{given} is outside the repository at {roots[0]}")
     return list(dict.fromkeys(names))
+
+
+def filter_of(store: "Store", given: "str | None") -> "str | None":
+    """The path by which events are chosen: of what `given` may mean the first that an event has or is above.
+
+    None for the whole repository. Events name files outside of the repository by absolute paths.
+    Raises: NotFound for a path outside the repository that no event has.
+    """
+    if given is None:
+        return None
+    outside: NotFound | None = None
+    try:
+        names = names_of(store, given)
+    except NotFound as error:
+        outside = error
+        names = [path_text(os.fsencode(os.path.abspath(given)))]
+    if outside is not None or len(names) > 1:
+        known = [name for name in names if _is_known(store, name)]
+        if outside is not None and not known:
+            raise outside
+        names = known or names
+    return None if names[0] == "." else names[0]
+
+
+def _is_known(store: "Store", name: str) -> bool:
+    if name == ".":
+        return True
+    condition, parameters = within_sql("path", name)
+    numbered = condition.format(*(f"${number + 1}" for number in range(len(parameters))))
+    return bool(store.query(f"select 1 from events where {numbered} limit 1", parameters).rows)
 
 
 def _roots(store: "Store") -> list[str]:

@@ -7,6 +7,7 @@ import click
 
 from .access import json_option, open_store, put, say
 from .jsonout import document
+from .repopath import filter_of
 from .since import Since
 from .text import count, moment, moment_exact, one_line
 
@@ -98,9 +99,9 @@ def command(
 
     wanted = query.parse(" ".join(words))
     session = session_id_of(session)
-    filters = find.Filters(event_types, path, session, since)
     chosen = None if model is None else meaning.load(model)
     with open_store(ctx) as store:
+        filters = find.Filters(event_types, filter_of(store, path), session, since)
         answer = find.search(
             store, wanted, filters, limit=limit, seconds=None if wait else find.WAIT_S, model=chosen
         )

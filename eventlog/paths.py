@@ -44,6 +44,28 @@ def path_bytes(text: str) -> bytes:
     return bytes(out)
 
 
+def beginnings_below(text: str) -> list[str]:
+    """What the text forms of all paths below the directory of this text form begin with.
+
+    A name below may need the quoted form where the directory itself does not.
+    """
+    if text.startswith('"'):
+        return [text.removesuffix('"') + "/"]
+    return [f"{text}/", _quoted(text.encode("utf-8", "surrogatepass"))[:-1] + "/"]
+
+
+def is_within(path: str, text: str) -> bool:
+    """Whether a path is the one of this text form, or below it."""
+    return path == text or path.startswith(tuple(beginnings_below(text)))
+
+
+def within_sql(column: str, text: str) -> tuple[str, list[str]]:
+    """`is_within` as a condition of SQL with a `{}` for each of the parameters."""
+    beginnings = beginnings_below(text)
+    below = "".join(f" or starts_with({column}, {{}})" for _ in beginnings)
+    return f"({column} = {{}}{below})", [text, *beginnings]
+
+
 def _quoted(path: bytes) -> str:
     parts = []
     for byte in path:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from eventlog.paths import within_sql
 from eventlog.query.lookup import Query
 
 TOLD, SEEN = "told", "seen"
@@ -81,14 +82,16 @@ def failures(
     parameters: list[Any] = []
     where = ["event_type = 'error'"]
 
-    def add(condition: str, value: object) -> None:
-        parameters.append(value)
-        where.append(condition.format(f"${len(parameters)}"))
+    def add(condition: str, *values: object) -> None:
+        first = len(parameters) + 1
+        parameters.extend(values)
+        where.append(condition.format(*(f"${first + n}" for n in range(len(values)))))
 
     if positions is not None:
         add("list_contains({}, position)", list(positions))
     if path is not None:
-        add("(path = {0} or starts_with(path, {0} || '/'))", path.rstrip("/"))
+        condition, named = within_sql("path", path)
+        add(condition, *named)
     if session is not None:
         add("starts_with(session_id, {})", session)
     if since is not None:

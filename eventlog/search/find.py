@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eventlog.errors import EventLogError
+from eventlog.paths import is_within
 from eventlog.search import document, index, meaning, query, snippet
 from eventlog.search.fill import FIRST_CONTENT, kept_rows
 from eventlog.snapshots.ids import from_text
@@ -332,7 +333,7 @@ class _Found:
         if wanted.since is not None and (row["at"] is None or row["at"] < wanted.since):
             return False
         path = wanted.path.rstrip("/") if wanted.path is not None else ""
-        return not path or f"{row['path'] or ''}/".startswith(f"{path}/")
+        return not path or is_within(row["path"] or "", path)
 
     def _hit(self, place: Place, row: "dict[str, Any]", versions: int = 1) -> Hit:
         text, marks = self._content(row) if place.content is not None else self._said(row)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from eventlog.errors import QueryError
+from eventlog.paths import beginnings_below
 from eventlog.search import words
 
 SIZE_MAX = 2_000
@@ -102,8 +103,9 @@ def session_facet(session: str) -> str:
 
 def path_facet(path: str) -> "str | None":
     """The expression that lets through this path and what is below it, and perhaps others spelled alike."""
-    found = words.words_in(path)
-    return f"path : ^ {_quoted(' '.join(found))}" if found else None
+    spelled = dict.fromkeys(" ".join(words.words_in(text)) for text in (path, *beginnings_below(path)))
+    facets = [f"path : ^ {_quoted(text)}" for text in spelled]
+    return f"({' OR '.join(facets)})" if all(spelled) else None
 
 
 def type_word(event_type: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import Ambiguous, Corruption, NotFound, Refused
+from eventlog.paths import within_sql
 from eventlog.store import Store
 from eventlog.types import COLUMN_NAMES
 from eventlog.wording import event_words, lines, microseconds, moment, moment_exact, one_line
@@ -229,9 +230,10 @@ def decisions(
         parameters.append(_positions(store, words, path, limit))
         where.append("list_contains($1, position)")
     if path is not None:
-        parameters.append(path.rstrip("/"))
-        number = len(parameters)
-        where.append(f"(path = ${number} or starts_with(path, ${number} || '/'))")
+        condition, named = within_sql("path", path.rstrip("/"))
+        first = len(parameters) + 1
+        parameters += named
+        where.append(condition.format(*(f"${first + n}" for n in range(len(named)))))
     sql = (
         "select position, event_id, session_id, turn_id, happened, coalesce(decision, title, ''), reasoning, "
         "alternatives, path from decisions join (select position, turn_id, coalesce(occurred_at, "

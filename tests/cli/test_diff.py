@@ -139,8 +139,47 @@ def test_paths_may_be_typed_from_anywhere(
         history = locus("history", path)
         assert history.code == (1 if path == "../src" else 0)
     assert locus("diff", commit, "git:" + recorded.commits[2], "app.py").out == b""
+    for path in ("app.py", "src/app.py", "src/sub/../app.py", "../src", str(recorded.root / "src/app.py")):
+        listed = locus("log", "--type", "file", "--path", path)
+        assert "edit src/app.py" in listed.text and "run.sh" not in listed.text
+        found = locus("search", "zwei", "--path", path)
+        assert "src/app.py" in found.text
+    assert "run.sh" in locus("log", "--type", "file", "--path", "..").text
+    for asked in (["log"], ["search", "zwei"], ["errors"], ["decisions"]):
+        refused = locus(*asked, "--path", "/etc/passwd")
+        assert (refused.code, refused.out) == (1, b"") and "outside the repository" in refused.err
     outside = locus("diff", commit, "/etc/passwd")
     assert (outside.code, outside.out) == (1, b"") and "outside the repository" in outside.err
+
+
+def test_names_that_are_not_utf8_choose_events(
+    locus: Locus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: a file whose name is no UTF-8 is found by its bytes, quoted, and below its directory."""
+    root = tmp_path / "odd"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    odd = os.fsdecode(b"caf\xe9.txt")
+    for place in ("data", "m\u00fcll", os.fsdecode(b"d\xe9")):
+        (root / place).mkdir()
+        for name in (odd, "plain.txt"):
+            (root / place / name).write_text("honey and nuts\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "Odd names", at=1)
+    monkeypatch.chdir(root)
+    assert locus("init").code == 0 and locus("import", "git").code == 0
+
+    for place, number in (
+        ("data", 2),
+        ("m\u00fcll", 2),
+        (os.fsdecode(b"d\xe9"), 2),
+        (f"data/{odd}", 1),
+        (r'"data/caf\351.txt"', 1),
+    ):
+        listed = locus("log", "--type", "file", "--json", "--path", place)
+        assert (listed.code, listed.text.count("\n")) == (0, number), place
+        found = locus("search", "honey", "--json", "--path", place)
+        assert found.code == 0 and len(json.loads(found.out)["hits"]) == number, place
 
 
 @pytest.mark.parametrize(
