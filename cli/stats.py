@@ -105,7 +105,11 @@ def _total(total: "Figures") -> list[tuple[str, str]]:
     if total.resolve_median_us is not None:
         errors += f", median time to resolution {duration(total.resolve_median_us)}"
     changes = f"{total.file_changes or 0:,} in {count(total.files or 0, 'file')}"
-    changes += f", {change(total.lines_added, total.lines_removed)} lines" if total.lines_added else ""
+    if lines := change(total.lines_added, total.lines_removed):
+        changes += f", {lines} lines"
+    if total.lines_unknown:
+        unknown = f"unknown for {total.lines_unknown:,} of {total.file_changes:,}"
+        changes += f", {unknown}" if lines else ", lines unknown"
     return [
         ("sessions", f"{total.sessions or 0:,}"),
         ("turns", turns),
@@ -142,7 +146,7 @@ _COLUMNS: "tuple[tuple[str, Callable[[Figures], str]], ...]" = (
     ("ERRORS", lambda f: _number(f.errors)),
     ("OPEN", lambda f: _number(f.errors_open)),
     ("CHANGES", lambda f: _number(f.file_changes)),
-    ("LINES", lambda f: change(f.lines_added, f.lines_removed)),
+    ("LINES", lambda f: lines_of(f)),
     ("CALLS", lambda f: _number(f.llm_calls)),
     ("TOKENS", lambda f: _number(f.tokens)),
     ("CACHED", lambda f: _number(f.cache_read_tokens)),
@@ -182,6 +186,11 @@ def _plot(rows: "list[Figures]", dimension: str) -> str:
                 drawn.append((name, None if size is None else float(size), value))
             return f"{what} by {dimension}\n{bars.render(drawn)}"
     return ""
+
+
+def lines_of(row: "Figures") -> str:
+    known = change(row.lines_added, row.lines_removed)
+    return f"{known}, {row.lines_unknown:,} unknown" if known and row.lines_unknown else known
 
 
 def _name(row: "Figures") -> str:

@@ -85,8 +85,11 @@ def microseconds(value: object) -> int | None:
 
 
 def change(added: int | None, removed: int | None) -> str:
-    """`+12 −3`; nothing where the counts are unknown."""
-    return "" if added is None and removed is None else f"+{added or 0:,} −{removed or 0:,}"
+    """`+12 −3`; a question mark for one that is unknown, nothing where both are."""
+    if added is None and removed is None:
+        return ""
+    plus, minus = ("?" if n is None else f"{n:,}" for n in (added, removed))
+    return f"+{plus} −{minus}"
 
 
 def event_words(event: Mapping[str, Any]) -> str:

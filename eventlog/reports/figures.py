@@ -81,7 +81,8 @@ class Figures:
     """What is known under one key. Times in µs or ms as named, tokens as in the view `llm_calls`.
 
     `cost_usd` is that of the calls that have a price; `unpriced_calls` have none, and `unpriced_tokens`
-    (prompt and completion) is what those report.
+    (prompt and completion) is what those report. Of `lines_unknown` changes it is not known how many
+    lines came or went: the sums are those of the others.
     """
 
     key: "str | None" = None
@@ -101,6 +102,7 @@ class Figures:
     files: "int | None" = None
     lines_added: "int | None" = None
     lines_removed: "int | None" = None
+    lines_unknown: "int | None" = None
     llm_calls: "int | None" = None
     prompt_tokens: "int | None" = None
     completion_tokens: "int | None" = None
@@ -187,7 +189,7 @@ def _counts_of(dimension: "str | None", prices: "Prices | None") -> "list[str]":
     if dimension is None or dimension in _OF_EVENTS:
         names += ["errors", "errors_open"]
         names += ["tool_calls", "tool_succeeded", "tool_failed"] if dimension != "path" else []
-        names += ["file_changes", "files"] if dimension != "tool" else []
+        names += ["file_changes", "files", "lines_unknown"] if dimension != "tool" else []
     return names
 
 
@@ -240,7 +242,7 @@ def _events(query: Query, dimensions: "Sequence[str | None]", since: "int | None
         return
     names = (
         "tool_calls", "tool_succeeded", "tool_failed", "tool_total_ms", "tool_median_ms", "errors",
-        "file_changes", "files", "lines_added", "lines_removed",
+        "file_changes", "files", "lines_added", "lines_removed", "lines_unknown",
     )  # fmt: skip
     rows = query(
         f"""
@@ -255,11 +257,12 @@ def _events(query: Query, dimensions: "Sequence[str | None]", since: "int | None
             count(*) filter ({_ACTIONS} and not success), sum(duration_ms) filter ({_ACTIONS})::bigint,
             median(duration_ms) filter ({_ACTIONS}), count(*) filter ({_ERRORS}),
             count(*) filter ({_CHANGES}), count(distinct path_of) filter ({_CHANGES}),
-            sum(lines_added) filter ({_CHANGES})::bigint, sum(lines_removed) filter ({_CHANGES})::bigint
+            sum(lines_added) filter ({_CHANGES})::bigint, sum(lines_removed) filter ({_CHANGES})::bigint,
+            count(*) filter ({_CHANGES} and (lines_added is null or lines_removed is null))
         from done {sets.group}""",
         [],
     ).rows
-    of_errors = _resolutions(query, sets.known, since) if any(row[-5] for row in rows) else {}
+    of_errors = _resolutions(query, sets.known, since) if any(row[-6] for row in rows) else {}
     for row in rows:
         dimension, key, (sessions, of_tool, of_path, *rest) = sets.read(row)
         said: dict[str, Any] = dict(zip(names, rest, strict=True))

@@ -94,8 +94,11 @@ def _cached(total: Figures) -> str:
 def _lines(row: Figures) -> str:
     if row.lines_added is None and row.lines_removed is None:
         return ""
-    added, removed = whole(row.lines_added or 0), whole(row.lines_removed or 0)
-    return f'<span class="plus">+{added}</span> <span class="minus">−{removed}</span>'
+    added, removed = whole(row.lines_added) or "?", whole(row.lines_removed) or "?"
+    unknown = f", unknown for {whole(row.lines_unknown)} of {whole(row.file_changes)}"
+    return f'<span class="plus">+{added}</span> <span class="minus">−{removed}</span>' + (
+        unknown if row.lines_unknown else ""
+    )
 
 
 def _charts(seen: Overview) -> str:

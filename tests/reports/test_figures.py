@@ -167,6 +167,7 @@ def recount(store: Store, key: Callable[[Told], Any], since: int = 0) -> dict[An
             files[key(event)].append(event["path"])
             count["lines_removed"] += event["lines_removed"]
             count["lines_added"] += event["lines_added"] or 0
+            count["lines_unknown"] += event["lines_added"] is None
     for turn, event in begun.items():
         if at(event) >= since:
             found[key(event)]["turns"] += 1

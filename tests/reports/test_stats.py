@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from eventlog import Store
-from eventlog.reports.figures import DIMENSIONS
+from eventlog.reports import page
+from eventlog.reports.figures import DIMENSIONS, Figures
 from locus_cli import bars, stats
 from locus_cli.main import run
 from tests.sql_demo import make_demo
@@ -76,6 +77,18 @@ def test_totals_in_words(store: str, capsys: pytest.CaptureFixture[str]) -> None
     assert "4 calls with 86.6 % of the tokens have no price" in told.err
     assert run(["--store", store, "stats", "--since", "2026-05-01", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["stats"]["since"] == "2026-05-01T00:00:00.000000Z"
+
+
+def test_unknown_lines_are_not_zero(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """P7: next to the sum of lines stands of how many changes it is not known, also where it is 0."""
+    known = Figures(file_changes=31, files=23, lines_added=0, lines_removed=7, lines_unknown=24)
+    assert dict(stats._total(known))["changes"] == "31 in 23 files, +0 −7 lines, unknown for 24 of 31"
+    assert stats.lines_of(known) == "+0 −7, 24 unknown"
+    assert page._lines(known).endswith("</span>, unknown for 24 of 31")
+    unknown = Figures(file_changes=2, files=1, lines_unknown=2)
+    assert dict(stats._total(unknown))["changes"] == "2 in 1 file, lines unknown"
+    assert run(["--store", store, "stats", "--json"]) == 0
+    assert "lines_unknown" in json.loads(capsys.readouterr().out)["stats"]["total"]
 
 
 def test_bars_are_as_long_as_what_they_show() -> None:
