@@ -79,7 +79,11 @@ def _show(plan: "Plan") -> None:
         put(f"rewrite pack {share.name[:16]}, {size(share.bytes)}, without {dead}, {size(share.freed)}\n")
     if plan.lost:
         say(f"The files of {count(len(plan.lost), 'session')} can no longer be replayed then.")
-    say(f"Frees about {size(plan.freed)}." if plan.freed else "No content is without need.")
+    say(
+        f"Frees about {size(plan.freed)}."
+        if plan.freed
+        else "Nothing would go: no pack holds enough without need."
+    )
     if plan.waiting:
         say(f"Set aside already: {size(plan.waiting)}, removed a day after that.")
     if plan.over_budget:

@@ -35,7 +35,8 @@ from eventlog.snapshots.condemn import (
     sweep_condemned,
 )
 from eventlog.snapshots.ids import from_texts
-from eventlog.snapshots.mark import live_ids, told_trees
+from eventlog.snapshots.mark import live_ids, read_trees, told_trees, tree_rows
+from eventlog.snapshots.tree import DIRECTORY
 from eventlog.store import Store
 
 # Somebody asked for the room, so a pack is written anew when this share of it is dead.
@@ -102,7 +103,8 @@ def plan(store: Store) -> Plan:
         due = retention.due(store, said)
         due, live, packs = _chosen(store, view, said, due[:_RELEASED_AT_ONCE_MAX])
         limits = said.limits | {one.session_id: _POSITION_MAX for one in due}
-        lost = _lost(store, view, said, due, limits, live)
+        gone = _gone(store, live, packs)
+        lost = _lost(store, view, said, due, limits, live, gone) if gone else []
         end = view.next_position
     budget = config.read(store.fs, store.layout).max_bytes
     over = None if budget is None else max(0, _kept_bytes(store) - packs.freed - budget)
@@ -204,8 +206,9 @@ def _lost(
     due: Sequence[Due],
     limits: dict[str, int],
     live: set[bytes],
+    gone: set[bytes],
 ) -> list[Lost]:
-    """The released sessions that name something which is there, and goes."""
+    """The released sessions that name something which goes, or a tree that holds something of it."""
     rules = {session: release.rule for session, release in said.released.items()}
     rules |= {one.session_id: one.rule for one in due}
     dead: dict[bytes, set[str]] = {}
@@ -213,8 +216,7 @@ def _lost(
         for id in from_texts((text,)):
             if id not in live:
                 dead.setdefault(id, set()).add(session)
-    there = store.blobs.places(dead)
-    sessions = {session for id in there for session in dead[id]}
+    sessions = {session for id in _leading_to(store, set(dead), gone, live) for session in dead[id]}
     known = {state.session_id: state for state in retention.states(store)} if sessions else {}
     found = []
     for session in sorted(sessions):
@@ -222,6 +224,38 @@ def _lost(
         turns = 0 if state is None else state.turns
         found.append(Lost(session, None if state is None else state.title, turns, rules[session]))
     return found
+
+
+def _gone(store: Store, live: set[bytes], packs: CollectPlan) -> set[bytes]:
+    """The contents that a plan takes out of all packs; what is dead in other packs stays."""
+    leaving = {share.name for share in (*packs.dead, *packs.partial)}
+    gone: set[bytes] = set()
+    staying: set[bytes] = set()
+    for tables in store.blobs.tables() if leaving else ():
+        (gone if tables.name in leaving else staying).update(id for id in tables.ids() if id not in live)
+    return gone - staying
+
+
+def _leading_to(store: Store, roots: set[bytes], gone: set[bytes], live: set[bytes]) -> set[bytes]:
+    """Those of the dead `roots` that are in `gone`, or have something of it below them."""
+    above: dict[bytes, set[bytes]] = {}
+    level, seen = roots, set(roots)
+    while level:
+        below = set()
+        for tree, encoding in read_trees(store.blobs, level):
+            for kind, id, _ in tree_rows(encoding):
+                if id not in live:
+                    above.setdefault(id, set()).add(tree)
+                    if kind == DIRECTORY:
+                        below.add(id)
+        level = below - seen
+        seen |= level
+    reached, todo = set(gone), list(gone)
+    while todo:
+        more = above.get(todo.pop(), set()) - reached
+        reached |= more
+        todo += more
+    return roots & reached
 
 
 # -- the budget --------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
 from eventlog.errors import NotFound, Refused
 from eventlog.log.retained import retention_in
@@ -12,7 +13,9 @@ from eventlog.recorder import collection, retention
 from eventlog.snapshots.condemn import plan_collection
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.snapshots.mark import live_ids
+from eventlog.snapshots.tree import DIRECTORY, FILE, TreeEntry
 from eventlog.store import Store
+from eventlog.types import Event
 from tests.recorder.kept import Files, a_day_passes, files_of, make_store, pack_bytes, record, replayed
 
 A, B, C = "aaaaaaaa", "bbbbbbbb", "cccccccc"
@@ -85,6 +88,49 @@ def test_kept_sessions_replay_after_another_was_collected(
     assert store.verify("deep") == []
     with pytest.raises(NotFound, match=r"collected on 20\d\d-\d\d-\d\d \(archived\), with session bbbbbbbb"):
         store.replay(f"{B}_001", tmp_path / "lost")
+
+
+def test_a_plan_names_the_sessions_of_which_something_goes(store: Store, tmp_path: Path) -> None:
+    """I29, P8: a released session whose contents stay in a pack that is hardly dead is not lost."""
+    record(store, A, turns=12, size=30_000, noise=True)
+    told = record(store, B, turns=1)
+    store.repack(everything=True)
+    assert retention.archive(store, B)
+    plan = collection.plan(store)
+    assert (plan.freed, plan.lost) == (0, ())
+
+    assert collection.collect(store, plan).condemned == []
+    all_replay(store, told, tmp_path / "whole")
+
+
+def test_a_session_is_lost_with_a_content_deep_in_its_trees(store: Store) -> None:
+    """I29, P8: what no event names but a tree holds is a loss too, though the tree itself stays."""
+    with store.blobs.writer() as writer:
+        kept = [writer.put(blake3(b"%d" % n).digest(30_000)) for n in range(9)]
+        deep = blob_id(b"deep")
+        below = writer.put_tree([TreeEntry(b"deep", FILE, deep, 4)])
+        top = writer.put_tree([TreeEntry(b"below", DIRECTORY, below, 0)])
+        writer.flush()
+    with store.blobs.writer() as writer:
+        assert writer.put(b"deep") == deep
+        writer.flush()
+    place = {"session_id": B, "agent": "pi", "payload": {}}
+    tree = to_text(top)
+    snapshot = {"event_type": "snapshot", "operation": "turn_end", "turn": 1, "tree_hash": to_text(top)}
+    events: list[Event] = [
+        {"event_type": "session", "operation": "start", **place},
+        {**snapshot, "blobs": [to_text(top)], **place},
+        {"event_type": "session", "operation": "end", **place},
+    ]
+    events += [
+        {"event_type": "file", "path": "kept", "after_hash": to_text(id), "blobs": [to_text(id)]}
+        for id in kept
+    ]
+    store.append(events)
+    assert retention.archive(store, B)
+    plan = collection.plan(store)
+    assert len(plan.packs.dead) == 1 and plan.packs.partial == ()
+    assert [lost.session_id for lost in plan.lost] == [B]
 
 
 def test_every_reader_says_what_became_of_a_collected_content(store: Store, tmp_path: Path) -> None:
