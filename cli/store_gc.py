@@ -82,7 +82,7 @@ def _show(plan: "Plan") -> None:
     say(
         f"Frees about {size(plan.freed)}."
         if plan.freed
-        else "Nothing would go: no pack holds enough without need."
+        else "Nothing would go: no pack holds much that is without need."
     )
     if plan.waiting:
         say(f"Set aside already: {size(plan.waiting)}, removed a day after that.")

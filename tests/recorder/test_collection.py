@@ -115,7 +115,6 @@ def test_a_session_is_lost_with_a_content_deep_in_its_trees(store: Store) -> Non
         assert writer.put(b"deep") == deep
         writer.flush()
     place = {"session_id": B, "agent": "pi", "payload": {}}
-    tree = to_text(top)
     snapshot = {"event_type": "snapshot", "operation": "turn_end", "turn": 1, "tree_hash": to_text(top)}
     events: list[Event] = [
         {"event_type": "session", "operation": "start", **place},
