@@ -42,7 +42,9 @@ _DONE = {"create": "created", "overwrite": "overwritten", "chmod": "made (not) e
     "--delete/--no-delete", default=True, help="Delete files that were recorded after that moment. [default]"
 )
 @click.option(
-    "--undo", is_flag=True, help="Undo the last restore; with --recover, take back the one that was killed."
+    "--undo",
+    is_flag=True,
+    help="Undo the last restore, be it an undo; with --recover, take back the one that was killed.",
 )
 @click.option("--recover", is_flag=True, help="Finish a restore that was killed.")
 @json_option
@@ -66,11 +68,12 @@ def command(
 
     Without PATHs all files. What is there is compared first, and the plan is shown: on a terminal
     you are asked, a script says --yes, or --token T of an earlier --dry-run. What is replaced is
-    saved before it is touched; --undo (or event:ID instead of TURN) brings it back. It happens
-    whole or not at all; after a kill or a power cut --recover finishes it.
+    saved before it is touched; --undo (or event:ID instead of TURN) brings it back, and a second
+    --undo undoes the first. It happens whole or not at all; after a kill or a power cut --recover
+    finishes it.
 
-    Only files that were recorded after that moment are deleted. Files that were never recorded,
-    files that git ignores, .git and .locus stay as they are. What could not be restored is listed
+    Only files that were recorded after that moment are deleted. Other files, files that git
+    ignores, .git and .locus stay as they are. What could not be restored is listed
     with its reason, and the exit code is 4, unless .locusignore left it out and no PATH names it.
     """
     if recover:
@@ -106,7 +109,7 @@ def command(
     if as_json:
         put(document({"restore": _as_json(plan, outcome)}))
     elif outcome is None:
-        say(f"Nothing was changed. --token {plan.token} carries this plan out.")
+        say(_what_now(plan))
     else:
         say(_summary(plan, outcome))
     if plan.partial:
@@ -168,6 +171,11 @@ def _recover(ctx: click.Context, undo: bool, as_json: bool) -> None:
 
 
 def _show(plan: "Plan") -> None:
+    if plan.redo:
+        say(
+            "The restore that this undoes was an undo itself. `locus log --type restore` "
+            "lists earlier ones: event:ID undoes that one."
+        )
     for step in plan.steps:
         state = step.after or step.before
         put(f"{step.action:<9} {_text(step.path)}{'/' if state is not None and state.kind == b'd' else ''}\n")
@@ -183,11 +191,21 @@ def _show(plan: "Plan") -> None:
         put(f"conflict: {_text(path)}: {one_line(why)}\n")
 
 
+def _what_now(plan: "Plan") -> str:
+    """What can be done with a plan that was only to be shown."""
+    if plan.steps:
+        return f"Nothing was changed. --token {plan.token} carries this plan out."
+    if plan.conflicts:
+        return "Nothing was changed. Nothing can be restored while these conflicts are there."
+    return "There is nothing to do."
+
+
 def _summary(plan: "Plan", outcome: "Outcome") -> str:
     if outcome.event is None:
-        return f"{plan.target} is as {plan.turn} has it; nothing was changed."
+        return f"There was nothing to do; nothing was changed in {plan.target}."
     done = ", ".join(f"{number:,} {_DONE[action]}" for action, number in plan.counts.items() if number)
-    return f"Restored: {done}. `locus restore --undo` takes it back."
+    again = "undoes this undo" if plan.undo_of and not plan.redo else "takes it back"
+    return f"Restored: {done}. `locus restore --undo` {again}."
 
 
 def _as_json(plan: "Plan", outcome: "Outcome | None") -> dict[str, Any]:

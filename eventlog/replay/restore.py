@@ -43,7 +43,7 @@ class Plan:
     """What a restore would do. Lists are of (path, reason).
 
     `kept` stays although the wanted tree lacks it; `missing` cannot be restored; `conflicts` make
-    the restore refuse, unless they are to be left as they are.
+    the restore refuse, unless they are to be left as they are. `redo` says that what it undoes is an undo.
     """
 
     store_id: bytes
@@ -60,6 +60,7 @@ class Plan:
     submodules: Listed
     conflicts: Listed
     token: str
+    redo: bool = False
 
     @property
     def counts(self) -> dict[str, int]:
@@ -138,7 +139,14 @@ def plan_of_undo(
     wanted = wanted_of_undo(document)
     with place_of(blobs.layout.root, into or os.fsdecode(document.target)) as place:
         return make_plan(
-            place, wanted, blobs, turn=document.turn, at=document.at, tree=None, undo_of=document.id
+            place,
+            wanted,
+            blobs,
+            turn=document.turn,
+            at=document.at,
+            tree=None,
+            undo_of=document.id,
+            redo=document.undo_of is not None,
         )
 
 
@@ -221,6 +229,7 @@ def make_plan(
     tree: str | None,
     undo_of: str | None = None,
     delete: bool = True,
+    redo: bool = False,
 ) -> Plan:
     """Compare what is wanted with what is there.
 
@@ -228,7 +237,7 @@ def make_plan(
     """
     protected = _protected(place, blobs.layout.root)
     seen = Seen(blobs.fs, blobs.layout, blobs.store_id, place)
-    comparison = Comparison(place, wanted, seen, protected)
+    comparison = Comparison(place, wanted, seen, protected, delete=delete)
     comparison.find_deletes()
     comparison.compare()
     comparison.find_kept()
@@ -269,6 +278,7 @@ def make_plan(
         submodules=sorted(wanted.submodules),
         conflicts=sorted(comparison.conflicts),
         token=token,
+        redo=redo,
     )
 
 

@@ -18,16 +18,20 @@ from eventlog.snapshots.statcache import pack_fields
 from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, SYMLINK, legal_name
 
 _DIRECTORY = DIRECTORY[0]
-_UNSEEN = "the log never saw it"
+# What an older part of the log saw is kept too: only what came later may go.
+_NOT_LATER = "not in that turn, and not recorded after it"
+_NO_DELETE = "not in that turn, and nothing is to be deleted"
 
 
 class Comparison:
     """One walk over the wanted paths, and what it found.
 
-    Args: protected: the path of the store, where that is in the target.
+    Args: protected: the path of the store, where that is in the target. delete: whether what came later goes.
     """
 
-    def __init__(self, place: Place, wanted: Wanted, seen: Seen, protected: bytes | None) -> None:
+    def __init__(
+        self, place: Place, wanted: Wanted, seen: Seen, protected: bytes | None, *, delete: bool
+    ) -> None:
         self.place = place
         self.wanted = wanted
         self.seen = seen
@@ -37,6 +41,7 @@ class Comparison:
         self.unchanged = 0
         self.kept: Listed = []
         self.conflicts: Listed = []
+        self._why_kept = _NOT_LATER if delete else _NO_DELETE
         self._listings: dict[bytes, dict[bytes, bool] | None] = {}
         self._doomed: set[bytes] = set()  # files, links and directories that will be gone
         self._blocked: set[bytes] = set()
@@ -154,7 +159,9 @@ class Comparison:
         if state is None or state.kind in (OTHER, DIRECTORY):
             self._block(path, "what stands there is no file: a pipe, a socket, a device")
         elif want.kind == DIRECTORY and state.kind == SYMLINK and path not in self.wanted.links:
-            self._block(path, "a symlink stands where a directory is wanted, and the log never saw it")
+            self._block(
+                path, "a symlink stands where a directory is wanted, and it was not recorded after that turn"
+            )
         elif same(state, want):
             self.unchanged += 1
             if found is not None:
@@ -178,7 +185,7 @@ class Comparison:
                     continue
                 if self.wanted.left_alone(path) or (self.protected and is_below(self.protected, path)):
                     continue
-                self.kept.append((path + b"/" if is_dir else path, _UNSEEN))
+                self.kept.append((path + b"/" if is_dir else path, self._why_kept))
 
     def _block(self, path: bytes, why: str) -> None:
         self._blocked.add(path)

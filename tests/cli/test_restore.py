@@ -65,9 +65,11 @@ def test_undo_brings_back_what_was_replaced(copied: Recorded, locus: Locus) -> N
     restored = json_of(locus("restore", first(copied), "--yes", "--json"))
     after = contents(copied.root)
     assert set(after) == {"README.md", "src/app.py"}
-    assert locus("restore", "--undo", "--yes").code == 0
+    undone = locus("restore", "--undo", "--yes")
+    assert undone.code == 0 and "`locus restore --undo` undoes this undo" in undone.err
     assert contents(copied.root) == before
-    assert locus("restore", "--undo", "--yes").code == 0
+    undone = locus("restore", "--undo", "--yes")
+    assert undone.code == 0 and "was an undo itself" in undone.err
     assert contents(copied.root) == after
     assert locus("restore", f"event:{restored['event'][:10]}", "--yes").code == 0
     assert contents(copied.root) == before
@@ -150,10 +152,26 @@ def test_foreign_files_are_kept_and_named(copied: Recorded, locus: Locus) -> Non
     (copied.root / "notes.txt").write_text("mine")
     ended = locus("restore", first(copied), "--yes")
     assert ended.code == 0
-    assert "keep      notes.txt: the log never saw it" in ended.text.splitlines()
+    assert "keep      notes.txt: not in that turn, and not recorded after it" in ended.text.splitlines()
     assert "keep      data.bin: git ignores it" in ended.text.splitlines()
     assert set(contents(copied.root)) == {"README.md", "src/app.py", "notes.txt", "data.bin"}
     assert locus("status").code == 0
+
+
+def test_an_empty_plan_and_what_is_kept_in_one(copied: Recorded, locus: Locus) -> None:
+    """P8: a plan without steps offers no token; what the log saw before, or may not delete, is called so."""
+    ended = locus("restore", "last", "--dry-run")
+    assert (ended.code, ended.text, ended.err) == (0, "", "There is nothing to do.\n")
+    assert "There was nothing to do" in locus("restore", "last", "--yes").err
+    git(copied.root, "rm", "-q", "src/app.py")
+    git(copied.root, "commit", "-q", "-m", "Do without", at=9)
+    assert locus("import", "git").code == 0
+    (copied.root / "src").mkdir()
+    (copied.root / "src/app.py").write_text("again")
+    ended = locus("restore", "last", "--dry-run")
+    assert ended.text == "keep      src/: not in that turn, and not recorded after it\n"
+    ended = locus("restore", first(copied), "--no-delete", "--dry-run")
+    assert "keep      data.bin: not in that turn, and nothing is to be deleted" in ended.text.splitlines()
 
 
 def test_named_paths_and_moments(copied: Recorded, locus: Locus) -> None:
