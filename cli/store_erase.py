@@ -62,6 +62,8 @@ def command(
             plan = _plan(store, events, session, path, secret)
         if not yes or plan.is_empty:
             _show(plan, as_json)
+            if not (plan.is_empty or as_json):
+                say("Nothing was changed. The same command with --yes erases it; there is no way back.")
             return
         _show(plan, False)
         with Progress("erasing"):
@@ -100,7 +102,11 @@ def _show(plan: "Plan", as_json: bool) -> None:
     if plan.trees:
         say(f"Of these {plan.trees} are lists of names: the folders cannot be replayed any more.")
     if plan.sessions:
-        say(f"{count(len(plan.sessions), 'session')} called by its first words will be called `erased`.")
+        names = "its" if len(plan.sessions) == 1 else "their"
+        say(
+            f"{count(len(plan.sessions), 'session')} called by {names} first words will be called `erased`, "
+            "also in other events that say the name."
+        )
     say(f"Written anew: {count(plan.segments, 'segment')} and {count(plan.packs, 'pack')}.")
     say("Not reached:")
     for sentence in plan.not_reached:
@@ -129,7 +135,10 @@ def _tell_done(ctx: click.Context, done: "Erased", as_json: bool) -> None:
     elif not done.erasures and not done.waiting:
         say("No erasure is unfinished.")
     else:
-        say(f"Erased: {count(done.events, 'event')} changed, {count(done.contents, 'content')} gone.")
+        texts, contents = count(done.events - done.named, "event"), count(done.contents, "content")
+        say(f"Erased: texts of {texts} and {contents} are gone.")
+        if done.named:
+            say(f"{count(done.named, 'other event')} changed only in the name of a session.")
     if done.waiting:
         say("Readers still have old files open. They go when these end: `locus store erase --resume`.")
         ctx.exit(PARTIAL)

@@ -82,10 +82,14 @@ class Plan:
 
 @dataclass(slots=True)
 class Erased:
-    """What was done. `waiting` are files that readers of an older view still keep on the disk."""
+    """What was done. Of the `events` that changed, `named` only name a session that is called anew.
+
+    `waiting` are files that readers of an older view still keep on the disk.
+    """
 
     erasures: "list[str]" = field(default_factory=list)
     events: int = 0
+    named: int = 0
     contents: int = 0
     segments: int = 0
     packs: int = 0
@@ -358,6 +362,7 @@ def _finish(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s
         if marks.whole or marks.pattern is not None:
             done = log.rewrite(fs, layout, store_id, marks, lock_timeout_s=lock_timeout_s)
             report.events += done.events
+            report.named += done.named
             report.segments += len(done.segments)
             store.append([_event(marks.erasure, REWRITTEN, events_changed=done.events)])
     ids: set[bytes] = set().union(*(contents for _, contents in todo))

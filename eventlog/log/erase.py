@@ -46,10 +46,14 @@ _Changes = Mapping[int, "dict[str, Any]"]
 
 @dataclass(slots=True)
 class Rewritten:
-    """What `rewrite` did: names of new segments, and counts of events in them that changed."""
+    """What `rewrite` did: names of new segments, and how many events in them changed.
+
+    Of these events `named` hold nothing of what went, but name a session whose slug did.
+    """
 
     segments: list[str] = field(default_factory=list)
     events: int = 0
+    named: int = 0
 
 
 @dataclass(slots=True)
@@ -93,9 +97,11 @@ def rewrite(
         manifests.remove_temporary(fs, layout)
         manifests.remove_temporary(fs, layout, TMP_PREFIX)
         current = manifests.read_current(fs, layout, store_id)
+        chosen = 0
         for entry in current.segments:  # a slug may stand in front of the event that gives it away
             for row in _chosen(fs, layout, store_id, entry, marks):
                 _note_session(row, marks)
+                chosen += 1
         segments = []
         for entry in current.segments:
             changes = _changes(fs, layout, store_id, entry, marks)
@@ -104,6 +110,7 @@ def rewrite(
             if new is not entry:
                 report.segments.append(new.name)
                 report.events += len(changes)
+        report.named = max(0, report.events - chosen)
         if report.segments:
             following = replace(
                 current,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from eventlog.names import session_context, slugify
 from eventlog.store import Store
 from tests.cli.support import Locus, locus_process
 from tests.keep.support import append, event, make_store
@@ -31,6 +32,7 @@ def test_an_erasure_shows_its_plan_and_acts_only_when_told(root: Path, locus: Lo
     shown = locus_process("store", "erase", "--secret", "-", cwd=root.parent, stdin=WORD.encode() + b"\n")
     assert shown.code == 0
     assert "Texts of 1 event and 0 contents go" in shown.err
+    assert "Nothing was changed. The same command with --yes erases it" in shown.err
     assert "backups" in shown.err
     assert WORD not in shown.err
     assert locus("log", "--json").out == before
@@ -42,6 +44,20 @@ def test_an_erasure_shows_its_plan_and_acts_only_when_told(root: Path, locus: Lo
     assert locus("store", "verify", "--deep").code == 0
     assert "Nothing of it" in locus("store", "erase", "--secret", WORD, "--yes").err
     assert not any(WORD.encode() in path.read_bytes() for path in root.rglob("*") if path.is_file())
+
+
+def test_plan_and_outcome_count_the_same_events(root: Path, locus: Locus) -> None:
+    """P8, I30: what only names a session that is called anew is counted apart from what goes."""
+    sid, title = "kd83hf7w", f"one of two or three four five six seven eight {WORD}"
+    context = session_context(slugify(title, sid), sid)
+    of = {"event_type": "session", "session_id": sid, "operation": "start", "context_id": context}
+    with Store.open(str(root)) as store:
+        store.append([{**of, "event_id": f"{8:032x}", "title": title, "payload": {}}])
+        store.append([event(9, session_id=sid, extends=[context])])
+    assert "Texts of 2 events and 0 contents go" in locus("store", "erase", "--secret", WORD).err
+    done = locus("store", "erase", "--secret", WORD, "--yes").err
+    assert "Erased: texts of 2 events and 0 contents are gone" in done
+    assert "1 other event changed only in the name of a session" in done
 
 
 def test_bad_words_are_refused_in_one_line(root: Path, locus: Locus) -> None:
