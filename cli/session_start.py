@@ -43,6 +43,7 @@ def command(
     nothing is started (exit code 1). The session's context id goes to stdout. Who works here sees the
     focus and the scope in `locus who` and in a briefing; to change them, begin another session.
     """
+    from eventlog.memory import intent
     from eventlog.recorder import sessions
 
     if message is not None and focus is not None:
@@ -62,11 +63,11 @@ def command(
         elif message is not None or new:
             started = _begin(store, agent, message or title or "", title, scope, description)
         else:
-            active = sessions.active(store, store.repo_hash, agent)
+            active = intent.active_of(store, agent)
             if active is None:
                 _offer(store, agent)
                 ctx.exit(ERROR)
-            started = _go_on(store, active, agent, title)
+            started = _go_on(store, sessions.named(store, active.session_id), agent, title)
     put(f"{started}\n")
 
 

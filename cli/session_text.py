@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_BY_HAND = "explicit"  # the reason of an end that somebody asked for
+
 
 def agent_option(function: F) -> F:
     """Whose session is meant."""
@@ -72,5 +74,7 @@ def session_table(rows: "Sequence[Intent]", kept: "Retention | None" = None) -> 
 
 
 def _state(row: "Intent", kept: "Retention | None") -> str:
-    state = row.status if row.is_active else row.end_reason or row.status
+    state = row.status
+    if not row.is_active:
+        state = f"ended ({row.end_reason})" if row.end_reason not in (None, _BY_HAND) else "ended"
     return ", ".join([state, *(kept_words(kept_fields(kept, row.session_id)) if kept else ())])

@@ -7,6 +7,7 @@ import click
 from . import table
 from .access import json_option, open_store, put
 from .jsonout import document
+from .session_text import end_stale
 from .text import count, size
 
 _NO_INDEX = "none (answers come from the log itself; `locus store seal` makes one)"
@@ -21,10 +22,14 @@ _UNFINISHED = (
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:
     """Show what the store holds: events, turns, sessions, sizes, index."""
+    from eventlog.memory import intent
     from eventlog.recorder import retention
 
     with open_store(ctx) as store:
+        end_stale(store)
         status, kept = store.status(), retention.told(store)
+        # The log does not know of one that is over because its agent opened another.
+        status = dataclasses.replace(status, active_sessions=len(intent.listed(store)))
     if as_json:
         kept_of = {"released_sessions": len(kept.released), "pinned_sessions": len(kept.held)}
         put(document({"status": {**dataclasses.asdict(status), **kept_of}}))

@@ -177,7 +177,10 @@ def stale_ends(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) ->
             event_id=names.event_id_of("locus", "stale", one.session_id, str(one.opened_position)),
         )
         for one in _fold(store, "status = 'active'", [], by_log=True)
-        if not one.is_history and one.opened_us is not None and is_stale(one.opened_us, now_us, hours)
+        if one.is_active
+        and not one.is_history
+        and one.opened_us is not None
+        and is_stale(one.opened_us, now_us, hours)
     ]
 
 
@@ -235,11 +238,18 @@ def _known(store: Store, session_id: str, agent: str | None) -> Intent:
 def _fold(store: Store, where: str, parameters: Sequence[Any], *, by_log: bool = False) -> list[Intent]:
     """The sessions that fit, in the order in which they were opened.
 
+    Beside each that is active comes the one of its agent that was opened next, over or not: it may be what
+    ended it.
+
     Args: by_log: leave those active that only the opening of another makes inactive.
     """
     rows = store.query(
+        "with placed as (select *, lead(session_id) over (partition by repo, agent order by opened_position) "
+        f"as next_id from sessions), fitting as (select * from placed where {where}) "
         "select session_id, context_id, agent, agent_session_id, repo, title, status, end_reason, "
-        f"started_at, ended_at, turn_count, opened_position, last_position from sessions where {where}",
+        "started_at, ended_at, turn_count, opened_position, last_position from sessions "
+        "where session_id in (select session_id from fitting) "
+        "or session_id in (select next_id from fitting where status = 'active')",
         parameters,
     ).rows
     said = _said(store, [row[0] for row in rows])

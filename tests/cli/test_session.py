@@ -1,6 +1,7 @@
 """`locus session …` on a real store."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,24 @@ def test_an_ended_session_can_be_gone_on_with(empty: Path, locus: Locus) -> None
     assert (by_id[first]["status"], by_id[second]["status"]) == ("active", "closed")
     assert by_id[first]["title"] == "Fix the JWT refresh bug"
     assert by_id[first]["context_id"] == f"session:fix-jwt-refresh-bug_{first}"
+
+
+def test_states_are_the_same_words_and_numbers_everywhere(empty: Path, locus: Locus) -> None:
+    """P7: status counts as active what ls lists; an end asked for is `ended`, another one says its reason."""
+    locus("session", "start", "one")
+    locus("session", "start", "two")
+    locus("session", "start", "three", "--agent", "codex")
+    locus("session", "end")
+    with Store.open(empty / ".locus") as store:
+        for number in (1, 2):
+            where = {"agent": "pi", "agent_session_id": f"s{number}", "repo": store.repo_hash, "payload": {}}
+            store.append([{"event_type": "session", "operation": "start", **where}])
+
+    states = re.findall(r"\d  (active|ended(?: \(\w+\))?)", locus("session", "ls", "--all").text)
+    assert sorted(states) == ["active", "active", "ended", "ended (superseded)", "ended (superseded)"]
+    listed = locus("session", "ls").text.splitlines()[1:]
+    assert len(listed) == 2 == json.loads(locus("status", "--json").out)["status"]["active_sessions"]
+    assert "5 (2 active)" in locus("status").text
 
 
 def test_a_new_session_ends_the_active_one_of_its_agent(empty: Path, locus: Locus) -> None:

@@ -160,6 +160,21 @@ def test_an_imported_history_does_not_become_stale(store: Store) -> None:
     assert intent.at_work(store) == []
 
 
+def test_what_another_session_followed_stays_over_when_that_one_ends(store: Store) -> None:
+    """S3-32: a declared session that its agent's own came after is over, also when that one has ended."""
+    told = intent.start(store, "claude-code", AUTH)
+    begun(store, "claude-code", intent.now_us(store), "theirs")
+    for _ in range(2):
+        (only,) = intent.listed(store, active_only=False, agent="claude-code")[:1]
+        assert only.agent_session_id == "theirs" and only.declared
+        over = intent.find(store, told.session_id)
+        assert (over.status, over.end_reason) == ("closed", "superseded")
+        assert [one.session_id for one in intent.listed(store)] == [only.session_id] * only.is_active
+        if only.is_active:
+            intent.end(store, only)
+    assert intent.active_of(store, "claude-code") is None
+
+
 def test_events_have_no_session_where_none_is_active(store: Store) -> None:
     """S3-4, S3-22, S3-36: an event is taken with and without one; nothing waits for a session."""
     engram = EngramStore(store)
