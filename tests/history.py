@@ -403,15 +403,15 @@ def read(store: Store, name: str, report: Report) -> None:
         report.write(read={**told, "next_position": next_position, "digest": digest}, turns=turns)
 
 
-def seal(store: Store, choose: random.Random, report: Report) -> None:
+def seal(store: Store, choose: random.Random, report: Report, writers: int) -> None:
     """Seal, merge, index, and now and then hold the maintain lock until others have appended."""
     while True:
         if choose.random() < 0.5:
             with acquire(store.fs, store.layout, MAINTAIN):
                 begin = time.monotonic_ns()
-                # Four batches of up to five may have begun before, four may not be acknowledged at the end,
-                # and those of killed writers never are.
-                wanted = store.journal.next_position() + 80
+                # Of each writer a batch of up to five may have begun before, one may not be acknowledged at
+                # the end, and those of killed writers never are.
+                wanted = store.journal.next_position() + 20 * max(4, writers)
                 while store.journal.next_position() < wanted and time.monotonic_ns() - begin < HOLD_S * 1e9:
                     time.sleep(0.001)
                 report.write(hold=[begin, time.monotonic_ns()])
@@ -422,14 +422,14 @@ def seal(store: Store, choose: random.Random, report: Report) -> None:
             store.reindex()
 
 
-def main(role: str, root: str, name: str, seed: str, path: str) -> None:
+def main(role: str, root: str, name: str, seed: str, path: str, writers: str) -> None:
     report = Report(path)
     choose = random.Random(int(seed))
     with Store.open(root) as store:
         roles: dict[str, Callable[[], object]] = {
             "writer": lambda: write(store, name, choose, report),
             "reader": lambda: read(store, name, report),
-            "sealer": lambda: seal(store, choose, report),
+            "sealer": lambda: seal(store, choose, report, int(writers)),
             "keeper": lambda: contents.keep(store, name, choose, report, Path(f"{path}.replayed")),
             "collector": lambda: contents.collect(store, report),
             "packer": lambda: contents.merge(store, choose, report),

@@ -31,8 +31,9 @@ MANY = ROLES | {"writer": 16, "reader": 4, "keeper": 2, "eraser": 1}
 class Crowd:
     """The processes that are running now."""
 
-    def __init__(self, root: Path, reports: Path, seed: int) -> None:
+    def __init__(self, root: Path, reports: Path, seed: int, writers: int) -> None:
         self._root = root
+        self._writers = writers
         self._reports = reports
         self._seed = seed
         self.started = 0
@@ -47,6 +48,7 @@ class Crowd:
             name,
             str(self._seed + self.started),
             f"{self._reports}/{name}.jsonl",
+            str(self._writers),
         ]
         command = [sys.executable, "-m", "tests.history", *arguments]
         self.running.append((role, subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)))
@@ -77,7 +79,7 @@ class Crowd:
 def live(root: Path, reports: Path, seconds: float, seed: int, roles: dict[str, int]) -> Crowd:
     """Let the crowd work, killing one now and then, the readers excepted."""
     choose = random.Random(seed)
-    crowd = Crowd(root, reports, seed)
+    crowd = Crowd(root, reports, seed, roles["writer"])
     try:
         for role, count in roles.items():
             for _ in range(count):
