@@ -1,11 +1,14 @@
-"""The rules of erasures and the key of fingerprints: damage is told, and lets nothing come back."""
+"""The rules of erasures, and the key of fingerprints: damage lets nothing come back, and little is hashed."""
 
 import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eventlog import erased
 from eventlog.exports import jsonl, jsonl_import
@@ -180,7 +183,7 @@ def test_the_older_form_is_read_and_gets_checks(tmp_path: Path) -> None:
     with make_store(tmp_path / ".locus") as store:
         layout = store.layout
         Path(layout.redaction_key).write_bytes(key)
-        rule = b" ".join(erased.text_rule(FIRST.encode(), key).split(b" ")[:-1])
+        rule = b" ".join(erased.text_rule(FIRST.encode(), key).split(b" ")[:4])
         Path(layout.erased).write_bytes(rule + b"\n")
         assert store.verify("read") == []
         assert FIRST not in of_store(REAL, layout).text(SECRETS)
@@ -210,3 +213,102 @@ def test_an_erasure_of_another_store_asks_for_no_rules(root: Path, tmp_path: Pat
         jsonl_import.load(other, str(tmp_path / "log.jsonl"))
         assert any(one["event_type"] == "erasure" for one in other.events())
         assert other.verify("read") == []
+
+
+KEY = bytes(range(32))
+SIGNS = st.sampled_from(
+    [b"a", b"b", b"Z", b"0", b"7", b"-", b"=", b" ", b"\n", b"\0", "\u00e9".encode(), b"\xff"]
+)
+
+
+def older(rule: bytes) -> bytes:
+    """The rule without its shape."""
+    return b" ".join(rule.split(b" ")[:5])
+
+
+def places(text: bytes, data: bytes) -> list[tuple[int, int, str]]:
+    """Where the text stands as a word of its own, by its definition."""
+    found = []
+    for match in re.finditer(b"(?=%b)" % re.escape(text), data):
+        start, end = match.start(), match.start() + len(text)
+        begun = text[:1].isalnum() and data[start - 1 : start].isalnum() and start > 0
+        if not begun and not (text[-1:].isalnum() and data[end : end + 1].isalnum()):
+            found.append((start, end, erased.ERASED))
+    return found
+
+
+@given(st.data(), st.booleans(), st.sampled_from([7, 64, 1 << 20]))
+def test_a_text_is_found_wherever_it_is_a_word(data: st.DataObject, in_older: bool, step: int) -> None:
+    """P5: rules of either form find a text at each of its places, also across steps, and no other."""
+    signs = data.draw(
+        st.lists(SIGNS.filter(lambda sign: sign not in (b"\0", b"\xff")), min_size=1, max_size=40)
+    )
+    texts = [b"".join(signs), b"".join(signs)[:5].decode("utf-8", "ignore").encode()]
+    text = texts[0]
+    around = st.lists(SIGNS | st.sampled_from([text, text, text[:1] * 30, bytes(30)]), max_size=12)
+    content = b"".join(data.draw(around))
+    rules = [erased.text_rule(one, KEY) for one in texts if one]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(erased, "_STEP", step)
+        found = erased.Rules([older(rule) if in_older else rule for rule in rules], KEY).find(content)
+    assert sorted(found) == sorted(
+        place for one in dict.fromkeys(texts) if one for place in places(one, content)
+    )
+
+
+TEXTS = [
+    b"tulipFox81zebra-Q7x9Lm22Pq0aZ1", b"hunter2hunter", b"two words of Cobalt9", b"--------",
+    "p\u00e4\u00dfw\u00f6rter".encode(), b"0123456789abcdef0123456789abcdef",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", [bytes, older], ids=["shaped", "older"])
+def test_little_of_a_large_content_is_hashed(form: Callable[[bytes], bytes]) -> None:
+    """P4: of random bytes, runs and base64 it is told without digests that hardly anything fits."""
+    digest_of, hashed = erased.digest_of, 0
+
+    def counting(text: bytes, key: bytes) -> bytes:
+        nonlocal hashed
+        hashed += 1
+        return digest_of(text, key)
+
+    rules = erased.Rules([form(erased.text_rule(text, KEY)) for text in TEXTS], KEY)
+    size = 1 << (20 if form is bytes else 16)
+    contents = [
+        random.Random(3).randbytes(size),
+        *(sign * size for sign in (b"\0", b"\xff", b"-", b"=", b"a", b"0")),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(erased, "digest_of", counting)
+        for content in contents:
+            if content[:1] == b"-":
+                content = content.replace(b"-", b"+")  # a run that is no erased text
+            hashed = 0
+            assert rules.find(content) == []
+            assert hashed <= (100 if form is bytes else size), content[:4]
+
+
+def test_a_rule_keeps_kinds_and_no_character() -> None:
+    """P5: the file says of each of the first 24 bytes its kind, and nothing else."""
+    shapes = {
+        erased.text_rule(text.encode(), KEY).split(b" ")[5]
+        for text in ("pass-Word 1\u00e9", "Zzyx_qRst\t7\u00fc")
+    }
+    assert shapes == {b"aaaa.aaaa_0<="}
+    assert erased.text_rule(TEXTS[0], KEY).split(b" ")[5] == b"aaaaaaaa00aaaaa.a0a0aa00"
+
+
+def test_a_shape_that_does_not_fit_is_passed_over() -> None:
+    """P5: a rule with a shape of another length or other signs counts as one without."""
+    rule = erased.text_rule(FIRST.encode(), KEY)
+    for shape in (b"aaa", b"?" * len(FIRST), b""):
+        rules = erased.Rules([older(rule) + b" " + shape], KEY)
+        assert rules.find(FIRST.encode()) == [(0, len(FIRST), erased.ERASED)]
+
+
+def test_a_look_ends_in_time_and_not_in_the_first_mib() -> None:
+    """P4: behind the time that it has, what is left of a content is not looked through."""
+    rules = erased.Rules([erased.text_rule(FIRST.encode(), KEY)], KEY)
+    assert rules.find(b" " * 100 + FIRST.encode(), until=0.0)
+    with pytest.raises(TimeoutError):
+        rules.find(bytes(3 << 20), until=0.0)
