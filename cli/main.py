@@ -7,6 +7,7 @@ An error is one line on stderr, `locus: …`, or a JSON object there when the co
 JSON. `LOCUS_DEBUG=1` shows the traceback instead.
 """
 
+import io
 import itertools
 import os
 import sys
@@ -23,6 +24,9 @@ from .root import PipeClosedError, cli
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `locus` with the process's arguments and end the process."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    # Under PYTHONUNBUFFERED a write may be short, and what it leaves would be lost without a word.
+    if isinstance(raw := getattr(sys.stdout, "buffer", None), io.RawIOBase):
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), write_through=True)
     # Data is UTF-8 whatever the locale says; names that are not valid UTF-8 come out as they are.
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if hasattr(stream, "reconfigure"):

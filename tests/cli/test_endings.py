@@ -108,6 +108,22 @@ def test_a_closed_pipe_is_quiet(recorded: Recorded) -> None:
     assert done.stdout.strip() == "range"
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_who_stops_reading_is_told_by_the_exit_code(recorded: Recorded, unbuffered: str) -> None:
+    """P8: 141 when the reader of a large output goes away, also where Python does not buffer."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "locus_cli", "sql", "--format", "csv", "select * from range(900000)"],
+        cwd=recorded.root,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"range\n"
+        process.stdout.close()
+
+    assert process.returncode == 141
+
+
 def test_ctrl_c_ends_with_130(recorded: Recorded) -> None:
     """An interrupted command ends with 130 and one word."""
     slow = "import time\nfrom eventlog.store import Store\n"
