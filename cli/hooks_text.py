@@ -82,10 +82,16 @@ def chosen(agent: str | None, directory: str, found_in: "Homes") -> list[str]:
     if not found:
         raise click.UsageError(
             "No coding agent was found here (no program claude, codex, gemini or opencode, nothing of theirs "
-            "at home). "
-            "Name one with --agent."
+            f"at home). {_how_to_name_one()}"
         )
     return found
+
+
+def _how_to_name_one() -> str:
+    context = click.get_current_context()
+    if any(parameter.name == "agent" for parameter in context.command.params):
+        return "Name one with --agent."
+    return "Name one: `locus hooks install --agent claude-code` (or codex, gemini-cli, opencode, all)."
 
 
 def told(changes: "Sequence[tuple[str, Change]]", *, dry_run: bool, as_json: bool) -> None:

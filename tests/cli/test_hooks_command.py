@@ -140,7 +140,9 @@ def test_the_users_settings(
 def test_the_agents_that_are_here_are_meant(project: Path, locus: Locus, tmp_path: Path) -> None:
     """Without --agent those are meant that show somewhere; where none does, one line says what to do."""
     done = locus("hooks", "install")
-    assert done.code == 2 and "--agent" in done.err
+    assert done.code == 2 and "Name one with --agent." in done.err
+    done = locus("init", "--hooks")
+    assert done.code == 2 and "Name one: `locus hooks install --agent claude-code`" in done.err
     (tmp_path / "home/.codex").mkdir()
     assert kinds(locus("hooks", "install", "--json").out) == {f"{project}/.codex/hooks.json": "created"}
 
