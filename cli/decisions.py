@@ -9,7 +9,7 @@ from eventlog.paths import within_sql
 from .access import json_option, open_store, put, say
 from .jsonout import document
 from .repopath import filter_of
-from .search import WordsCommand, replay, session_and_since, session_id_of
+from .search import WordsCommand, check_filters, replay, session_and_since, session_id_of
 from .text import microseconds, moment, moment_exact, one_line
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def command(
     """List what was decided and why, newest first; with WORDS what bears on them, the best first."""
     session = session_id_of(session)
     with open_store(ctx) as store:
+        check_filters(store, session)
         path = filter_of(store, path)
         positions, missing = chosen(store, words, "decision", path, session, since, limit + 1)
         rows = _rows(store, positions, path, session, since, limit + 1)

@@ -10,7 +10,7 @@ from .access import json_option, open_store, put, say
 from .decisions import chosen
 from .jsonout import document
 from .repopath import filter_of
-from .search import WordsCommand, replay, session_and_since, session_id_of
+from .search import WordsCommand, check_filters, replay, session_and_since, session_id_of
 from .text import count, moment, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def command(
 
     session = session_id_of(session)
     with open_store(ctx) as store:
+        check_filters(store, session)
         path = filter_of(store, path)
         positions, missing = chosen(store, words, "error", path, session, since, 1000)
         found = failures(store.query, positions=positions, path=path, session=session, since=since)

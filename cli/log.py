@@ -11,6 +11,7 @@ from .access import json_option, open_store, put, say
 from .jsonout import line
 from .records import EVENT_COLUMNS, at, event_json, events, records
 from .repopath import filter_of
+from .search import check_filters, session_id_of
 from .since import Since
 from .text import microseconds, moment, one_line, terminal_width
 
@@ -52,14 +53,16 @@ def command(
     """
     want_events = want_events or follow or event_type is not None or path is not None
     where = _Where()
+    session = session_id_of(session)
     if session is not None:
-        where.add("starts_with(session_id, {})", session.removeprefix("session:").rpartition("_")[2])
+        where.add("starts_with(session_id, {})", session)
     if event_type is not None:
         where.add("event_type = {}", event_type)
     if since is not None:
         moment_column = "coalesce(occurred_at, recorded_at)" if want_events else "started_at"
         where.add(f"epoch_us({moment_column}) >= {{}}", since)
     with open_store(ctx) as store:
+        check_filters(store, session, [] if event_type is None else [event_type])
         within = filter_of(store, path)
         if within is not None:
             condition, parameters = within_sql("path", within)
@@ -94,10 +97,9 @@ def _follow(
     """The newest events that fit, oldest first, and each later one as it comes."""
     end = store.journal.next_position()
     where.add("position < {}", end)
-    wanted_session = (session or "").removeprefix("session:").rpartition("_")[2]
 
     def fits(event: "Mapping[str, Any]") -> bool:
-        return str(event["session_id"] or "").startswith(wanted_session) and (
+        return str(event["session_id"] or "").startswith(session or "") and (
             path is None or is_within(event["path"] or "", path)
         )
 

@@ -63,7 +63,7 @@ SECTIONS: Sections = (
     ),
     ("Ask", (Entry("sql", "sql", "Ask a question in SQL."),)),
     ("Send", (Entry("export", "export_group", "Write what is recorded to files for other programs."),)),
-    ("Keep", (Entry("store", "store_group", "Seal, rebuild and verify the store."),)),
+    ("Keep", (Entry("store", "store_group", "Seal, rebuild, verify, backup, gc, erase, and more."),)),
 )
 
 EPILOG = (

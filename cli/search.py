@@ -1,6 +1,6 @@
 """`locus search`: words in events and file contents, the best places first."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,6 +13,7 @@ from .text import count, moment, moment_exact, one_line
 
 if TYPE_CHECKING:
     from eventlog.search.find import Answer, Hit
+    from eventlog.store import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,7 +50,26 @@ def session_and_since(function: F) -> F:
 
 def session_id_of(name: "str | None") -> "str | None":
     """The id, or the beginning of one, in what a person calls a session."""
-    return None if name is None else name.removeprefix("session:").rpartition("_")[2]
+    if name is None:
+        return None
+    return name.removeprefix("session:").rpartition("_")[2].removeprefix("sess-")
+
+
+def check_filters(store: "Store", session: "str | None", event_types: "Sequence[str]" = ()) -> None:
+    """Raises: NotFound for the beginning of a session's id, or a type, that nothing here has."""
+    from eventlog.errors import NotFound
+    from eventlog.types import KIND_OF_TYPE
+
+    if session is not None:
+        known = "select 1 from sessions where starts_with(session_id, $1) limit 1"
+        if not session or not store.query(known, [session]).rows:
+            raise NotFound(f"no session is called {session!r}. `locus session ls --all` lists them.")
+    if any(name not in KIND_OF_TYPE for name in event_types):
+        found = store.query("select distinct event_type from events order by 1").rows
+        here = [str(row[0]) for row in found]
+        for name in event_types:
+            if name not in here and name not in KIND_OF_TYPE:
+                raise NotFound(f"no event is of the type {name!r}. Types here: {', '.join(here) or 'none'}.")
 
 
 @click.command("search", cls=WordsCommand)
@@ -101,6 +121,7 @@ def command(
     session = session_id_of(session)
     chosen = None if model is None else meaning.load(model)
     with open_store(ctx) as store:
+        check_filters(store, session, event_types)
         filters = find.Filters(event_types, filter_of(store, path), session, since)
         answer = find.search(
             store, wanted, filters, limit=limit, seconds=None if wait else find.WAIT_S, model=chosen
@@ -111,7 +132,17 @@ def command(
         put(_document(answer))
     else:
         put("\n".join(map(_shown, answer.hits)))
+    if not answer.hits and any(term.is_unwanted for term in wanted.terms):
+        say(_how_to_quote(" ".join(words)))
     return say_rest(answer, limit)
+
+
+def _how_to_quote(typed: str) -> str:
+    """For who meant a word that begins with a minus."""
+    import shlex
+
+    quoted = shlex.quote(f'"{one_line(typed.replace(chr(34), ""), 80)}"')
+    return f"A word with a leading minus leaves out what has it. To look for it: locus search {quoted}"
 
 
 def say_rest(answer: "Answer", limit: int) -> int | None:

@@ -31,6 +31,7 @@ _MIB = 1 << 20
 @click.option("--all-stores", is_flag=True, help="Ask every store that you have made or recorded into.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True)
 @click.option("--to", "--output", "-o", "output", metavar="FILE", type=click.Path(), help="Write to FILE.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option(
     "--rows", type=click.IntRange(min=1), default=1_000_000, show_default=True, metavar="N",
@@ -54,6 +55,7 @@ def command(
     all_stores: bool,
     form: str,
     output: str | None,
+    force: bool,
     as_json: bool,
     rows: int,
     size: int,
@@ -76,6 +78,10 @@ def command(
     form = "json" if as_json else form
     if form in _BINARY and output is None and sys.stdout.isatty():
         raise click.UsageError(f"{form} is binary; give --to FILE, or redirect the output", ctx)
+    if output is not None:
+        from eventlog.exports import files
+
+        files.check_free(output, force=force)
     text = _question(ctx, query, source)
     limits = Limits(rows_max=rows, timeout_s=timeout or None)
     parameters = _parameters(ctx, given)
@@ -93,7 +99,7 @@ def command(
                     )
                 ),
             )
-    _write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogateescape"), output, size)
+    _write(data if isinstance(data, bytes) else data.encode("utf-8", "surrogateescape"), output, size, force)
 
 
 def _of_many(
@@ -121,7 +127,9 @@ def _of_many(
 
 
 def _question(ctx: click.Context, query: str | None, source: str | None) -> str:
-    if (query is None) == (source is None):
+    if query is not None and source is not None:
+        raise click.UsageError("give the question or --file, not both", ctx)
+    if query is None and source is None:
         raise click.UsageError("give a question, or --file with one", ctx)
     if "-" in (query, source):
         return sys.stdin.read()
@@ -197,7 +205,7 @@ def _asked(text: str, ask: "Callable[[], _Answer]") -> "_Answer":
     raise failures[0]
 
 
-def _write(data: bytes, output: str | None, size: int) -> None:
+def _write(data: bytes, output: str | None, size: int, force: bool) -> None:
     from eventlog.errors import QueryError
 
     if len(data) > size:
@@ -207,7 +215,9 @@ def _write(data: bytes, output: str | None, size: int) -> None:
     if output is None:
         put(data)
         return
-    with open(output, "wb") as file:
+    from eventlog.exports import files
+
+    with files.staged(output, force=force) as file:
         file.write(data)
 
 

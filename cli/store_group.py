@@ -29,4 +29,4 @@ SECTIONS: Sections = (
 
 @click.command("store", cls=LazyGroup, sections=SECTIONS, subcommand_metavar="VERB …")
 def command() -> None:
-    """Seal, rebuild and verify the store."""
+    """Seal, rebuild, verify, backup, gc, erase, and more."""

@@ -253,7 +253,8 @@ def _ask_again(
 def too_long(limits: Limits) -> QueryError:
     """The error of a question that its deadline ended."""
     return QueryError(
-        f"the query was stopped after {limits.timeout_s:g} s. Ask for less, or raise the limit."
+        f"the query was stopped after {limits.timeout_s:g} s. Ask for less, or raise the limit "
+        "(`locus sql --timeout SECONDS`)."
     )
 
 
@@ -440,7 +441,7 @@ def _check_truncation(limits: Limits) -> None:
     if not limits.truncate:
         raise QueryError(
             f"the answer has more than {limits.rows_max:,} rows. Add a LIMIT or an aggregate, "
-            "or raise the limit."
+            "or raise the limit (`locus sql --rows N`)."
         )
 
 

@@ -161,7 +161,7 @@ def test_log_says_when_there_is_more_and_when_there_is_nothing(recorded: Recorde
     """Words about the list go to stderr, so that the list itself stays clean."""
     assert "more" in locus("log", "--limit", "1").err
     assert locus("log").err == ""
-    nothing = locus("log", "--type", "no-such-type")
+    nothing = locus("log", "--type", "error")
     assert (nothing.code, nothing.out) == (0, b"") and "Nothing fits" in nothing.err
 
 

@@ -152,6 +152,20 @@ def test_paths_may_be_typed_from_anywhere(
     assert (outside.code, outside.out) == (1, b"") and "outside the repository" in outside.err
 
 
+def test_an_unknown_session_or_type_is_said(locus: Locus, recorded: Recorded) -> None:
+    """P8: a session or a type that nothing has is an error that says what there is, not an empty answer."""
+    for asked in (["log"], ["search", "zwei"], ["errors"], ["decisions"]):
+        ended = locus(*asked, "--session", "zzz")
+        assert (ended.code, ended.out) == (1, b"") and "no session is called 'zzz'" in ended.err
+    for asked in (["log"], ["search", "zwei"]):
+        ended = locus(*asked, "--type", "nosuch")
+        assert (ended.code, ended.out) == (1, b"") and "file, intent, session" in ended.err
+        assert locus(*asked, "--type", "error").code == 0  # it may come
+    session = json.loads(locus("log", "--json").out.splitlines()[0])["session_id"]
+    for name in (session, session[:5], f"sess-{session}", f"session:sample_{session}"):
+        assert locus("log", "--session", name).out == locus("log").out != b""
+
+
 def test_names_that_are_not_utf8_choose_events(
     locus: Locus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

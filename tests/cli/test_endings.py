@@ -149,9 +149,9 @@ def test_ctrl_c_ends_with_130(recorded: Recorded) -> None:
     assert err.strip() == "locus: interrupted"
 
 
-def test_a_path_that_cannot_be_written_is_told_with_its_name(recorded: Recorded, locus: Locus) -> None:
+def test_a_path_that_cannot_be_read_is_told_with_its_name(recorded: Recorded, locus: Locus) -> None:
     """An error of the operating system names the file."""
-    ended = locus("sql", "select 1", "--output", "/no/such/directory/x")
+    ended = locus("sql", "--file", "/no/such/directory/x")
 
     assert ended.code == 1
     assert ended.err == "locus: /no/such/directory/x: No such file or directory\n"

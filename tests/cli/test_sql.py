@@ -35,8 +35,22 @@ def test_a_question_comes_from_an_argument_a_file_or_stdin(
 
     assert [row["turn"] for row in json.loads(answer)] == [1, 2]
     assert answer == from_file == from_stdin
-    assert locus("sql").code == 2 and locus("sql", ASK, "-f", "x").code == 2
+    assert locus("sql").code == 2 and "give a question" in locus("sql").err
+    both = locus("sql", ASK, "-f", "x")
+    assert both.code == 2 and "not both" in both.err
     assert locus("sql", "-f", tmp_path / "missing.sql").code == 1
+
+
+def test_an_answer_replaces_no_file_by_itself(recorded: Recorded, locus: Locus, tmp_path: Path) -> None:
+    """P8: a FILE that exists is replaced with --force only, as exports do it; a limit names its option."""
+    kept = tmp_path / "kept.csv"
+    kept.write_text("mine\n")
+    refused = locus("sql", ASK, "--format", "csv", "--to", kept)
+    assert (refused.code, kept.read_text()) == (3, "mine\n") and "--force" in refused.err
+    assert locus("sql", ASK, "--format", "csv", "--to", kept, "--force").code == 0
+    assert kept.read_text().startswith("turn,title\n1,")
+    assert "--rows N" in locus("sql", ASK, "--rows", 1).err
+    assert "--timeout SECONDS" in locus("sql", ENDLESS, "--timeout", 0.05).err
 
 
 def test_parameters_have_types(recorded: Recorded, locus: Locus) -> None:
