@@ -132,9 +132,10 @@ def command(
         put(_document(answer))
     else:
         put("\n".join(map(_shown, answer.hits)))
+    ended = say_rest(answer, limit)
     if not answer.hits and any(term.is_unwanted for term in wanted.terms):
         say(_how_to_quote(" ".join(words)))
-    return say_rest(answer, limit)
+    return ended
 
 
 def _how_to_quote(typed: str) -> str:

@@ -1,6 +1,7 @@
 """`locus search`, `locus decisions`, `locus errors`: on a recorded history and a recorded conversation."""
 
 import json
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +67,15 @@ def test_search_shows_places_and_how_to_go_on(spoken: Path, locus: Locus) -> Non
     assert replay.startswith("locus replay ") and replay.endswith("_001 --to DIR")
     assert shown.out == b"def fastTokenizer(): pass\n"
     assert "Nothing fits." in locus("--store", spoken, "search", "kubernetes").err
+
+
+def test_what_a_leading_minus_does_is_said_when_nothing_fits(spoken: Path, locus: Locus) -> None:
+    """P8: `-k` of a command line leaves out; the advice is a search that finds it."""
+    said = locus("--store", spoken, "search", "pytest", "-k", "parser").err
+    assert said.startswith("Nothing fits.\n") and "leading minus leaves out" in said
+    advised = shlex.split(said.rpartition("look for it: ")[2])
+    assert "«pytest -k parser»" in locus("--store", spoken, *advised[1:]).text
+    assert "minus" not in locus("--store", spoken, "search", "kubernetes").err
 
 
 def test_search_as_json(spoken: Path, locus: Locus) -> None:
