@@ -294,11 +294,11 @@ def _cell(value: Any) -> str:
 
     if value is None:
         return "-"
-    return one_line(_plain(value))
+    return one_line(_plain(value, zone=""))  # docs/sql.md says which zone tables are in
 
 
-def _plain(value: Any) -> str:
-    """A value as one text: times in ISO 8601, nested values as JSON."""
+def _plain(value: Any, zone: str = "Z") -> str:
+    """A value as one text: times in ISO 8601 with `zone` behind those of UTC, nested values as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -309,7 +309,7 @@ def _plain(value: Any) -> str:
             if hasattr(value, "hour") and hasattr(value, "year")
             else value.isoformat()
         )
-        return text.removesuffix("+00:00")
+        return text.removesuffix("+00:00") + zone if text.endswith("+00:00") else text
     if isinstance(value, (list, dict, bytes)):
         from .jsonout import compact
 

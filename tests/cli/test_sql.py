@@ -95,6 +95,8 @@ def test_every_form_says_the_same(recorded: Recorded, locus: Locus, tmp_path: Pa
     assert pq.read_table(tmp_path / "parquet").to_pylist() == rows
     assert pa.ipc.open_file(tmp_path / "arrow").read_all().to_pylist() == rows
     assert locus("sql", ASK, "--format", "csv").text.splitlines()[0] == "turn,title"
+    at = "select started_at, timestamp '2026-03-01 12:00' as local from turns limit 1"
+    assert locus("sql", at, "--format", "csv").text.endswith(":00Z,2026-03-01 12:00:00\n")
     assert markdown == "| x\\|y | n |\n|---|---:|\n| a\\|b | 1 |\n"
 
 
