@@ -15,7 +15,7 @@ from blake3 import blake3
 
 from eventlog.errors import EventLogError
 from eventlog.exports import withheld
-from eventlog.exports.conversation import Conversation, Said, conversations, happened, moment
+from eventlog.exports.conversation import Conversation, Said, conversations, happened, moment, payload_of
 from eventlog.exports.otlp import provider_of
 from eventlog.replay.linediff import changes
 from eventlog.snapshots.ids import from_text
@@ -28,6 +28,7 @@ VERSION = "0.1"
 _MODEL_MAX = 250
 _TEXT_MAX = 32 << 20
 _COMMIT_DIGITS = 40
+_DIRECTORY_MODE = "040000"
 
 
 @dataclass(slots=True)
@@ -86,7 +87,9 @@ def _record(
     told = []
     for path, change in sorted(files.items()):
         if change.last["after_hash"] is None:
-            if change.last["operation"] != "delete":
+            # A directory that is recorded for being empty has no lines.
+            is_directory = payload_of(change.last).get("after_mode") == _DIRECTORY_MODE
+            if change.last["operation"] != "delete" and not is_directory:
                 report.missing.append((path, "its content after the change is not known"))
             continue
         ranges, why = _ranges(store, change, exposure)

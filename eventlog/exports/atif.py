@@ -139,6 +139,7 @@ class _Step:
 
 def _steps(events: "Sequence[Said]", subagents: "Mapping[str, str]", *, inside: bool = False) -> "list[Said]":
     asked = {event["turn"] for event in events if event["event_type"] == "intent"}
+    failures = {event["tool_use_id"]: event for event in events if event["event_type"] == "error"}
     steps: list[_Step] = []
     by_message: dict[str, _Step] = {}
 
@@ -179,7 +180,7 @@ def _steps(events: "Sequence[Said]", subagents: "Mapping[str, str]", *, inside: 
             step = step_of(event, speaks=True)
             (step.reasoning if event["operation"] == "reasoning" else step.message).append(said["text"])
         elif kind in ("action", "mcp_action"):
-            _add_call(step_of(event), event, said, subagents)
+            _add_call(step_of(event), event, said, subagents, failures)
         elif kind == "llm":
             step = step_of(event)
             step.metrics.append(event)
@@ -189,7 +190,13 @@ def _steps(events: "Sequence[Said]", subagents: "Mapping[str, str]", *, inside: 
     return [step.document(number) for number, step in enumerate(steps, 1)]
 
 
-def _add_call(step: _Step, event: Said, said: Said, subagents: "Mapping[str, str]") -> None:
+def _add_call(
+    step: _Step,
+    event: Said,
+    said: Said,
+    subagents: "Mapping[str, str]",
+    failures: "Mapping[str | None, Said]",
+) -> None:
     taken = {call["tool_call_id"] for call in step.calls}
     call_id = event["tool_use_id"] or event["event_id"]
     if call_id in taken:  # told again, by another event
@@ -208,6 +215,10 @@ def _add_call(step: _Step, event: Said, said: Said, subagents: "Mapping[str, str
     result: Said = {"source_call_id": call_id}
     if said.get("result") is not None:
         result["content"] = text_of(said["result"])
+    elif event["tool_use_id"] is not None and event["tool_use_id"] in failures:
+        message = payload_of(failures[event["tool_use_id"]]).get("message")
+        if isinstance(message, str) and message:
+            result["content"] = message
     if event["tool_use_id"] in subagents:
         result["subagent_trajectory_ref"] = [{"trajectory_id": subagents[event["tool_use_id"]]}]
     if extra:

@@ -39,6 +39,12 @@ _CALLS = (
 _ACTIONS = "event_type in ('action', 'mcp_action')"
 _CHANGES = "event_type = 'file' and operation is distinct from 'read'"
 _ERRORS = "event_type = 'error'"
+# Directories that are recorded for being empty: changes, and of no file. Few events lack both hashes.
+_EMPTY_DIRECTORIES = (
+    f"(select position from events where {_CHANGES} and before_hash is null and after_hash is null and "
+    "'040000' in (try(json_extract_string(payload, '$.after_mode')), "
+    "try(json_extract_string(payload, '$.before_mode'))))"
+)
 # What an import adds of its own accord happens when it runs, and makes nobody busy on that day.
 _DOINGS = (
     "turn",
@@ -249,7 +255,8 @@ def _events(query: Query, dimensions: "Sequence[str | None]", since: "int | None
         with done as (
             select {sets.keys} session_id as session_of, path as path_of, event_type, operation, success,
                 duration_ms, lines_added, lines_removed
-            from events where event_type in {_DOINGS} and {_since(_AT, since)})
+            from events where event_type in {_DOINGS} and {_since(_AT, since)}
+                and position not in {_EMPTY_DIRECTORIES})
         select {sets.select}
             count(distinct session_of), count(distinct session_of) filter ({_ACTIONS}),
             count(distinct session_of) filter ({_CHANGES}),

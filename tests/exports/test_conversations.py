@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from eventlog import Recorder, Store
 from eventlog.exports import agent_trace, atif, otlp
+from eventlog.reports import figures
 from locus_cli.main import run
 from tests.secrets_made import made
 from tests.sql_demo import make_demo
@@ -158,6 +159,34 @@ def test_a_trajectory_tells_the_conversation(store: Store) -> None:
     assert [step["source"] for step in inner["steps"]] == ["user", "agent"]
     assert "metrics" not in last and last["llm_call_count"] == 1  # unknown is left out
     assert document["final_metrics"]["total_prompt_tokens"] == 3000
+
+
+def test_a_failure_and_an_empty_directory_are_told_for_what_they_are(tmp_path: Path) -> None:
+    """P7: a call that gave only an error has its text as the result; an empty directory misses no lines."""
+    of: Said = {"session_id": SID, "agent": "claude-code", "turn": 1}
+    mode = {"after_mode": "040000"}
+    with Store.init(tmp_path / ".locus", repo_hash="9f86d081884c", project_name="sample") as own:
+        own.append(
+            [
+                {**of, "event_type": "turn", "operation": "start", "payload": {"user_message": "Try it"}},
+                {**of, "event_type": "action", "tool": "Bash", "tool_use_id": "t1", "success": False,
+                 "payload": {"args": {"command": "make"}}},
+                {**of, "event_type": "error", "tool_use_id": "t1", "payload": {"message": "no rule"}},
+                {**of, "event_type": "file", "operation": "add", "path": "empty", "payload": mode},
+                {**of, "event_type": "file", "operation": "edit", "path": "unknown", "payload": {}},
+            ]
+        )  # fmt: skip
+        (document,) = atif.documents(own)
+        report = agent_trace.TraceReport()
+        assert list(agent_trace.records(own, report)) == []
+        with figures.asking(own) as query:
+            total = figures.total(query, None)
+            hot = [row.key for row in figures.by(query, "path", None)]
+
+    (result,) = document["steps"][1]["observation"]["results"]
+    assert (result["source_call_id"], result["content"]) == ("t1", "no rule")
+    assert [path for path, _ in report.missing] == ["unknown"] == hot
+    assert (total.file_changes, total.files) == (1, 1)
 
 
 def test_a_trajectory_can_be_imported_again(store: Store, tmp_path: Path) -> None:
