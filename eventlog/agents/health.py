@@ -117,6 +117,7 @@ def _hooks(
 ) -> Iterator[Finding]:
     here = install.agents_here(directory, homes, environ.get("PATH"))
     last = _last_calls(store) if store is not None else None
+    nothing = True  # no hook of ours, and none said to be missing
     for agent in install.AGENTS:
         places: dict[str, str] = {}
         for level in install.LEVELS:
@@ -124,7 +125,9 @@ def _hooks(
         files = [install.look(REAL, agent, level, path) for path, level in places.items()]
         registered = [one for one in files if one.events]
         for one in files:
-            yield from _of_file(one)
+            for finding in _of_file(one):
+                nothing = False
+                yield finding
         if registered:
             yield from _doubled(agent, registered)
             started = [said for line in _lines(registered) for said in _starts(line, environ, homes)]
@@ -139,8 +142,12 @@ def _hooks(
             elif agent == GEMINI_CLI:
                 yield from _gemini_trust(homes, directory)
         elif agent in here and not any(one.problem for one in files):
+            nothing = False
             todo = f"`locus hooks install --agent {agent}`"
             yield Finding(NOTE, agent, f"{agent} is here, but its hooks are not installed", todo)
+    if nothing:
+        todo = "`locus hooks install` installs them for the agents that you use"
+        yield Finding(NOTE, "hooks", "no hooks are installed; nothing is recorded by itself", todo)
 
 
 def _of_file(one: Registered) -> Iterator[Finding]:

@@ -207,6 +207,20 @@ def test_a_wrong_name_of_a_store(
     assert code == 1 and f"LOCUS_DIR names {tmp_path / 'nowhere'}" in texts(found, "store")
 
 
+def test_without_hooks_nothing_is_recorded_by_itself(
+    project: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P7: where no hook is installed and no agent is found, doctor says that nothing is recorded."""
+    assert "hooks" not in asked(locus)[1]
+    assert locus("hooks", "uninstall", "--agent", "claude-code").code == 0
+    monkeypatch.setattr(install, "agents_here", lambda *_: [])
+    code, found = asked(locus)
+    assert code == 0 and levels(found, "hooks") == ["note"]
+    assert "nothing is recorded by itself" in texts(found, "hooks") and "hooks install" in texts(
+        found, "hooks"
+    )
+
+
 def test_one_failure_is_told_once(project: Path, locus: Locus) -> None:
     """P7: a segment that is gone is one problem, not one for each check that wanted to read it; whether hooks
     have recorded anything is then unknown, and not said."""
