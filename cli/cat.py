@@ -33,18 +33,20 @@ def command(ctx: click.Context, what: str, at: str, show_withheld: bool) -> None
     turn, path = split(what)
     with open_store(ctx) as store:
         data = store.blob(path) if turn is None else store.file(turn, path, at)
-        if not show_withheld and _is_withheld(store, data):
-            raise Refused(
-                f"{what} holds a secret, so its content is withheld. --show-withheld writes it all the same; "
-                "`locus replay` reproduces it without showing it."
-            )
+        if not show_withheld:
+            _refuse_withheld(store, what, data)
     put(data)
 
 
-def _is_withheld(store: "Store", data: bytes) -> bool:
+def _refuse_withheld(store: "Store", what: str, data: bytes) -> None:
     from eventlog.snapshots.ids import blob_id, to_text
 
-    return to_text(blob_id(data)) in store.withheld()
+    content_hash = to_text(blob_id(data))
+    if content_hash in store.withheld():
+        raise Refused(
+            f"{what} {store.why_withheld(content_hash)}, so its content is withheld. --show-withheld writes "
+            "it all the same; `locus replay` reproduces it without showing it."
+        )
 
 
 def split(what: str) -> tuple[str | None, str]:

@@ -16,6 +16,8 @@ from .text import change as change_text
 from .text import count, lines, one_line, terminal_width
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from eventlog.query.lookup import TurnRef
     from eventlog.replay.diffs import Diff, FileDiff
     from eventlog.replay.trees import TreeState
@@ -58,7 +60,8 @@ def command(
         second, paths = _split(store, first, others)
         diff = store.diff(first, second)
         diff = diff.within([_known(store, diff, path) for path in paths])
-        reading = _Reading(frozenset() if show_withheld or name_only else store.withheld())
+        withheld = frozenset() if show_withheld or name_only else store.withheld()
+        reading = _Reading(withheld, store.why_withheld)
         if as_json:
             put(document(_json(diff, reading, with_lines=not name_only, with_text=not (stat or name_only))))
         elif name_only:
@@ -108,8 +111,9 @@ def _known(store: "Store", diff: "Diff", path: str) -> str:
 class _Reading:
     """Goes through a diff; what cannot be read is noted, and does not keep from the rest."""
 
-    def __init__(self, withheld: frozenset[str]) -> None:
+    def __init__(self, withheld: frozenset[str], why: "Callable[[str], str]") -> None:
         self._withheld = withheld
+        self._why = why
         self.lost: list[tuple[str, str]] = []  # (path, reason)
         self.damage: Corruption | None = None
 
@@ -120,8 +124,9 @@ class _Reading:
 
     def read(self, file: "FileDiff") -> bool:
         """Whether the contents of a change can be shown; they are read by this."""
-        if self._holds_secret(file):
-            self.lost.append((file.path, "withheld, because it holds a secret; --show-withheld shows it"))
+        if withheld := self._withheld_side(file):
+            why = self._why(withheld)
+            self.lost.append((file.path, f"withheld, because it {why}; --show-withheld shows it"))
             return False
         try:
             _ = file.binary
@@ -134,11 +139,12 @@ class _Reading:
             return True
         return False
 
-    def _holds_secret(self, file: "FileDiff") -> bool:
+    def _withheld_side(self, file: "FileDiff") -> str | None:
         from eventlog.snapshots.ids import to_text
 
         sides = (file.change.before, file.change.after)
-        return any(side is not None and to_text(side.id) in self._withheld for side in sides)
+        ids = (to_text(side.id) for side in sides if side is not None)
+        return next((id for id in ids if id in self._withheld), None)
 
 
 def _put_patch(files: "Iterable[FileDiff]", binary: bool) -> None:

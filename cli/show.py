@@ -23,7 +23,7 @@ _LISTED_MAX = 5
 _LIST_SHOWN = 10  # of the paths and other lists of an anchor; --json has them all
 _HEX = frozenset("0123456789abcdef")
 
-WITHHELD_TEXT = "[withheld: the content holds a secret; `locus cat --show-withheld` writes it]"
+WITHHELD_TEXT = "[withheld: the content {why}; `locus cat --show-withheld` writes it]"
 
 
 @click.command("show")
@@ -163,7 +163,8 @@ def _event(store: "Store", event_id: str) -> tuple[Record, str]:
         text += "\npayload\n" + lines(json.dumps(event["payload"], indent=2, ensure_ascii=False)) + "\n"
     if withheld:
         fields["withheld"] = True
-        text += f"\n{WITHHELD_TEXT}\n"
+        why = store.why_withheld(event["before_hash"], event["after_hash"])
+        text += f"\n{WITHHELD_TEXT.format(why=why)}\n"
     if diff is not None:
         fields["diff"] = diff
         text += "\n" + lines(diff)

@@ -108,6 +108,11 @@ class Rules:
                 pattern = re.compile(window % (some, length, characters, _CHARACTER, characters))
                 self._unshaped.append((length, using, pattern, found))
 
+    @property
+    def has_older(self) -> bool:
+        """Whether some are without a shape: slow in large contents."""
+        return bool(self._unshaped)
+
     def names(self, data: bytes) -> bool:
         """Whether this very content was erased."""
         return bool(self._contents) and blake3(data).digest() in self._contents
@@ -262,6 +267,33 @@ def add(fs: FileSystem, layout: Layout, lines: "Iterable[bytes]") -> "list[str]"
     checks = [_add(fs, path, wanted) for path in (layout.erased, layout.erased_copy)]
     fs.fsync_dir(layout.root)
     return checks
+
+
+def renew(fs: FileSystem, layout: Layout, text: bytes) -> bool:
+    """Add rules with a shape for a text that has only older ones; whether it had.
+
+    The caller holds the maintain lock. Raises: OSError, ValueError.
+    """
+    key = read_file(fs, layout.redaction_key, 1024) if fs.exists(layout.redaction_key) else b""
+    lines = rules_of(files(fs, layout))
+    keys = {sound_key(key) or b""}
+    for line in lines:
+        if line.startswith(b"text ") and len(its := line.split(b" ")) > 4:
+            try:
+                keys.add(bytes.fromhex(its[4].decode()))
+            except ValueError:
+                continue
+    wanted = []
+    for key in keys:
+        if len(key) == KEY_SIZE:
+            rule = text_rule(text, key)
+            own = rule.split(b" ")
+            older = {b" ".join(own[:4]), b" ".join(own[:5])}
+            if rule not in lines and not older.isdisjoint(lines):
+                wanted.append(rule)
+    if wanted:
+        add(fs, layout, wanted)
+    return bool(wanted)
 
 
 def _add(fs: FileSystem, path: str, wanted: "Iterable[bytes]") -> str:

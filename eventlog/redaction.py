@@ -35,6 +35,8 @@ WITHHELD = "withheld"  # the type of the event that says so of a content
 PRIVATE = "private"
 DENIED = "denied"
 ERASED = erased.ERASED
+# Kinds of contents of which nobody knows whether they hold a secret: time was up, or a rule failed.
+NOT_LOOKED_THROUGH, UNREADABLE = "not_looked_through", "unreadable"
 
 # Columns that hold what somebody said. The others are ids, hashes, links, places and numbers.
 TEXT_COLUMNS = (
@@ -99,6 +101,8 @@ class Redactor:
 
             self._expressions = [re.compile(text.encode("utf-8")) for text in expressions]
         self._names: "dict[str, bool]" = {}
+        # Monotonic time behind which a content of more than a MiB is not looked through to its end.
+        self.look_until: "float | None" = None
         # A faster look at many journal lines for what the rules find: true for each that may hold it, without
         # a miss; None when it does not pay. An import lends its own (`secret_scan.looking`).
         self.look: "Callable[[Sequence[bytes]], Sequence[bool] | None] | None" = None
@@ -297,7 +301,10 @@ class Redactor:
     # -- texts and contents --------------------------------------------------------------------
 
     def kinds_in(self, data: bytes) -> "tuple[str, ...]":
-        """The kinds of secrets in a content. `<private>` may mean something of its own in a file."""
+        """The kinds of secrets in a content. `<private>` may mean something of its own in a file.
+
+        A TimeoutError of a signal handler ends the look, too: the content is NOT_LOOKED_THROUGH.
+        """
         if not self.enabled:
             return ()
         try:
@@ -305,10 +312,13 @@ class Redactor:
             if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
                 text = data.decode("utf-16", "replace").encode("utf-8", "replace")
             gone = self._gone is not None and self._gone.names(data)
-            kinds = {kind for _, _, kind in self._find(text, said=False)}
-            return tuple(sorted(kinds | {ERASED} if gone else kinds))
+            if gone:
+                return (ERASED,)
+            return tuple(sorted({kind for _, _, kind in self._find(text, said=False, until=self.look_until)}))
+        except TimeoutError:
+            return (NOT_LOOKED_THROUGH,)
         except Exception:
-            return ("unreadable",)
+            return (UNREADABLE,)
 
     def _text(self, text: str) -> str:
         data = text.encode("utf-8", "surrogatepass")
@@ -350,8 +360,11 @@ class Redactor:
             self._key = key_of(self._place)
         return f"[REDACTED:{kind}:{blake3(secret, key=self._key).hexdigest()[:_FINGERPRINT_DIGITS]}]"
 
-    def _find(self, data: bytes, *, said: bool) -> "list[Span]":
-        """All secrets in `data`, without those that are allowed and those that are marks already."""
+    def _find(self, data: bytes, *, said: bool, until: "float | None" = None) -> "list[Span]":
+        """All secrets in `data`, without those that are allowed and those that are marks already.
+
+        Raises: TimeoutError behind `until`.
+        """
         spans: "list[Span]" = []
         if said and b"<" in data:
             _find_private(data, spans)
@@ -364,7 +377,7 @@ class Redactor:
         for expression in self._expressions:
             denied += [(m.start(), m.end(), DENIED) for m in expression.finditer(data) if m.end() > m.start()]
         if self._gone is not None:
-            denied += self._gone.find(data)
+            denied += self._gone.find(data, until)
         found = secret_rules.find(data)
         if found and (self._allowed or self._allowed_kinds):
             found = [

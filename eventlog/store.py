@@ -254,11 +254,18 @@ class Store:
         return self.redactor.kinds_in(data)
 
     def withheld(self) -> frozenset[str]:
-        """The hashes of contents that hold a secret: kept for replay here, and left out of every export."""
+        """The hashes of contents that hold a secret, or may: kept for replay, left out of every export."""
         from eventlog.log.withheld import withheld_in
 
         with self.view() as view:
             return withheld_in(view)
+
+    def why_withheld(self, *hashes: object) -> str:
+        """Why the withheld contents among these are: "holds a secret", or "was not looked through…"."""
+        from eventlog.log.withheld import reason_in
+
+        with self.view() as view:
+            return reason_in(view, hashes)
 
     # -- reading the log -----------------------------------------------------------------------
 

@@ -298,6 +298,24 @@ def test_a_rule_keeps_kinds_and_no_character() -> None:
     assert erased.text_rule(TEXTS[0], KEY).split(b" ")[5] == b"aaaaaaaa00aaaaa.a0a0aa00"
 
 
+def test_erasing_again_makes_an_older_rule_fast(tmp_path: Path) -> None:
+    """P5: a text that is gone already gets a rule with a shape beside the older one, which counts no more."""
+    with make_store(tmp_path / ".locus") as store:
+        layout = store.layout
+        Path(layout.redaction_key).write_bytes(KEY)
+        made_by = bytes(reversed(KEY))
+        erased.add(REAL, layout, [older(erased.text_rule(FIRST.encode(), made_by))])
+        before = erased.read(REAL, layout)
+        assert before is not None and before.has_older
+        plan = erasure.plan_secret(store, FIRST)
+        assert plan.is_empty and erasure.renew_rule(store, plan)
+        after = erased.read(REAL, layout)
+        assert after is not None and not after.has_older and after.find(FIRST.encode())
+        assert not erasure.renew_rule(store, plan)
+        assert not erasure.renew_rule(store, erasure.plan_secret(store, SECOND))
+        assert store.verify("read") == []
+
+
 def test_a_shape_that_does_not_fit_is_passed_over() -> None:
     """P5: a rule with a shape of another length or other signs counts as one without."""
     rule = erased.text_rule(FIRST.encode(), KEY)

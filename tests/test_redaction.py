@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eventlog import gate, redaction, secret_rules
 from eventlog.fs import REAL
 from eventlog.layout import Layout
-from eventlog.redaction import Redactor
+from eventlog.redaction import NOT_LOOKED_THROUGH, Redactor
 from eventlog.store import Store
 from eventlog.types import Event
 from tests.secrets_made import assigned, made
@@ -233,6 +233,16 @@ def test_what_cannot_be_looked_at_goes_whole(monkeypatch: pytest.MonkeyPatch) ->
     assert MARK.fullmatch(out["payload"]["a"])  # type: ignore[index]
     assert out["payload"]["b"] == "plain"  # type: ignore[index]
     assert Redactor(b"k" * 32).kinds_in(b"strange") == ("unreadable",)
+
+
+def test_a_look_that_a_signal_ends_is_told_as_one_without_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P4, P5: what a hook's deadline broke off is not said to hold a secret, nor to be unreadable."""
+
+    def late(_: bytes) -> Any:
+        raise TimeoutError
+
+    monkeypatch.setattr(secret_rules, "find", late)
+    assert Redactor(b"k" * 32).kinds_in(b"strange") == (NOT_LOOKED_THROUGH,)
 
 
 def test_contents_tell_their_kinds(redactor: Redactor) -> None:

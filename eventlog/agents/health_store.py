@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from eventlog import identity, place
+from eventlog import erased, identity, place
 from eventlog.fs import REAL, read_file
 from eventlog.layout import LOCK_DIR, TMP_DIR
 from eventlog.locks import APPEND, WORKTREE
@@ -28,6 +28,7 @@ _CLOCK_SLACK_US = 60_000_000
 _SLOW_US = 400_000
 _ERRORS_SHOWN = 3
 _SHOWN = 5
+_KEEP_OUT = "keep generated files in .gitignore, or set `max_file_bytes` in `.locus/config.toml`"
 
 HOOKED = "(event_type = 'hook' or json_extract_string(payload, '$.hook_us') is not null)"
 
@@ -179,8 +180,32 @@ def _durations(store: Store) -> Iterator[Finding]:
             f"{agent}: {_count(number, 'hook call')} took {p50} ms (median), {p95} ms (p95), {p99} ms (p99)"
         )
         slow = quantiles[0] > _SLOW_US
-        todo = "large trees make captures slow: keep generated files in .gitignore" if slow else None
+        todo = (_slow_rules(store) or f"large trees make captures slow: {_KEEP_OUT}") if slow else None
         yield Finding(NOTE if slow else OK, "durations", what, todo)
+
+
+def _slow_rules(store: Store) -> str | None:
+    """What to do about erased texts that take long to be looked for."""
+    rules = erased.read(store.fs, store.layout)
+    if rules is None or not rules.has_older:
+        return None
+    return (
+        "`.locus/erased` has rules of an older form, which take long in large files: give the texts that "
+        "were erased to `locus store erase --secret - --yes` again"
+    )
+
+
+def _not_looked_through(store: Store) -> Iterator[Finding]:
+    ((number,),) = store.query(
+        "select count(*) from events where position >= $1 and event_type = 'withheld' "
+        "and json_extract_string(payload, '$.kinds[0]') = 'not_looked_through'",
+        [recent(store)],
+    ).rows
+    if number:
+        what = (
+            f"{_count(number, 'content')} withheld because hooks had no time to look through for erased texts"
+        )
+        yield Finding(NOTE, "withheld", what, _slow_rules(store) or f"if they need no record: {_KEEP_OUT}")
 
 
 def _captures(store: Store) -> Iterator[Finding]:
@@ -280,6 +305,7 @@ CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
     ("errors", _errors),
     ("durations", _durations),
     ("captures", _captures),
+    ("withheld", _not_looked_through),
     ("completeness", _completeness),
     ("skipped", _skipped),
     ("sessions", _sessions),

@@ -54,6 +54,8 @@ BUDGET_S = {
     TURN_END: 2.0,
     SESSION_END: 0.3,
 }
+# Seconds until contents are looked through for erased texts no more: before the signal that ends a hook.
+_LOOK_S = 3.0
 # Where notes of the session are looked up; a tool call does without.
 _LOOKED_UP = (TURN_START, TURN_END, SESSION_END)
 _APPEND_TIMEOUT_S = 2.0
@@ -481,6 +483,7 @@ class _Recording:
         """The contents, looked at for secrets as they are put; `_append` says which are withheld (P5)."""
         from eventlog.snapshots.store import BlobStore
 
+        self.redactor.look_until = self.began_s + _LOOK_S * patience(self.environ)
         self.blobs = BlobStore(self.fs, self.layout, self.who.store_id, kinds_in=self.redactor.kinds_in)
         return self.blobs
 

@@ -1,9 +1,9 @@
 """What may leave the store: the one place that every export asks (P5).
 
 Secrets are taken out of events before they are written, so the text of an event in the log may leave.
-What may not leave is a content that holds a secret: it is kept for replay on this machine only. Such a
-content is called withheld, and everything made from it (its bytes, a diff) is withheld with it. The log
-says which ones are (docs/design.md §25). One thread, one view.
+What may not leave is a content that holds a secret, or was not looked through for one: it is kept for
+replay on this machine only. Such a content is called withheld, and everything made from it (its bytes, a
+diff) is withheld with it. The log says which ones are (docs/design.md §25). One thread, one view.
 """
 
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from eventlog.log.withheld import withheld_in
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView
 
-WITHHELD = "withheld: it holds a secret and is kept for replay on this machine only"
+WITHHELD = "withheld: it holds a secret, or may hold one, and is kept for replay on this machine only"
 
 
 class Exposure:

@@ -199,6 +199,21 @@ def erase(store: Store, plan: Plan, *, reason: str = "", lock_timeout_s: float =
         return _finish(store, [(marks, set(plan.contents))], lock_timeout_s)
 
 
+def renew_rule(store: Store, plan: Plan, *, lock_timeout_s: float = 10.0) -> bool:
+    """Give a text that was erased before a rule that is looked for fast; whether it had none.
+
+    Raises: LockTimeout, NotDurable.
+    """
+    if plan.pattern is None or plan.pattern.text is None:
+        return False
+    with (
+        Refusals(store.layout.erased, "write down what is erased"),
+        acquire(store.fs, store.layout, MAINTAIN, timeout_s=lock_timeout_s),
+    ):
+        text = plan.pattern.text.encode("utf-8", "surrogatepass")
+        return erased.renew(store.fs, store.layout, text)
+
+
 def is_unfinished(store: Store) -> bool:
     """Whether an erasure is under way, was cut short, or waits for readers."""
     return store.fs.exists(store.layout.erasing)

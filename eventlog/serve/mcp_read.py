@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _EVENT_SHOWN = 12
 _HEX = frozenset("0123456789abcdef")
-_WITHHELD = "withheld: the content holds a secret; a person may look at it with `locus cat --show-withheld`"
+_WITHHELD = "withheld: the content {why}; a person may look at it with `locus cat --show-withheld`"
 
 
 def search(
@@ -124,8 +124,9 @@ def _event(store: Store, event_id: str) -> Iterator[str]:
     if event["payload"]:
         yield f"\npayload\n{json.dumps(event['payload'], indent=1, ensure_ascii=False)}\n"
     if event["event_type"] == "file":
-        if not store.withheld().isdisjoint({event["before_hash"], event["after_hash"]}):
-            yield f"\n[{_WITHHELD}]\n"
+        hashes = event["before_hash"], event["after_hash"]
+        if not store.withheld().isdisjoint(hashes):
+            yield f"\n[{_WITHHELD.format(why=store.why_withheld(*hashes))}]\n"
         elif (diff := diff_of(event, store.blobs)) is not None:
             yield f"\n{diff}"
 
@@ -171,7 +172,7 @@ def file_at(store: Store, turn: str, path: str, at: str = "end") -> str:
     content_hash = to_text(blob_id(data))
     head = f"{one_line(path)} at the {at} of turn {ref.name}: {len(data):,} bytes, {content_hash}"
     if content_hash in store.withheld():
-        return f"{head}\n[{_WITHHELD}]\n"
+        return f"{head}\n[{_WITHHELD.format(why=store.why_withheld(content_hash))}]\n"
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -204,17 +205,18 @@ def diff(store: Store, turn: str, until: str | None = None, paths: list[str] | N
     yield f"{len(found.changes):,} files changed {span}\n"
     withheld = store.withheld()
     for file in found:
-        yield _patch(file, withheld)
+        yield _patch(store, file, withheld)
     for one in found.missing:
         yield f"not compared: {one_line(path_text(one.path))}: {one_line(one.reason)}\n"
 
 
-def _patch(file: "FileDiff", withheld: frozenset[str]) -> str:
+def _patch(store: Store, file: "FileDiff", withheld: frozenset[str]) -> str:
     from eventlog.snapshots.ids import to_text
 
     sides = (file.change.before, file.change.after)
-    if any(side is not None and to_text(side.id) in withheld for side in sides):
-        return f"not shown: {one_line(file.path)}: {_WITHHELD}\n"
+    hashes = [to_text(side.id) for side in sides if side is not None]
+    if not withheld.isdisjoint(hashes):
+        return f"not shown: {one_line(file.path)}: {_WITHHELD.format(why=store.why_withheld(*hashes))}\n"
     try:
         return b"".join(file.patch()).decode("utf-8", "replace").replace("\r\n", "\n")
     except (Corruption, NotFound) as error:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from eventlog import erased
 from eventlog.exports import jsonl, jsonl_import, locusgraph, parquet
 from eventlog.recorder.recorder import Recorder
+from eventlog.serve import mcp_read
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
 from tests.cli.hook_support import Agent
@@ -172,3 +174,35 @@ def test_a_hook_call_lets_no_secret_through(work: Path, locus: Locus) -> None:
     texts = json.dumps(events)
     assert CANARY[4:24].lower() not in texts.lower() and SAID not in texts
     assert all(name.startswith("snapshots/packs/") for name in holders(work / ".locus"))
+
+
+def test_what_was_not_looked_through_is_not_called_a_secret(
+    work: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4, P5, P7: a large content for which a hook had no time is withheld; all that show it say why."""
+    assert locus("init").code == 0
+    with Store.open(work / ".locus") as store:
+        erased.add(store.fs, store.layout, [erased.text_rule(b"tulipFox81zebra-Q7", bytes(32))])
+    with Store.open(work / ".locus") as store:
+        store.redactor.look_until = 0.0
+        turn = Recorder(store, agent="script").start_turn("Write it")
+        turn.file("small.txt", before=None, after=b"small\n")
+        turn.file("large.txt", before=None, after=b"large\n" * 300_000)
+        turn.end()
+        event = next(e for e in store.events(event_types=["file"]) if e["path"] == "large.txt")
+        assert store.withheld() == {event["after_hash"]}
+        name = str(event["event_id"])
+        assert "not looked through for secrets in time" in "".join(mcp_read.show(store, name))
+    why = "was not looked through for secrets in time"
+    said = [locus("cat", str(event["after_hash"])), locus("diff", "last"), locus("show", name)]
+
+    assert [one.code for one in said] == [3, 4, 0]
+    assert all(why in one.err + one.text and "holds a secret" not in one.err + one.text for one in said)
+    assert locus("cat", str(event["after_hash"]), "--show-withheld").code == 0
+    doctor = locus("doctor").text
+    assert "1 content withheld because hooks had no time" in doctor and "max_file_bytes" in doctor
+    assert "older form" not in doctor
+    rule = b"text 6 0 " + b"0" * 32 + b" " + b"0" * 64
+    with Store.open(work / ".locus") as store:
+        erased.add(store.fs, store.layout, [rule])
+    assert "older form" in locus("doctor").text
