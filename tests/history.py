@@ -407,7 +407,7 @@ def seal(store: Store, choose: random.Random, report: Report, writers: int) -> N
     """Seal, merge, index, and now and then hold the maintain lock until others have appended."""
     while True:
         if choose.random() < 0.5:
-            with acquire(store.fs, store.layout, MAINTAIN):
+            with acquire(store.fs, store.layout, MAINTAIN, timeout_s=contents.LOCK_TIMEOUT_S):
                 begin = time.monotonic_ns()
                 # Of each writer a batch of up to five may have begun before, one may not be acknowledged at
                 # the end, and those of killed writers never are.
@@ -415,9 +415,11 @@ def seal(store: Store, choose: random.Random, report: Report, writers: int) -> N
                 while store.journal.next_position() < wanted and time.monotonic_ns() - begin < HOLD_S * 1e9:
                     time.sleep(0.001)
                 report.write(hold=[begin, time.monotonic_ns()])
-        store.seal(rotate_active=choose.random() < 0.7)
+        patience: dict[str, float] = {"lock_timeout_s": contents.LOCK_TIMEOUT_S}
+        store.seal(rotate_active=choose.random() < 0.7, **patience)
         if choose.random() < 0.3:
-            compact(store.fs, store.layout, store.identity.store_id, everything=choose.random() < 0.5)
+            where = (store.fs, store.layout, store.identity.store_id)
+            compact(*where, everything=choose.random() < 0.5, **patience)
         if choose.random() < 0.5:
             store.reindex()
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.history import Report
 
 # Large enough that waiting for others on a busy machine is no failure.
-_LOCK_TIMEOUT_S = 60.0
+LOCK_TIMEOUT_S = 60.0
 
 
 def copy_of(root: "str | Path") -> Path:
@@ -42,7 +42,7 @@ def keep(store: Store, name: str, choose: random.Random, report: "Report", scrat
         gone = choose.random() < 0.3
         session = f"{'L' if gone else 'K'}{name}n{n}"
         told = record(
-            store, session, 1, size=choose.randrange(1, 4000), lock_timeout_s=_LOCK_TIMEOUT_S, end=True
+            store, session, 1, size=choose.randrange(1, 4000), lock_timeout_s=LOCK_TIMEOUT_S, end=True
         )
         for turn, files in told.items():
             digests = {path: digest(data) for path, data in files.items()}
@@ -51,7 +51,7 @@ def keep(store: Store, name: str, choose: random.Random, report: "Report", scrat
                 done.append((turn, digests))
         if gone:
             with suppress(LockTimeout):
-                retention.archive(store, session, lock_timeout_s=_LOCK_TIMEOUT_S)
+                retention.archive(store, session, lock_timeout_s=LOCK_TIMEOUT_S)
         if done:
             turn, digests = choose.choice(done)
             for wrong in differs(store, turn, digests, scratch):
@@ -80,7 +80,7 @@ def collect(store: Store, report: "Report") -> None:
     """Collect, and let the day of what is condemned be over."""
     while True:
         with suppress(Refused, LockTimeout):  # somebody else was quicker
-            done = collection.collect(store, collection.plan(store), lock_timeout_s=_LOCK_TIMEOUT_S)
+            done = collection.collect(store, collection.plan(store), lock_timeout_s=LOCK_TIMEOUT_S)
             report.write(collected=len(done.condemned), swept=len(done.swept.unlinked))
         directory = Path(store.layout.directory("snapshots/condemned"))
         for path in directory.iterdir():
@@ -92,7 +92,7 @@ def collect(store: Store, report: "Report") -> None:
 def merge(store: Store, choose: random.Random, report: "Report") -> None:
     while True:
         with suppress(LockTimeout):
-            done = store.repack(everything=choose.random() < 0.5, lock_timeout_s=_LOCK_TIMEOUT_S)
+            done = store.repack(everything=choose.random() < 0.5, lock_timeout_s=LOCK_TIMEOUT_S)
             report.write(merged=len(done.condemned))
         store.blobs.build_idx()
 
@@ -101,14 +101,14 @@ def erase(store: Store, name: str, report: "Report") -> None:
     """Say what should not have been said, in an event and a content, take it out, and say it once more."""
     for n in range(1 << 30):
         word = f"tulip{name}fox{n}-Q7"
-        with store.blobs.writer(lock_timeout_s=_LOCK_TIMEOUT_S) as writer:
+        with store.blobs.writer(lock_timeout_s=LOCK_TIMEOUT_S) as writer:
             content = to_text(writer.put(word.encode() * 9))
             writer.flush()
             store.append([_saying(word, blobs=[content])])
         with suppress(LockTimeout):
-            erasure.resume(store, lock_timeout_s=_LOCK_TIMEOUT_S)  # of one who was killed
+            erasure.resume(store, lock_timeout_s=LOCK_TIMEOUT_S)  # of one who was killed
             plan = erasure.plan_secret(store, word)
-            erasure.erase(store, plan, lock_timeout_s=_LOCK_TIMEOUT_S)
+            erasure.erase(store, plan, lock_timeout_s=LOCK_TIMEOUT_S)
             store.append([_saying(word)])
             report.write(erased=word)
 
@@ -124,7 +124,7 @@ def copy(store: Store, name: str, report: "Report") -> None:
     while True:
         begin = time.monotonic_ns()
         with suppress(LockTimeout):
-            backup(store, copy_of(store.layout.root), lock_timeout_s=_LOCK_TIMEOUT_S)
+            backup(store, copy_of(store.layout.root), lock_timeout_s=LOCK_TIMEOUT_S)
             rows, end = rows_of_copy(store.layout.root)
             *_, said = digests(rows)
             told = {"reader": name, "begin": begin, "end": time.monotonic_ns()}
