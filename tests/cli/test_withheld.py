@@ -2,12 +2,15 @@
 
 import base64
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from eventlog import erased
+from eventlog.agents import adapters, live
 from eventlog.exports import jsonl, jsonl_import, locusgraph, parquet
+from eventlog.fs import REAL
 from eventlog.recorder.recorder import Recorder
 from eventlog.serve import mcp_read
 from eventlog.snapshots.ids import blob_id, to_text
@@ -176,9 +179,28 @@ def test_a_hook_call_lets_no_secret_through(work: Path, locus: Locus) -> None:
     assert all(name.startswith("snapshots/packs/") for name in holders(work / ".locus"))
 
 
-def test_what_was_not_looked_through_is_not_called_a_secret(
+def test_a_hook_ends_its_look_for_erased_texts_in_time(
     work: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """P4, P5: behind that time a large file is stored and withheld for this; a small one is looked at."""
+    assert locus("init").code == 0
+    with Store.open(work / ".locus") as store:
+        erased.add(store.fs, store.layout, [erased.text_rule(b"tulipFox81zebra-Q7", bytes(32))])
+    (work / "large.txt").write_bytes(b"large\n" * 300_000)
+    (work / "small.txt").write_bytes(b"small\n")
+    said = {"session_id": "s", "cwd": str(work), "hook_event_name": "SessionStart", "source": "startup"}
+    monkeypatch.setattr(live, "_LOOK_S", -1e9)
+    call = adapters.interpret("claude-code", said)
+    live.record(
+        REAL, str(work / ".locus"), call, {"LOCUS_HOOK_PATIENCE": "20"}, print, started_s=time.monotonic()
+    )
+    with Store.open(work / ".locus") as store:
+        told = {e["title"]: e["payload"]["kinds"] for e in store.events(event_types=["withheld"])}  # type: ignore[index]
+    assert told.pop(HASH) == ["github-token"]
+    assert told == {to_text(blob_id(b"large\n" * 300_000)): ["not_looked_through"]}
+
+
+def test_what_was_not_looked_through_is_not_called_a_secret(work: Path, locus: Locus) -> None:
     """P4, P5, P7: a large content for which a hook had no time is withheld; all that show it say why."""
     assert locus("init").code == 0
     with Store.open(work / ".locus") as store:
