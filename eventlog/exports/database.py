@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from eventlog.errors import EventLogError
+from eventlog.errors import EventLogError, QueryError
 from eventlog.exports import files, streams
 from eventlog.projections import source
 from eventlog.query.views import NAMES, PROJECTIONS, over_events
@@ -60,7 +60,7 @@ def export(store: "Store", path: str, *, force: bool = False) -> DatabaseReport:
                 _write(store, view, staging, report)
             os.chmod(staging, 0o600)
             files.publish(staging, path, force=force)
-    except duckdb.Error as error:
+    except (duckdb.Error, QueryError) as error:
         raise EventLogError(f"{path} cannot be written: {error}. Nothing was exported.") from error
     finally:
         for left in (staging, f"{staging}.wal"):

@@ -14,7 +14,9 @@ import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eventlog.errors import NotFound, Refused
+import duckdb
+
+from eventlog.errors import EventLogError, NotFound, QueryError, Refused
 from eventlog.exports import files, streams
 from eventlog.exports.database import ORDER
 from eventlog.projections import source
@@ -22,8 +24,6 @@ from eventlog.query.views import PROJECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import duckdb
 
     from eventlog.log.reader import LogView
     from eventlog.store import Store
@@ -62,6 +62,8 @@ def export(store: "Store", directory: str, *, force: bool = False, rows: int = R
                 _write_all(store, view, staging, report, rows)
             files.sync_directory(staging)
             _take_place(staging, directory, force)
+    except (duckdb.Error, QueryError) as error:
+        raise EventLogError(f"{directory} cannot be written: {error}. Nothing was exported.") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return report

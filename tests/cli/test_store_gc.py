@@ -101,7 +101,7 @@ def test_a_session_says_whether_its_contents_are_kept(root: Path, locus: Locus) 
     assert shown["retention"] == {"released": "archived", "pinned": False, "pinned_turns": []}
     listed = [json.loads(line) for line in locus("session", "ls", "--all", "--json").text.splitlines()]
     assert [one["retention"] for one in listed if one["session_id"] == session] == [shown["retention"]]
-    assert "closed, released (archived)" in locus("session", "ls", "--all").text
+    assert "ended, released (archived)" in locus("session", "ls", "--all").text
     status = json.loads(locus("status", "--json").text)["status"]
     assert (status["released_sessions"], status["pinned_sessions"]) == (1, 0)
 
