@@ -49,8 +49,8 @@ ROOM_RANKS = {
 }
 GROUND_FLOOR = {
     "errors", "types", "names", "paths", "jsontext", "fs", "layout", "locks",
-    "gate", "identity", "repository", "place", "config", "erased", "redaction", "secret_rules", "secret_scan",
-    "wording",
+    "activity", "gate", "identity", "repository", "place", "config", "erased", "redaction", "secret_rules",
+    "secret_scan", "wording",
 }  # fmt: skip
 
 # Invariants of docs/design.md that no test can show yet, and what they wait for.
