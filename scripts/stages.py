@@ -134,7 +134,8 @@ def main(arguments):
     directory = Path(arguments[0]) if arguments else ROOT / "scripts/ci.d"
     stages = find_stages(directory.resolve())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it, as its stages would
+    # A job in the background ignores SIGINT, and so would its stages, whose tests send it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="locus-ci-") as scratch:
         environment = {**os.environ, "CI_SCRATCH": scratch, "LOCUS_VENV": f"{scratch}/venv"}
         results = run_all(stages, environment)
