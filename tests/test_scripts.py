@@ -128,6 +128,7 @@ def test_fast_tests_are_a_part_of_all_and_of_every_room(tmp_path: Path) -> None:
     assert not any(name.startswith("test_hunt_") for name in names)
 
 
+@pytest.mark.slow
 def test_the_slowest_tests_are_named(tmp_path: Path) -> None:
     """`scripts/test` names the longest tests of the run in front of its closing line."""
     test = tmp_path / "test_long.py"

@@ -66,7 +66,6 @@ def append(project: Path, *events: dict[str, Any]) -> None:
         ])  # fmt: skip
 
 
-@pytest.mark.fast
 def test_all_is_well(project: Path, locus: Locus) -> None:
     """P4, P8: where everything works nothing is a problem, the hooks were tried, and nothing was changed."""
     before = sorted(path for path in project.rglob("*"))
