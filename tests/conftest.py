@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from eventlog.layout import DIRECTORIES, Layout
+from tests.levels import LEVELS, level_of
 
 # A search has a clock of its own only in the hunts (LOCUS_HUNT=minutes); everywhere else the number
 # of examples bounds it, so that a busy machine changes no verdict.
@@ -28,6 +29,14 @@ settings.load_profile("locus")
 os.environ["XDG_DATA_HOME"] = os.path.join(tempfile.gettempdir(), f"locus-tests-{os.getuid()}")
 
 STORE_ID = bytes(range(16))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test a level, before `-m` chooses by it."""
+    for item in items:
+        if not any(mark.name in LEVELS for mark in item.iter_markers()):
+            item.add_marker(level_of(item.nodeid.partition("::")[0], item.name))
 
 
 class Closable(Protocol):

@@ -90,6 +90,7 @@ def _endless(data: bytes, draw: random.Random) -> bytes:
 DAMAGES = [_flipped, _cut, _cut_behind_a_line, _without_a_line, _zeros]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("damaged", [*DAMAGES, _endless], ids=lambda one: one.__name__)
 def test_damage_of_one_file_is_told_and_lets_nothing_come_back(
@@ -110,6 +111,7 @@ def test_damage_of_one_file_is_told_and_lets_nothing_come_back(
     assert named(root) == []
 
 
+@pytest.mark.slow
 def test_damage_of_both_files_is_told_and_what_can_be_read_counts(root: Path) -> None:
     """I11, P5: beyond the copy the writer is told, what is denied stays denied; erasing again mends it."""
     draw = random.Random(7)

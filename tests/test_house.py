@@ -554,23 +554,31 @@ def test_every_package_is_installed() -> None:
     assert listed == present
 
 
-@pytest.mark.parametrize("name", ["demo", "test", "check", "bench", "mutants", "_venv"])
+SCRIPTS = [
+    ".ci/run",
+    *(f"scripts/{name}" for name in ("demo", "test", "check", "bench", "e2e", "mutants", "_venv")),
+]
+STAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "scripts/ci.d").iterdir())
+
+
+@pytest.mark.parametrize("name", [*SCRIPTS, *STAGES])
 def test_scripts_are_plain_posix_shell(name: str) -> None:
     """Scripts are read by any POSIX shell: no bash words, and the syntax is accepted."""
-    path = ROOT / "scripts" / name
+    path = ROOT / name
     text = path.read_text(encoding="utf-8")
     subprocess.run(["sh", "-n", str(path)], check=True)
 
-    assert name == "_venv" or text.startswith("#!/bin/sh\n")
-    assert name == "_venv" or os.access(path, os.X_OK)
+    assert name == "scripts/_venv" or text.startswith("#!/bin/sh\n")
+    assert name == "scripts/_venv" or os.access(path, os.X_OK)
     assert not re.search(r"\[\[|\bfunction \w|\blocal \b|<<<|\$'|\bsource \b|pipefail|&>", text)
 
 
 def test_ci_runs_what_the_readme_says() -> None:
-    """S0-24: .ci/run runs the README's test command and scripts/check: types, linter, tests."""
-    steps = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+    """S0-24: .ci/run runs, as stages, the README's test command and scripts/check: types, linter, tests."""
+    run = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    steps = "".join((ROOT / stage).read_text(encoding="utf-8") for stage in STAGES).splitlines()
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
 
-    assert "scripts/test" in steps and "scripts/check" in steps
+    assert "scripts/stages.py" in run
+    assert "exec scripts/test" in steps and "exec scripts/check" in steps
     assert re.search(r"^scripts/test\b", readme, re.M)
-    assert os.access(ROOT / ".ci/run", os.X_OK)

@@ -59,6 +59,7 @@ def after(template: Scene, directory: Path, name: str, attempt: Callable[[Scene]
     check(scene, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", some(LIMITED, 4))
 def test_a_full_disk_leaves_a_store_that_can_be_read(name: str, template: Scene, tmp_path: Path) -> None:
     """I1, I35: the disk is full after so many bytes; then there is room again."""

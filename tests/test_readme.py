@@ -126,6 +126,7 @@ def test_the_python_example_runs(tour: tuple[Path, list[str]]) -> None:
     assert "3 b'import sys" in done.stdout or "2 b'import sys" in done.stdout
 
 
+@pytest.mark.fast
 def test_the_two_commands_exist() -> None:
     """The commands that the README begins with are there, and each is one script."""
     (block, *_) = blocks("sh")
@@ -134,6 +135,7 @@ def test_the_two_commands_exist() -> None:
     assert all((ROOT / command).is_file() for command in block.split())
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     """A link to a file of the project names a file, and a heading that exists in it."""
@@ -150,6 +152,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             )
 
 
+@pytest.mark.fast
 def test_the_glossary_has_the_words_of_the_design() -> None:
     """Each word that commands and pages use for an idea is explained."""
     rows = re.findall(r"^\| ([a-z, ]+) \| ", README.read_text(encoding="utf-8"), re.M)

@@ -302,6 +302,7 @@ def test_redacting_again_changes_nothing(parts: list[str]) -> None:
     json.loads(json.dumps(out))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     ["eyJ", "sk-", "ghp_", "api_key: ", "-----BEGIN PRIVATE KEY-----", "<private>", "<private></private>",

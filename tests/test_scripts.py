@@ -1,13 +1,17 @@
 """The scripts, run for real on a virtual environment that is already made."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.levels import FAST_FILES, LEVELS
 
 ROOT = Path(__file__).resolve().parent.parent
 CODE = ("eventlog", "cli", "scripts", "pyproject.toml", "constraints.txt", "README.md")
@@ -61,6 +65,7 @@ def copy(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_the_demo_replays_what_git_has(copy: Path, tmp_path: Path) -> None:
     """P1: in a checkout without git history the demo makes a small one, and both trees are git's."""
     done = run_script("demo", copy, tmp_path)
@@ -71,6 +76,7 @@ def test_the_demo_replays_what_git_has(copy: Path, tmp_path: Path) -> None:
     assert "No damage found" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_demo_works_in_a_shallow_clone(copy: Path, tmp_path: Path) -> None:
     """P1: a clone of depth one is recorded as far as it goes, and says so."""
     environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
@@ -92,3 +98,45 @@ def test_scripts_pass_their_arguments_on(tmp_path: Path) -> None:
     done = run_script("test", ROOT, tmp_path, "--version")
 
     assert (done.returncode, done.stdout.split()[:1]) == (0, ["pytest"])
+
+
+ROOMS = {"cli", *(path.parent.name for path in (ROOT / "eventlog").glob("*/__init__.py"))}
+
+
+def test_the_levels_are_markers() -> None:
+    """Each level is a registered marker, so that a misspelt one is an error, and each fast file exists."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    markers = [line.partition(":")[0] for line in project["tool"]["pytest"]["ini_options"]["markers"]]
+
+    assert tuple(markers) == LEVELS
+    assert [path for path in sorted(FAST_FILES) if not (ROOT / path).is_file()] == []
+    assert {path.split("/")[1] for path in FAST_FILES} >= ROOMS
+
+
+@pytest.mark.slow
+def test_fast_tests_are_a_part_of_all_and_of_every_room(tmp_path: Path) -> None:
+    """`scripts/test --fast` selects less than all tests, some of each room, and none that hunts."""
+    done = run_script("test", ROOT, tmp_path, "--fast", "--collect-only")
+    chosen = re.findall(r"^tests/(.*?)(?:/.*)?::(\w+)", done.stdout, re.M)
+    counts = re.search(r"^(\d+)/(\d+) tests collected \(\d+ deselected\)", done.stdout, re.M)
+
+    assert done.returncode == 0 and counts is not None
+    assert ROOMS | {"test_house.py", "test_readme.py"} <= {room for room, _ in chosen}
+    assert len(chosen) == int(counts[1]) < int(counts[2])
+    names = {name for _, name in chosen}
+    assert "test_a_whole_session_is_replayable_turn_by_turn" in names
+    assert not any(name.startswith("test_hunt_") for name in names)
+
+
+@pytest.mark.slow
+def test_the_slowest_tests_are_named(tmp_path: Path) -> None:
+    """`scripts/test` names the longest tests of the run in front of its closing line."""
+    test = tmp_path / "test_long.py"
+    test.write_text("import time\n\n\ndef test_long():\n    time.sleep(1.01)\n", encoding="utf-8")
+    done = run_script(
+        "test", ROOT, tmp_path, "-n", "0", "--rootdir", str(tmp_path), "-c", os.devnull, str(test)
+    )
+
+    assert "slowest 20 durations" in done.stdout
+    assert re.search(r"^1\.\d\ds call .*test_long$", done.stdout, re.M)
+    assert "1 passed in " in done.stdout.splitlines()[-1]

@@ -89,6 +89,7 @@ def _git_tree(state: TreeState) -> str:
     return git_tree_of_walk(state.walk(), state.blobs.get)
 
 
+@pytest.mark.fast
 @given(_COMMITS)
 @settings(max_examples=examples(8, 500))
 def test_every_tree_of_a_history_is_replayed_exactly(

@@ -79,6 +79,7 @@ def test_init_refuses_the_home_directory(
     assert locus("init", "--force").code == 0
 
 
+@pytest.mark.slow
 def test_the_store_can_be_named_in_two_ways(recorded: Recorded, tmp_path: Path) -> None:
     """--store and LOCUS_DIR name the `.locus` directory itself, from anywhere."""
     by_option = locus_process("--store", recorded.store, "log", cwd=tmp_path)
@@ -106,6 +107,7 @@ def test_status_shows_what_is_there(recorded: Recorded, locus: Locus) -> None:
 # -- record -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_import_is_idempotent_and_incremental(copied: Recorded, locus: Locus) -> None:
     """I8: importing again adds nothing; a new commit adds one turn."""
     again = locus("import", "git")
@@ -249,6 +251,7 @@ def test_replay_of_an_event_is_the_state_just_after_it(
     assert Path(files[1]["path"]).name not in present
 
 
+@pytest.mark.slow
 def test_replay_names_what_it_cannot_reproduce(
     tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,6 +385,7 @@ def test_sql_reads_its_query_from_stdin(recorded: Recorded) -> None:
     assert json.loads(ended.text) == [{"n": 4}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "code"),
     [

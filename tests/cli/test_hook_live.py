@@ -54,6 +54,7 @@ def last_turn(work: Path) -> dict[str, Any]:
     return events(work, "turn")[-1]
 
 
+@pytest.mark.fast
 def test_a_whole_session_is_replayable_turn_by_turn(work: Path, tmp_path: Path) -> None:
     """P1, S1-57, S1-23, S1-24, S1-28…S1-31, S1-33, S1-36…S1-39, S1-41: after each turn its replay equals the
     directory byte for byte, whoever changed it, and each change names its action."""

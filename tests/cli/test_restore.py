@@ -40,6 +40,7 @@ def contents(root: Path) -> dict[str, bytes | str]:
     return found
 
 
+@pytest.mark.fast
 def test_a_destroyed_tree_comes_back(copied: Recorded, locus: Locus) -> None:
     """P1: everything was deleted and overwritten; `restore last --yes` gives what the commit had."""
     before = contents(copied.root)

@@ -124,6 +124,7 @@ def wrong_in(document: Said) -> list[str]:
     return found + [problem for one in inner for problem in wrong_in(one)]
 
 
+@pytest.mark.fast
 def test_trajectories_keep_the_rules(store: Store) -> None:
     """P8: every session gives a document that ATIF-v1.8 allows."""
     documents = list(atif.documents(store))

@@ -53,6 +53,7 @@ def empty(tmp_path: Path) -> Store:
     return new_store(tmp_path / "empty")
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(8, 500))
 @given(
     batches=st.lists(st.lists(any_event, min_size=1, max_size=5), min_size=1, max_size=4),

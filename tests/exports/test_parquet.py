@@ -24,6 +24,7 @@ def store(tmp_path: Path) -> Store:
     return made
 
 
+@pytest.mark.slow
 def test_any_reader_finds_the_log(store: Store, tmp_path: Path) -> None:
     """P8: plain DuckDB reads the same events and projections from the files as the store's own SQL gives."""
     report = parquet.export(store, str(tmp_path / "out"), rows=4)

@@ -79,6 +79,7 @@ def files(directory: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
+@pytest.mark.slow
 def test_a_backup_beside_writers_and_a_sealer_is_a_prefix_that_replays(store, dest, tmp_path):
     """I6, I24, P1: while four processes record and one seals, each backup opens, verifies deeply, holds
     exactly a prefix of the log that only grows, and replays its last turn byte for byte."""

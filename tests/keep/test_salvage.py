@@ -55,6 +55,7 @@ def test_a_sound_store_comes_out_equal(example, tmp_path):
     assert (tmp_path / "replayed/file").read_bytes() == content(40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "what", ["STORE", "log/manifest", "log/quarantine", "snapshots/idx", "index", "locks"]
 )
@@ -70,6 +71,7 @@ def test_what_is_not_the_log_may_be_gone(example, tmp_path, what):
     assert [e["event_id"] for e in rows(tmp_path / "saved")] == [e["event_id"] for e in rows(example)]
 
 
+@pytest.mark.slow
 def test_whatever_the_bytes_are_what_verifies_is_saved(example, tmp_path):
     """I11: any files flipped, cut, emptied or exchanged: no error, the result verifies, and every event in it
     is one of the source's, in order."""

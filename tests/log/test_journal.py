@@ -660,6 +660,7 @@ def test_a_journal_that_was_sealed_needs_no_copy() -> None:
 ERRORS = {"EIO": errno.EIO, "ENOSPC": errno.ENOSPC, "EINTR": errno.EINTR}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("persistent", [False, True], ids=["once", "from then on"])
 @pytest.mark.parametrize("torn", [False, True], ids=["sound", "torn"])

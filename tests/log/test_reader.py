@@ -119,6 +119,7 @@ FILTERS: "list[dict[str, Any]]" = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filters", FILTERS, ids=str)
 def test_filters_select_the_same_rows_as_a_comprehension(log: Log, filters: "dict[str, Any]") -> None:
     """Filters and columns are pushed down, never interpreted differently, in rows and in batches."""
@@ -229,6 +230,7 @@ class Meanwhile:
         self.left -= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sealed_before", [False, True])
 def test_a_seal_between_any_two_calls_of_a_reader_is_survived(sealed_before: bool) -> None:
     """Opening meets the commit and the unlinking of a seal at every point, and reads it all (I6, I17)."""
@@ -261,6 +263,7 @@ def test_a_seal_between_any_two_calls_of_a_reader_is_survived(sealed_before: boo
     assert n > 10
 
 
+@pytest.mark.slow
 def test_a_reader_and_a_sealer_of_two_processes_never_miss_a_file(tmp_path: Any) -> None:
     """A reader sees a growing prefix of the log, however fast journals come and go (I6, I17)."""
     root = str(tmp_path / ".locus")
@@ -432,6 +435,7 @@ def test_events_of_a_newer_version_are_unsupported(log: Log) -> None:
         log.rows()
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(15, 1000))
 @given(st.data())
 def test_readers_of_damaged_files_raise_nothing_else(data: st.DataObject) -> None:

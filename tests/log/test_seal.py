@@ -140,6 +140,7 @@ def test_a_run_of_many_batches_is_one_fold(log: Log) -> None:
     assert log.rows() == before
 
 
+@pytest.mark.slow
 def test_a_seal_holds_one_journal_and_reads_no_segment_for_its_ids_twice(
     layout: Layout, request: pytest.FixtureRequest
 ) -> None:
@@ -357,6 +358,7 @@ def test_journals_stay_while_a_view_without_a_manifest_is_open(log: Log) -> None
     assert log.journals() == ["00000000000000000003.evj"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("older", [False, True], ids=["newest manifest", "an older manifest"])
 def test_a_view_that_opens_in_the_middle_of_a_seal_reads_to_its_end(older: bool) -> None:
     """I6, I17: whenever another process opens a view, what it rests on stays until it is closed."""
@@ -404,6 +406,7 @@ def _opened_at(sim: SimFS, layout: Layout, at: int, older: bool) -> "LogView | N
     return views[0]
 
 
+@pytest.mark.slow
 def test_the_last_manifests_are_kept_and_pinned_ones_longer(log: Log) -> None:
     """16 manifests stay, and any a reader holds (design §7)."""
     log.append([event(0)])
@@ -632,6 +635,7 @@ def final_files(sim: SimFS) -> "dict[str, Any]":
     return segments | {"entries": current.segments, "end": (current.next_position, current.damaged)}
 
 
+@pytest.mark.slow
 def test_a_seal_that_crashed_anywhere_is_finished_by_the_next() -> None:
     """Power cut or kill at every call: readers see the same events at once and after the next seal,
     whose files are the same as without the crash (I12, I14, I15, I16, I18, I32)."""
@@ -723,6 +727,7 @@ def play(log: Log, plan: "list[Event | str]", *, seal: bool) -> "Iterator[list[E
         yield log.rows()
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(steps)
 def test_sealing_in_any_chunks_is_invisible(plan: "list[Event | str]") -> None:

@@ -119,6 +119,7 @@ def test_equal_events_give_equal_bytes_however_they_were_framed() -> None:
     assert encode_segment(whole, META) == encode_segment(pa.concat_tables([whole[:7], whole[7:]]), META)
 
 
+@pytest.mark.slow
 def test_a_log_of_many_pieces_gives_the_bytes_of_one() -> None:
     """Large batches are parsed in pieces on several threads; nothing of that shows in the segment (I15)."""
     lines = [encode_line(event(n, title="t" * 500, seq=n)) + b"\n" for n in range(20_000)]
@@ -240,6 +241,7 @@ def test_a_column_that_first_comes_late_is_found() -> None:
     assert table["tool"][20_000].as_py() == "Bash"
 
 
+@pytest.mark.slow
 def test_flipped_bytes_of_a_segment_are_corruption_or_harmless() -> None:
     """Reading a damaged segment gives its events or Corruption, never another error or other events (I11)."""
     table = table_of([event(n, tool="Bash", blobs=["b" * 9]) for n in range(40)])

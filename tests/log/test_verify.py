@@ -63,6 +63,7 @@ def test_an_unknown_level_is_a_mistake_of_the_caller(layout: Layout) -> None:
         verify(REAL, layout, STORE_ID, "deep")
 
 
+@pytest.mark.slow
 def test_every_flipped_byte_of_every_file_is_found(log: Log) -> None:
     """`read` names the file that holds a changed byte, wherever it is; readers fail cleanly (I11)."""
     for path in files(log.layout):
@@ -87,6 +88,7 @@ def test_every_flipped_byte_of_every_file_is_found(log: Log) -> None:
     assert findings(log) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [QUICK, READ])
 def test_a_missing_file_is_found(log: Log, level: str) -> None:
     """Segments, journals and manifests that are gone are named with what was in them (I13)."""
@@ -144,6 +146,7 @@ def test_an_append_in_progress_is_not_reported() -> None:
     assert verify(sim, layout, STORE_ID, READ) == []
 
 
+@pytest.mark.slow
 def test_a_log_in_use_has_no_findings() -> None:
     """Appends, a rotation and a seal between any two calls of verification look like no damage."""
     n = 0

@@ -80,6 +80,7 @@ def now(store: Store) -> "dict[str, Any]":
     return found
 
 
+@pytest.mark.fast
 @pytest.mark.parametrize("agent", ["claude-code", "codex", "gemini-cli", "opencode"])
 def test_a_session_that_begins_is_told_what_is_known(work: Path, agent: str) -> None:
     """S3-21, S3-28: the session is registered, then the briefing is printed in the agent's own form."""

@@ -370,6 +370,7 @@ def test_a_recorded_session_leaves_its_codes(store: Store) -> None:
     assert codes == codes_of_log.of_session(store, session)
 
 
+@pytest.mark.slow
 def test_a_new_session_reads_those_of_the_last(store: Store) -> None:
     """S4-31: a session that did nothing so far does not hide what the one before left."""
     session = worked(store)
@@ -423,6 +424,7 @@ def test_the_base_directory_is_configured(store: Store, tmp_path: Path) -> None:
     assert codes_of_log.export(store) == tmp_path / "base/memory/sessions/active-locus.json"
 
 
+@pytest.mark.slow
 def test_the_maintainer_writes_the_file(store: Store) -> None:
     """P2, S4-48: nobody has to ask for it: the process that keeps the store brings it up to date."""
     worked(store)

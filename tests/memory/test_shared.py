@@ -568,6 +568,7 @@ def test_the_nodes_pass_context_on(contexts: ContextStore, key: Key) -> None:
     assert "src/a.py" in checked["bundle"]
 
 
+@pytest.mark.slow
 def test_the_nodes_run_in_a_real_graph(contexts: ContextStore, key: Key) -> None:
     """S2-22, S2-23: load, validate, write in a real graph; the next run begins with what was written."""
     graphs = pytest.importorskip("langgraph.graph", reason="langgraph is not installed")

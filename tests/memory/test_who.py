@@ -50,6 +50,7 @@ def begins(store: Store, one: Intent, path: str, tool_use_id: str, **args: objec
     )
 
 
+@pytest.mark.fast
 def test_who_is_at_work_and_what_each_touched(store: Store) -> None:
     """S3-38: the active sessions, the latest first, with the paths that file events name."""
     one = intent.start(store, "claude-code", "auth", ["src/auth/"])

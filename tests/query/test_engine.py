@@ -110,6 +110,7 @@ def test_the_tail_goes_on_counting_where_the_segments_end(log: Log) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_view_has_the_columns_it_is_documented_with(log: Log, name: str) -> None:
     """S1-16, S1-53: one view per question, and `views.COLUMNS_OF` says what is in it."""
@@ -230,6 +231,7 @@ def test_a_damaged_segment_is_named(log: Log) -> None:
     assert caught.value.path == path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["head", "middle", "foot", "cut", "gone"])
 def test_any_damage_of_a_segment_is_named(log: Log, damage: str) -> None:
     """I11: wherever the bytes are wrong, the answer is either right or Corruption of that very file."""
@@ -299,6 +301,7 @@ def test_odd_parameters_are_a_wrong_question(log: Log, value: object) -> None:
         log.rows("SELECT ?", value)
 
 
+@pytest.mark.slow
 def test_an_empty_log_answers(log: Log) -> None:
     """A store that has just been made has every view, and nothing in it."""
     for name in NAMES:
@@ -346,6 +349,7 @@ def a_process_can_ask(log: Log) -> Iterator[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ask", "rows"),
     [("select count(*) from events", "[(10,)]"), ("select count(*) from turns", "[(3,)]")],
@@ -410,6 +414,7 @@ NOT_PLAIN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "tail"])
 @pytest.mark.parametrize(("ask", "rows"), PLAIN + NOT_PLAIN)
 def test_columns_that_a_question_does_not_name_are_still_there(

@@ -115,6 +115,7 @@ def test_a_tree_that_cannot_be_read_is_unknown(store: Store, tmp_path: Path) -> 
     assert completeness(store, SESSION).skipped is None
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(15, 500))
 @given(
     st.lists(

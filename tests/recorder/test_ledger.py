@@ -85,6 +85,7 @@ def test_advancing_twice_to_one_position_leaves_one_event(store: Store) -> None:
     assert [row["payload"] for row in rows] == [{"receipt": "a", "consumer": "exporter", "position": 5}]
 
 
+@pytest.mark.slow
 def test_bookkeeping_is_in_no_session_and_no_total(store: Store) -> None:
     """P2, I22: a cursor event moves no counter of a turn and counts in no session, sealed or not."""
     recorder = Recorder(store, agent="script")
@@ -123,6 +124,7 @@ with Store.open(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.slow
 def test_a_killed_consumer_repeats_and_never_skips(store: Store, tmp_path: Path) -> None:
     """P2, I32: killed at any moment, a consumer goes on where it had advanced to: at most one event twice."""
     choice = random.Random(5)

@@ -100,6 +100,7 @@ LIFE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("enveloped", [False, True])
 def test_lifecycle_requests_move_the_anchors(store: Store, enveloped: bool) -> None:
     """S1-18, S1-23, S1-47, S1-49: flat or in the client's envelope, they say the same of the anchors."""

@@ -103,6 +103,7 @@ def test_session_totals_accumulate_per_turn(store: Store) -> None:
     assert session["title"] == "Improve module number 1"
 
 
+@pytest.mark.slow
 def test_the_master_is_made_once_and_follows_the_sessions(store: Store) -> None:
     """S1-17, S1-19, S1-50: the master exists once, counts sessions and names the active one."""
     recorder = Recorder(store, agent="script")

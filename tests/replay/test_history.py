@@ -81,6 +81,7 @@ def test_history_follows_renames_back(store: Store) -> None:
     assert told(store, "dir/c", limit=2) == [("rename", "dir/c", "b"), ("edit", "b", None)]
 
 
+@pytest.mark.slow
 def test_history_is_the_same_after_sealing(store: Store) -> None:
     """I14, I21: sealed or not, with an index or without, the versions are the same."""
     turn = Recorder(store, agent="probe").start_turn("Move things")

@@ -89,6 +89,7 @@ def test_one_changed_line_of_a_large_file_is_all_that_is_looked_at() -> None:
     assert len(found._old.ends) == 8  # three lines on each side, and the changed one
 
 
+@pytest.mark.slow
 def test_many_changed_lines_end_with_all_of_them() -> None:
     """P1: 200,000 lines of which each differs, or every other one, or that stand in another order."""
     count = 200_000

@@ -243,6 +243,7 @@ EDITS: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(12, 500))
 @given(
     edits=st.lists(

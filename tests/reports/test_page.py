@@ -70,6 +70,7 @@ class Elements(HTMLParser):
         self.text += data
 
 
+@pytest.mark.slow
 def test_recorded_text_stays_text(seen: Overview) -> None:
     """P5: titles, paths, models, tools, agents and errors are shown as they were, and are never markup."""
     document = page.render(seen)
@@ -141,6 +142,7 @@ def test_scales_are_round_and_high_enough() -> None:
         assert scale[-1] >= largest * 0.999999 and len(scale) <= 6
 
 
+@pytest.mark.slow
 def test_the_command_writes_one_private_file(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

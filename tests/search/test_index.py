@@ -198,6 +198,7 @@ def test_no_index_is_used_while_an_erasure_is_under_way(store: Store) -> None:
     assert Path(index.path_of(store.layout)).read_bytes() == before
 
 
+@pytest.mark.slow
 def test_time_bounds_what_is_indexed_and_the_rest_is_said(store: Store) -> None:
     """P7: what the time did not suffice for is counted."""
     large = {"text": "word", "data": "0" * 20_000}  # a transaction takes so many events, or so many bytes
@@ -210,6 +211,7 @@ def test_time_bounds_what_is_indexed_and_the_rest_is_said(store: Store) -> None:
     assert find.search(store, query.parse("word"), limit=1, seconds=None).missing == 0
 
 
+@pytest.mark.slow
 def test_a_killed_indexer_leaves_an_index_that_is_right(store: Store, hunt_minutes: float) -> None:
     """I22: killed at any moment it covers what it says, and the next search goes on from there."""
     store.append([said(n, f"word n{n % 97}") for n in range(12_000)])

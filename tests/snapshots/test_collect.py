@@ -313,6 +313,7 @@ def test_the_tree_that_hooks_told_last_is_a_root(layout: Layout) -> None:
 # -- real processes ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_writers_and_collectors_that_are_killed_lose_nothing(
     layout: Layout, tmp_path: Path, hunt_minutes: float
 ) -> None:

@@ -461,6 +461,7 @@ class FullDisk(FileSystem):
         return super().pwrite(fd, data, offset)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writes", [0, 1, 2])
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_full_disk_acknowledges_nothing_and_leaves_a_usable_store(layout, writes, codec):
@@ -483,6 +484,7 @@ def test_a_full_disk_acknowledges_nothing_and_leaves_a_usable_store(layout, writ
     assert [blobs.get(id) for id in ids] == contents
 
 
+@pytest.mark.slow
 def test_memory_stays_near_the_size_of_one_blob(layout):
     """A 100 MB blob needs a few times its size and no more, in both codecs of the writer (I35)."""
     program = """

@@ -395,6 +395,7 @@ def test_a_path_longer_than_any_call_takes_is_captured(bench: Bench) -> None:
     assert bench.capture().files == 0
 
 
+@pytest.mark.slow
 def test_a_directory_too_deep_to_be_written_again_is_listed(bench: Bench) -> None:
     """P1: what lies deeper than a replay could write is listed with its reason."""
     make_deep(bench.work, depth=2060, name=b"d")

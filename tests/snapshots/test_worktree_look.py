@@ -99,6 +99,7 @@ def test_a_process_of_two_threads_is_not_forked(bench: Bench, forks: list[int]) 
     assert forks == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [0, 1, STAT_SIZE, STAT_SIZE * 7 + 5])
 def test_what_a_dead_child_did_not_say_is_looked_at(
     bench: Bench, forks: list[int], monkeypatch: pytest.MonkeyPatch, words: int

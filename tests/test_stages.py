@@ -1,0 +1,184 @@
+"""The runner of continuous integration, with stages that do what stages can do."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNNER = ROOT / "scripts/stages.py"
+
+
+class Stages:
+    """A directory of stages, and what the runner prints of them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "stages"
+        self.directory.mkdir()
+
+    def add(self, name: str, body: str, *, timeout: str = "60", after: str = "") -> None:
+        header = f"#!/bin/sh\n# timeout: {timeout}\n" + (f"# after: {after}\n" if after else "")
+        path = self.directory / name
+        path.write_text(f"{header}{body}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def run(self) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(RUNNER), str(self.directory)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def stages(tmp_path: Path) -> Stages:
+    return Stages(tmp_path)
+
+
+def outcomes(printed: str) -> dict[str, str]:
+    """The summary at the end: name → outcome, each with its seconds."""
+    summary = re.split(r"^== \d+ stages in \d+ s$", printed, flags=re.M)[-1]
+    lines = re.findall(r"^(\S+) +\d+\.\d s  (.*)$", summary, re.M)
+    assert len(lines) == len(summary.split("\n")) - 2
+    return dict(lines)
+
+
+def test_stages_that_succeed_are_listed_with_their_times(stages: Stages) -> None:
+    """What stages print comes through, in order; the summary is the end; the exit code is 0."""
+    stages.add("20-second", "echo 7 passed, 1 skipped in 3.21s")
+    stages.add("10-first", "echo made >$CI_SCRATCH/made; echo to stderr >&2; test -n $LOCUS_VENV")
+    stages.add("30-third", "cat $CI_SCRATCH/made", after="10-first 20-second")
+    done = stages.run()
+
+    assert done.returncode == 0, done.stderr
+    assert outcomes(done.stdout) == {"10-first": "ok", "20-second": "ok", "30-third": "ok"}
+    lines = done.stdout.splitlines()
+    assert lines.index("to stderr") < lines.index("7 passed, 1 skipped in 3.21s") < lines.index("made")
+
+
+def test_a_failing_stage_is_red_and_the_others_still_run(stages: Stages) -> None:
+    """The run fails, stages that need the failed one say so, and the rest is run."""
+    stages.add("10-fails", "echo it is broken; exit 3")
+    stages.add("20-needs-it", "echo never", after="10-fails")
+    stages.add("30-other", "echo still run")
+    done = stages.run()
+
+    assert done.returncode == 1
+    assert "still run" in done.stdout and "never" not in done.stdout
+    assert outcomes(done.stdout) == {
+        "10-fails": "FAILED: exit code 3",
+        "20-needs-it": "NOT RUN: needs 10-fails",
+        "30-other": "ok",
+    }
+
+
+def test_what_cannot_be_had_is_no_failure(stages: Stages) -> None:
+    """Exit code 77 is NOT RUN with the last line as the reason, and the run is green."""
+    stages.add("10-absent", "echo looking; echo no browser is installed; exit 77")
+    stages.add("20-mute", "exit 77")
+    done = stages.run()
+
+    assert done.returncode == 0
+    assert outcomes(done.stdout) == {
+        "10-absent": "NOT RUN: no browser is installed",
+        "20-mute": "NOT RUN: the stage does not say why",
+    }
+
+
+def test_a_stage_without_end_is_ended_with_its_children(stages: Stages, tmp_path: Path) -> None:
+    """A timeout is red and named, no process of the stage's group is left, and the next stage runs."""
+    fifo = tmp_path / "held by the child"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    deaf = "trap '' INT TERM; echo child >&3; while :; do sleep 0.05; done"
+    stages.add("10-hangs", f"echo begun\n( {deaf} ) 3>'{fifo}' &\nwait", timeout="1")
+    stages.add("20-next", "echo reached")
+    done = stages.run()
+
+    assert done.returncode == 1
+    assert outcomes(done.stdout) == {"10-hangs": "FAILED: not done after 1 s", "20-next": "ok"}
+    assert "begun" in done.stdout
+    assert os.read(reader, 100) == b"child\n"
+    assert os.read(reader, 100) == b"", "a process of the stage still lives"
+    os.close(reader)
+
+
+def test_a_stage_may_end_by_itself_when_its_time_is_up(stages: Stages) -> None:
+    """The first signal is SIGINT, so that an interrupted pytest can still print its closing lines."""
+    stages.add("10-polite", "trap 'echo 5 passed in 1s; exit 0' INT\nsleep 60 & wait", timeout="1")
+    done = stages.run()
+
+    assert done.returncode == 1
+    assert "5 passed in 1s" in done.stdout
+    assert outcomes(done.stdout) == {"10-polite": "FAILED: not done after 1 s"}
+
+
+def test_an_ended_run_ends_its_stage(stages: Stages, tmp_path: Path) -> None:
+    """SIGTERM to the runner ends the stage under way, and the scratch directory goes."""
+    stages.add("10-long", "echo $CI_SCRATCH; echo ready >&2; sleep 60")
+    runner = subprocess.Popen(
+        [sys.executable, str(RUNNER), str(stages.directory)], stdout=subprocess.PIPE, text=True
+    )
+    assert runner.stdout is not None
+    lines = iter(runner.stdout.readline, "ready\n")
+    scratch = [line.strip() for line in lines][-1]
+    assert os.path.isdir(scratch)
+    runner.terminate()
+
+    assert runner.wait(30) == 143
+    assert not os.path.exists(scratch)
+    runner.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("header", "problem"),
+    [
+        ("", "no line '# timeout: SECONDS'"),
+        ("# timeout: 5\n# after: 05-typo\n", "'# after:' names no earlier stage: 05-typo"),
+    ],
+)
+def test_a_stage_without_a_sound_header_stops_the_run(stages: Stages, header: str, problem: str) -> None:
+    """A slip in a header is an error, never a stage that is silently left out."""
+    (stages.directory / "10-slip").write_text(f"#!/bin/sh\n{header}", encoding="utf-8")
+    done = stages.run()
+
+    assert done.returncode == 1
+    assert problem in done.stderr
+
+
+def test_a_stage_that_cannot_be_started_is_red(stages: Stages) -> None:
+    """A file that lost its executable bit is a failure, and not a stage less."""
+    stages.add("10-plain", "echo never")
+    (stages.directory / "10-plain").chmod(0o644)
+    done = stages.run()
+
+    assert done.returncode == 1
+    assert outcomes(done.stdout)["10-plain"].startswith("FAILED: [Errno")
+
+
+# What .ci/run has.
+
+STAGES = sorted((ROOT / "scripts/ci.d").iterdir())
+
+
+def test_all_stages_end_within_three_quarters_of_an_hour() -> None:
+    """Each stage has a time limit, and their sum with the time to end is below 45 minutes."""
+    limits = [float(re.findall(r"^# timeout: (\d+)$", path.read_text(), re.M)[0]) for path in STAGES]
+
+    assert sum(limit + 3 * 10 for limit in limits) <= 45 * 60
+
+
+def test_the_clients_are_not_run_where_they_are_absent(tmp_path: Path) -> None:
+    """Without npm, or without the agents and the word to install them, the stage says so and is not red."""
+    stage = ROOT / "scripts/ci.d/40-clients"
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    environment = {"PATH": str(tools), "LOCUS_E2E_CACHE": str(tmp_path / "absent")}
+    without_npm = subprocess.run(["/bin/sh", str(stage)], env=environment, capture_output=True, text=True)
+    (tools / "npm").write_text("#!/bin/sh\nexit 9\n", encoding="utf-8")
+    (tools / "npm").chmod(0o755)
+    without_agents = subprocess.run(["/bin/sh", str(stage)], env=environment, capture_output=True, text=True)
+
+    assert (without_npm.returncode, without_npm.stdout) == (77, "npm is not installed\n")
+    assert without_agents.returncode == 77
+    assert "LOCUS_CI_CLIENTS=1" in without_agents.stdout
