@@ -80,17 +80,19 @@ class Installation:
 
     def make_modules(self, names: "dict[str, str] | None" = None) -> None:
         """Have the installed version make `locus-hook.modules`, as its maintenance does."""
-        package, maintainer = (names or {}).get("eventlog", "eventlog"), (names or {}).get("maintainer", "maintainer")
-        before = self.share / "locus-hook.modules"
-        before.touch()
-        code = f"from locus_cli.{maintainer} import main; main({str(self.store)!r}, {str(self.stub)!r})"
-        environ = {**self._environ(), "PYTHONPATH": str(self.site)}
+        package, maintainer = ((names or {}).get(name, name) for name in ("eventlog", "maintainer"))
+        modules = self.share / "locus-hook.modules"
+        modules.touch()  # as if an earlier one stood here
+        code = (
+            f"import {package}; assert {package}.__file__.startswith({str(self.site)!r})\n"
+            f"from locus_cli.{maintainer} import main; main({str(self.store)!r}, {str(self.stub)!r})"
+        )
         done = subprocess.run(
-            [sys.executable, "-c", f"import {package}; assert {package}.__file__.startswith({str(self.site)!r}); {code}"],
-            env=environ, cwd=self.project, capture_output=True, text=True, timeout=60,
+            [sys.executable, "-c", code], env={**self._environ(), "PYTHONPATH": str(self.site)},
+            cwd=self.project, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        assert before.stat().st_size
+        assert modules.stat().st_size
 
     @property
     def store(self) -> Path:
@@ -98,7 +100,7 @@ class Installation:
 
     def upgrade(self, words: "dict[str, str]") -> None:
         """Rename in place; a file that has none of the words is not touched, as an installer may do it."""
-        found = re.compile(rf"\b({'|'.join(words)})\b")
+        found = re.compile(rf"\b({'|'.join(words) or '(?!)'})\b")
         for file in sorted(self.site.rglob("*.py")):
             text = file.read_text()
             renamed = found.sub(lambda match: words[match[1]], text)
@@ -111,7 +113,8 @@ class Installation:
         shutil.rmtree(self.site / "__pycache__", ignore_errors=True)
 
     def _environ(self) -> dict[str, str]:
-        return {"PATH": self.path, "HOME": str(self.home), "LOCUS_NO_MAINTENANCE": "1", "LOCUS_HOOK_PATIENCE": "20"}
+        quiet = {"LOCUS_NO_MAINTENANCE": "1", "LOCUS_HOOK_PATIENCE": "20"}
+        return {"PATH": self.path, "HOME": str(self.home), **quiet}
 
     def call(self, line: str) -> None:
         """Run a line as an agent does; it is silent, and ends well (P4)."""
@@ -121,14 +124,15 @@ class Installation:
             "message": f"call {self.calls}",
         }  # fmt: skip
         done = subprocess.run(
-            ["/bin/sh", "-c", line], input=json.dumps(said).encode(), capture_output=True, env=self._environ(),
-            cwd=self.project, timeout=60,
+            ["/bin/sh", "-c", line], input=json.dumps(said).encode(), capture_output=True,
+            env=self._environ(), cwd=self.project, timeout=60,
         )  # fmt: skip
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
     def recorded(self) -> "list[tuple[str, str]]":
         """(agent, message) of what hooks recorded."""
-        query = "select agent, payload->>'message' as message from events where event_type = 'hook' order by position"
+        query = """select agent, payload->>'message' as message from events
+            where event_type = 'hook' order by position"""
         done = locus_process("sql", "--json", query, cwd=self.project, HOME=str(self.home))
         assert done.code == 0, done.err
         return [(row["agent"], row["message"]) for row in json.loads(done.out)]
@@ -163,8 +167,9 @@ def scripts() -> dict[str, str]:
 
 @pytest.mark.parametrize("upgrade", [{}, SOME, EVERYTHING], ids=["as it is", "some", "everything"])
 def test_hooks_of_an_earlier_version_go_on(installation: Installation, upgrade: "dict[str, str]") -> None:
-    """P4, I34: after an upgrade in place that moved modules which the file beside the stub names, the lines in
-    the settings of all four agents record, silently; and the new version makes that file anew for the old stub."""
+    """P4, I34: after an upgrade in place that moved modules which the file beside the stub names, the lines
+    in the settings of all four agents record, silently; the new version makes that file anew for the old
+    stub, which then looks for no module."""
     installation.make_modules()
     installation.upgrade(upgrade)
     expected = []
@@ -183,7 +188,7 @@ def test_hooks_of_an_earlier_version_go_on(installation: Installation, upgrade: 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_names_that_old_hooks_need_are_there_and_listed(version: str) -> None:
-    """What stands in hooks of an earlier version is what this one has, and docs/install.md says that it stays."""
+    """What hooks of an earlier version need is what this one has, and docs/install.md says that it stays."""
     stub = (FIXTURES / version / "locus-hook.py.txt").read_text()
     frozen = {
         "locus_cli": 'package = type(sys)("locus_cli")',
@@ -204,7 +209,8 @@ def test_the_names_that_old_hooks_need_are_there_and_listed(version: str) -> Non
 
     assert scripts()["locus-hook"] == "locus_cli.hook_entry:main"
     assert (ROOT / packages()["locus_cli"] / "hook_entry.py").is_file()
-    assert (launch.STUB, launch.PROGRAM, launch_modules.MODULES) == ("locus-hook.py", "locus-hook", "locus-hook.modules")
+    files = (launch.STUB, launch.PROGRAM, launch_modules.MODULES)
+    assert files == ("locus-hook.py", "locus-hook", "locus-hook.modules")
     assert launch_modules.HEAD_SIZE <= 65_536
     assert launch_loader.load.__code__.co_varnames[:3] == ("fd", "groups", "extensions")
     plugin = (FIXTURES / version / "local/opencode-plugin-locus.js").read_text()
