@@ -68,7 +68,7 @@ def transcripts_first(place: Place) -> None:
 
 
 def git_import(place: Place) -> None:
-    """Commits of a repository, imported in two parts and sealed."""
+    """Commits of a repository, imported and sealed."""
     _begin(place, [], imports=[["git", "history"]])
     make_history(place.directory / "made")
     git(place.directory / "made", "bundle", "create", "-q", str(place.directory / "history.bundle"), "main")
