@@ -130,3 +130,24 @@ def test_a_type_a_docstring_and_a_table_of_packing_are_no_imports() -> None:
     assert set(named_in_text(list(ast.walk(function)))) == {"eventlog.fs", "eventlog"}
     assert "eventlog.types" not in needed_by("locus_cli.hook_entry")
     assert "eventlog.memory.briefing_hook" not in needed_by(PACKING)
+
+
+def test_functions_that_nothing_calls_are_those_of_the_page() -> None:
+    """What docs/mutants.md says that nothing which ships calls is not named outside of its own module; once
+    something calls it, it leaves the page."""
+    page = (ROOT / "docs/mutants.md").read_text(encoding="utf-8").partition("\n## Called by nothing")[2]
+    listed = dict(re.findall(r"^\| `(\w+)` in `([\w/.]+)` \|", page, re.M))
+    texts_of = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in shipped().values()}
+    called = {
+        f"{name}: {path}"
+        for name, home in listed.items()
+        for path, text in texts_of.items()
+        if path != home and re.search(rf"\b{name}\b", text)
+    }
+
+    assert len(listed) > 5 and [n for n, home in listed.items() if not defines(texts_of[home], n)] == []
+    assert sorted(called) == []
+
+
+def defines(text: str, name: str) -> bool:
+    return re.search(rf"^(?:def|class) {name}\b", text, re.M) is not None
