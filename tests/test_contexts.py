@@ -50,7 +50,7 @@ def test_looking_records_nothing(store: Store) -> None:
 
 
 def test_a_turns_summary(store: Store) -> None:
-    """S0-8, S0-15: title, request, actions, outcome, decisions, files read and modified, event count."""
+    """S0-8, S0-15, S1-47: title, request, actions, outcome, decisions, files read and modified, count."""
     record(store)
     found = store.query(
         "select title, user_request, actions_taken, outcome, decisions, files_read, files_modified, "
@@ -150,6 +150,7 @@ def test_anchors_and_events_are_two_layers(store: Store) -> None:
         "error",
         "turn",
     ]
+    assert [e["seq"] for e in store.timeline("last")] == [None, 1, 2, 3, None]
 
 
 def test_questions_by_type_turn_category_and_text(store: Store) -> None:

@@ -23,7 +23,8 @@ def work(tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_from_off_to_a_bundle_that_is_stale(work: Path, locus: Locus) -> None:
-    """S2-5, S2-15, S2-20, S2-26: off, and how to turn it on; then write, bundle, change, validate."""
+    """S2-5, S2-7, S2-12, S2-15, S2-19, S2-20, S2-26, S2-36: off, and how to turn it on; then write,
+    bundle, change, validate."""
     refused = locus("context", "load", "parser")
     assert (refused.code, "[context]" in refused.err) == (3, True)
     (work / ".locus/config.toml").write_text("[context]\nshared = true\n", "utf-8")
@@ -37,15 +38,23 @@ def test_from_off_to_a_bundle_that_is_stale(work: Path, locus: Locus) -> None:
     assert (written.code, written.err) == (0, "")
     fresh = locus("context", "bundle", "parser")
     assert fresh.text.splitlines()[-2:] == ["## Summary", "- numbers"]
+    for other in ("lexer", "printer"):
+        assert locus("context", "write", other, update, "--tests-passed", "--diff-applied").code == 0
+    assert locus("context", "bundle", "parser").text == fresh.text
     assert locus("context", "validate", "parser").code == 0
 
     (work / "a.py").write_text("changed\n", "utf-8")
     checked = locus("context", "validate", "parser", "--json")
     assert (checked.code, json.loads(checked.out)["scan_again"]) == (3, ["a.py"])
     status = json.loads(locus("context", "status", "--json").out)
-    assert [(row["workstream_id"], row["stale"]) for row in status["entries"]] == [("parser", True)]
+    assert {(row["workstream_id"], row["stale"]) for row in status["entries"]} == {
+        (name, True) for name in ("lexer", "parser", "printer")
+    }
+    assert "STALE: tracked files changed" in locus("context", "bundle", "parser").text
     loaded = json.loads(locus("context", "load", "parser").out)
     assert (loaded["stale"], loaded["entry"]["feature_request"]) == (True, "read")
+    git(work, "checkout", "-q", "-b", "other")
+    assert "feature_request" not in json.loads(locus("context", "load", "parser").out)["entry"]
 
 
 def test_an_update_that_is_none_is_told(work: Path, locus: Locus) -> None:

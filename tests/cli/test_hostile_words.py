@@ -46,7 +46,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "log", "log --events", "log --events --type action", "timeline last", "show last", "show SESSION",
         "show EVENT", "session ls --all", "session show SESSION", "status", "doctor", "diff last",
         "history d/x", "store du", "store du --by path", "store gc --dry-run", "store repair",
-        "store verify --deep", "sql 'from events'", "sql 'select title, path, payload from events'",
+        "store verify --deep", "decisions", "errors", "search evil", "sql 'from events'",
+        "sql 'select title, path, payload from events'",
         "sql 'from turns'", "show EVIL", "timeline EVIL", "cat last:EVIL", "store pin EVIL",
         "replay last --to OUT",
     ],
@@ -113,7 +114,8 @@ def test_a_transcript_of_any_kind_keeps_no_hook_waiting(kind: str, tmp_path: Pat
     work = project(tmp_path)
     path = tmp_path / "transcript.jsonl"
     secret = tmp_path / "elsewhere.jsonl"
-    secret.write_text('{"type": "assistant", "message": {"content": "canary-of-elsewhere"}}\n')
+    call = {"id": "m", "model": "canary-of-elsewhere", "usage": {"input_tokens": 1}}
+    secret.write_text(json.dumps({"type": "assistant", "message": call}) + "\n")
     if kind == "fifo":
         os.mkfifo(path)
     elif kind == "directory":

@@ -218,6 +218,17 @@ def test_a_session_says_what_it_is_about(empty: Path, locus: Locus) -> None:
     assert (document["intent"]["id"], document["intent"]["focus"]) == (f"sess-{sid}", "auth")
 
 
+def test_sessions_that_ended_are_not_listed(empty: Path, locus: Locus) -> None:
+    """S3-8, S3-13, S3-14: an agent's active session ends, and only --all shows it again."""
+    locus("session", "start", "Make tea", "--agent", "one")
+    locus("session", "start", "Make coffee", "--agent", "two")
+    ended = locus("session", "end", "--agent", "two")
+
+    assert ended.code == 0 and "make-coffee" in ended.text
+    assert [said["focus"] for said in listed(locus)] == ["Make tea"]
+    assert {said["focus"] for said in listed(locus, "--all")} == {"Make tea", "Make coffee"}
+
+
 def test_every_session_command_ends_what_is_stale(empty: Path, locus: Locus) -> None:
     """S3-29: start, end, ls and show end sessions that nobody ended within 24 hours; so does `who`."""
     for number, words in enumerate((("start", "new"), ("end",), ("ls",), ("show",), ("who",))):
@@ -267,6 +278,7 @@ def test_who_is_at_work(empty: Path, locus: Locus) -> None:
 
     assert shown.code == 0 and "\x1b" not in shown.text
     assert f"sess-{ids[0]}  a  since" in shown.text and "Overlaps" in shown.text
+    assert shown.text.partition("Overlaps")[0].count("x\\x1b.py  changed") == 2
     assert [one["id"] for one in document["sessions"]] == [f"sess-{sid}" for sid in reversed(ids)]
     assert [(one["first"], one["second"]) for one in document["overlaps"]] == [
         (f"sess-{ids[0]}", f"sess-{ids[1]}")

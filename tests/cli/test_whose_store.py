@@ -119,6 +119,27 @@ def test_nothing_is_written_through_a_link(where: str, tmp_path: Path) -> None:
     assert list(victim.iterdir()) == [] if victim.is_dir() else victim.read_bytes() == b"mine"
 
 
+def test_a_journal_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
+    """P5: a journal that somebody moved and put a link in its place for is neither read nor appended to."""
+    root, victim = tmp_path / ".locus", tmp_path / "victim"
+    with Store.init(root) as store:
+        store.append([{"event_type": "note", "payload": {"text": "mine"}}])
+    journal = Path(layout.Layout(str(root)).journal(1))
+    journal.rename(victim)
+    journal.symlink_to(victim)
+    before = victim.read_bytes()
+    said = {"session_id": "s", "hook_event_name": "UserPromptSubmit", "prompt": "Go", "cwd": str(tmp_path)}
+    data = json.dumps(said).encode()
+    hook = subprocess.run([*HOOK, "claude-code"], input=data, capture_output=True, cwd=tmp_path, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, "-m", "locus_cli", "log"], cwd=tmp_path, capture_output=True, timeout=60
+    )
+
+    assert (hook.returncode, hook.stdout, hook.stderr) == (0, b"", b"") and victim.read_bytes() == before
+    assert (ended.returncode, ended.stdout) == (1, b"")
+    assert b"a link stands in place of a file" in ended.stderr
+
+
 @root_only
 @pytest.mark.parametrize(
     "part", ["log", "log/journal", "snapshots/packs", "live", "config.toml", "redaction.key"]

@@ -16,6 +16,7 @@ from eventlog.memory import codes_of_log
 from eventlog.memory.codes import (
     ACTIVE,
     AutoCapture,
+    InjectionPackage,
     SessionContext,
     SessionContextCapture,
     functions_in,
@@ -202,7 +203,7 @@ def test_save_and_load(tmp_path: Path) -> None:
     assert data["metadata"] == {"expires_at": "2026-01-29T13:35:14Z"}
     assert (data["project"], data["timestamp"]) == ("hydra", "2026-01-22T13:35:14Z")
     assert (data["completed"], data["phase"]) == (["test:pytest"], "p8")
-    assert package is not None and package.codes == HYDRA
+    assert package == InjectionPackage(HYDRA, tokens_of(HYDRA), "20260121-143022", "2026-01-29T13:35:14Z")
     assert [p.name for p in path.parent.iterdir()] == ["active-hydra.json"]
 
 
@@ -242,6 +243,20 @@ def test_a_usual_session_is_within_its_budget(tmp_path: Path) -> None:
     assert package.token_count == int((1 + 15 + 8 + 3) * 1.3) < 1500
 
 
+def test_codes_beyond_their_budget_are_warned_of(tmp_path: Path) -> None:
+    """S4-34, S4-35: above 1,500 tokens the command says so, and leaves nothing out."""
+    for steps, warned in ((1_153, False), (1_154, True)):
+        (tmp_path / str(steps)).mkdir()
+        root = tmp_path / str(steps) / ".locus"
+        with Store.init(root, project_name="p") as store:
+            turn = Recorder(store, agent="script").start_turn("Go")
+            turn.action("TodoWrite", {"todos": [{"content": f"step-{n}"} for n in range(steps)]})
+        command = [sys.executable, "-m", "locus_cli", "--store", str(root), "codes"]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        assert ended.stdout.count("\n") == steps + 1
+        assert ("above 1,500" in ended.stderr) is warned, ended.stderr
+
+
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"metadata": 3'])
 def test_a_corrupt_file(tmp_path: Path, data: bytes) -> None:
     """S4-17, S4-29, S4-43: None and no crash; cleaning up keeps its bytes in the archive."""
@@ -270,14 +285,15 @@ def test_when_it_expires_must_be_said(tmp_path: Path, when: object) -> None:
 
 def test_projects_are_apart(tmp_path: Path) -> None:
     """S4-44: each gets its own codes, also when its name is no file name."""
-    for project in ("hydra", "cerberus", "../../hydra", "a/b"):
-        saved(tmp_path, project)
+    for count, project in enumerate(("hydra", "cerberus", "../../hydra", "a/b")):
+        saved(tmp_path, project, files=count)
     injector = SessionContextInjector(tmp_path)
     found = {p: injector.inject(p, now=NOW) for p in ("hydra", "cerberus", "../../hydra", "a/b")}
 
     assert {p: package.codes.split("\n")[0] for p, package in found.items() if package is not None} == {
         p: f"proj:{p}" for p in found
     }
+    assert [package.codes.count("impl:") for package in found.values() if package] == [0, 1, 2, 3]
     assert {p.parent for p in tmp_path.rglob("active-*")} == {tmp_path / "memory/sessions"}
 
 

@@ -75,6 +75,9 @@ def test_no_scope_and_an_empty_one_are_the_same(store: Store) -> None:
     assert intent.start(store, "a", AUTH).scope is None
     assert intent.start(store, "b", AUTH, []).scope is None
     assert intent.start(store, "c", AUTH, ["", "./"]).scope is None
+    said = [event["payload"] for event in store.events(event_types=["session"])]
+    keys = [list(payload) for payload in said if isinstance(payload, dict)]
+    assert keys == [["slug", "session_id", "focus"]] * 3
 
 
 def test_one_session_of_an_agent_is_active(store: Store) -> None:
@@ -95,7 +98,8 @@ def test_one_session_of_an_agent_is_active(store: Store) -> None:
 
 
 def test_a_session_of_a_hook_ends_the_one_before_and_takes_over_what_was_declared(store: Store) -> None:
-    """S3-21: the focus is the project's name where nobody named one, no scope; one per agent is active."""
+    """S3-3, S3-21, S3-32: the focus is the project's name where nobody named one, no scope; one per agent is
+    active."""
     begun(store, "claude-code", 10, "first")
     (first,) = intent.at_work(store)
     assert (first.focus, first.scope, first.declared) == ("locus", None, False)
@@ -219,6 +223,11 @@ def test_the_calls_of_engrams_store(store: Store) -> None:
     (stale,) = [s for s in engram.list_sessions(active_only=False) if s.id == one.id]
     assert stale.ended_at == "2026-02-02T10:00:00.000000Z"
     assert engram.list_sessions() == [] and engram.get_active_session("claude-code") is None
+    three = engram.insert_session(Session("", "cursor", TESTS))
+    told = engram.insert(Event("discovery", "cursor", "it is slow", ["src/a.py"], session_id=three.id))
+    kept = store.event(told.id)
+    assert told.session_id == three.id == f"sess-{kept['session_id']}" and kept["path"] == "src/a.py"
+    assert (engram.cleanup_stale_sessions(1), engram.cleanup_stale_sessions(-1)) == (0, 1)
     with pytest.raises(InvalidEvent, match="discovery"):
         engram.insert(Event("rumour", "a", "b"))
     with pytest.raises(InvalidEvent):

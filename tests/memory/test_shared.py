@@ -502,6 +502,47 @@ def test_every_role_gets_the_same_bundle(contexts: ContextStore, key: Key) -> No
         assert "State no fact that is not in the bundle" in text and "decision log" in text
 
 
+def long_snippets(_: str) -> "list[shared_bundle.Snippet]":
+    return [(0.9, "word " * 200, "turn:a_001")]
+
+
+def test_each_section_and_each_role_has_its_size(contexts: ContextStore, key: Key) -> None:
+    """S2-28…S2-31: the characters of each section, of a whole bundle, and of what each role answers."""
+    sizes = {
+        PLANNING: {
+            "Rules": 350, "Checkpoint": 150, "Changed since the checkpoint": 600, "Open decisions": 600,
+            "Summary": 800, "Files to read": 300, "Found in earlier sessions": 300,
+        },
+        IMPLEMENTATION: {
+            "Rules": 350, "Checkpoint": 150, "Changed since the checkpoint": 600, "Next steps": 400,
+            "Evidence": 150, "Found in earlier sessions": 200,
+        },
+    }  # fmt: skip
+    answers = [(400, 700), (600, 900), (700, 1000), (300, 500)]
+    stale = Staleness(("tracked files changed",), tuple(("M", f"src/{n:04d}.py") for n in range(200)))
+    for phase, whole in ((PLANNING, 2200), (IMPLEMENTATION, 1700)):
+        for left in ("working_summary", "open_decisions", "file_pointers", "checklist", "evidence_ledger"):
+            entry = {**new_entry(key), "feature_request": "x", left: long_entry(key, size=2000)[left]}
+            made = shared_bundle.bundle(phase, entry, stale, retrieve=long_snippets)
+            for section in made.text.split("\n\n"):
+                assert len(section) <= sizes[phase][section.splitlines()[0][3:]], section
+        steps = [{"text": "step " * 23 + str(n)} for n in range(3)]
+        full = {**long_entry(key, size=2000), "pinned_rules": ["rule"] * 60, "checklist": steps}
+        assert len(shared_bundle.bundle(phase, full, stale, retrieve=long_snippets).text) <= whole
+    rounds = [text for _, text in shared_bundle.role_rounds(made)]
+    asked = [f"in {least} to {most} characters" for least, most in answers]
+    assert all(words in text for words, text in zip(asked, rounds, strict=True))
+
+
+def test_snippets_are_let_in_from_one_half_on(contexts: ContextStore, key: Key) -> None:
+    """S2-33: a relevance of 0.5 is enough, and less is not."""
+    snippets = [(0.5, "just enough", "turn:a_001"), (0.49, "too little", "turn:b_001")]
+    entry = {**new_entry(key), "feature_request": "read numbers"}
+    made = shared_bundle.bundle(PLANNING, entry, Staleness(), retrieve=lambda _: snippets)
+
+    assert "just enough" in made.text and "too little" not in made.text
+
+
 # -- nodes and the flag ------------------------------------------------------------------------------
 
 
@@ -544,7 +585,7 @@ def test_the_state_beats_the_environment_beats_the_settings(
 
 
 def test_the_nodes_pass_context_on(contexts: ContextStore, key: Key) -> None:
-    """S2-17, S2-18, S2-19, S2-34: what one run writes the next one loads, into context and plan alike."""
+    """S2-12, S2-17, S2-18, S2-19, S2-34: what one run writes the next one loads, into context and plan."""
     update = {**SUMMARY, "feature_request": "read numbers", "cli_sessions": {"codex": {"id": "c1"}}}
     written = ContextWriteNode(contexts, "parser")(
         {**ON, "context": {**ON["context"], "shared_update": update}}
@@ -566,6 +607,8 @@ def test_the_nodes_pass_context_on(contexts: ContextStore, key: Key) -> None:
         ["src/a.py"],
     )
     assert "src/a.py" in checked["bundle"]
+    again = ContextLoadNode(contexts, "parser")(ON)["context"][PLANNING]
+    assert (again["stale"], again["scan_again"]) == (True, ["src/a.py"])
 
 
 @pytest.mark.slow
@@ -597,4 +640,5 @@ def test_the_nodes_run_in_a_real_graph(contexts: ContextStore, key: Key) -> None
 
     assert "Summary" not in first["context"][PLANNING]["bundle"]
     assert "The parser reads numbers." in second["context"][PLANNING]["bundle"]
+    assert second["plan"]["metadata"]["shared_context"] == second["context"][PLANNING]
     assert second["context"]["validation"]["ok"] is True

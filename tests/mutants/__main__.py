@@ -2,7 +2,8 @@
 
 For each mutant every test it names is run on the sound code, where it must pass (once for all mutants),
 and on the mutant, where it must fail. A test that takes five times as long as on the sound code, and a
-minute, counts as failed. Prints a table; exit code 1 when a mutant survives.
+minute, counts as failed. Prints a table, and the names of those that survive; exit code 1 when one
+survives that docs/mutants.md does not list, or one is killed that it lists.
 """
 
 import argparse
@@ -31,7 +32,12 @@ class Verdict:
 
     @property
     def is_killed(self) -> bool:
-        return all(run.outcome in ("failed", "hangs") for run in self.runs)
+        return bool(self.runs) and all(run.outcome in ("failed", "hangs") for run in self.runs)
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether it is killed, or survives as the catalogue says."""
+        return self.is_killed != bool(self.mutant.survives)
 
     @property
     def seconds(self) -> float:
@@ -45,6 +51,8 @@ class Verdict:
         return {
             "name": self.mutant.name,
             "breaks": sorted(f"I{number}" for number in self.mutant.invariants),
+            "walls": list(self.mutant.walls),
+            "requirements": list(self.mutant.requirements),
             "killed": self.is_killed,
             "seconds": round(self.seconds, 1),
             "tests": runs,
@@ -64,7 +72,7 @@ def main(arguments: list[str]) -> int:
         parser.error("no mutant has such a name; --list shows them")
     if given.list:
         for mutant in chosen:
-            print(f"{mutant.name}  [{mutant.breaks}]  {mutant.path}")
+            print(f"{mutant.name}  [{takes_away(mutant)}]  {mutant.path}")
         return 0
     started = time.monotonic()
     verdicts = []
@@ -77,16 +85,29 @@ def main(arguments: list[str]) -> int:
     seconds = time.monotonic() - started
     killed = sum(verdict.is_killed for verdict in verdicts)
     print(f"{len(verdicts)} mutants, {killed} killed, {seconds:.0f} s")
+    strange = [verdict for verdict in verdicts if not verdict.is_expected]
+    for words, some in (
+        ("survived", [verdict for verdict in verdicts if not verdict.is_killed]),
+        ("survived, and not listed", [verdict for verdict in strange if not verdict.is_killed]),
+        ("killed, though listed", [verdict for verdict in strange if verdict.is_killed]),
+    ):
+        if some:
+            print(f"{words}: {', '.join(verdict.mutant.name for verdict in some)}")
     if given.json:
         found = {"seconds": round(seconds, 1), "mutants": [verdict.to_json() for verdict in verdicts]}
         given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return 0 if killed == len(verdicts) else 1
+    return 1 if strange else 0
+
+
+def takes_away(mutant: Mutant) -> str:
+    """What holds no longer, in few words."""
+    return "; ".join(filter(None, (mutant.breaks, *mutant.walls, " ".join(mutant.requirements))))
 
 
 def show(verdict: Verdict, *, verbose: bool) -> None:
     mutant = verdict.mutant
     said = "killed" if verdict.is_killed else "SURVIVED"
-    print(f"{said:8} {verdict.seconds:6.1f} s  {mutant.name}  [{mutant.breaks}]", flush=True)
+    print(f"{said:8} {verdict.seconds:6.1f} s  {mutant.name}  [{takes_away(mutant)}]", flush=True)
     for test, run in zip(mutant.tests, verdict.runs, strict=True):
         if verbose or not verdict.is_killed:
             print(f"         {run.outcome:7} {run.seconds:6.1f} s  {test}", flush=True)

@@ -1,8 +1,10 @@
 """The catalogue of mutants: the TOML files beside this module, one for each part of the design.
 
-A mutant is one step of a protocol taken away: the text `old`, which stands in the file `path` exactly once,
-becomes `new`, and each of `tests` fails. `breaks` names the invariants of docs/design.md §17 that hold no
-longer. Pure values; anybody may read them at once.
+A mutant is one step taken away: the text `old`, which stands in the file `path` exactly once, becomes
+`new`, and each of `tests` fails. What holds no longer is named by `breaks` (invariants of docs/design.md
+§17), `walls` (attacks of docs/threat-model.md, each by the beginning of its row) and `requirements` (numbers
+of docs/requirements.md). `survives` says why no test notices yet; docs/mutants.md lists these mutants. Pure
+values; anybody may read them at once.
 """
 
 import re
@@ -18,11 +20,14 @@ class Mutant:
     """See the module's docstring. Tests are named as pytest takes them: file::function."""
 
     name: str
-    breaks: str
     path: str
     old: str
     new: str
     tests: tuple[str, ...]
+    breaks: str = ""
+    walls: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    survives: str = ""
 
     @property
     def invariants(self) -> frozenset[int]:
@@ -43,7 +48,8 @@ def read_all() -> tuple[Mutant, ...]:
     found = []
     for path in sorted(Path(__file__).parent.glob("*.toml")):
         for entry in tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]:
-            found.append(Mutant(**{**entry, "tests": tuple(entry["tests"])}))
+            lists = {name: tuple(entry.get(name, ())) for name in ("tests", "walls", "requirements")}
+            found.append(Mutant(**{**entry, **lists}))
     return tuple(found)
 
 

@@ -124,7 +124,8 @@ class Ground:
                 pass  # it left nothing behind
             process.wait()
         seconds = time.monotonic() - started
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        # Not by `shutil.rmtree`: a mutant may leave a tree that is deeper than Python calls.
+        subprocess.run(["rm", "-rf", "--", self._scratch], check=False)
         self._scratch.mkdir(exist_ok=True)
         failed = _FAILED.findall(output)
         return Run(outcome, seconds, failed[0] if failed else "", output)

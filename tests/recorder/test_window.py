@@ -167,6 +167,8 @@ def test_looking_back_has_limits(recorded: Store) -> None:
     assert [m.text for m in window.decisions(recorded)] == [f"Choice {n}" for n in range(59, 39, -1)]
     assert len(window.file_history(recorded, "a.py")) == 20
     assert len(window.file_history(recorded, "a.py", limit=3)) == 3
+    newest = [event["payload"]["after_size"] for event in window.file_history(recorded, "a.py", limit=20)]
+    assert newest == [2] * 15 + [1] * 5, "the newest first"
     assert window.file_history(recorded, "b.py") == []
 
 

@@ -76,11 +76,12 @@ def served(
 ) -> Iterator[Served]:
     """The real `locus mcp` as a process, and the SDK's client to it. `roots` None: it says none."""
     before = _children()
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
     command = StdioServerParameters(
         command=sys.executable,
         args=["-m", "locus_cli", *arguments],
         cwd=cwd,
-        env={"PATH": os.environ["PATH"], "HOME": str(cwd), **environment},
+        env={**kept, "HOME": str(cwd), **environment},  # of `PYTHONPATH` a mutant's copy is imported
     )
 
     async def say_roots(_context: Any) -> types.ListRootsResult:

@@ -119,8 +119,8 @@ def test_sessions_are_started_listed_and_ended(legacy: Served, project: Path) ->
 
 
 def test_an_event_goes_to_the_active_session(legacy: Served, project: Path) -> None:
-    """S3-20, S3-36: a posted event belongs to the session named, else to the agent's active one, else
-    to none."""
+    """S1-32, S1-35, S3-20, S3-36: a posted event belongs to the session named, else to the agent's active
+    one, else to none, and says what it was given."""
     legacy.call("post_event", event_type="discovery", content="outside", agent_id="nobody")
     named = legacy.call("session_start", focus="named", agent_id="gemini-cli").split("[", 1)[1].split("]")[0]
     active = legacy.call("session_start", focus="active").split("[", 1)[1].split("]")[0]

@@ -13,6 +13,7 @@ from eventlog.transcripts import importer
 from eventlog.transcripts.importer import ImportReport
 from eventlog.transcripts.lines import FileSource
 from tests.secrets_made import assigned, made
+from tests.transcripts.claude_support import Teller
 
 SESSION = "0b5f3c1e-0000-4000-8000-000000000001"
 
@@ -146,6 +147,23 @@ def test_a_large_import_leaves_no_secret_on_disk(tmp_path: Path) -> None:
         assert held == withheld and len(held) == 2 * 4 + 1
         assert [event for event in events if event["payload"].get("in_blobs")]
         assert sum(bool(event["redacted"]) for event in events) >= 10
+
+
+def test_a_large_output_is_redacted_before_it_is_moved(tmp_path: Path) -> None:
+    """P5: what a command printed is redacted before a text too large for an event becomes a content."""
+    secret, teller = made()["npm"], Teller()
+    large = f"{'so it goes. ' * 3000}{secret}{' and on' * 3000}"
+    block = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "env"}}
+    told = {"stdout": large, "stderr": "", "interrupted": False, "isImage": False}
+    lines = [teller.user("go", promptId="p"), teller.answer("m", block), teller.result("t", large, told)]
+    (tmp_path / "one.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with Store.init(tmp_path / ".locus") as store:
+        assert run(store, tmp_path / "one.jsonl").problems == []
+        ids = [str(id) for event in store.events() for id in event["blobs"] or ()]  # type: ignore[attr-defined]
+        contents = [store.blobs.get(from_text(id)) for id in ids]
+
+    assert any(b"so it goes" in data for data in contents)
+    assert not any(secret.encode() in data for data in contents)
 
 
 def told(i: int, text: str, args: "dict[str, Any] | None" = None) -> list[dict[str, Any]]:

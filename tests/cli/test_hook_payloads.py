@@ -1,0 +1,85 @@
+"""What the events of a hook say, field by field: the real hook program beside a real repository."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from eventlog.names import session_id_of
+from eventlog.snapshots.ids import blob_id, to_text
+from eventlog.store import Store
+from tests.cli.hook_support import Agent, events, project
+from tests.snapshots.worktree_support import git
+
+
+def only(recorded: list[dict[str, Any]], event_type: str, **columns: object) -> dict[str, Any]:
+    """The one event of a type with these columns."""
+    [event] = [
+        event
+        for event in recorded
+        if event["event_type"] == event_type and all(event[name] == columns[name] for name in columns)
+    ]
+    return event
+
+
+def test_what_a_hook_records_is_in_the_log(tmp_path: Path) -> None:
+    """S1-23, S1-24, S1-29…S1-31, S1-33, S1-34, S1-36, S1-37, S1-39, S1-52, S1-57, S3-4, S3-22: of a real turn
+    the message, the tool with its arguments and result, the file with its contents, the failure, the model
+    call, and the state in front of and behind it, all in the session of the agent."""
+    work = project(tmp_path)
+    head = git(work, "rev-parse", "HEAD").strip()
+    agent = Agent(work)
+    agent.prompt("Fix the parser")
+    edited = agent.edit("src/app.py", "one", "two")
+    failed = agent.bash("echo no >&2; exit 3")
+    usage = {"input_tokens": 7, "cache_read_input_tokens": 3, "output_tokens": 5}
+    message = {"id": "msg_1", "model": "model-1", "usage": usage, "stop_reason": "end_turn"}
+    line = {"type": "assistant", "promptId": agent.turn, "requestId": "req_1", "message": message}
+    agent.transcript.write_text(json.dumps(line) + "\n")
+    agent.stop("I fixed it.")
+    recorded = events(work)
+    first, last = (only(recorded, "snapshot", operation=moment) for moment in ("turn_start", "turn_end"))
+    action, error = only(recorded, "action", tool_use_id=edited), only(recorded, "error")
+    changed = only(recorded, "file")
+    old, new = b"print('one')\n", b"print('two')\n"
+
+    assert only(recorded, "turn", operation="start")["payload"]["user_message"] == "Fix the parser"
+    assert only(recorded, "intent")["payload"]["message"] == "Fix the parser"
+    names = ("snapshot_type", "git_head", "git_branch", "tracked_files")
+    told = {name: first["payload"][name] for name in names}
+    assert told == {"snapshot_type": "turn_start", "git_head": head, "git_branch": "main", "tracked_files": 3}
+    assert first["tree_hash"] != last["tree_hash"] and last["payload"]["snapshot_type"] == "turn_end"
+    assert isinstance(last["payload"]["files_changed"], int)
+    assert (action["tool"], action["success"], action["duration_ms"]) == ("Edit", True, 9)
+    assert action["payload"]["args"]["new_string"] == "two"
+    assert action["payload"]["result"]["newString"] == "two"
+    assert action["payload"]["result"]["originalFile"] == {"size": len(old)}
+    assert (changed["path"], changed["operation"]) == ("src/app.py", "edit")
+    assert (changed["before_hash"], changed["after_hash"]) == (to_text(blob_id(old)), to_text(blob_id(new)))
+    assert (changed["lines_added"], changed["lines_removed"]) == (1, 1)
+    assert changed["payload"]["after_size"] == len(new)
+    assert (error["tool_use_id"], error["error_type"], error["resolved"]) == (failed, "tool_failure", False)
+    assert error["payload"]["message"] == "Exit code 3\nno\n" and error["related_to"] == ["errors"]
+    assert {e["session_id"] for e in recorded} == {session_id_of("claude-code", agent.session)}
+    call = only(recorded, "llm")
+    assert (call["model"], call["turn"]) == ("model-1", 1)
+    assert (call["prompt_tokens"], call["completion_tokens"]) == (10, 5)
+    with Store.open(work / ".locus") as store:
+        [row] = store.query("select outcome, status, completed_at is not null from turns").rows
+    assert row == ("I fixed it.", "completed", True)
+
+
+def test_a_tool_that_names_a_file_elsewhere_says_nothing_of_ours(tmp_path: Path) -> None:
+    """P5, P7: an edit of a file outside of the directory lends a file inside neither its text nor its counts,
+    even where their paths are equally long."""
+    work = project(tmp_path)
+    args = {"file_path": str(tmp_path / "krow/src/app.py"), "old_string": "a", "new_string": "b"}
+    agent = Agent(work)
+    agent.prompt("Go")
+    tool = agent.begin("Edit", args)
+    (work / "src/app.py").write_text("print('by hand')\n")
+    result = {"originalFile": "of elsewhere\n", "structuredPatch": [{"lines": ["-a", "+b", "+c"]}]}
+    agent.end(tool, "Edit", args, result)
+    changed = only(events(work), "file")
+
+    assert (changed["path"], changed["operation"], changed["lines_added"]) == ("src/app.py", "edit", None)
+    assert "of elsewhere" not in str(events(work))
