@@ -151,14 +151,14 @@ def _hooks(
             todo = f"`locus hooks install --agent {agent}`"
             yield Finding(NOTE, agent, f"{agent} is here, but its hooks are not installed", todo)
     if nothing:
-        todo = "`locus hooks install` installs them for the agents that you use"
+        todo = "`locus hooks install --agent all` installs them; or name the agent that you use"
         yield Finding(NOTE, "hooks", "no hooks are installed; nothing is recorded by itself", todo)
 
 
 def _of_file(one: Registered) -> Iterator[Finding]:
     again = f"`locus hooks install --agent {one.agent} --{one.level}` brings them up to date"
     if one.problem is not None:
-        todo = "correct the file; the agent may pass over all of it"
+        todo = f"correct the file, which the agent may pass over as a whole; then {again}"
         yield Finding(PROBLEM, one.agent, one.problem, todo)
     elif one.missing:
         what = f"{one.path} has our hooks, but not for {', '.join(one.missing)}"
@@ -334,7 +334,10 @@ def _codex_switches(
         fields = {}
     except (OSError, ValueError) as error:
         yield Finding(
-            NOTE, CODEX, f"{path} cannot be read ({error}), so it is not known whether hooks are on"
+            NOTE,
+            CODEX,
+            f"{path} cannot be read ({error}), so it is not known whether hooks are on",
+            "correct the file",
         )
         return
     features, hooks = fields.get("features"), fields.get("hooks")
