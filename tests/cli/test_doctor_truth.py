@@ -63,6 +63,17 @@ def test_hooks_that_vanished_are_a_problem(how: str, agent: str, project: Path, 
     assert asked(locus)[0] == 0
 
 
+def test_a_clean_of_ignored_files_is_found(project: Path, locus: Locus) -> None:
+    """P7: `git clean -fdx` takes store and hooks, which the doctor finds, and the named commands make anew."""
+    git(project, "clean", "-fdxq")
+    assert not (project / ".claude").exists() and not (project / ".locus").exists()
+    code, found = asked(locus)
+    assert code == 1 and levels(found, "claude-code") == levels(found, "store") == ["problem"]
+    for about in ("store", "claude-code"):
+        assert locus(*commands_in(texts(found, about))[0]).code == 0
+    assert asked(locus)[0] == 0
+
+
 def test_hooks_that_vanished_in_a_turn(project: Path, locus: Locus) -> None:
     """P7: a turn that began with hooks which are gone now is named with them."""
     session = {"agent_session_id": "s", "agent_turn_id": "t", "payload": {"hook_us": 1}}

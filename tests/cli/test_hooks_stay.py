@@ -182,7 +182,7 @@ def test_a_list_that_cannot_be_written_is_told(odd: str, project: Path, locus: L
 def test_what_git_ignores_for_good_needs_no_line(
     project: Path, locus: Locus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The user's own ignore file serves; a `.gitignore` of one branch does not."""
+    """P4: the user's own ignore file serves; a `.gitignore` of one branch does not."""
     before = excluded(project).read_bytes()
     (tmp_path / "ignore").write_text("**/.claude/settings.local.json\nown/\n")
     (tmp_path / "gitconfig").write_text(f"[core]\n\texcludesFile = {tmp_path}/ignore\n")
@@ -197,7 +197,7 @@ def test_what_git_ignores_for_good_needs_no_line(
 def test_linked_worktrees_share_a_line(
     project: Path, locus: Locus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line serves all worktrees of a clone, and goes when the last of them needs it no more."""
+    """P4: a line serves all worktrees of a clone, and goes when the last of them needs it no more."""
     git(project, "worktree", "add", "-q", str(tmp_path / "second"))
     before = excluded(project).read_bytes()
     assert locus("hooks", "install", "--agent", "claude-code").code == 0
