@@ -149,7 +149,11 @@ def _hooks(
         elif agent in here and not gone and not any(one.problem for one in files):
             nothing = False
             todo = f"`locus hooks install --agent {agent}`"
-            yield Finding(NOTE, agent, f"{agent} is here, but its hooks are not installed", todo)
+            what = f"{agent} is here, but its hooks are not installed"
+            turn = None if store is None else _open_turn(store, agent)
+            if turn is not None:  # by the plugin, or by hooks of which no receipt is left
+                what += f"; hooks told of the turn {turn}, which has no end in the record"
+            yield Finding(NOTE, agent, what, todo)
     if nothing:
         todo = "`locus hooks install --agent all` installs them; or name the agent that you use"
         yield Finding(NOTE, "hooks", "no hooks are installed; nothing is recorded by itself", todo)

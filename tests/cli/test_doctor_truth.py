@@ -35,8 +35,9 @@ def commands_in(todo: str) -> list[list[str]]:
 # -- hooks that are gone -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("agent", PATHS)
-@pytest.mark.parametrize("how", ["removed", "emptied"])
+@pytest.mark.parametrize(
+    ("agent", "how"), zip(PATHS, ("removed", "emptied", "removed", "emptied"), strict=True), ids=[*PATHS]
+)
 def test_hooks_that_vanished_are_a_problem(how: str, agent: str, project: Path, locus: Locus) -> None:
     """P4, P7: hooks that were installed and are gone are a problem; the named command brings them back, or
     says that it was meant."""
@@ -64,7 +65,7 @@ def test_hooks_that_vanished_are_a_problem(how: str, agent: str, project: Path, 
 
 
 def test_a_clean_of_ignored_files_is_found(project: Path, locus: Locus) -> None:
-    """P7: `git clean -fdx` takes store and hooks, which the doctor finds, and the named commands make anew."""
+    """P7: `git clean -fdx` takes store and hooks; the doctor finds both, and its commands make them anew."""
     git(project, "clean", "-fdxq")
     assert not (project / ".claude").exists() and not (project / ".locus").exists()
     code, found = asked(locus)
@@ -83,8 +84,11 @@ def test_hooks_that_vanished_in_a_turn(project: Path, locus: Locus) -> None:
     said = texts(found, "claude-code")
     assert code == 1 and re.search(r"the turn \w+_001 began with them and has no end", said)
 
+    assert locus("hooks", "uninstall").code == 0
+    (project / ".claude").mkdir(exist_ok=True)
+    assert re.search(r"not installed; hooks told of the turn \w+_001", texts(asked(locus)[1], "claude-code"))
     append(project, {"event_type": "turn", "operation": "end", **session})
-    assert "began with them" not in texts(asked(locus)[1], "claude-code")
+    assert "_001" not in texts(asked(locus)[1], "claude-code")
 
 
 def test_where_other_hooks_serve_it_is_a_note(project: Path, locus: Locus) -> None:

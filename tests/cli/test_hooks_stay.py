@@ -84,6 +84,25 @@ def test_git_takes_no_hooks_away(
     assert all((project / name).exists() for name in (".mcp.json", ".codex/config.toml", "opencode.json"))
 
 
+@pytest.mark.parametrize("ignores_itself", [False, True])
+def test_a_python_in_the_working_tree_stays(
+    ignores_itself: bool, project: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: a virtual environment in the project, without which hooks do not start, is ignored as a whole,
+    unless it does that itself."""
+    (project / ".venv").mkdir()
+    if ignores_itself:
+        (project / ".venv/.gitignore").write_text("*\n")
+    monkeypatch.setattr(sys, "prefix", str(project / ".venv"))
+    assert locus("hooks", "install", "--agent", "claude-code").code == 0
+    assert (b"/.venv\n" in excluded(project).read_bytes()) != ignores_itself
+    assert git(project, "status", "--porcelain") == ""
+    git(project, "clean", "-fdq")
+    call(project, "claude-code")
+    with Store.open(project / ".locus") as store:
+        assert next(iter(store.events()))["agent"] == "claude-code"
+
+
 @pytest.mark.parametrize("before", [b"", b"# mine\n*.log\n", b"*.log", b"*.log\r\n*.tmp", b"\xff*\n\n", None])
 def test_uninstalling_gives_the_list_back(before: bytes | None, project: Path, locus: Locus) -> None:
     """P4: git's list has its very bytes again, whatever was in it, in whichever order agents go; one that was
