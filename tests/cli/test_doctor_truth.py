@@ -156,9 +156,10 @@ def test_a_killed_turn_is_told_at_once(project: Path, locus: Locus) -> None:
 
     assert "turns" not in alive and "unknown" not in texts(alive, "completeness")
     assert levels(found, "turns") == ["note"]
-    assert "was not ended" in texts(found, "turns")
-    (timeline,) = commands_in(texts(found, "turns"))
-    assert timeline[0] == "timeline" and "Tidy up" in locus(*timeline).text
+    assert "killed" in texts(found, "turns")
+    (command,) = commands_in(texts(found, "turns"))
+    shown = locus(*command)
+    assert shown.code == 0 and "_001" in shown.text
 
 
 def test_completeness_names_turns_without_files(project: Path, locus: Locus) -> None:
