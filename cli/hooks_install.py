@@ -1,7 +1,6 @@
 """`locus hooks install`: our hooks into the settings of coding agents."""
 
 import os
-import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +9,9 @@ from .access import say
 from .hooks_text import chosen, edit_options, homes, project_directory, told, where_options
 
 if TYPE_CHECKING:
-    from eventlog.agents.install import Change
+    from eventlog.agents.git_exclude import Standing
+    from eventlog.agents.install import Homes
+    from eventlog.agents.settings_file import Change
 
 
 @click.command("install")
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: bool, as_json: bool) -> None:
     """Have coding agents tell Locus what they do.
 
-    Without an option the hooks go into the project's settings for you alone (--local), which are not
-    committed by accident: Claude Code's .claude/settings.local.json. The others have one file for a project:
-    .codex/hooks.json, .gemini/settings.json and, as a plugin, .opencode/plugin/locus.js. Installing again
-    changes nothing, or brings the hooks up to date. Everything else in the files stays as it is, and `locus
-    hooks uninstall` gives back the bytes that were there.
+    Without an option the hooks go into the project's settings for you alone (--local): Claude Code's
+    .claude/settings.local.json. The others have one file for a project: .codex/hooks.json,
+    .gemini/settings.json and, as a plugin, .opencode/plugin/locus.js. Git ignores these files from then on,
+    by a line in the repository's info/exclude, so that no commit, checkout or stash takes them away.
+    Installing again changes nothing, or brings the hooks up to date. Everything else in the files stays as
+    it is, and `locus hooks uninstall` gives back the bytes that were there.
 
     A hook of --local and --user names this Python and a stub file beside it; one of --project, which other
     machines read too, names the program locus-hook and does nothing where that is not on the PATH.
@@ -44,40 +46,50 @@ def install(ctx: click.Context, agent: str | None, level: str, *, dry_run: bool,
     stub = f"{launch.stub_directory(places.data)}/{launch.STUB}"
     if level != engine.PROJECT and not dry_run:
         stub = launch.make_stub(REAL, commands, places.data)
-    changes = []
+    changes, excluded = [], []
     for name in agents:
         line = launch.portable_line(name) if level == engine.PROJECT else launch.fast_line(name, stub)
         path = engine.settings_path(name, level, directory, places)
         wanted = engine.handlers(name, line)
         changes.append((level, engine.install(REAL, name, path, wanted, places, dry_run=dry_run)))
-    told(changes, dry_run=dry_run, as_json=as_json)
+        excluded += _left_out(directory, path, level, stub, places, dry_run=dry_run)
+    told(changes, dry_run=dry_run, as_json=as_json, excluded=excluded)
     if not dry_run:
-        _say_what_is_left(ctx, directory, [change for _, change in changes], level)
+        _say_what_is_left(ctx, directory, [change for _, change in changes])
 
 
-def _say_what_is_left(ctx: click.Context, directory: str, changes: "list[Change]", level: str) -> None:
+def _left_out(
+    directory: str, path: str, level: str, stub: str, places: "Homes", *, dry_run: bool
+) -> "list[Standing]":
+    """Have git ignore what a checkout or a stash is not to take away: of the settings for one user alone the
+    file, and what its hooks start where that is in the same working tree."""
+    from eventlog.agents import git_exclude, launch
+    from eventlog.agents import install as engine
+    from eventlog.fs import REAL
+
+    claim = git_exclude.claim_of_hooks(path)
+    if level != engine.LOCAL:
+        if level == engine.PROJECT and not dry_run:  # it is to be committed now
+            git_exclude.take_back(REAL, places.state, claim)
+        return []
+    found = git_exclude.exclude(REAL, path, places.state, claim, dry_run=dry_run)
+    root = launch.stub_root(places.data)
+    found += git_exclude.exclude_around(
+        REAL, stub, root, places.state, claim, within=directory, dry_run=dry_run
+    )
+    return found
+
+
+def _say_what_is_left(ctx: click.Context, directory: str, changes: "list[Change]") -> None:
     from eventlog import identity
     from eventlog.agents import install as engine
     from eventlog.errors import Refused
 
-    for change in changes:
-        if level == engine.LOCAL and engine.is_committable(change.file):
-            name = os.path.relpath(change.file, directory)
-            say(
-                f"git does not ignore {name}, and it names paths of this machine. To keep it out of commits: "
-                f'echo {shlex.quote(name)} >> "$(git rev-parse --git-path info/exclude)"'
-            )
     if any(change.agent == engine.CODEX for change in changes):
-        say(
-            "Codex runs no hook that you have not trusted: start `codex` here, give the command /hooks, and "
-            "trust them (again after each change). `codex exec` leaves untrusted hooks out without a word."
-        )
+        say("Codex leaves hooks out until you trust them: start `codex` here and give the command /hooks.")
     try:
         if not ctx.find_root().obj and identity.find(directory, os.environ) is None:
             say("There is no store here yet, so the hooks record nothing: `locus init` makes one.")
     except Refused as error:  # installed they are: for other projects, or for when this is put right
         say(f"The hooks record nothing here: {error}")
-    say(
-        "A session that is running may go on without them: start the agent anew. "
-        "`locus doctor` checks all of it."
-    )
+    say("Start running agents anew; `locus doctor` checks all of it.")

@@ -1,5 +1,6 @@
 """What the verbs of `locus hooks` share: whose settings are meant, and how a change is told."""
 
+import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,7 +12,9 @@ from .jsonout import document
 from .text import lines
 
 if TYPE_CHECKING:
-    from eventlog.agents.install import Change, Homes
+    from eventlog.agents.git_exclude import Standing
+    from eventlog.agents.install import Homes
+    from eventlog.agents.settings_file import Change
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -94,10 +97,24 @@ def _how_to_name_one() -> str:
     return "Name one: `locus hooks install --agent claude-code` (or codex, gemini-cli, opencode, all)."
 
 
-def told(changes: "Sequence[tuple[str, Change]]", *, dry_run: bool, as_json: bool) -> None:
-    """Changes with their levels: a line each, or diffs, or JSON."""
+def told(
+    changes: "Sequence[tuple[str, Change]]",
+    *,
+    dry_run: bool,
+    as_json: bool,
+    excluded: "Sequence[Standing]" = (),
+    taken_back: "Sequence[Change]" = (),
+) -> None:
+    """Changes with their levels, and what became of git's lists: a line each, or diffs, or JSON."""
     if as_json:
-        put(document({"dry_run": dry_run, "changes": [_fields(level, change) for level, change in changes]}))
+        put(
+            document({
+                "dry_run": dry_run,
+                "changes": [_fields(level, change) for level, change in changes],
+                "excluded": [dataclasses.asdict(one) for one in excluded],
+                "taken_back": [{"exclude": one.file, "diff": diff(one)} for one in taken_back],
+            })
+        )  # fmt: skip
         return
     for _, change in changes:
         if dry_run:
@@ -105,6 +122,41 @@ def told(changes: "Sequence[tuple[str, Change]]", *, dry_run: bool, as_json: boo
         would = "would be " if dry_run and change.kind != "unchanged" else ""
         through = f" (through {change.path})" if os.path.islink(change.path) else ""
         say(f"{change.agent}: {change.file}{through}: {would}{_WORDS[change.kind]}")
+    for change in taken_back:
+        if dry_run:
+            put(lines(diff(change)))
+    for file in dict.fromkeys(change.file for change in taken_back):
+        say(f"{file}: our lines {'would be taken out' if dry_run else 'are out again'}")
+    _tell_excluded(excluded, dry_run)
+
+
+def _tell_excluded(excluded: "Sequence[Standing]", dry_run: bool) -> None:
+    """What git does with the files now, in as few lines as there are lists."""
+    from eventlog.agents import git_exclude
+
+    added: dict[str, list[str]] = {}
+    for one in excluded:
+        if one.state == git_exclude.ADDED:
+            added.setdefault(one.exclude, []).append(one.line)
+        elif one.state != git_exclude.IGNORED:
+            todo = f" Next: {one.todo}." if one.todo else ""
+            say(f"Warning: {one.why}.{todo}")
+    for exclude, patterns in added.items():
+        would = "would be " if dry_run else ""
+        say(f"git ignores {', '.join(patterns)} from now on ({would}added to {exclude})")
+
+
+def out_of_lists(claim: str, places: "Homes", *, dry_run: bool) -> "list[Change]":
+    """Take our lines out of git's lists of ignored files; a list that refuses is said, and stays."""
+    from eventlog.agents import git_exclude
+    from eventlog.errors import EventLogError
+    from eventlog.fs import REAL
+
+    try:
+        return git_exclude.take_back(REAL, places.state, claim, dry_run=dry_run)
+    except EventLogError as error:
+        say(f"Our lines in git's list of ignored files stay: {error} Then run this command again.")
+        return []
 
 
 _WORDS = {

@@ -1,9 +1,22 @@
 """`locus hooks uninstall`: our hooks out of the settings of coding agents."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from .access import say
-from .hooks_text import AGENTS, edit_options, homes, project_directory, told, where_options
+from .hooks_text import (
+    AGENTS,
+    edit_options,
+    homes,
+    out_of_lists,
+    project_directory,
+    told,
+    where_options,
+)
+
+if TYPE_CHECKING:
+    from eventlog.agents.settings_file import Change
 
 
 @click.command("uninstall")
@@ -16,8 +29,9 @@ def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: b
     Without an option, out of both settings of this project; those of the user, which serve other projects
     too, only with --user. What is recorded stays. A file that nobody else edited since gets the bytes it
     had before the first install; otherwise our entries go and nothing else. A file that was made for
-    the hooks alone is removed.
+    the hooks alone is removed, and so are our lines in the repository's info/exclude.
     """
+    from eventlog.agents import git_exclude
     from eventlog.agents import install as engine
     from eventlog.fs import REAL
 
@@ -25,12 +39,15 @@ def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: b
     agents = [name for name in AGENTS[:-1] if agent in (None, "all", name)]
     levels = [level] if level else [engine.LOCAL, engine.PROJECT]
     changes = {}
+    taken_back: list[Change] = []
     for name in agents:
         for at in levels:
             path = engine.settings_path(name, at, directory, places)
-            if path not in changes and (agent == name or engine.look(REAL, name, at, path).exists):
+            is_meant = agent == name or engine.look(REAL, name, at, path).exists
+            if path not in changes and (is_meant or engine.was_installed(REAL, path, places)):
                 changes[path] = (at, engine.uninstall(REAL, name, path, places, dry_run=dry_run))
-    told(list(changes.values()), dry_run=dry_run, as_json=as_json)
+                taken_back += out_of_lists(git_exclude.claim_of_hooks(path), places, dry_run=dry_run)
+    told(list(changes.values()), dry_run=dry_run, as_json=as_json, taken_back=taken_back)
     if all(change.kind == "unchanged" for _, change in changes.values()):
         say(
             "No hook of ours is installed there."

@@ -1,6 +1,7 @@
 """`locus init`: make a store."""
 
 import os
+import stat
 
 import click
 
@@ -18,13 +19,19 @@ def command(ctx: click.Context, directory: str | None, name: str | None, hooks: 
 
     The store is the directory .locus at the root of the git repository around the working
     directory; outside git, in the working directory itself; or in DIRECTORY when that is given.
-    LOCUS_DIR or --store puts it elsewhere. Where a store is already, nothing changes.
+    LOCUS_DIR or --store puts it elsewhere. Where a store is already, nothing changes. A directory that
+    hooks would refuse is refused, with the reason; one of yours that others may write to is closed to them.
     """
+    from eventlog import identity
     from eventlog.many import remember
     from eventlog.repository import repo_hash_of
     from eventlog.store import Store
 
-    root, repository = _places(ctx.find_root().obj, directory)
+    given = ctx.find_root().obj
+    root, repository = _places(given, directory)
+    if directory is not None or not (given or os.environ.get("LOCUS_DIR")):
+        identity.refuse_foreign(root)  # as each hook would that finds it
+    mode = _mode_of(root)
     existed = os.path.isfile(f"{root}/STORE")
     known = repo_hash_of(repository)
     with Store.init(
@@ -35,6 +42,8 @@ def command(ctx: click.Context, directory: str | None, name: str | None, hooks: 
     ) as store:
         remember(root, os.environ)
         said = "already there, nothing changed" if existed else "made"
+        if mode is not None and mode != _mode_of(root):
+            say(f"{root} could be written by others (mode {mode:o}); it has mode {_mode_of(root):o} now.")
         say(f"{root}: {said} (project {store.project_name}, repository {store.repo_hash})")
         if not existed and store.identity.repo_hash_origin == "random":
             say(
@@ -49,6 +58,13 @@ def command(ctx: click.Context, directory: str | None, name: str | None, hooks: 
         install(ctx, None, "local", dry_run=False, as_json=False)
     elif not existed:
         say("To record what coding agents do here: `locus hooks install`.")
+
+
+def _mode_of(root: str) -> int | None:
+    try:
+        return stat.S_IMODE(os.stat(root).st_mode)
+    except OSError:
+        return None
 
 
 def _places(given: str | None, directory: str | None) -> tuple[str, str]:

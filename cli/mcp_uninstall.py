@@ -1,12 +1,16 @@
 """`locus mcp uninstall`: our server out of the settings of coding agents."""
 
 import os
+from typing import TYPE_CHECKING
 
 import click
 
 from .access import say
-from .hooks_text import edit_options, homes, project_directory, told
+from .hooks_text import edit_options, homes, out_of_lists, project_directory, told
 from .mcp_install import entry_options
+
+if TYPE_CHECKING:
+    from eventlog.agents.settings_file import Change
 
 
 @click.command("uninstall")
@@ -18,6 +22,7 @@ def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
 
     Only our own entry goes, and a file that then holds nothing. What is recorded stays.
     """
+    from eventlog.agents import git_exclude
     from eventlog.fs import REAL
     from eventlog.serve import mcp_install as engine
 
@@ -28,10 +33,13 @@ def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
         else [engine.AGENTS.get(str(agent), str(agent))]
     )
     changes = []
+    taken_back: list[Change] = []
     for name in names:
         path = engine.settings_path(name, scope, directory, places, os.environ)
+        claim = git_exclude.claim_of_server(path)
         if agent is not None or os.path.exists(path):
             changes.append((scope, engine.uninstall(REAL, name, path, places, dry_run=dry_run)))
-    told(changes, dry_run=dry_run, as_json=as_json)
+        taken_back += out_of_lists(claim, places, dry_run=dry_run)
+    told(changes, dry_run=dry_run, as_json=as_json, taken_back=taken_back)
     if all(change.kind == "unchanged" for _, change in changes):
         say("No server of ours is installed there.")

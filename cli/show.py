@@ -129,6 +129,7 @@ def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
             ("contents", ", ".join(kept_words(contents))),
             ("completeness", one_line(str(said))),
             ("no outcome", one_line(", ".join(said.without_outcome))),
+            ("unknown ends", one_line("; ".join(f"{one.turn}: {one.why}" for one in said.unsure_turns))),
         ]
     )
     fields = {

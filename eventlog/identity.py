@@ -130,6 +130,10 @@ def refuse_open_to_others(root: str) -> None:
         owners = {0, os.geteuid(), found.st_uid, os.stat(f"{root}/STORE").st_uid}
     except OSError:
         return  # no store here; who reads it says so
+    _refuse_parts(root, found, owners)
+
+
+def _refuse_parts(root: str, found: os.stat_result, owners: "set[int]") -> None:
     private = not found.st_mode & _GROUP_OR_OTHERS
     if os.path.islink(root) and os.lstat(root).st_uid not in owners:
         raise _not_ours(root, "is a link that another user made")
@@ -148,6 +152,24 @@ def refuse_open_to_others(root: str) -> None:
                 f"{path} can be written by other users, who could change what is recorded. "
                 f"`chmod -R go-w {root}` takes that from them; then see `locus store verify --deep`."
             )
+
+
+def make_fit(root: str) -> None:
+    """Bring a directory that is to become a store into a state that `read` accepts.
+
+    One of ours that others may write to is closed to them: nothing of Locus is in it yet. Raises: Refused,
+    with what else is in the way.
+    """
+    try:
+        found = os.stat(root)
+    except OSError:
+        return
+    owners = {0, os.geteuid(), found.st_uid}
+    is_open = found.st_mode & _GROUP_OR_OTHERS_WRITE and _keeps_permissions(root)
+    if is_open and found.st_uid == os.geteuid():
+        os.chmod(root, 0o700)
+        found = os.stat(root)
+    _refuse_parts(root, found, owners)
 
 
 def _not_ours(path: str, what: str) -> Refused:
@@ -191,27 +213,44 @@ def _is_own_store(root: str) -> bool:
         around = os.stat(root)  # a STORE of ours can have got a second name in a directory of somebody's
     except OSError:
         return False
-    others = {found.st_uid, around.st_uid} - {os.geteuid()}
+    _refuse_another_users(root, {found.st_uid, around.st_uid})
+    if found.st_mode & _GROUP_OR_OTHERS and _is_tracked(root, "STORE"):  # a checkout has other bits than ours
+        raise _came_with_the_repository(root)
+    return True
+
+
+def refuse_foreign(root: str) -> None:
+    """Refuse a store, or a directory that is to become one, which `find` would refuse: of another user, or
+    tracked by git. Raises: Refused."""
+    if not _is_own_store(root) and os.path.isdir(root):
+        _refuse_another_users(root, {os.stat(root).st_uid})
+        if _is_tracked(root, "."):
+            raise _came_with_the_repository(root)
+
+
+def _refuse_another_users(root: str, owners: "set[int]") -> None:
+    others = owners - {os.geteuid()}
     if others:
         raise Refused(
             f"{root} belongs to another user (number {others.pop()}). Run as that user, or name the store "
             "with --store or LOCUS_DIR if you mean it."
         )
-    if found.st_mode & _GROUP_OR_OTHERS and _is_tracked(root):  # a checkout has other bits than we give
-        raise Refused(
-            f"{root} came with the repository: git tracks its files, so what is recorded would be committed. "
-            "`git rm -r --cached .locus` keeps it out of git; or name the store with --store or LOCUS_DIR."
-        )
-    return True
 
 
-def _is_tracked(root: str) -> bool:
-    """Whether git has the store's files in its index."""
+def _came_with_the_repository(root: str) -> Refused:
+    return Refused(
+        f"{root} came with the repository: git tracks its files, so what is recorded would be committed. "
+        "`git rm -r --cached .locus` keeps it out of git; or name the store with --store or LOCUS_DIR."
+    )
+
+
+def _is_tracked(root: str, name: str) -> bool:
+    """Whether git has a file of the store in its index; "." is any."""
     import subprocess
 
     from eventlog.repository import git_environment
 
-    command = ["git", "-C", root, "ls-files", "--error-unmatch", "--", "STORE"]
+    command = ["git", "-C", root, "ls-files", "--error-unmatch", "--", name]
     try:
         done = subprocess.run(
             command, env=git_environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=10

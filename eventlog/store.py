@@ -115,8 +115,9 @@ class Store:
 
         The repository around it gives `repo_hash`; without one (no git, no commit, shallow clone)
         it is random. Opening an existing store this way changes nothing.
-        Raises: Refused for `/`, the home directory, a directory that holds something else, or a
-        file system shared between machines, unless `force`.
+        A directory of ours that others may write to is closed to them.
+        Raises: Refused for `/`, the home directory or a file system shared between machines, unless
+        `force`; for a directory that holds something else, or that hooks would refuse.
         """
         root = os.path.abspath(path)
         layout = Layout(root)
@@ -133,6 +134,7 @@ class Store:
                 "Move it away, then make the store."
             )
         with Refusals(root, "make a store"):
+            identity.make_fit(root)
             _make_directories(fs, layout)
             lost = any(fs.listdir(layout.directory(name)) for name in (JOURNAL_DIR, MANIFEST_DIR))
         if lost and not fs.exists(layout.store_file):  # it comes before the first journal

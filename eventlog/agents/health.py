@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from eventlog import __version__, identity
-from eventlog.agents import install, launch
-from eventlog.agents.health_store import CHECKS, HOOKED, NOTE, OK, PROBLEM, Finding, age, recent
-from eventlog.agents.install import CODEX, GEMINI_CLI, Homes, Registered
+from eventlog.agents import git_exclude, health_store, health_turns, install, launch
+from eventlog.agents.health_store import HOOKED, NOTE, OK, PROBLEM, Finding, age, recent
+from eventlog.agents.install import CODEX, GEMINI_CLI, LOCAL, Homes, Registered
 from eventlog.agents.settings import parse
 from eventlog.errors import EventLogError
 from eventlog.fs import REAL, read_file
@@ -56,7 +56,7 @@ def examine(
     if store is not None:
         opened = store
         with opened:
-            for about, check in (*CHECKS, *more):
+            for about, check in (*health_store.CHECKS, *health_turns.CHECKS, *more):
                 found += _guarded(about, lambda check=check: check(opened))  # type: ignore[misc]
     # What several checks stumble over is one problem.
     return list({(one.level, one.what, one.todo): one for one in reversed(found)}.values())[::-1]
@@ -124,6 +124,10 @@ def _hooks(
             places.setdefault(install.settings_path(agent, level, directory, homes), level)
         files = [install.look(REAL, agent, level, path) for path, level in places.items()]
         registered = [one for one in files if one.events]
+        gone = [one for one in files if not one.events and install.was_installed(REAL, one.path, homes)]
+        for one in gone:
+            nothing = False
+            yield _vanished(one, store, is_served=bool(registered))
         for one in files:
             for finding in _of_file(one):
                 nothing = False
@@ -137,23 +141,28 @@ def _hooks(
                 yield replace(found, level=NOTE) if records and found.level == PROBLEM else found
             if records:
                 yield from _firing(agent, last)
+            yield from _in_the_way_of_git(registered)
             if agent == CODEX:
-                yield from _codex_switches(homes, registered)
+                yield from _codex_switches(homes, registered, last)
             elif agent == GEMINI_CLI:
                 yield from _gemini_trust(homes, directory)
-        elif agent in here and not any(one.problem for one in files):
+        elif agent in here and not gone and not any(one.problem for one in files):
             nothing = False
             todo = f"`locus hooks install --agent {agent}`"
-            yield Finding(NOTE, agent, f"{agent} is here, but its hooks are not installed", todo)
+            what = f"{agent} is here, but its hooks are not installed"
+            turn = None if store is None else _open_turn(store, agent)
+            if turn is not None:  # by the plugin, or by hooks of which no receipt is left
+                what += f"; hooks told of the turn {turn}, which has no end in the record"
+            yield Finding(NOTE, agent, what, todo)
     if nothing:
-        todo = "`locus hooks install` installs them for the agents that you use"
+        todo = "`locus hooks install --agent all` installs them; or name the agent that you use"
         yield Finding(NOTE, "hooks", "no hooks are installed; nothing is recorded by itself", todo)
 
 
 def _of_file(one: Registered) -> Iterator[Finding]:
     again = f"`locus hooks install --agent {one.agent} --{one.level}` brings them up to date"
     if one.problem is not None:
-        todo = "correct the file; the agent may pass over all of it"
+        todo = f"correct the file, which the agent may pass over as a whole; then {again}"
         yield Finding(PROBLEM, one.agent, one.problem, todo)
     elif one.missing:
         what = f"{one.path} has our hooks, but not for {', '.join(one.missing)}"
@@ -166,6 +175,47 @@ def _of_file(one: Registered) -> Iterator[Finding]:
     if one.disabled:
         what = f"{one.path} sets {one.disabled}, so no hook of ours runs"
         yield Finding(PROBLEM, one.agent, what, "remove that setting")
+
+
+def _vanished(one: Registered, store: Store | None, *, is_served: bool) -> Finding:
+    """Hooks that were installed and that nobody uninstalled, in a file that has none now."""
+    agent = one.agent
+    how = "which has none of them now" if one.exists else "which is gone"
+    what = f"the hooks of {agent} were installed in {one.path}, {how}"
+    turn = None if store is None else _open_turn(store, agent)
+    if turn is not None:
+        what += f"; the turn {turn} began with them and has no end in the record"
+    todo = (
+        f"`locus hooks install --agent {agent} --{one.level}` puts them back "
+        f"(if you took them out: `locus hooks uninstall --agent {agent} --{one.level}`)"
+    )
+    return Finding(NOTE if is_served else PROBLEM, agent, what, todo)
+
+
+def _open_turn(store: Store, agent: str) -> str | None:
+    """The last turn that hooks of an agent told, where it was not ended."""
+    try:
+        rows = store.query(
+            "select t.session_id, t.turn_id, t.status from turns t where t.agent = $1 and exists "
+            f"(select 1 from events where session_id = t.session_id and turn = t.turn and {HOOKED}) "
+            "order by t.last_position desc limit 1",
+            [agent],
+        ).rows
+    except EventLogError:
+        return None
+    return f"{rows[0][0]}_{rows[0][1]}" if rows and rows[0][2] == "active" else None
+
+
+def _in_the_way_of_git(registered: list[Registered]) -> Iterator[Finding]:
+    """Whether a commit, a checkout or a stash would take hooks away that are for one user alone."""
+    for one in registered:
+        is_shared = all(line == launch.portable_line(one.agent) for line in one.lines)
+        if one.level != LOCAL or is_shared:
+            continue
+        for how in git_exclude.standing(one.path):
+            if how.state != git_exclude.IGNORED:
+                again = f"`locus hooks install --agent {one.agent} --{one.level}` has git ignore it"
+                yield Finding(NOTE, one.agent, how.why, how.todo or again)
 
 
 def _doubled(agent: str, registered: list[Registered]) -> Iterator[Finding]:
@@ -278,7 +328,9 @@ def _firing(agent: str, last: Mapping[str, int] | None) -> Iterator[Finding]:
     yield Finding(OK, agent, f"last heard of {age(age_s)} ago")
 
 
-def _codex_switches(homes: Homes, registered: Iterable[Registered]) -> Iterator[Finding]:
+def _codex_switches(
+    homes: Homes, registered: Iterable[Registered], last: Mapping[str, int] | None
+) -> Iterator[Finding]:
     path = f"{homes.codex}/config.toml"
     try:
         fields = tomllib.loads(read_file(REAL, path, 8 << 20).decode())
@@ -286,7 +338,10 @@ def _codex_switches(homes: Homes, registered: Iterable[Registered]) -> Iterator[
         fields = {}
     except (OSError, ValueError) as error:
         yield Finding(
-            NOTE, CODEX, f"{path} cannot be read ({error}), so it is not known whether hooks are on"
+            NOTE,
+            CODEX,
+            f"{path} cannot be read ({error}), so it is not known whether hooks are on",
+            "correct the file",
         )
         return
     features, hooks = fields.get("features"), fields.get("hooks")
@@ -296,6 +351,8 @@ def _codex_switches(homes: Homes, registered: Iterable[Registered]) -> Iterator[
     trusted = [key for key, said in state.items() if _is_trusted(said)] if isinstance(state, dict) else []
     for one in registered:
         unknown = [event for event in one.events if not _has_key(trusted, one.path, event)]
+        if len(unknown) == len(one.events) and _records_since(one.path, (last or {}).get(CODEX)):
+            continue  # it runs them, whatever it noted
         if unknown:
             what = (
                 f"Codex has not noted that you trust {len(unknown)} of the {len(one.events)} hooks in "
@@ -323,6 +380,14 @@ def _gemini_trust(homes: Homes, directory: str) -> Iterator[Finding]:
 
 def _is_trusted(said: object) -> bool:
     return isinstance(said, dict) and "trusted_hash" in said
+
+
+def _records_since(path: str, at_us: int | None) -> bool:
+    """Whether hooks told something after their file was last written."""
+    try:
+        return at_us is not None and at_us * 1000 > os.stat(path).st_mtime_ns
+    except OSError:
+        return False
 
 
 def _has_key(keys: Iterable[str], path: str, event: str) -> bool:

@@ -11,19 +11,16 @@ Any number of processes may call this at once: one lock of the user's serialises
 
 import os
 import shutil
-import stat
-import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eventlog.agents import opencode_plugin, receipts, settings
+from eventlog.agents import opencode_plugin, receipts, settings, settings_file
 from eventlog.agents.receipts import Receipt
 from eventlog.agents.settings import Edit, Handler
-from eventlog.errors import LockTimeout, Refused
-from eventlog.fs import FileSystem, Refusals, read_file, write_all
-from eventlog.repository import git_environment
+from eventlog.agents.settings_file import Change
+from eventlog.errors import Refused
+from eventlog.fs import FileSystem, Refusals, read_file
 
 CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE = "claude-code", "codex", "gemini-cli", "opencode"
 AGENTS = (CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE)
@@ -63,8 +60,6 @@ _SHORT_TIMEOUTS = {(CODEX, "SessionEnd"), (CODEX, "Interrupt")}
 # Agents that read comments in their settings.
 _COMMENTED = (GEMINI_CLI,)
 _SETTINGS_SIZE_MAX = 8 << 20
-_LOCK_TIMEOUT_S = 10.0
-_LOCK_WAIT_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,29 +88,6 @@ class Homes:
             place("XDG_STATE_HOME", ".local/state"),
             place("XDG_DATA_HOME", ".local/share"),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What an edit makes of one settings file; None is a file that is not there.
-
-    `file` is where the bytes are: another path than `path` when that is a symlink.
-    """
-
-    agent: str
-    path: str
-    file: str
-    before: bytes | None
-    after: bytes | None
-
-    @property
-    def kind(self) -> str:
-        """`unchanged`, `created`, `edited` or `removed`: what becomes of the file."""
-        if self.before == self.after:
-            return "unchanged"
-        if self.before is None:
-            return "created"
-        return "removed" if self.after is None else "edited"
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +169,15 @@ def install(
 
 
 def uninstall(fs: FileSystem, agent: str, path: str, homes: Homes, *, dry_run: bool = False) -> Change:
-    """Take our hooks out again. Raises: as `install`."""
+    """Take our hooks out again, and forget that they were ever put in. Raises: as `install`."""
     if agent == OPENCODE:
-        return _edit(fs, agent, path, homes, dry_run, lambda file: file.without_plugin())
-    return _edit(fs, agent, path, homes, dry_run, lambda file: file.without_hooks())
+        return _edit(fs, agent, path, homes, dry_run, lambda file: file.without_plugin(), is_end=True)
+    return _edit(fs, agent, path, homes, dry_run, lambda file: file.without_hooks(), is_end=True)
+
+
+def was_installed(fs: FileSystem, path: str, homes: Homes) -> bool:
+    """Whether we put hooks into the settings file at `path` and nobody asked to take them out since."""
+    return bool(receipts.of_path(fs, receipts.directory(homes.state), path))
 
 
 def edit_text(
@@ -220,22 +197,22 @@ def edit_text(
 
     def planned() -> Change:
         file = os.path.realpath(path)
-        before = _read(fs, path, file)
+        before = settings_file.read(fs, path, file)
         after = make(None if before is None else _text(before, path))
         return Change(agent, path, file, before, None if after is None else after.encode())
 
     with Refusals(path, "edit the settings"):
         if dry_run:
             return planned()
-        with _locked(fs, homes):
+        with settings_file.locked(fs, receipts.directory(homes.state)):
             change = planned()
             if change.kind == "removed":
-                _refuse_changed(fs, change)
+                settings_file.refuse_changed(fs, change)
                 fs.unlink(change.file)
                 fs.fsync_dir(os.path.dirname(change.file))
             elif change.after is not None and change.kind != "unchanged":
                 os.makedirs(os.path.dirname(change.file), exist_ok=True)
-                _replace(fs, change, change.after)
+                settings_file.replace(fs, change, change.after)
             return change
 
 
@@ -291,24 +268,6 @@ def _disabled(said: Mapping[str, Any], ours: Sequence[settings.Ours]) -> str | N
     if isinstance(off, list) and any(one.handler.get("command") in off for one in ours):
         return "hooksConfig.disabled with our command"
     return None
-
-
-def is_committable(path: str) -> bool:
-    """Whether `path` is in a git repository that does not ignore it: it may be committed by accident."""
-    directory = os.path.dirname(path)
-    while not os.path.isdir(directory):
-        directory = os.path.dirname(directory)
-    try:
-        done = subprocess.run(
-            ["git", "-C", directory, "check-ignore", "-q", "--", path],
-            env=git_environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
-    except OSError:
-        return False
-    return done.returncode == 1  # 0 it is ignored, 128 there is no repository
 
 
 # -- one file ----------------------------------------------------------------------------------
@@ -380,34 +339,27 @@ class _File:
         return _Edited(None if is_empty else left)
 
 
-def _edit(fs: FileSystem, agent: str, path: str, homes: Homes, dry_run: bool, make: Any) -> Change:
+def _edit(
+    fs: FileSystem, agent: str, path: str, homes: Homes, dry_run: bool, make: Any, *, is_end: bool = False
+) -> Change:
+    """Args: is_end: nothing of ours is to be in the file from now on, whether it was there or not."""
     with Refusals(path, "edit the settings"):
         if dry_run:
             return _planned(fs, agent, path, homes, make)[0]
-        with _locked(fs, homes) as kept:
+        kept = receipts.directory(homes.state)
+        with settings_file.locked(fs, kept):
             change, edited, made_directory = _planned(fs, agent, path, homes, make)
             if change.kind != "unchanged":
                 _carry_out(fs, change, edited.receipt, kept, made_directory)
+            if is_end:
+                receipts.forget_path(fs, kept, path)
             return change
-
-
-@contextmanager
-def _locked(fs: FileSystem, homes: Homes) -> Iterator[str]:
-    """The user's lock, for edits of settings one after the other; where receipts are."""
-    kept = f"{homes.state}/locus/hooks"
-    os.makedirs(kept, mode=0o700, exist_ok=True)
-    lock = fs.open(f"{kept}/lock", os.O_RDWR | os.O_CREAT)
-    try:
-        _wait_for(fs, lock, f"{kept}/lock")
-        yield kept
-    finally:
-        fs.close(lock)
 
 
 def _planned(fs: FileSystem, agent: str, path: str, homes: Homes, make: Any) -> tuple[Change, _Edited, bool]:
     file = os.path.realpath(path)
-    before = _read(fs, path, file)
-    known = receipts.of_file(fs, f"{homes.state}/locus/hooks", file)
+    before = settings_file.read(fs, path, file)
+    known = receipts.of_file(fs, receipts.directory(homes.state), file)
     try:
         found = _File(
             path,
@@ -424,22 +376,6 @@ def _planned(fs: FileSystem, agent: str, path: str, homes: Homes, make: Any) -> 
     return Change(agent, path, file, before, after), edited, found.made_directory
 
 
-def _read(fs: FileSystem, path: str, file: str) -> bytes | None:
-    """The bytes of a settings file, None where none is. Raises: Refused."""
-    try:
-        found = fs.stat(file)
-    except FileNotFoundError:
-        if os.path.islink(path):
-            raise Refused(f"{path} is a link to {file}, which is not there. Remove the link first.") from None
-        return None
-    if not stat.S_ISREG(found.st_mode):
-        raise Refused(f"{file} is not a file. Move it away, then try again.")
-    try:
-        return read_file(fs, file, _SETTINGS_SIZE_MAX)
-    except ValueError as error:
-        raise Refused(f"{error}. That is no settings file; nothing was written.") from error
-
-
 def _text(data: bytes, path: str) -> str:
     try:
         return data.decode("utf-8")
@@ -453,28 +389,15 @@ def _line_of(handler: Handler) -> str:
     return " ".join(words)
 
 
-# -- writing -----------------------------------------------------------------------------------
-
-
-def _wait_for(fs: FileSystem, fd: int, path: str) -> None:
-    deadline = fs.monotonic() + _LOCK_TIMEOUT_S
-    while not fs.flock(fd, True):
-        if fs.monotonic() > deadline:
-            raise LockTimeout(
-                f"{path}: another `locus hooks` holds this lock. Nothing was changed; try again."
-            )
-        fs.sleep(_LOCK_WAIT_S)
-
-
 def _carry_out(
     fs: FileSystem, change: Change, receipt: Receipt | None, kept: str, made_directory: bool
 ) -> None:
     """The receipt first: a crash leaves one that fits no file, which harms nobody."""
     if receipt is not None and change.after is not None:
-        receipts.write(fs, kept, change.file, change.after, receipt)
+        receipts.write(fs, kept, change.path, change.file, change.after, receipt)
     directory = os.path.dirname(change.file)
     if change.after is None:
-        _refuse_changed(fs, change)
+        settings_file.refuse_changed(fs, change)
         fs.unlink(change.file)
         fs.fsync_dir(directory)
         if made_directory:
@@ -484,51 +407,5 @@ def _carry_out(
                 pass  # somebody put something there: it stays
     else:
         os.makedirs(directory, exist_ok=True)
-        _replace(fs, change, change.after)
+        settings_file.replace(fs, change, change.after)
     receipts.forget(fs, kept, change.file, change.after if receipt is not None else None)
-
-
-def _replace(fs: FileSystem, change: Change, data: bytes) -> None:
-    directory, name = os.path.split(change.file)
-    beside = f"{directory}/.{name}.locus-{fs.random_bytes(8).hex()}"
-    fd = fs.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
-        try:
-            write_all(fs, fd, data)
-            if change.before is not None:
-                _like(fs, fd, fs.stat(change.file))
-            fs.fsync(fd)
-        finally:
-            fs.close(fd)
-        _refuse_changed(fs, change)
-        if change.before is None:
-            fs.link(beside, change.file)
-        else:
-            fs.rename(beside, change.file)
-        fs.fsync_dir(directory)
-    except FileExistsError:
-        raise _changed_meanwhile(change) from None
-    finally:
-        try:
-            fs.unlink(beside)
-        except OSError:
-            pass  # it has its name, or stays as a hidden file that nobody reads
-
-
-def _like(fs: FileSystem, fd: int, old: os.stat_result) -> None:
-    """Give the new file the owner and the mode of the old one."""
-    new = fs.fstat(fd)
-    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
-        os.fchown(fd, old.st_uid, old.st_gid)
-    fs.fchmod(fd, stat.S_IMODE(old.st_mode))
-
-
-def _refuse_changed(fs: FileSystem, change: Change) -> None:
-    if _read(fs, change.path, change.file) != change.before:
-        raise _changed_meanwhile(change)
-
-
-def _changed_meanwhile(change: Change) -> Refused:
-    return Refused(
-        f"{change.file} was changed by another program in this moment. Nothing was done; try again."
-    )

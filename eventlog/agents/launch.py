@@ -129,6 +129,13 @@ def stub_directory(data_home: str) -> str:
     return f"{data_home}/locus/hook-{blake3(os.fsencode(sys.prefix)).hexdigest()[:16]}"
 
 
+def stub_root(data_home: str) -> str:
+    """The directory without which no hook of this installation starts: the virtual environment that holds the
+    stub and the interpreter, else the stub's own."""
+    directory = stub_directory(data_home)
+    return sys.prefix if directory.startswith(f"{sys.prefix}/") else directory
+
+
 def compile_modules(commands: str) -> None:
     """Compile the modules of a hook, so that no call pays for it; where we may not write, nothing happens."""
     import compileall

@@ -6,6 +6,7 @@ dropped under the lock that `install.py` holds.
 
 import json
 import os
+import re
 from dataclasses import dataclass
 
 from blake3 import blake3
@@ -15,6 +16,7 @@ from eventlog.fs import FileSystem, read_file, write_all
 
 _FORMAT = 1
 _SIZE_MAX = 8 << 20
+_NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,11 @@ class Receipt:
     edits: tuple[Edit, ...] | None
     created: bool  # the file would not be there but for us
     made_directory: bool
+
+
+def directory(state: str) -> str:
+    """Where receipts are kept. Args: state: the user's directory of state."""
+    return f"{state}/locus/hooks"
 
 
 def digest(data: bytes) -> str:
@@ -51,16 +58,47 @@ def of_file(fs: FileSystem, directory: str, file: str) -> dict[str, Receipt]:
     return found
 
 
-def write(fs: FileSystem, directory: str, file: str, after: bytes, receipt: Receipt) -> None:
+def of_path(fs: FileSystem, directory: str, path: str) -> list[str]:
+    """The names of the receipts of a settings file, also when `path` was a link once and is none now."""
+    prefix = digest(os.fsencode(os.path.realpath(path))) + "-"
+    found = []
+    for name in fs.listdir(directory) if os.path.isdir(directory) else []:
+        if _NAME.fullmatch(name) and (name.startswith(prefix) or _path_in(fs, f"{directory}/{name}") == path):
+            found.append(name)
+    return found
+
+
+def _path_in(fs: FileSystem, receipt: str) -> object:
+    try:
+        fields = json.loads(read_file(fs, receipt, _SIZE_MAX))
+    except (OSError, ValueError):
+        return None
+    return fields.get("path") if isinstance(fields, dict) else None
+
+
+def forget_path(fs: FileSystem, directory: str, path: str) -> None:
+    """Drop all receipts of a settings file."""
+    for name in of_path(fs, directory, path):
+        fs.unlink(f"{directory}/{name}")
+
+
+def write(fs: FileSystem, directory: str, path: str, file: str, after: bytes, receipt: Receipt) -> None:
+    """Args: path: the settings file as the agent names it; file: where its bytes are."""
     edits = receipt.edits
     fields = {
         "format": _FORMAT,
+        "path": path,
         "file": file,
         "created": receipt.created,
         "made_directory": receipt.made_directory,
         "edits": None if edits is None else [[edit.start, edit.end, edit.new] for edit in edits],
     }
-    path = f"{directory}/{digest(os.fsencode(file))}-{digest(after)}.json"
+    put(fs, directory, f"{digest(os.fsencode(file))}-{digest(after)}.json", fields)
+
+
+def put(fs: FileSystem, directory: str, name: str, fields: "dict[str, object]") -> None:
+    """Write one file of JSON, whole or not at all, durably."""
+    path = f"{directory}/{name}"
     beside = f"{path}.{fs.random_bytes(8).hex()}"
     fd = fs.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:

@@ -7,11 +7,13 @@ log. An action without such an id is a call of its own. What nothing in the log 
 Reads only; may be called at once with anything.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from eventlog import activity
 from eventlog.errors import EventLogError, NotFound
+from eventlog.replay import certainty
 
 if TYPE_CHECKING:
     from eventlog.store import Store
@@ -23,9 +25,12 @@ _BATCH = "PostToolBatch"
 _WHOLE = (None, "baseline")
 
 _NAMED_MAX = 3  # skipped paths that the sentence names
-_COLUMNS = (
-    "event_id", "event_type", "operation", "tool_use_id", "success", "tree_hash", "agent", "payload",
-)  # fmt: skip
+_COLUMNS = tuple(dict.fromkeys((
+    *certainty.COLUMNS, "tool_use_id", "agent", "agent_session_id", "agent_turn_id", "turn", "turn_id",
+    "payload",
+)))  # fmt: skip
+# Ends of turns whose files are not those of a look at that moment (docs/certainty.md).
+_UNSURE = (certainty.FAILED, certainty.UNFINISHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +42,22 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class UnsureTurn:
+    """A turn whose files at its end are not known: its name, the state of its end, and why."""
+
+    turn: str
+    state: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Completeness:
     """The statement about one session. None is unknown.
 
     `without_outcome` are the ids of calls of which only the beginning is known. `partial` counts the
     captures of the working directory that did not see all of it; the next whole one told the rest.
     `skipped` is what the session's last snapshot leaves out; None when there is none, or it cannot be read.
+    `unsure_turns` are those that hooks told and whose last look failed, or whose end nobody saw.
     """
 
     session_id: str
@@ -52,11 +67,12 @@ class Completeness:
     without_outcome: tuple[str, ...]
     partial: int | None
     skipped: tuple[Skipped, ...] | None
+    unsure_turns: tuple[UnsureTurn, ...] = ()
 
     @property
     def is_complete(self) -> bool:
         """Whether nothing is known to be missing."""
-        return self.tool_calls == self.captured and not self.partial and not self.skipped
+        return not (self.tool_calls != self.captured or self.partial or self.skipped or self.unsure_turns)
 
     def __str__(self) -> str:
         parts = [
@@ -66,13 +82,16 @@ class Completeness:
         ]
         if self.partial:
             parts.append(f"{self.partial:,} {'capture' if self.partial == 1 else 'captures'} partial")
+        if self.unsure_turns:
+            number = len(self.unsure_turns)
+            parts.append(f"the files at the end of {number:,} {'turn' if number == 1 else 'turns'} unknown")
         parts.append(_skipped_text(self.skipped))
         return ", ".join(parts)
 
 
 def completeness(store: "Store", session_id: str) -> Completeness:
     """The statement about a session, as the log is now. Raises: NotFound."""
-    fold = _Fold()
+    fold = _Fold(session_id)
     events = store.events(session_id=session_id, columns=_COLUMNS)
     for event in events:
         fold.take(event)
@@ -86,7 +105,25 @@ def completeness(store: "Store", session_id: str) -> Completeness:
         without_outcome=tuple(sorted(fold.seen - fold.captured)),
         partial=fold.partial if fold.has_hooks else None,
         skipped=skipped_in(store, fold.tree_hash),
+        unsure_turns=tuple(_unsure(store, fold)) if fold.has_hooks else (),
     )
+
+
+def _unsure(store: "Store", fold: "_Fold") -> Iterator[UnsureTurn]:
+    """The turns of a session whose end is failed or unfinished; those under way are not at their end."""
+    now_s = store.fs.time_ns() / 1e9
+    under_way = {
+        (one.agent, one.session, one.turn)
+        for one in activity.open_turns(store.layout)
+        if one.state(now_s) != activity.DEAD
+    }
+    for number, events in sorted(fold.turns.items()):
+        last = events[-1]
+        is_running = (last["agent"], last["agent_session_id"], last["agent_turn_id"]) in under_way
+        found = certainty.certainty_of(events, running=is_running)
+        if found.state in _UNSURE:
+            name = last["turn_id"] or f"{number:03d}"
+            yield UnsureTurn(f"{fold.session_id}_{name}", found.state, found.why)
 
 
 def skipped_in(store: "Store", tree_hash: str | None) -> tuple[Skipped, ...] | None:
@@ -111,8 +148,10 @@ def skipped_in(store: "Store", tree_hash: str | None) -> tuple[Skipped, ...] | N
 class _Fold:
     """What the events of one session say, in order of position."""
 
-    def __init__(self) -> None:
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
         self.count = 0
+        self.turns: dict[int, list[Mapping[str, Any]]] = {}  # what their certainty rests on
         self.ended = False
         self.seen: set[str] = set()
         self.captured: set[str] = set()
@@ -132,6 +171,8 @@ class _Fold:
         if kind == "hook" or "hook_us" in payload:
             self.could_tell = self.has_hooks = True
         self.partial += not is_whole(payload.get("capture"))
+        if event["turn"] is not None and (kind == "turn" or certainty.is_look(event)):
+            self.turns.setdefault(event["turn"], []).append(event)
         self._tool(kind, operation, event, payload)
 
     def _tool(self, kind: str, operation: object, event: Mapping[str, Any], payload: dict[str, Any]) -> None:

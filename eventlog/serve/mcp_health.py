@@ -47,13 +47,13 @@ def findings(directory: str, environ: Mapping[str, str]) -> Iterator[Finding]:
                 what = f"{path} has a server called {mcp_install.NAME} that is not ours"
                 yield Finding(NOTE, ABOUT, what, f"rename it, then {again}")
                 continue
-            yield _entry(agent, path, entry, again, environ, started)
+            yield finding_of(agent, path, entry, again, environ, started)
         if not is_installed and agent in here:
             what = f"{agent} is here, and has not the tools of the record"
             yield Finding(NOTE, ABOUT, what, f"`locus mcp install --agent {verb}`, if you want them")
 
 
-def _entry(
+def finding_of(
     agent: str,
     path: str,
     entry: Mapping[str, object],

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eventlog.agents import settings
-from eventlog.agents.install import CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE, Change, Homes, edit_text
+from eventlog.agents.install import CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE, Homes, edit_text
+from eventlog.agents.settings_file import Change
 from eventlog.errors import Refused
 from eventlog.fs import FileSystem, read_file
 

@@ -62,13 +62,13 @@ def _told_by_one_side(store: Store) -> Iterator[Finding]:
         note = jsontext.decode(text)
         if isinstance(note.get("gaps"), dict):
             gaps[agent, str(note.get("agent_session_id"))] = note["gaps"]
-    for name, words, todo in (
-        ("hooks_missed", "stand in the transcript and were told by no hook", "`locus hooks show`"),
-        ("transcript_missed", "were told by hooks and do not stand in the transcript", None),
+    for name, words in (
+        ("hooks_missed", "stand in the transcript, from which they were imported, and no hook told them"),
+        ("transcript_missed", "were told by hooks and do not stand in the transcript"),
     ):
         of_sessions = {key: one[name] for key, one in gaps.items() if one.get(name)}
         for (agent, session), count in list(of_sessions.items())[-_SHOWN:]:
-            yield Finding(NOTE, "gaps", f"{agent} session {session}: {count:,} tool calls {words}", todo)
+            yield Finding(NOTE, "gaps", f"{agent} session {session}: {count:,} tool calls {words}")
         if len(of_sessions) > _SHOWN:
             yield Finding(NOTE, "gaps", f"and {len(of_sessions) - _SHOWN:,} more sessions like these")
     if gaps and not any(any(one.values()) for one in gaps.values()):

@@ -42,9 +42,8 @@ def test_install_and_uninstall(project: Path, locus: Locus) -> None:
     done = locus("hooks", "install")
     assert (done.code, done.out) == (0, b"")
     assert f"{file}: edited" in done.err
-    assert "start the agent anew" in done.err
-    (advice,) = [line for line in done.err.splitlines() if "git does not ignore" in line]
-    subprocess.run(["/bin/sh", "-c", advice.partition("commits: ")[2]], check=True, cwd=project)
+    assert "Start running agents anew" in done.err
+    assert "git ignores /.claude/settings.local.json from now on" in done.err
     assert git(project, "status", "--porcelain") == ""
     assert "Codex" not in done.err and not (project / ".codex").exists()
 

@@ -51,7 +51,10 @@ def test_every_call_is_counted_once(store: Store) -> None:
 
     assert (said.tool_calls, said.captured, said.without_outcome, said.partial) == (5, 4, ("t2",), 2)
     assert (said.ended, said.skipped, said.is_complete) == (False, None, False)
-    assert str(said) == "captured 4 of 5 tool calls, 2 captures partial, files unknown: no snapshot"
+    assert str(said) == (
+        "captured 4 of 5 tool calls, 2 captures partial, the files at the end of 1 turn unknown, "
+        "files unknown: no snapshot"
+    )
 
 
 def test_calls_of_a_batch_and_of_raw_hooks_count(store: Store) -> None:
@@ -78,7 +81,7 @@ def test_the_last_snapshot_says_what_was_skipped(store: Store) -> None:
         root = writer.put_tree([(b"a", FILE, data, 1), (b"out", b"d", inner, 0), (b"z", SKIPPED, why, 9)])
         writer.flush()
         store.append([
-            event("snapshot", operation="turn_start", tree_hash=to_text(root), payload={"hook_us": 1}),
+            event("snapshot", operation="turn_end", tree_hash=to_text(root), payload={"hook_us": 1}),
         ])  # fmt: skip
         said = completeness(store, SESSION)
         whole = writer.put_tree([(b"a", FILE, data, 1)])
@@ -113,6 +116,28 @@ def test_a_tree_that_cannot_be_read_is_unknown(store: Store, tmp_path: Path) -> 
     """P7: a snapshot whose tree is lost makes the skipped files unknown, and the statement goes on."""
     store.append([event("snapshot", operation="turn_end", tree_hash="blake3:" + "0" * 64)])
     assert completeness(store, SESSION).skipped is None
+
+
+def test_turns_without_known_files_are_named(store: Store) -> None:
+    """P1, P7: a turn whose last look failed and one that nobody ended are named with the reason; a whole one,
+    and a session that no hook told, are not."""
+    tree = {"tree_hash": "blake3:" + "0" * 64, "success": True, "payload": {"hook_us": 1}}
+    failed = {"success": False, "payload": {"capture": {"state": "failed"}, "hook_us": 1}}
+    for turn, look, ends in ((1, tree, True), (2, failed, True), (3, tree, False)):
+        store.append([event("snapshot", operation="turn_start", **{**tree, "turn": turn})])
+        operation = "turn_end" if ends else "tool"
+        store.append([event("snapshot", operation=operation, **{**look, "turn": turn})])
+        if ends:
+            store.append([event("turn", operation="end", turn=turn)])
+    store.append([event("snapshot", operation="tool", session_id="b1b2c3d4", tree_hash=tree["tree_hash"])])
+    said = completeness(store, SESSION)
+
+    assert [(one.turn, one.state) for one in said.unsure_turns] == [
+        (f"{SESSION}_002", "failed"), (f"{SESSION}_003", "unfinished")
+    ]  # fmt: skip
+    assert all(one.why for one in said.unsure_turns) and not said.is_complete
+    assert "the files at the end of 2 turns unknown" in str(said)
+    assert completeness(store, "b1b2c3d4").unsure_turns == ()
 
 
 @pytest.mark.slow
