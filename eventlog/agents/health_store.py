@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from eventlog import erased, identity, place
+from eventlog.agents import live_closing
 from eventlog.fs import REAL, read_file
 from eventlog.layout import LOCK_DIR, TMP_DIR
 from eventlog.locks import APPEND, WORKTREE
@@ -296,6 +297,17 @@ def _skipped(store: Store) -> Iterator[Finding]:
             yield Finding(NOTE, "skipped", f"and {len(skipped) - _SHOWN:,} more paths are not captured")
 
 
+def _dead_turns(store: Store) -> Iterator[Finding]:
+    problems: list[BaseException] = []
+    closed = live_closing.close_dead_turns(store.fs, store.layout, live_closing.DOCTOR, problems.append)
+    if closed:
+        what = f"{_count(closed, 'turn')} without an end, whose agent was killed, closed now as interrupted"
+        yield Finding(NOTE, "turns", what, "`locus log --type turn` shows them")
+    for problem in problems:
+        what = f"a turn whose agent was killed cannot be closed: {problem}"
+        yield Finding(NOTE, "turns", what, "`locus doctor` tries again")
+
+
 CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
     ("store", _is_readable),
     ("locks", _locks),
@@ -305,6 +317,7 @@ CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
     ("errors", _errors),
     ("durations", _durations),
     ("captures", _captures),
+    ("turns", _dead_turns),
     ("withheld", _not_looked_through),
     ("completeness", _completeness),
     ("skipped", _skipped),
