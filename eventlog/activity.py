@@ -105,6 +105,11 @@ def open_turns(layout: Layout) -> "list[OpenTurn]":
     return turns
 
 
+def dead_turns(layout: Layout, now_s: float) -> "list[OpenTurn]":
+    """Those whose process is gone, and that nobody has closed yet (docs/certainty.md §2)."""
+    return [turn for turn in open_turns(layout) if turn.names_process() and turn.state(now_s) == DEAD]
+
+
 def _read(path: str) -> "list[OpenTurn]":
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -260,14 +260,9 @@ def _fold(store: Store, where: str, parameters: Sequence[Any], *, by_log: bool =
 
 
 def _gone(store: Store) -> set[tuple[str, str]]:
-    """The sessions with a turn under way whose process is gone, by (agent, its id of it): what nobody has
-    closed yet (docs/certainty.md §2)."""
-    now_s = store.fs.time_ns() / 1e9
-    return {
-        (turn.agent, turn.session)
-        for turn in activity.open_turns(store.layout)
-        if turn.names_process() and turn.state(now_s) == activity.DEAD
-    }
+    """The sessions with a turn whose process is gone, by (agent, its id of it)."""
+    dead = activity.dead_turns(store.layout, store.fs.time_ns() / 1e9)
+    return {(turn.agent, turn.session) for turn in dead}
 
 
 def _without_its_agent(one: Intent, gone: set[tuple[str, str]]) -> Intent:

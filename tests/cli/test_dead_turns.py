@@ -67,7 +67,7 @@ def check_closed(work: Path, client: Client, by: str, *, at: str = "half.txt") -
 @pytest.mark.parametrize("name", AGENTS)
 def test_the_next_session_closes_the_turn_of_a_killed_agent(name: str, work: Path, locus: Locus) -> None:
     """P1, P7: killed within a command, an agent's turn gets its end from the next session's start: the call,
-    what it left, the tree with the paths that are not certain; and the call has no say in what comes after."""
+    what it left, the tree, the paths that are not certain; and the call has no say in what comes after."""
     killed = killed_in_a_command(name, work)
     later = Client(name, work)
     later.start()
@@ -181,6 +181,9 @@ def test_reading_says_it_and_doctor_closes_it(work: Path, locus: Locus) -> None:
     assert (told["status"], told["end_reason"]) == ("interrupted", "process gone")
     assert json.loads(locus(*store, "status", "--json").out)["status"]["active_sessions"] == 0
     assert json.loads(locus(*store, "who", "--json").out)["sessions"] == []
+    turn = f"turn:{events(work, 'turn')[0]['session_id']}_001"
+    assert "interrupted, not closed yet" in locus(*store, "timeline", turn).out.decode()
+    assert json.loads(locus(*store, "timeline", turn, "--json").out)["turn"]["status"] == "interrupted"
     assert len(events(work)) == known
 
     said = locus(*store, "doctor").out.decode()
@@ -333,3 +336,77 @@ def test_a_person_at_work_after_the_kill_is_not_the_agent(work: Path) -> None:
     assert told["by_hand.txt"] == (None, None, None, "system")
     (end,) = [e for e in events(work, "snapshot") if e["operation"] == "turn_end"]
     assert [path for path, _ in end["payload"]["capture"]["paths"]] == ["by_hand.txt"]
+
+
+def test_what_dies_during_a_look_is_closed_by_the_next(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P1: an agent that is killed while another's look is under way may have changed something behind it; the
+    next look finds that, and names it."""
+    client = Client("codex", work)
+    client.start()
+    client.prompt("Go")
+    client.begin("make half.txt")
+    real = live._Recording._capture
+
+    def capture(self: live._Recording, *args: Any) -> Any:
+        done = real(self, *args)
+        if client.process is not None and client.process.poll() is None:
+            (work / "half.txt").write_text("half")
+            client.kill()
+        return done
+
+    def record(payload: dict[str, Any]) -> None:
+        call = adapters.interpret("claude-code", payload)
+        live.record(REAL, str(work / ".locus"), call, {}, print, started_s=time.monotonic())
+
+    other = Client("claude-code", work)
+    other.turn = "turn of the other"
+    with monkeypatch.context() as patched:
+        patched.setattr(live._Recording, "_capture", capture)
+        record(other.payload("prompt", prompt="Go"))
+    assert [e["status"] for e in events(work, "turn")] == ["active", "active"]
+    record(other.payload("stop"))
+    check_closed(work, client, "hook")
+
+
+def test_who_is_heard_of_is_not_dead(work: Path) -> None:
+    """P7: the end of a tool is a sign of life of its turn, whatever process was noted for it."""
+    client = Client("codex", work)
+    client.start()
+    client.prompt("Go")
+    client.kill()
+    client.shell("made.txt")
+    client.stop()
+
+    assert [e["status"] for e in events(work, "turn")] == ["active", "completed"]
+    assert {e["operation"] for e in events(work, "session")} == {"start", "update"}
+
+
+def test_a_session_that_ended_is_not_interrupted(work: Path) -> None:
+    """P3: where the look at a session's end failed, its turn is closed later, and it keeps its own end."""
+    client = Client("codex", work)
+    client.start()
+    client.prompt("Go")
+    packs = work / ".locus/snapshots/packs"
+    packs.rename(packs.with_name("away"))
+    packs.write_text("in the way")
+    (work / "late.txt").write_text("late")
+    client.say("finish", reason="exit")
+    packs.unlink()
+    packs.with_name("away").rename(packs)
+    client.kill()
+    Client("gemini-cli", work).say("start", source="startup")
+
+    mine = [e for e in events(work) if e["agent_session_id"] == client.session]
+    assert [e["status"] for e in mine if e["event_type"] == "turn"] == ["active", "interrupted"]
+    assert [e["status"] for e in mine if e["event_type"] == "session"][-1] == "closed"
+
+
+def test_a_prompt_without_a_start_keeps_its_session_active(work: Path) -> None:
+    """P7: a killed session that goes on with a prompt, its start unheard, is not ended by that."""
+    killed = killed_in_a_command("codex", work)
+    again = Client("codex", work, killed.session)
+    again.say("prompt", prompt="Go on")
+
+    assert [e["status"] for e in events(work, "turn")] == ["active", "interrupted", "active"]
+    with Store.open(work / ".locus") as store:
+        assert store.query("select status from sessions").rows == [("active",)]
