@@ -316,7 +316,7 @@ class _Recording:
             events = self._end_open_turn(told) + events
         facts = self._facts(done, previous, files)
         events = [self._with_facts(one, done, facts) for one in events]
-        ends = None if done.partial else self._ends(done)
+        ends = self._ends(done)
         if call.moment == TOOL:
             if not done.partial and (done.changes or previous is None or self.came_late):
                 events += [*files, self._snapshot(done, facts)]
@@ -365,17 +365,15 @@ class _Recording:
             return None
         from eventlog.agents import live_closing
 
-        ends = live_closing.ends_of(
+        return live_closing.ends_of(
             self.layout,
             self.closing,
             self.under_way,
             self.call,
-            done.changes,
-            lambda event, facts: self._fill_snapshot(self._admit(event), done, facts),
+            done,
+            self._admit,
+            lambda event, facts: self._fill_snapshot(event, done, facts),
         )
-        ends.before = [self._admit(one) for one in ends.before]
-        ends.after = [one if "tree_hash" in one else self._admit(one) for one in ends.after]
-        return ends
 
     def _named(self) -> "dict[bytes, Named]":
         """The files that the call names, by their path in the directory; others are left alone."""
@@ -474,13 +472,11 @@ class _Recording:
             if self.captured:  # else what it left untold would pass for a person's
                 told.open.pop(session, None)
         elif self.call.moment == TURN_START and turn is not None:
-            live_state.note_open(told, self._place_of(session, turn), self.environ, self.fs.time_ns())
+            place = self.call.agent, session, turn
+            live_state.note_open(told, place, self.environ, self.fs.time_ns())
         elif self.call.moment == TOOL and turn is not None and "subagent_id" not in self.call.columns:
-            place = self._place_of(session, turn)
+            place = self.call.agent, session, turn
             live_state.stay_open(self.layout, told, place, self.environ, self.fs.time_ns())
-
-    def _place_of(self, session: str, turn: str) -> "tuple[str, str, str]":
-        return self.call.agent, session, turn
 
     # -- into the log --------------------------------------------------------------------------
 

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from eventlog.fs import FileSystem
-    from eventlog.snapshots.worktree_changes import Change
+    from eventlog.snapshots.worktree import Capture
 
 GONE, SILENT = "process gone", "nothing heard for an hour"
 SUPERSEDED, RESUMED = "superseded by a later prompt", "session resumed by another process"
 HOOK, DOCTOR, MAINTENANCE = "hook", "doctor", "maintenance"
 
 _WHY = "it changed after the turn's last look"
+_NOT_WHOLE = "the look after the turn was not finished in time"
 _PATHS_MAX = 1000  # that a snapshot names; of more it says how many
 # What a look of this patience may take: nobody waits for it.
 _PATIENCE = "10"
@@ -100,32 +101,41 @@ def ends_of(
     closing: "Closing | None",
     under_way: "Sequence[Running]",
     call: Call,
-    changes: "Sequence[Change]",
+    done: "Capture",
+    admit: "Callable[[Event], Event]",
     fill: "Callable[[Event, dict[str, object]], Event]",
 ) -> Ends:
     """What closes the turns of `closing` and the calls of `under_way` that are dead.
 
-    Args: changes: what the look found; fill: makes a whole snapshot event of what one says of a capture.
+    A look that is not whole closes the turn that a prompt follows, which nobody knows of after that; no other.
+
+    Args:
+        admit: makes an event whole.
+        fill: puts the tree of the look, and what is said of it, into a snapshot.
     """
-    ends = Ends(() if closing is None else tuple(closing.turns))
     by = HOOK if closing is None else closing.by
+    turns = {} if closing is None else closing.turns
+    if done.partial:
+        own = call.session if call.moment == TURN_START else None
+        turns = {session: turn for session, turn in turns.items() if session == own}
+        under_way = [one for one in under_way if one.place[1] in turns]
+    ends = Ends(tuple(turns))
     for one in under_way:
         if one.dead and not one.late:
-            ends.before.append(_action(layout, one, by))
+            ends.before.append(admit(_action(layout, one, by)))
             ends.causes.append(one.cause)
-    for turn, reason in closing.turns.values() if closing is not None else ():
+    for turn, reason in turns.values():
         notes = live_state.read_calls(layout, turn.session)
         if short(turn.turn) in notes.ended:
             continue  # it has its end; what it left untold is told now
         said: "dict[str, object]" = {"reason": reason, "closed_by": by}
         at = _last_heard_us(layout, turn.session)
-        ends.after.append(
-            fill(_event(turn, "snapshot", "turn_end", None, {"snapshot_type": "turn_end"}), _late(changes))
-        )
-        ends.after.append(_event(turn, "turn", "end", at, said, status="interrupted"))
+        snapshot = _event(turn, "snapshot", "turn_end", None, {"snapshot_type": "turn_end"})
+        ends.after.append(fill(admit(snapshot), _late(done)))
+        ends.after.append(admit(_event(turn, "turn", "end", at, said, status="interrupted")))
         if reason == GONE and turn.session != call.session and not notes.over:
             said = {"end_reason": reason, "closed_by": by}
-            ends.after.append(_event(turn, "session", "end", at, said, status="interrupted"))
+            ends.after.append(admit(_event(turn, "session", "end", at, said, status="interrupted")))
     return ends
 
 
@@ -176,19 +186,18 @@ def _action(layout: Layout, one: Running, by: str) -> Event:
     return event if at is None else {**event, "occurred_at": at}
 
 
-def _late(changes: "Sequence[Change]") -> "dict[str, object]":
+def _late(done: "Capture") -> "dict[str, object]":
     from eventlog.paths import path_text
 
+    if done.partial:
+        return {"state": "late", "paths": [[".", _NOT_WHOLE]], "count": 1}
     found: "dict[str, None]" = {}
-    for change in changes:
+    for change in done.changes:
         for path in (change.old_path, change.path):
             if path is not None:
                 found[path_text(path)] = None
-    return {
-        "state": "late",
-        "paths": [[path, _WHY] for path in list(found)[:_PATHS_MAX]],
-        "count": len(found),
-    }
+    paths = [[path, _WHY] for path in list(found)[:_PATHS_MAX]]
+    return {"state": "late", "paths": paths, "count": len(found)}
 
 
 def _last_heard_us(layout: Layout, session: str) -> "int | None":

@@ -59,6 +59,7 @@ def check_closed(work: Path, client: Client, by: str, *, at: str = "half.txt") -
     assert (turn["operation"], turn["status"], turn["turn"]) == ("end", "interrupted", 1)
     assert {"reason": "process gone", "closed_by": by}.items() <= turn["payload"].items()
     assert (session["status"], session["payload"]["end_reason"]) == ("interrupted", "process gone")
+    assert action["occurred_at"] == turn["occurred_at"] < snapshot["occurred_at"]  # when it was last heard of
     with Store.open(work / ".locus") as store:
         whole = store.tree(f"turn:{turn['session_id']}_001")
         assert whole.file(at) == b"half"
@@ -86,7 +87,8 @@ def test_the_next_session_closes_the_turn_of_a_killed_agent(name: str, work: Pat
         assert not {"causes", "certainty"} & event["payload"].keys()
     assert kinds(closing_events(work, killed)) == CLOSED
     assert notes(work) == ""
-    check_agreement(work, locus, active=later, ended=killed)
+    if name == "codex":
+        check_agreement(work, locus, active=later, ended=killed)
     later.kill()
 
 
@@ -217,7 +219,7 @@ def test_hooks_that_come_at_once_close_it_once(work: Path) -> None:
     check_closed(work, killed, "hook")
 
 
-def test_a_closer_killed_at_any_point_closes_it_once(work: Path, tmp_path: Path) -> None:
+def test_a_closer_killed_at_any_point_closes_it_once(work: Path, tmp_path: Path, hunt_minutes: float) -> None:
     """I8, I32, P1: killed before any of its effects on the disk, the hook that closes a turn has closed it or
     not; the next one closes it, and the log has its end once."""
     killed = killed_in_a_command("claude-code", work)
@@ -231,10 +233,10 @@ def test_a_closer_killed_at_any_point_closes_it_once(work: Path, tmp_path: Path)
 
     count = kills.effects_of(close)
     assert count > 8
-    for kill_at in range(count):
+    for kill_at in range(0, count, 1 if hunt_minutes else 3):
         shutil.rmtree(work / ".locus")
         shutil.copytree(aside, work / ".locus")
-        assert kills.in_child(close, kill_at, torn=kill_at % 2 == 1)
+        assert kills.in_child(close, kill_at, torn=kill_at % 2 == 0)
         close()
         check_closed(work, killed, "hook")
 
@@ -410,3 +412,25 @@ def test_a_prompt_without_a_start_keeps_its_session_active(work: Path) -> None:
     assert [e["status"] for e in events(work, "turn")] == ["active", "interrupted", "active"]
     with Store.open(work / ".locus") as store:
         assert store.query("select status from sessions").rows == [("active",)]
+
+
+def test_a_prompt_without_time_to_look_closes_the_turn_before_it(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: where the look at a prompt is not finished in time, the turn that its session left has its end all
+    the same, and says that no path of it is certain; the change is told by the next look."""
+    client = Client("claude-code", work)
+    client.turn = "first"
+    client.say("prompt", prompt="Go")
+    (work / "half.txt").write_text("half")
+    client.turn = "second"
+    with monkeypatch.context() as patched:
+        patched.setitem(live.BUDGET_S, "turn_start", 0.0)
+        call = adapters.interpret("claude-code", client.payload("prompt", prompt="No, so"))
+        live.record(REAL, str(work / ".locus"), call, {}, print, started_s=time.monotonic())
+    assert [e["status"] for e in events(work, "turn")] == ["active", "interrupted", "active"]
+    (end,) = [e for e in events(work, "snapshot") if e["operation"] == "turn_end"]
+    assert (end["turn"], end["success"]) == (1, False)
+    assert [path for path, _ in end["payload"]["capture"]["paths"]] == ["."]
+    client.stop()
+    assert [(e["path"], e["turn"]) for e in events(work, "file")] == [("half.txt", 2)]
