@@ -254,11 +254,12 @@ class _Recording:
 
     def _closing(self, told: Told) -> "Closing | None":
         """The turns that a whole look closes: their process is gone, or their session left them."""
-        if not told.open:
+        left = live_state.left(told, self.call, self.fs.time_ns() / 1e9)
+        if not left:
             return None
-        from eventlog.agents import live_closing
+        from eventlog.agents.live_closing import Closing
 
-        return live_closing.due(told, self.call, self.fs.time_ns() / 1e9, self.closes_for)
+        return Closing(left, self.closes_for)
 
     def _with_capture(self, events: "list[Event]") -> None:
         """Append `events` with what changed in the directory. Raises: anything; see `appended`."""
@@ -503,9 +504,9 @@ class _Recording:
                 if self.appended:
                     raise
                 self.note(error)
-                events = [live_texts.move(one, _void, suspect=self.suspect) for one in events]
+                events = [live_texts.move(one, live_texts.void, suspect=self.suspect) for one in events]
                 for event in events:
-                    _forget_blobs(event)
+                    live_texts.forget_blobs(event)
         if not self.appended:
             self._append(events)
 
@@ -592,18 +593,3 @@ def _shown(path: bytes) -> str:
     from eventlog.paths import path_text
 
     return path_text(path)
-
-
-def _void(data: bytes) -> bytes:
-    """An id for a content that is stored nowhere."""
-    from eventlog.snapshots.ids import blob_id
-
-    return blob_id(data)
-
-
-def _forget_blobs(event: Event) -> None:
-    """The contents that its texts were moved to could not be stored: their hashes are all that stays."""
-    payload = event["payload"]
-    if isinstance(payload, dict) and "in_blobs" in payload:
-        payload["lost_texts"] = payload.pop("in_blobs")
-        event["blobs"] = []

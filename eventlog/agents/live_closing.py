@@ -4,15 +4,15 @@ docs/certainty.md §2 has the rules. The next whole look at the directory closes
 action with unknown result for each call that died, what changed since the last look, the tree as it is now
 with the paths that changed, the end of the turn and, where the process is gone, of its session. All ids are
 made of the turn's, so closing it twice is closing it once. Under the lock of the directory. On the hook path,
-but loaded only where turns are under way.
+but loaded only where something is to be closed.
 """
 
 import os
 
 from eventlog import activity
 from eventlog.agents import live_state
-from eventlog.agents.call import SESSION, TURN_START, Call
-from eventlog.agents.live_state import Running, Told, short
+from eventlog.agents.call import TURN_START, Call
+from eventlog.agents.live_state import GONE, Running, Told, short
 from eventlog.layout import LIVE_DIR, Layout
 from eventlog.names import event_id_of
 from eventlog.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from eventlog.fs import FileSystem
     from eventlog.snapshots.worktree import Capture
 
-GONE, SILENT = "process gone", "nothing heard for an hour"
-SUPERSEDED, RESUMED = "superseded by a later prompt", "session resumed by another process"
 HOOK, DOCTOR, MAINTENANCE = "hook", "doctor", "maintenance"
 
 _WHY = "it changed after the turn's last look"
@@ -36,7 +34,7 @@ _PATIENCE = "10"
 
 
 class Closing:
-    """The turns to close at one look: session → (turn, reason), and who closes them."""
+    """The turns to close at one look, as `live_state.left` gives them, and who closes them."""
 
     __slots__ = ("by", "turns")
 
@@ -47,32 +45,6 @@ class Closing:
     def dead(self) -> "frozenset[str]":
         """The sessions whose process is gone."""
         return frozenset(session for session, (_, reason) in self.turns.items() if reason == GONE)
-
-
-def due(told: Told, call: Call, now_s: float, by: str = HOOK) -> "Closing | None":
-    """The turns to close when `call` looks at the directory; None for none.
-
-    Asked before the look: what dies during it may change something behind its back.
-    """
-    found = {}
-    for session, parts in told.open.items():
-        turn = activity.parse_open(session, parts)
-        reason = None if turn is None else _reason(turn, call, now_s)
-        if turn is not None and reason is not None:
-            found[session] = turn, reason
-    return Closing(found, by) if found else None
-
-
-def _reason(turn: activity.OpenTurn, call: Call, now_s: float) -> "str | None":
-    if turn.session == call.session and (call.moment not in (SESSION, TURN_START) or call.turn == turn.turn):
-        return None  # it is heard of
-    if turn.state(now_s) == activity.DEAD:
-        return GONE if turn.names_process() else SILENT
-    if turn.session == call.session and call.moment == TURN_START:
-        return SUPERSEDED if call.turn is not None else None
-    if turn.session == call.session and call.moment == SESSION and not turn.names_process():
-        return RESUMED
-    return None
 
 
 class Ends:
@@ -107,7 +79,7 @@ def ends_of(
 ) -> Ends:
     """What closes the turns of `closing` and the calls of `under_way` that are dead.
 
-    A look that is not whole closes the turn that a prompt follows, which nobody knows of after that; no other.
+    A look that is not whole closes the turn that a prompt follows, and no other: the rest is known still.
 
     Args:
         admit: makes an event whole.
@@ -233,7 +205,7 @@ def close_dead_turns(
         return 0  # a store of an earlier version has none
     for name in names:
         worktree = name.removesuffix(".told")
-        if worktree == name or due(live_state.read_told(layout, worktree), nobody, now_s) is None:
+        if worktree == name or not live_state.left(live_state.read_told(layout, worktree), nobody, now_s):
             continue
         if places is None:
             places = {short(path): os.fsdecode(path) for path in statcache.places(fs, layout)}

@@ -16,6 +16,7 @@ import os
 from blake3 import blake3
 
 from eventlog import activity, jsontext
+from eventlog.agents.call import SESSION, TURN_START, Call
 from eventlog.agents.tools import ANY
 from eventlog.layout import LIVE_DIR, Layout
 
@@ -28,6 +29,9 @@ _WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _TOLD_SIZE = 512  # a sector
 _LINES_SIZE_MAX = 1 << 20  # of one file's end, which is all that is looked at
 _RUNNING_SIZE_MAX = 256 << 10
+# Why a turn gets its end from somebody else (docs/certainty.md §2).
+GONE, SILENT = "process gone", "nothing heard for an hour"
+SUPERSEDED, RESUMED = "superseded by a later prompt", "session resumed by another process"
 # Whose hooks are told the agent's process: Claude Code's by itself, OpenCode's by our plugin. In those of
 # another agent that runs within one of these, the variable means that one.
 _NAMED_BY_VARIABLE = ("claude-code", "opencode")
@@ -84,6 +88,31 @@ def write_told(layout: Layout, worktree: str, told: Told) -> None:
         os.pwrite(fd, data, 0)
     finally:
         os.close(fd)
+
+
+def left(told: Told, call: Call, now_s: float) -> "dict[str, tuple[activity.OpenTurn, str]]":
+    """The turns that nobody will end any more, as far as `call` knows: session → (turn, reason).
+
+    Asked before a look: what dies during it may change something behind its back.
+    """
+    found = {}
+    for session, parts in told.open.items():
+        turn = activity.parse_open(session, parts)
+        reason = None if turn is None else _reason(turn, call, now_s)
+        if turn is not None and reason is not None:
+            found[session] = turn, reason
+    return found
+
+
+def _reason(turn: activity.OpenTurn, call: Call, now_s: float) -> "str | None":
+    own = turn.session == call.session
+    if own and (call.moment not in (SESSION, TURN_START) or call.turn == turn.turn):
+        return None  # it is heard of
+    if turn.state(now_s) == activity.DEAD:
+        return GONE if turn.names_process() else SILENT
+    if own and call.moment == TURN_START:
+        return SUPERSEDED if call.turn is not None else None
+    return RESUMED if own and not turn.names_process() else None
 
 
 def process_of(agent: str, environ: "Mapping[str, str]") -> str:
