@@ -317,7 +317,7 @@ class _Recording:
             events = self._end_open_turn(told) + events
         facts = self._facts(done, previous, files)
         events = [self._with_facts(one, done, facts) for one in events]
-        ends = self._ends(done)
+        ends = self._ends(done, previous)
         if call.moment == TOOL:
             if not done.partial and (done.changes or previous is None or self.came_late):
                 events += [*files, self._snapshot(done, facts)]
@@ -334,7 +334,8 @@ class _Recording:
         self.appended, self.captured = True, not done.partial
         if ends is not None:
             self.late += ends.causes
-            self.closed_count = ends.forget(told)
+            self.closed_count = ends.count
+            ends.forget(told)
         self._set_open(told)
         if not done.partial:  # else the next one tells all since the tree told last
             told.tree, told.nonce = done.root, os.urandom(8).hex()
@@ -360,7 +361,7 @@ class _Recording:
         teller = Teller(call, turn, told, done, self._named(), self.under_way, writer.put)
         return [self._admit(event) for change in changes for event in teller.tell(change, blobs)]
 
-    def _ends(self, done: "Capture") -> "Ends | None":
+    def _ends(self, done: "Capture", previous: "bytes | None") -> "Ends | None":
         """What closes turns and calls that are dead; None where none is."""
         if self.closing is None and not any(one.dead for one in self.under_way):
             return None
@@ -372,6 +373,7 @@ class _Recording:
             self.under_way,
             self.call,
             done,
+            previous,
             self._admit,
             lambda event, facts: self._fill_snapshot(event, done, facts),
         )

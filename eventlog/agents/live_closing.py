@@ -28,6 +28,7 @@ HOOK, DOCTOR, MAINTENANCE = "hook", "doctor", "maintenance"
 
 _WHY = "it changed after the turn's last look"
 _NOT_WHOLE = "the look after the turn was not finished in time"
+_UNREADABLE = "the tree of the turn's last look cannot be read"
 _PATHS_MAX = 1000  # that a snapshot names; of more it says how many
 # What a look of this patience may take: nobody waits for it.
 _PATIENCE = "10"
@@ -50,22 +51,23 @@ class Closing:
 class Ends:
     """The events that close what a whole look found dead: those before the changes, and those after them.
 
-    `causes` are the calls that died, `sessions` those whose turns are under way no longer.
+    `causes` are the calls that died, `sessions` those whose turns are under way no longer, `count` is how many
+    of these get their end.
     """
 
-    __slots__ = ("after", "before", "causes", "sessions")
+    __slots__ = ("after", "before", "causes", "count", "sessions")
 
     def __init__(self, sessions: "Sequence[str]") -> None:
         self.before: "list[Event]" = []
         self.after: "list[Event]" = []
         self.causes: "list[str]" = []
+        self.count = 0
         self.sessions = sessions
 
-    def forget(self, told: Told) -> int:
-        """Take the closed turns out of those under way; how many they were."""
+    def forget(self, told: Told) -> None:
+        """Take the closed turns out of those under way."""
         for session in self.sessions:
             told.open.pop(session, None)
-        return len(self.sessions)
 
 
 def ends_of(
@@ -74,6 +76,7 @@ def ends_of(
     under_way: "Sequence[Running]",
     call: Call,
     done: "Capture",
+    previous: "bytes | None",
     admit: "Callable[[Event], Event]",
     fill: "Callable[[Event, dict[str, object]], Event]",
 ) -> Ends:
@@ -82,6 +85,7 @@ def ends_of(
     A look that is not whole closes the turn that a prompt follows, and no other: the rest is known still.
 
     Args:
+        previous: the tree that the changes of the look start from.
         admit: makes an event whole.
         fill: puts the tree of the look, and what is said of it, into a snapshot.
     """
@@ -100,10 +104,11 @@ def ends_of(
         notes = live_state.read_calls(layout, turn.session)
         if short(turn.turn) in notes.ended:
             continue  # it has its end; what it left untold is told now
+        ends.count += 1
         said: "dict[str, object]" = {"reason": reason, "closed_by": by}
         at = _last_heard_us(layout, turn.session)
         snapshot = _event(turn, "snapshot", "turn_end", None, {"snapshot_type": "turn_end"})
-        ends.after.append(fill(admit(snapshot), _late(done)))
+        ends.after.append(fill(admit(snapshot), _late(done, previous)))
         ends.after.append(admit(_event(turn, "turn", "end", at, said, status="interrupted")))
         if reason == GONE and turn.session != call.session and not notes.over:
             said = {"end_reason": reason, "closed_by": by}
@@ -158,11 +163,11 @@ def _action(layout: Layout, one: Running, by: str) -> Event:
     return event if at is None else {**event, "occurred_at": at}
 
 
-def _late(done: "Capture") -> "dict[str, object]":
+def _late(done: "Capture", previous: "bytes | None") -> "dict[str, object]":
     from eventlog.paths import path_text
 
-    if done.partial:
-        return {"state": "late", "paths": [[".", _NOT_WHOLE]], "count": 1}
+    if done.partial or previous is None:
+        return {"state": "late", "paths": [[".", _NOT_WHOLE if done.partial else _UNREADABLE]], "count": 1}
     found: "dict[str, None]" = {}
     for change in done.changes:
         for path in (change.old_path, change.path):

@@ -311,6 +311,7 @@ def read_calls(layout: Layout, session: str) -> Calls:
             calls.ended.add(words[1])
         elif words[0] == "begun" and len(words) in (2, 3):
             calls.ended.discard(words[1])
+            calls.over = False
             if len(words) == 3 and words[2] not in calls.turns:
                 calls.turns.append(words[2])
                 calls.tools = Tools()  # they are counted within their turn

@@ -414,6 +414,21 @@ def test_a_prompt_without_a_start_keeps_its_session_active(work: Path) -> None:
         assert store.query("select status from sessions").rows == [("active",)]
 
 
+def test_a_turn_whose_last_tree_is_lost_is_not_called_exact(work: Path) -> None:
+    """P1: where the tree told last cannot be read nobody knows what changed since, so no path is certain."""
+    killed = killed_in_a_command("codex", work)
+    layout = Layout(str(work / ".locus"))
+    key = short(os.fsencode(os.path.realpath(work)))
+    told = live_state.read_told(layout, key)
+    told.tree = bytes(32)
+    live_state.write_told(layout, key, told)
+    Client("codex", work).say("start", source="startup")
+
+    (end,) = [e for e in events(work, "snapshot") if e["operation"] == "turn_end"]
+    assert [path for path, _ in end["payload"]["capture"]["paths"]] == ["."]
+    assert end["agent_session_id"] == killed.session
+
+
 def test_a_prompt_without_time_to_look_closes_the_turn_before_it(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
