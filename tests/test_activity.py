@@ -73,8 +73,8 @@ def test_the_agent_is_the_nearest_ancestor_that_is_no_shell(tmp_path: Path) -> N
     program.symlink_to("/bin/bash")
     hook.write_text(f"echo $$\nsh -c 'env {sys.executable} {ask}; true'\ntrue\n")
     ask.write_text(
-        "import os\nfrom eventlog.agents import live_state\n"
-        "print(live_state.process_of('codex', os.environ), live_state.process_of('claude-code', os.environ))\n"
+        "import os\nfrom eventlog.agents.live_state import process_of\n"
+        "print(process_of('codex', os.environ), process_of('claude-code', os.environ))\n"
     )
     root = str(Path(__file__).parent.parent)
     environ = {**os.environ, "CLAUDE_PID": str(os.getpid()), "PYTHONPATH": root}

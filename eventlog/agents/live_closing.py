@@ -51,8 +51,8 @@ class Closing:
 class Ends:
     """The events that close what a whole look found dead: those before the changes, and those after them.
 
-    `causes` are the calls that died, `sessions` those whose turns are under way no longer, `count` is how many
-    of these get their end.
+    `causes` are the calls that died, `sessions` those whose turns are under way no longer; `count` turns get
+    their end.
     """
 
     __slots__ = ("after", "before", "causes", "count", "sessions")
