@@ -21,8 +21,8 @@ def command(ctx: click.Context, as_json: bool) -> None:
     """See whether everything works, and what to do where it does not.
 
     Looks at the store, the disk, the settings of coding agents and what their hooks recorded, and tries each
-    hook once on a store of its own, and once whether `locus mcp` starts where an agent has it. Changes
-    nothing. Exit code 1 when there is a problem; a note is none.
+    hook once on a store of its own, and once whether `locus mcp` starts where an agent has it. Closes turns
+    whose agent was killed; changes nothing else. Exit code 1 when there is a problem; a note is none.
     """
     from eventlog.agents import health, health_store
     from eventlog.serve import mcp_health

@@ -84,7 +84,7 @@ def main(root: str, program: str = "") -> None:
     except BlockingIOError:
         return
     step_back()
-    from eventlog.agents import launch, live_sweep
+    from eventlog.agents import launch, live_closing, live_sweep
     from eventlog.fs import REAL
     from eventlog.keep import erasure, upkeep
     from eventlog.many import remember
@@ -97,6 +97,7 @@ def main(root: str, program: str = "") -> None:
     with Store.open(root) as store:
         remember(root, os.environ)  # hooks record here, perhaps nothing else does
         upkeep.maintain(store, thorough=True)
+        live_closing.close_dead_turns(store.fs, store.layout, live_closing.MAINTENANCE, lambda _: None)
         collection.maintain(store)
         live_sweep.sweep(store.fs, store.layout)
         erasure.resume(store)

@@ -39,6 +39,7 @@ def command(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool
                             **told[record["session_id"]],
                             **record,
                             "status": told[record["session_id"]]["status"],
+                            "end_reason": told[record["session_id"]]["end_reason"],
                             "retention": kept_fields(kept, str(record["session_id"])),
                         }
                     )

@@ -1,6 +1,6 @@
 """`locus timeline`: everything that happened in a turn, in order."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,9 @@ from .events_text import what
 from .jsonout import document
 from .records import Record, at, event_json, turn_record
 from .text import clock, microseconds, moment, one_line, terminal_width
+
+if TYPE_CHECKING:
+    from eventlog.store import Store
 
 
 @click.command("timeline")
@@ -27,10 +30,13 @@ def command(ctx: click.Context, turn: str, as_json: bool) -> None:
         ref = store.turn(turn)
         anchor = turn_record(store, ref)
         events: list[dict[str, Any]] = list(store.timeline(ref))
+        left = anchor["status"] == "active" and _is_left(store, events)
+    if left:
+        anchor = {**anchor, "status": "interrupted"}
     if as_json:
         put(document({"turn": anchor, "events": [event_json(event) for event in events]}))
         return
-    put(_head(anchor))
+    put(_head(anchor, ", not closed yet" if left else ""))
     started = microseconds(anchor["started_at"])
     cells = [
         (
@@ -45,7 +51,17 @@ def command(ctx: click.Context, turn: str, as_json: bool) -> None:
     put(table.render(("SEQ", "EVENT", "TIME (UTC)", "TYPE", "WHAT"), cells, width=terminal_width()))
 
 
-def _head(anchor: Record) -> str:
+def _is_left(store: "Store", events: "list[dict[str, Any]]") -> bool:
+    """Whether the turn's agent was killed, and nobody has written its end yet."""
+    from eventlog import activity
+
+    now_s = store.fs.time_ns() / 1e9
+    dead = {(turn.agent, turn.session, turn.turn) for turn in activity.dead_turns(store.layout, now_s)}
+    columns = ("agent", "agent_session_id", "agent_turn_id")
+    return any(tuple(event[name] for name in columns) in dead for event in events)
+
+
+def _head(anchor: Record, more: str) -> str:
     started, completed = microseconds(anchor["started_at"]), microseconds(anchor["completed_at"])
     span = moment(started) + (f" to {moment(completed)}" if completed not in (None, started) else "")
     title = one_line(anchor["title"] or anchor["user_request"] or "")
@@ -56,7 +72,7 @@ def _head(anchor: Record) -> str:
                 ("when", f"{span} UTC" if span else ""),
                 ("agent", anchor["agent"] or ""),
                 ("commit", anchor["commit"] or ""),
-                ("status", anchor["status"] or ""),
+                ("status", f"{anchor['status']}{more}" if anchor["status"] else ""),
             ]
         )
         + "\n"

@@ -53,12 +53,12 @@ class Call:
 
     `columns` are the envelope columns that all its events share; `events` are complete but for those, and
     come in the order in which they are to be written. `cause` is the id of the action that explains what a
-    capture finds. `edits` says that the tool changes nothing but the files in `named`, `writes` that it may
-    change files at all. `prompt` is a person's message, which names the turn (whose start is the first event)
-    and may name the session. `finished` are the tools that are known to have ended; `repeats` says that their
-    actions may have been recorded before, `settles` that every tool of the turn has ended by
-    now. `transcripts` are files in which the agent keeps its model calls. `scope` is what the ids of tool
-    calls are unique in, where that is not the agent.
+    capture finds. `kind` is what its tool may change (`tools.py`), None for a call of no tool; `named` are
+    the files that an edit tool names. `prompt` is a person's message, which names the turn (whose start is
+    the first event) and may name the session. `finished` are the tools that are known to have ended;
+    `repeats` says that their actions may have been recorded before, `settles` that every tool of the turn has
+    ended by now. `transcripts` are files in which the agent keeps its model calls. `scope` is what the ids of
+    tool calls are unique in, where that is not the agent.
 
     An agent that gives its turns and tool calls no ids says `stamp`, the time of the call, and `tool_call`,
     the tool and a digest of its arguments; `live_names.py` completes such a call. `begins` is the action of
@@ -70,10 +70,10 @@ class Call:
         "begins",
         "cause",
         "columns",
-        "edits",
         "ended",
         "events",
         "finished",
+        "kind",
         "moment",
         "named",
         "prompt",
@@ -83,7 +83,6 @@ class Call:
         "stamp",
         "tool_call",
         "transcripts",
-        "writes",
     )
 
     def __init__(self, agent: str, columns: Event) -> None:
@@ -92,8 +91,7 @@ class Call:
         self.events: "list[Event]" = []
         self.moment: "str | None" = None
         self.named: "list[Named]" = []
-        self.edits = False
-        self.writes = False
+        self.kind: "str | None" = None
         self.repeats = False
         self.settles = False
         self.cause: "str | None" = None

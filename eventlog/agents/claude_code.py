@@ -24,6 +24,7 @@ from eventlog.agents.call import (
     text_of,
     without,
 )
+from eventlog.agents.tools import QUIET, AgentTools
 from eventlog.names import event_id_of
 
 TYPE_CHECKING = False
@@ -45,17 +46,17 @@ _COLUMNS = (
 _SHARED = ("session_id", "prompt_id", "agent_id", "cwd", "hook_event_name", "transcript_path")
 _OF_TOOL = (*_SHARED, "tool_name", "tool_use_id", "tool_input", "tool_response", "duration_ms")
 
-# Tools that change the one file they name, and nothing else.
-_EDIT_TOOLS = frozenset(("Write", "Edit", "MultiEdit", "NotebookEdit"))
-# Tools that change no file, so that nobody need look after them.
-_QUIET_NAMES = (
-    "Read Grep Glob LS NotebookRead WebFetch WebSearch ToolSearch TodoWrite ListAgents AskUserQuestion "
-    "ReportFindings ScheduleWakeup"
+TOOLS = AgentTools(
+    edits={
+        "Write": ("file_path",),
+        "Edit": ("file_path",),
+        "MultiEdit": ("file_path",),
+        "NotebookEdit": ("notebook_path", "file_path"),
+    },
+    waits="Agent Task Workflow TaskOutput BashOutput",  # a subagent's calls are told by its own hooks
+    quiet="Read Grep Glob LS NotebookRead WebFetch WebSearch ToolSearch TodoWrite ListAgents AskUserQuestion "
+    "ReportFindings ScheduleWakeup TaskCreate TaskGet TaskList TaskUpdate SendMessage KillShell TaskStop",
 )
-_QUIET_TOOLS = frozenset(_QUIET_NAMES.split())
-# Tools that change what they like while others run; a subagent's changes are told by its own calls.
-_SHELL = "Bash"
-_SERVER_TOOL = "mcp__"
 _ORIGINALS = ("originalFile", "originalFileContents")
 
 _OF_COMPACTION = ("PreCompact", "PostCompact")
@@ -156,8 +157,7 @@ def _tool_start(call: Call, said: "Said") -> None:
         tool_use_id=tool_use_id,
     )
     call.moment = TOOL_START
-    call.writes = _writes(text_of(said, "tool_name"))
-    _name_files(call, said)
+    TOOLS.describe(call, text_of(said, "tool_name"), said.get("tool_input"))
 
 
 def _tool_end(call: Call, said: "Said") -> None:
@@ -194,29 +194,16 @@ def _tool_end(call: Call, said: "Said") -> None:
             resolved=False,
             related_to=["errors"],
         )
-    if tool not in _QUIET_TOOLS:
+    TOOLS.describe(call, tool, args)
+    if call.kind != QUIET:
         call.moment = TOOL
-    call.writes = _writes(tool)
-    _name_files(call, said, result)
+    if tool in TOOLS.edits and isinstance(result, dict):
+        _take_out_text(call, result)
 
 
-def _writes(tool: "str | None") -> bool:
-    return tool == _SHELL or tool in _EDIT_TOOLS or (tool or "").startswith(_SERVER_TOOL)
-
-
-def _name_files(call: Call, said: "Said", result: object = None) -> None:
-    """Note the file that an edit tool names, and take its former text out of the result: the file event
-    names it by its hash."""
-    if text_of(said, "tool_name") not in _EDIT_TOOLS:
-        return
-    args = object_of(said, "tool_input")
-    path = text_of(args, "file_path") or text_of(args, "notebook_path")
-    named = Named(path or "")
-    if path is not None:
-        call.edits = True
-        call.named.append(named)
-    if not isinstance(result, dict):
-        return
+def _take_out_text(call: Call, result: "Said") -> None:
+    """The file event names the former text of the edited file by its hash: the result need not hold it."""
+    named = call.named[0] if call.named else Named("")
     named.added, named.removed = _count_lines(result.get("structuredPatch"))
     for name in _ORIGINALS:
         original = result.get(name)
@@ -243,7 +230,7 @@ def _tool_batch(call: Call, said: "Said") -> None:
     if not isinstance(calls, list):
         _raw(call, said, text_of(said, "hook_event_name"))
         return
-    call.repeats = call.writes = True
+    call.repeats = True
     for one in calls:
         if not isinstance(one, dict):
             continue

@@ -16,7 +16,6 @@ from eventlog.agents.call import (
     TURN_END,
     TURN_START,
     Call,
-    Named,
     columns_of,
     int_of,
     object_of,
@@ -24,6 +23,7 @@ from eventlog.agents.call import (
     text_of,
     without,
 )
+from eventlog.agents.tools import QUIET, AgentTools
 from eventlog.names import event_id_of
 
 TYPE_CHECKING = False
@@ -44,8 +44,15 @@ _COLUMNS = (
 _SHARED = ("session_id", "turn_id", "agent_id", "cwd", "hook_event_name", "model", "transcript_path")
 _OF_TOOL = (*_SHARED, "tool_name", "tool_use_id", "tool_input", "tool_response")
 
-_PATCH_TOOL = "apply_patch"
-_PATCH_LINES = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
+TOOLS = AgentTools(
+    edits={},
+    patches={"apply_patch": "command"},
+    waits="wait_agent",  # a subagent's calls are told by its own hooks
+    quiet="spawn_agent send_message send_input followup_task list_agents interrupt_agent close_agent "
+    "resume_agent update_plan request_user_input view_image web_search tool_search read_file list_dir "
+    "grep_files list_mcp_resources list_mcp_resource_templates read_mcp_resource",
+    prefix="collaboration",
+)
 _EXIT_CODE = "Exit code: "
 
 
@@ -62,16 +69,6 @@ def interpret(said: "Said") -> Call:
     for event in call.events if inner is not None else ():
         event["payload"] = {**object_of(event, "payload"), "turn_id": inner}
     return call
-
-
-def patch_paths(patch: str) -> "list[str]":
-    """The files that a patch names, in order, each once."""
-    found: "dict[str, None]" = {}
-    for line in patch.split("\n"):
-        for mark in _PATCH_LINES:
-            if line.startswith(mark) and line[len(mark) :].strip():
-                found[line[len(mark) :].strip()] = None
-    return list(found)
 
 
 def _session_start(call: Call, said: "Said") -> None:
@@ -119,39 +116,38 @@ def _prompt(call: Call, said: "Said") -> None:
 
 
 def _tool_start(call: Call, said: "Said") -> None:
-    tool_use_id = text_of(said, "tool_use_id")
+    tool, tool_use_id = TOOLS.name(said), text_of(said, "tool_use_id")
     call.add(
         "tool_start",
         {"args": said.get("tool_input"), **without(said, *_OF_TOOL)},
         "tool_start",
         tool_use_id,
         source="agent",
-        tool=text_of(said, "tool_name"),
+        tool=tool,
         tool_use_id=tool_use_id,
     )
     call.moment = TOOL_START
-    call.writes = True
-    _name_files(call, said)
+    TOOLS.describe(call, tool, said.get("tool_input"))
 
 
 def _tool_end(call: Call, said: "Said") -> None:
-    tool_use_id = text_of(said, "tool_use_id")
+    tool, tool_use_id = TOOLS.name(said), text_of(said, "tool_use_id")
     result = said.get("tool_response")
     call.add(
         "action",
         {"args": said.get("tool_input"), "result": result, **without(said, *_OF_TOOL)},
         "action",
         tool_use_id,
-        tool=text_of(said, "tool_name"),
+        tool=tool,
         tool_use_id=tool_use_id,
         success=_success_of(result),
     )
     if tool_use_id is not None:
         call.cause = event_id_of(AGENT, "action", tool_use_id)
         call.finished.append(tool_use_id)
-    call.moment = TOOL
-    call.writes = True
-    _name_files(call, said)
+    TOOLS.describe(call, tool, said.get("tool_input"))
+    if call.kind != QUIET:
+        call.moment = TOOL
 
 
 def _success_of(result: object) -> "bool | None":
@@ -160,15 +156,6 @@ def _success_of(result: object) -> "bool | None":
         return None
     digits = result[len(_EXIT_CODE) :].partition("\n")[0].strip()
     return digits == "0" if digits.lstrip("-").isdigit() else None
-
-
-def _name_files(call: Call, said: "Said") -> None:
-    if text_of(said, "tool_name") != _PATCH_TOOL:
-        return
-    patch = object_of(said, "tool_input").get("command")
-    if isinstance(patch, str):
-        call.named += map(Named, patch_paths(patch))
-        call.edits = bool(call.named)
 
 
 def _model_asked(call: Call, said: "Said") -> None:

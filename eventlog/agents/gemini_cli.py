@@ -27,6 +27,7 @@ from eventlog.agents.call import (
     text_of,
     without,
 )
+from eventlog.agents.tools import QUIET, AgentTools
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,16 +41,14 @@ _COLUMNS = (("agent_session_id", "session_id"), ("cwd", "cwd"))
 _SHARED = ("session_id", "cwd", "hook_event_name", "transcript_path", "timestamp")
 _OF_TOOL = (*_SHARED, "tool_name", "tool_input", "tool_response")
 
-_EDIT_TOOLS = frozenset(("write_file", "replace"))
-_SHELL = "run_shell_command"
-_SERVER_TOOLS = ("mcp_", "discovered_tool_")
-# Tools that change no file, so that nobody need look after them.
-_QUIET_NAMES = (
-    "read_file read_many_files list_directory glob grep_search search_file_content google_web_search "
+TOOLS = AgentTools(
+    edits={"write_file": ("file_path",), "replace": ("file_path",)},
+    waits="codebase_investigator cli_help",
+    quiet="read_file read_many_files list_directory glob grep_search search_file_content google_web_search "
     "web_fetch write_todos ask_user update_topic complete_task get_internal_docs activate_skill "
-    "enter_plan_mode exit_plan_mode read_mcp_resource list_mcp_resources"
+    "enter_plan_mode exit_plan_mode read_mcp_resource list_mcp_resources",
 )
-_QUIET_TOOLS = frozenset(_QUIET_NAMES.split())
+_SHELL = "run_shell_command"
 _CONTENTS = ("originalContent", "newContent")
 _EXIT_CODE = "Exit Code: "
 _CONTEXT, _CONTEXT_END = "<hook_context>", "</hook_context>"
@@ -185,22 +184,17 @@ def _tool_end(call: Call, said: "Said") -> None:
             resolved=False,
             related_to=["errors"],
         )
-    if tool not in _QUIET_TOOLS:
-        call.moment = TOOL
     _name_tool(call, said, tool)
+    if call.kind != QUIET:
+        call.moment = TOOL
     if call.named and shown:
         _count(call.named[0], shown)
 
 
 def _name_tool(call: Call, said: "Said", tool: "str | None") -> None:
-    args = object_of(said, "tool_input")
     if tool is not None:
         call.tool_call = (tool, digest_of(said.get("tool_input")))
-    call.writes = tool == _SHELL or tool in _EDIT_TOOLS or (tool or "").startswith(_SERVER_TOOLS)
-    path = text_of(args, "file_path") if tool in _EDIT_TOOLS else None
-    if path is not None:
-        call.edits = True
-        call.named.append(Named(path))
+    TOOLS.describe(call, tool, said.get("tool_input"))
 
 
 def _count(named: Named, shown: "Said") -> None:

@@ -1,4 +1,5 @@
-"""Do captures see the whole directory, which files are in their way, and which turns have no end? Reads only.
+"""Do captures see the whole directory, which files are in their way, and which turns have no end? Reads, and closes the
+turns of agents that were killed.
 
 Checks for `locus doctor`, beside those of `health_store.py`.
 """
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from eventlog import activity, config, identity, jsontext
+from eventlog.agents import live_closing
 from eventlog.agents.health_store import HOOKED, NOTE, OK, PROBLEM, Finding, age, counted, recent
 from eventlog.errors import EventLogError
 from eventlog.fs import REAL
@@ -33,6 +35,17 @@ _LAST_TREE = (
 
 
 # -- turns -------------------------------------------------------------------------------------
+
+
+def _dead_turns(store: Store) -> Iterator[Finding]:
+    problems: list[BaseException] = []
+    closed = live_closing.close_dead_turns(store.fs, store.layout, live_closing.DOCTOR, problems.append)
+    if closed:
+        what = f"{counted(closed, 'turn')} without an end, whose agent was killed, closed now as interrupted"
+        yield Finding(NOTE, "turns", what, "`locus log --type turn` shows them")
+    for problem in problems:
+        what = f"a turn whose agent was killed cannot be closed: {problem}"
+        yield Finding(NOTE, "turns", what, "`locus doctor` tries again")
 
 
 def _killed(store: Store) -> Iterator[Finding]:
@@ -247,6 +260,7 @@ def _briefing(store: Store) -> Iterator[Finding]:
 CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
     ("durations", _durations),
     ("captures", _captures),
+    ("turns", _dead_turns),
     ("turns", _killed),
     ("completeness", _completeness),
     ("briefing", _briefing),

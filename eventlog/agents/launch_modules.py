@@ -48,6 +48,7 @@ _ROOTS = (
     ("eventlog.snapshots.groups",),
     ("eventlog.snapshots.idx",),
     ("eventlog.agents.live_complete",),
+    ("eventlog.agents.live_closing",),
     ("eventlog.agents.transcript",),
     ("eventlog.agents.codex",),
     ("eventlog.agents.opencode",),

@@ -23,8 +23,8 @@ from eventlog.agents.call import (
     Call,
     Named,
 )
-from eventlog.agents.live_place import find_place
-from eventlog.agents.live_state import Calls, Told, short
+from eventlog.agents.live_place import find_captured, find_place
+from eventlog.agents.live_state import Calls, Running, Told, short
 from eventlog.errors import Corruption, EventLogError, LockTimeout, NotFound
 from eventlog.fs import FileSystem
 from eventlog.layout import Layout
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from eventlog.agents.live_closing import Closing, Ends
     from eventlog.agents.live_place import Place
     from eventlog.snapshots.store import BlobStore
     from eventlog.snapshots.worktree import Capture
@@ -89,6 +90,25 @@ def record(
     return Recorded(layout, who, recording.settings, recording.place)
 
 
+def close(
+    fs: FileSystem, root: str, directory: str, by: str, environ: "Mapping[str, str]", note: "Note"
+) -> int:
+    """Close the turns of a captured directory whose process is gone; how many. `by` says who asks.
+
+    Raises: EventLogError when the store takes no event, or the directory cannot be looked at.
+    """
+    call = Call("locus", {"cwd": directory})
+    call.moment = SESSION
+    layout = Layout(root)
+    who = identity.read(fs, layout)
+    recording = _Recording(fs, layout, who, call, environ, note, time.monotonic(), 0)
+    recording.closes_for = by
+    recording.place = find_captured(directory)
+    recording.common = recording._common()
+    recording._with_capture([])
+    return recording.closed_count
+
+
 class Recorded:
     """Where a call was recorded, for who has more to do with it."""
 
@@ -135,6 +155,10 @@ class _Recording:
         self.suspect = input_size > _SUSPECT_SIZE
         self.lines: "list[list[str]]" = []  # for the notes of the session
         self.late: "list[str]" = []  # actions whose changes this capture tells
+        self.closes_for = "hook"
+        self.closing: "Closing | None" = None  # turns that this capture closes
+        self.closed_count = 0
+        self.under_way: "list[Running]" = []
         self.appended = False
         self.captured = False
         self.refused = False
@@ -158,7 +182,8 @@ class _Recording:
         if by_subagent:
             from eventlog.agents.live_subagents import count_in_its_turn
 
-            self.came_late = count_in_its_turn(call, self.known, self.lines)
+            key = None if self.place is None else self.place.key
+            self.came_late = count_in_its_turn(layout, call, self.known, self.lines, key)
         if call.stamp is not None and call.session is not None:
             self._name_call()
         self.common = self._common()
@@ -224,7 +249,17 @@ class _Recording:
         assert self.place is not None
         if self.call.moment not in (SESSION, TOOL_START):
             return True
-        return live_state.read_told(self.layout, self.place.key).tree is None
+        told = live_state.read_told(self.layout, self.place.key)
+        return told.tree is None or (self.call.moment == SESSION and self._closing(told) is not None)
+
+    def _closing(self, told: Told) -> "Closing | None":
+        """The turns that a whole look closes: their process is gone, or their session left them."""
+        left = live_state.left(told, self.call, self.fs.time_ns() / 1e9)
+        if not left:
+            return None
+        from eventlog.agents.live_closing import Closing
+
+        return Closing(left, self.closes_for)
 
     def _with_capture(self, events: "list[Event]") -> None:
         """Append `events` with what changed in the directory. Raises: anything; see `appended`."""
@@ -239,6 +274,7 @@ class _Recording:
             with blobs.writer(lock_timeout_s=left) as writer:
                 told = live_state.read_told(self.layout, self.place.key)
                 moved = [live_texts.move(one, writer.put, suspect=self.suspect) for one in events]
+                self.closing = self._closing(told)
                 done, previous = self._capture(blobs, writer, told, deadline)
                 self._tell(moved, done, previous, told, blobs, writer)
 
@@ -281,17 +317,25 @@ class _Recording:
             events = self._end_open_turn(told) + events
         facts = self._facts(done, previous, files)
         events = [self._with_facts(one, done, facts) for one in events]
+        ends = self._ends(done, previous)
         if call.moment == TOOL:
             if not done.partial and (done.changes or previous is None or self.came_late):
                 events += [*files, self._snapshot(done, facts)]
         elif call.moment in (SESSION, TURN_START):
-            events = files + events
+            events = [*files, *(ends.after if ends is not None else []), *events]
         else:
             first = next((i for i, one in enumerate(events) if one["event_type"] == "snapshot"), 0)
             events = events[:first] + files + events[first:]
-        self._append(events)
+        if ends is not None:
+            behind = [] if call.moment in (SESSION, TURN_START) else ends.after
+            events = [*ends.before, *events, *behind]
+        if events:
+            self._append(events)
         self.appended, self.captured = True, not done.partial
-        live_state.forget_dead(told, self.fs.time_ns() / 1e9)
+        if ends is not None:
+            self.late += ends.causes
+            self.closed_count = ends.count
+            ends.forget(told)
         self._set_open(told)
         if not done.partial:  # else the next one tells all since the tree told last
             told.tree, told.nonce = done.root, os.urandom(8).hex()
@@ -307,34 +351,32 @@ class _Recording:
 
         call, place = self.call, self.place
         assert place is not None
-        under_way = live_state.running(self.layout, place.key, told)
-        self.late = [one.cause for one in under_way if one.late]
-        named = self._named()
+        dead = self.closing.dead() if self.closing is not None else frozenset()
+        self.under_way = live_state.running(self.layout, place.key, told, dead)
+        self.late = [one.cause for one in self.under_way if one.late]
         changes = [] if done.partial else done.changes
         if len(changes) > FILES_MAX or not changes:
             return []
-        others = [one for one in under_way if one.cause != call.cause]
-        outside = self._outside(told)
-        teller = Teller(call, told, done, named, others, writer.put)
-        by_tool = call.moment in (TOOL, TURN_END)
-        found = []
-        for change in changes:
-            for event in teller.tell(change, outside, by_tool=by_tool, blobs=blobs):
-                found.append(self._admit(event))
-        return found
+        turn = self._open_turn(told) if call.moment == SESSION_END else call.turn
+        teller = Teller(call, turn, told, done, self._named(), self.under_way, writer.put)
+        return [self._admit(event) for change in changes for event in teller.tell(change, blobs)]
 
-    def _outside(self, told: Told) -> Event:
-        """Columns of a change that no tool call explains.
+    def _ends(self, done: "Capture", previous: "bytes | None") -> "Ends | None":
+        """What closes turns and calls that are dead; None where none is."""
+        if self.closing is None and not any(one.dead for one in self.under_way):
+            return None
+        from eventlog.agents import live_closing
 
-        In front of a turn it belongs to no session, so that it moves no turn's tree. A person made it,
-        unless some turn is under way: then nobody can tell.
-        """
-        in_turn = self.call.moment == TURN_END or (
-            self.call.moment == SESSION_END and self._open_turn(told) is not None
+        return live_closing.ends_of(
+            self.layout,
+            self.closing,
+            self.under_way,
+            self.call,
+            done,
+            previous,
+            self._admit,
+            lambda event, facts: self._fill_snapshot(event, done, facts),
         )
-        if in_turn:
-            return {"source": "system"}
-        return {"source": "system" if told.open else "user", "agent_session_id": None, "agent_turn_id": None}
 
     def _named(self) -> "dict[bytes, Named]":
         """The files that the call names, by their path in the directory; others are left alone."""
@@ -433,9 +475,11 @@ class _Recording:
             if self.captured:  # else what it left untold would pass for a person's
                 told.open.pop(session, None)
         elif self.call.moment == TURN_START and turn is not None:
-            told.open.pop(session, None)  # to stand last: it is the newest
-            process = self.environ.get("CLAUDE_PID", "")
-            told.open[session] = [self.call.agent, turn, process, str(self.fs.time_ns() // 10**9)]
+            place = self.call.agent, session, turn
+            live_state.note_open(told, place, self.environ, self.fs.time_ns())
+        elif self.call.moment == TOOL and turn is not None and "subagent_id" not in self.call.columns:
+            place = self.call.agent, session, turn
+            live_state.stay_open(self.layout, told, place, self.environ, self.fs.time_ns())
 
     # -- into the log --------------------------------------------------------------------------
 
@@ -462,9 +506,9 @@ class _Recording:
                 if self.appended:
                     raise
                 self.note(error)
-                events = [live_texts.move(one, _void, suspect=self.suspect) for one in events]
+                events = [live_texts.move(one, live_texts.void, suspect=self.suspect) for one in events]
                 for event in events:
-                    _forget_blobs(event)
+                    live_texts.forget_blobs(event)
         if not self.appended:
             self._append(events)
 
@@ -511,6 +555,8 @@ class _Recording:
                 self.lines.append(["begun", short(turn), *([turn] if call.stamp is not None else [])])
             elif call.moment == TURN_END and turn is not None:
                 self.lines.append(["ended", short(turn)])
+            elif call.moment in (SESSION, SESSION_END):
+                self.lines.append(["opened" if call.moment == SESSION else "over"])
             elif call.cause is not None:
                 looked = self.captured or call.moment is None
                 self.lines.append(["action", call.cause, "told" if looked else "late"])
@@ -523,11 +569,12 @@ class _Recording:
         call, place = self.call, self.place
         if place is not None and call.moment == SESSION:
             live_state.note_anew(self.layout, place.key, session)
-        if place is None or not call.writes:
+        if place is None:
             return
         if call.moment == TOOL_START and turn is not None:
             by_subagent = "subagent_id" in call.columns
-            outlives = (call.agent, self.environ.get("CLAUDE_PID", "")) if by_subagent else None
+            process = live_state.process_of(call.agent, self.environ) if by_subagent else ""
+            outlives = (call.agent, process) if by_subagent else None
             tool_use_id = call.events[0].get("tool_use_id")
             cause = call.begins
             if isinstance(tool_use_id, str):
@@ -536,7 +583,7 @@ class _Recording:
                 paths = [short(path) for path in self._named()]
                 tool = str(tool_use_id or "-"), str(call.events[0].get("tool") or "-")
                 live_state.note_begun(
-                    self.layout, place.key, (session, turn), cause, tool, call.edits, paths, outlives
+                    self.layout, place.key, (session, turn), cause, tool, call.kind, paths, outlives
                 )
         elif call.finished or call.ended:
             causes = [*call.ended, *map(call.action_id, call.finished)]
@@ -548,18 +595,3 @@ def _shown(path: bytes) -> str:
     from eventlog.paths import path_text
 
     return path_text(path)
-
-
-def _void(data: bytes) -> bytes:
-    """An id for a content that is stored nowhere."""
-    from eventlog.snapshots.ids import blob_id
-
-    return blob_id(data)
-
-
-def _forget_blobs(event: Event) -> None:
-    """The contents that its texts were moved to could not be stored: their hashes are all that stays."""
-    payload = event["payload"]
-    if isinstance(payload, dict) and "in_blobs" in payload:
-        payload["lost_texts"] = payload.pop("in_blobs")
-        event["blobs"] = []

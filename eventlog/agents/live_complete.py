@@ -81,8 +81,6 @@ class Completion:
             event = call.add("action", {"told_by": told_by}, tool=one.tool, tool_use_id=id)
             event["event_id"] = one.cause
             call.ended.append(one.cause)
-        if ended:
-            call.writes = True
         if ended and call.moment == TURN_END:
             call.events = call.events[-len(ended) :] + call.events[: -len(ended)]
         elif ended:

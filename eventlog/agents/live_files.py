@@ -1,12 +1,14 @@
 """File events from what a capture found: which change belongs to which tool, and under which id.
 
-A change that a person made between two captures and one that a tool made look alike on disk. What tells them
-apart: the moment of the capture, the files that edit tools name before they begin, and the text that the
-agent found in a file. What cannot be told has no cause (P7). On the hook path.
+`attribution` decides whose a change is; that a person changed a file before an edit tool did is told by the
+text that the agent found in it. On the hook path.
 """
 
-from eventlog.agents.call import Call, Named
+from eventlog.agents import attribution
+from eventlog.agents.attribution import Attribution, Looker
+from eventlog.agents.call import SESSION_END, TOOL, TURN_END, Call, Named
 from eventlog.agents.live_state import Running, Told, short
+from eventlog.agents.tools import ANY, EDITS
 from eventlog.errors import EventLogError
 from eventlog.names import event_id_of
 from eventlog.paths import path_text
@@ -39,35 +41,34 @@ _BOM = b"\xef\xbb\xbf"
 class Teller:
     """Makes the file events of one capture.
 
-    `named` are the call's own files by path in the directory, `others` the tools that may have made a change
-    too: those under way, and those that ended without a look at the directory.
+    `turn` is the one that the call ends or belongs to, `named` are its own files by path in the directory,
+    `calls` are all those that may have made a change: under way, dead, or ended without a look.
     """
 
     def __init__(
         self,
         call: Call,
+        turn: "str | None",
         told: Told,
         done: "Capture",
         named: "dict[bytes, Named]",
-        others: "Sequence[Running]",
+        calls: "Sequence[Running]",
         put: "Callable[[bytes], bytes]",
     ) -> None:
         self._call = call
         self._told = told
-        self._named = named
-        self._others = others
+        self._looker = _looker(call, turn)
+        self._named = named if call.moment == TOOL else {}
+        self._others = [one for one in calls if one.cause != call.cause]
         self._put = put
         self._skipped = dict(done.skipped)
 
-    def tell(self, change: "Change", outside: Event, *, by_tool: bool, blobs: "BlobStore") -> "list[Event]":
-        """The events of one change.
-
-        Args:
-            outside: columns of an event that no tool explains.
-            by_tool: the capture was made for a tool call, or at the end of its turn.
-        """
-        named = self._named.get(change.path) if by_tool else None
-        cause, columns, others = self._cause_of(change.path, named, outside, by_tool=by_tool)
+    def tell(self, change: "Change", blobs: "BlobStore") -> "list[Event]":
+        """The events of one change."""
+        named = self._named.get(change.path)
+        whose = attribution.attribute(
+            self._looker, self._others, None if named is not None else short(change.path)
+        )
         found = []
         before = change.before
         if named is not None and named.original is not None and change.old_path is None:
@@ -76,50 +77,32 @@ class Teller:
                 # Somebody changed the file behind the last capture and before the tool did.
                 found.append(self._event(change, before, between, {"source": "user"}, None, None))
                 before = between
-        event = self._event(change, before, change.after, columns, cause, named)
-        if others:
-            event["payload"]["causes"] = others  # type: ignore[index]
+        columns = self._columns(whose)
+        event = self._event(change, before, change.after, columns, whose.cause, named)
+        payload = event["payload"]
+        assert isinstance(payload, dict)
+        if whose.cause is None and whose.causes:
+            payload["causes"] = whose.causes
+        if whose.certainty is not None:
+            payload["certainty"] = whose.certainty
         return [*found, event]
 
-    def _cause_of(
-        self, path: bytes, named: "Named | None", outside: Event, *, by_tool: bool
-    ) -> "tuple[str | None, Event, list[str]]":
-        """The action behind a change that this call's capture found, the columns of its turn, and where
-        nobody can tell, the actions of which it may be one."""
-        call = self._call
-        if named is not None:
-            return call.cause, {}, []
-        key = short(path)
-        for other in reversed(self._others):
-            if key in other.paths:
-                return other.cause, self._place_of(other), []
-        if not by_tool:
-            return None, outside, []
-        # An edit tool changes what it names; the rest is a command's that runs, or ran, beside it.
-        others = [other for other in self._others if not other.edits]
-        own = call.cause if call.cause is not None and not (call.edits and others) else None
-        if own is not None and not others:
-            return own, {}, []
-        if own is None and len(others) == 1 and (call.cause is not None or self._others[-1].late):
-            return others[0].cause, self._place_of(others[0]), []
-        possible = [other.cause for other in others] + ([own] if own is not None else [])
-        if call.cause is not None and all(self._is_beside(other) for other in others):
-            return None, {"source": "system"}, possible  # which of them is not known, the turn is
-        return None, outside, possible
-
-    def _is_beside(self, other: Running) -> bool:
-        """Whether a tool stands in the same turn as the call."""
-        return other.place == (self._call.agent, self._call.session, self._call.turn)
-
-    def _place_of(self, other: Running) -> Event:
-        """Columns of a change by another tool than the call's: it counts where its action does."""
-        if self._is_beside(other):
-            return {"subagent_id": None}
-        agent, session, turn = other.place
-        return {
-            "agent": agent, "agent_session_id": session, "agent_turn_id": turn,
-            "subagent_id": None, "cwd": None, "model": None,
-        }  # fmt: skip
+    def _columns(self, whose: Attribution) -> Event:
+        """The columns by which a change counts where it belongs, where that is not in the call's place."""
+        if whose.whose == attribution.LOOKER:
+            return {}
+        if whose.place is None:
+            # It moves no turn's tree. A person made it, unless some turn is under way: then nobody can tell.
+            source = "system" if self._told.open or whose.causes else "user"
+            return {"source": source, "agent_session_id": None, "agent_turn_id": None, "subagent_id": None}
+        columns: Event = {} if whose.cause is not None else {"source": "system"}
+        if whose.place == self._looker.place and whose.whose == attribution.THIS_TURN:
+            return {**columns, "agent_turn_id": whose.place[2]}
+        agent, session, turn = whose.place
+        columns |= {"agent": agent, "agent_session_id": session, "agent_turn_id": turn, "subagent_id": None}
+        if whose.place == (self._call.agent, self._call.session, self._call.turn):
+            return columns
+        return {**columns, "cwd": None, "model": None, "agent_version": None}
 
     def _between(self, original: str, before: "TreeEntry | None", blobs: "BlobStore") -> "TreeEntry | None":
         """The state that the tool found, when it is another one than the log knows."""
@@ -184,6 +167,24 @@ class Teller:
         key = (self._told.nonce, path, operation, before_hash or "", after_hash or "")
         event["event_id"] = event_id_of("locus", "file", *key)
         return event
+
+
+def _looker(call: Call, turn: "str | None") -> Looker:
+    place = None
+    if call.session is not None and turn is not None:
+        place = call.agent, call.session, turn
+    if call.moment == TOOL and call.cause is not None:
+        kinds = {
+            EDITS: attribution.AFTER_EDIT,
+            ANY: attribution.AFTER_COMMAND,
+            None: attribution.AFTER_COMMAND,
+        }
+        return Looker(kinds.get(call.kind, attribution.AFTER_WAIT), call.cause, place)
+    if call.moment == TOOL:
+        return Looker(attribution.AFTER_WAIT, None, place)
+    if call.moment == TURN_END or (call.moment == SESSION_END and turn is not None):
+        return Looker(attribution.TURN_ENDS, None, place)
+    return Looker(attribution.BETWEEN, None, None)
 
 
 def _content(entry: "TreeEntry | None") -> "str | None":

@@ -82,6 +82,11 @@ def find_place(store: str, call: Call, environ: "Mapping[str, str]") -> "Place |
     return Place(root, git)
 
 
+def find_captured(root: str) -> Place:
+    """A directory that has been captured before."""
+    return Place(root, worktree_git.find(os.fsencode(root)))
+
+
 def _own_directory() -> "str | None":
     try:
         return os.getcwd()

@@ -15,16 +15,27 @@ import os
 
 from blake3 import blake3
 
-from eventlog import jsontext
+from eventlog import activity, jsontext
+from eventlog.agents.call import SESSION, TURN_START, Call
+from eventlog.agents.tools import ANY
 from eventlog.layout import LIVE_DIR, Layout
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _TOLD_SIZE = 512  # a sector
 _LINES_SIZE_MAX = 1 << 20  # of one file's end, which is all that is looked at
 _RUNNING_SIZE_MAX = 256 << 10
+# Why a turn gets its end from somebody else (docs/certainty.md §2).
+GONE, SILENT = "process gone", "nothing heard for an hour"
+SUPERSEDED, RESUMED = "superseded by a later prompt", "session resumed by another process"
+# Whose hooks are told the agent's process: Claude Code's by itself, OpenCode's by our plugin. In those of
+# another agent that runs within one of these, the variable means that one.
+_NAMED_BY_VARIABLE = ("claude-code", "opencode")
 _OPEN_MAX = 32  # so that all of it stands on one page, which is written whole
-_OPEN_S_MAX = 3600
 
 
 def short(text: "str | bytes") -> str:
@@ -41,7 +52,8 @@ class Told:
     def __init__(self, tree: "bytes | None", nonce: str, open: "dict[str, list[str]]") -> None:
         self.tree = tree
         self.nonce = nonce
-        self.open = open  # agent's session → [agent, turn, process or "", unix time], of turns under way
+        # Agent's session → [agent, turn, process or "", unix time], of turns under way (`activity.OpenTurn`).
+        self.open = open
 
 
 def read_told(layout: Layout, worktree: str) -> Told:
@@ -78,29 +90,77 @@ def write_told(layout: Layout, worktree: str, told: Told) -> None:
         os.close(fd)
 
 
-def forget_dead(told: Told, now_s: float) -> None:
-    """Drop the turns whose process is gone, or that say nothing of one and began long ago."""
-    for session, (_, _, process, began_s) in list(told.open.items()):
-        gone = process.isdigit() and not os.path.exists(f"/proc/{process}")
-        if gone or now_s - int(began_s) > _OPEN_S_MAX:
-            del told.open[session]
+def left(told: Told, call: Call, now_s: float) -> "dict[str, tuple[activity.OpenTurn, str]]":
+    """The turns that nobody will end any more, as far as `call` knows: session → (turn, reason).
+
+    Asked before a look: what dies during it may change something behind its back.
+    """
+    found = {}
+    for session, parts in told.open.items():
+        turn = activity.parse_open(session, parts)
+        reason = None if turn is None else _reason(turn, call, now_s)
+        if turn is not None and reason is not None:
+            found[session] = turn, reason
+    return found
+
+
+def _reason(turn: activity.OpenTurn, call: Call, now_s: float) -> "str | None":
+    own = turn.session == call.session
+    if own and (call.moment not in (SESSION, TURN_START) or call.turn == turn.turn):
+        return None  # it is heard of
+    if turn.state(now_s) == activity.DEAD:
+        return GONE if turn.names_process() else SILENT
+    if own and call.moment == TURN_START:
+        return SUPERSEDED if call.turn is not None else None
+    return RESUMED if own and not turn.names_process() else None
+
+
+def process_of(agent: str, environ: "Mapping[str, str]") -> str:
+    """The process of the agent behind this hook, as these files have it; "" for an unknown one."""
+    process = activity.agent_process(environ.get("CLAUDE_PID") if agent in _NAMED_BY_VARIABLE else None)
+    return "" if process is None else process.text()
+
+
+def note_open(told: Told, place: "tuple[str, str, str]", environ: "Mapping[str, str]", now_ns: int) -> None:
+    """The turn `place` (agent, session, turn) is under way."""
+    agent, session, turn = place
+    told.open.pop(session, None)  # to stand last: it is the newest
+    told.open[session] = [agent, turn, process_of(agent, environ), str(now_ns // 10**9)]
+
+
+def stay_open(
+    layout: Layout,
+    told: Told,
+    place: "tuple[str, str, str]",
+    environ: "Mapping[str, str]",
+    now_ns: int,
+) -> None:
+    """A turn whose tools are heard of is under way, whatever was taken for its process, or for its end."""
+    _, session, turn = place
+    given = told.open.get(session)
+    if given is None and short(turn) in read_calls(layout, session).ended:
+        return  # the hooks of its last tool and of its end ran beside one another
+    known = None if given is None else activity.parse_open(session, given)
+    if known is None or (known.turn == turn and known.state(now_ns / 1e9) == activity.DEAD):
+        note_open(told, place, environ, now_ns)
 
 
 class Running:
-    """A tool under way: `cause` is the id of its action, `paths` are the `short` files an edit tool named.
+    """A tool under way: `cause` is the id of its action, `paths` are the `short` files an edit tool named,
+    `kind` is what it may change (`tools.py`).
 
     `turn` is its `short` session and turn, `place` its agent with both in full. `late`: it has ended, and
-    nobody has looked at the directory since.
+    nobody has looked at the directory since. `dead`: its process is gone.
     """
 
-    __slots__ = ("cause", "edits", "late", "paths", "place", "tool", "tool_use_id", "turn")
+    __slots__ = ("cause", "dead", "kind", "late", "paths", "place", "tool", "tool_use_id", "turn")
 
-    def __init__(self, words: "list[str]", place: "tuple[str, str, str]") -> None:
-        _, self.cause, session, turn, edits, self.tool_use_id, self.tool, *self.paths = words
+    def __init__(self, words: "list[str]", place: "tuple[str, str, str]", *, dead: bool = False) -> None:
+        _, self.cause, session, turn, self.kind, self.tool_use_id, self.tool, *self.paths = words
         self.turn = session, turn
         self.place = place
-        self.edits = edits == "edits"
         self.late = False
+        self.dead = dead
 
 
 def note_begun(
@@ -109,14 +169,14 @@ def note_begun(
     turn: "tuple[str, str]",
     cause: str,
     tool: "tuple[str, str]",
-    edits: bool,
+    kind: "str | None",
     paths: "list[str]",
     outlives: "tuple[str, str] | None",
 ) -> None:
     """Args: turn: (session, turn); tool: (tool_use_id, name); outlives: (agent, its process or "") of a tool
     that may outlive its turn."""
     names = ["_".join(name.split()) or "-" for name in tool]
-    words = ["begun", cause, *map(short, turn), "edits" if edits else "any", *names, *paths[:64]]
+    words = ["begun", cause, *map(short, turn), kind or ANY, *names, *paths[:64]]
     lines = [words]
     if outlives is not None:
         of = ["of", cause, turn[1], turn[0], outlives[0], outlives[1] or "-"]
@@ -134,32 +194,44 @@ def note_ended(layout: Layout, worktree: str, causes: "list[str]", *, late: bool
         _append(layout, f"{worktree}.running", [["late" if late else "ended", cause] for cause in causes])
 
 
-def running(layout: Layout, worktree: str, told: Told) -> "list[Running]":
+def running(
+    layout: Layout, worktree: str, told: Told, dead: "frozenset[str]" = frozenset()
+) -> "list[Running]":
     """The tools that began in a turn under way and did not end, or ended unlooked at; the latest last.
 
     Those of subagents outlive it: they are under way while the agent's process is, or another turn of theirs.
+    What died stays until somebody notes its end.
+
+    Args: dead: the sessions whose process is gone.
     """
     turns = {
         (short(session), short(turn)): (agent, session, turn)
         for session, (agent, turn, *_) in told.open.items()
     }
+    gone = {short(session) for session in dead}
     found: "dict[str, Running]" = {}
+    processes: "dict[str, str]" = {}  # of tools of subagents
     begun: "list[str]" = []
     for words in _lines(layout, f"{worktree}.running"):
         if words[0] == "begun" and len(words) >= 7:
             begun = words
             if (words[2], words[3]) in turns:
-                found[words[1]] = Running(words, turns[words[2], words[3]])
+                found[words[1]] = Running(words, turns[words[2], words[3]], dead=words[2] in gone)
         elif words[0] == "of" and len(words) == 6 and begun[1:2] == words[1:2]:
-            _, cause, turn, session, agent, process = words
-            if os.path.exists(f"/proc/{process}") if process.isdigit() else session in told.open:
-                found[cause] = Running(begun, (agent, session, turn))
-        elif words[0] == "anew":
+            _, cause, turn, session, agent, processes[cause] = words
+            found[cause] = Running(begun, (agent, session, turn))
+        elif words[0] == "anew" and words[-1] not in gone:
             found = {cause: one for cause, one in found.items() if one.turn[0] != words[-1]}
         elif words[0] == "ended" and len(words) == 2:
             found.pop(words[1], None)
         elif words[0] == "late" and words[-1] in found:
             found[words[-1]].late = True
+    for cause in processes.keys() & found.keys():
+        process = activity.parse_process(processes[cause])
+        if process is not None and process.is_near():
+            found[cause].dead = not process.lives()
+        elif found[cause].place[1] not in told.open:
+            del found[cause]
     return list(found.values())
 
 
@@ -217,10 +289,11 @@ class Tools:
 class Calls:
     """What was recorded of a session so far. `actions` are ids of actions with how their capture went."""
 
-    __slots__ = ("actions", "ended", "marks", "named", "subagents", "tools", "turns")
+    __slots__ = ("actions", "ended", "marks", "named", "over", "subagents", "tools", "turns")
 
     def __init__(self) -> None:
         self.named = False
+        self.over = False  # the session has ended
         self.ended: "set[str]" = set()  # `short` turns
         self.actions: "dict[str, str]" = {}
         self.marks: "dict[str, Mark]" = {}  # of transcripts, by their `short` path
@@ -238,6 +311,7 @@ def read_calls(layout: Layout, session: str) -> Calls:
             calls.ended.add(words[1])
         elif words[0] == "begun" and len(words) in (2, 3):
             calls.ended.discard(words[1])
+            calls.over = False
             if len(words) == 3 and words[2] not in calls.turns:
                 calls.turns.append(words[2])
                 calls.tools = Tools()  # they are counted within their turn
@@ -249,12 +323,14 @@ def read_calls(layout: Layout, session: str) -> Calls:
             calls.marks[words[1]] = Mark(int(words[2]), int(words[3]))
         elif words[0] == "subagent" and len(words) == 3:
             calls.subagents[words[1]] = words[2]
+        elif words[0] in ("opened", "over"):
+            calls.over = words[0] == "over"
     return calls
 
 
 def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:
-    """Lines: `named`; `begun` and `ended` of a turn; `action` id state; `mark` path inode offset; `subagent`
-    id turn; `asked` and `answered` of a tool call without an id: key, time."""
+    """Lines: `named`; `opened`, `over`; `begun` and `ended` of a turn; `action` id state; `mark` path inode
+    offset; `subagent` id turn; `asked` and `answered` of a tool call without an id: key, time."""
     if lines:
         _append(layout, f"{short(session)}.calls", lines)
 

@@ -6,8 +6,7 @@ session later reads its transcript anew; its events have the ids that they had (
 (S1-61). Any number of processes may sweep beside hooks.
 """
 
-import os
-
+from eventlog import activity
 from eventlog.agents import live_state
 from eventlog.fs import FileSystem
 from eventlog.layout import LIVE_DIR, Layout
@@ -46,21 +45,12 @@ def _alive(layout: Layout, names: "list[str]") -> "set[str]":
     for name in names:
         worktree = name.removesuffix(_TOLD)
         if worktree + _TOLD == name and _is_ours(worktree):
-            for session, (_, _, process, _) in live_state.read_told(layout, worktree).open.items():
-                if process.isdigit() and _lives(int(process)):
+            for session, parts in live_state.read_told(layout, worktree).open.items():
+                turn = activity.parse_open(session, parts)
+                if turn is not None and turn.process is not None and turn.process.lives():
                     found.add(live_state.short(session))
     return found
 
 
 def _is_ours(stem: str) -> bool:
     return len(stem) == _NAME_SIZE and _NAME.issuperset(stem)
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:
-        return True  # somebody else's
-    return True

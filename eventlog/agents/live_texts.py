@@ -6,7 +6,7 @@ redacted it (P5). Pure but for `put`. On the hook path.
 """
 
 from eventlog import jsontext
-from eventlog.snapshots.ids import to_text
+from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.types import ANCHOR_TYPES, Event
 
 TYPE_CHECKING = False
@@ -88,3 +88,16 @@ def _text(text: str, place: "tuple[str, ...]", sizes: "tuple[int, int]", put: "P
     entry["size"] = len(data)
     moved[".".join(place)] = entry
     return text[:kept]
+
+
+def void(data: bytes) -> bytes:
+    """An id for a content that is stored nowhere."""
+    return blob_id(data)
+
+
+def forget_blobs(event: Event) -> None:
+    """The contents that its texts were moved to could not be stored: their hashes are all that stays."""
+    payload = event["payload"]
+    if isinstance(payload, dict) and "in_blobs" in payload:
+        payload["lost_texts"] = payload.pop("in_blobs")
+        event["blobs"] = []

@@ -15,7 +15,6 @@ from eventlog.agents.call import (
     TURN_END,
     TURN_START,
     Call,
-    Named,
     columns_of,
     int_of,
     object_of,
@@ -23,6 +22,7 @@ from eventlog.agents.call import (
     text_of,
     without,
 )
+from eventlog.agents.tools import QUIET, AgentTools
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,11 +46,14 @@ _OF_TOOL = (
     *_SHARED, "tool_name", "tool_use_id", "args", "output", "title", "metadata", "time", "error",
 )  # fmt: skip
 
-EDIT_TOOLS = frozenset(("edit", "write", "multiedit", "patch", "apply_patch"))
-_QUIET_NAMES = "read grep glob list ls webfetch websearch codesearch todoread todowrite question skill lsp"
-_QUIET_TOOLS = frozenset(_QUIET_NAMES.split())
 SUBAGENT_TOOL = "task"
-_PATCH_LINES = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
+TOOLS = AgentTools(
+    edits={"edit": ("filePath",), "write": ("filePath",), "multiedit": ("filePath",)},
+    patches={"patch": "patchText", "apply_patch": "patchText"},
+    waits=SUBAGENT_TOOL,  # a subagent's calls are told by its own session
+    quiet="read grep glob list ls webfetch websearch codesearch todoread todowrite question skill lsp "
+    "invalid",
+)
 _ABORTED = "MessageAbortedError"
 
 
@@ -221,16 +224,14 @@ def _tool_start(call: Call, said: "Said") -> None:
         tool=tool,
         tool_use_id=tool_use_id,
     )
-    if tool not in _QUIET_TOOLS:
-        call.moment = TOOL_START
-        call.writes = True
-        _name_files(call, tool, object_of(said, "args"), {})
+    call.moment = TOOL_START
+    TOOLS.describe(call, tool, said.get("args"))
 
 
 def _tool_end(call: Call, said: "Said") -> None:
     tool, tool_use_id = text_of(said, "tool_name"), text_of(said, "tool_use_id")
     failed = said.get("hook_event_name") == "tool.error"
-    metadata, args = object_of(said, "metadata"), object_of(said, "args")
+    metadata = object_of(said, "metadata")
     call.add(
         "action",
         {
@@ -267,38 +268,17 @@ def _tool_end(call: Call, said: "Said") -> None:
             "subagent", {}, "subagent", child, "end", tool_use_id,
             operation="end", source="agent", subagent_id=child,
         )  # fmt: skip
-    if tool in _QUIET_TOOLS:
-        return
     if tool_use_id is not None:
         call.cause = call.action_id(tool_use_id)
         call.finished.append(tool_use_id)
-    call.moment = TOOL
-    call.writes = True
-    _name_files(call, tool, args, metadata)
-
-
-def _name_files(call: Call, tool: "str | None", args: "Said", metadata: "Said") -> None:
-    if tool not in EDIT_TOOLS:
-        return
-    path, patch = text_of(args, "filePath"), args.get("patchText")
-    shown = object_of(metadata, "filediff")
-    before = shown.get("before")
-    if path is not None:
-        original = before if isinstance(before, str) else None
-        call.named.append(Named(path, original, int_of(shown, "additions"), int_of(shown, "deletions")))
-    elif isinstance(patch, str):
-        call.named += map(Named, patch_paths(patch))
-    call.edits = bool(call.named)
-
-
-def patch_paths(patch: str) -> "list[str]":
-    """The files that a patch names, in order, each once."""
-    found: "dict[str, None]" = {}
-    for line in patch.split("\n"):
-        for mark in _PATCH_LINES:
-            if line.startswith(mark) and line[len(mark) :].strip():
-                found[line[len(mark) :].strip()] = None
-    return list(found)
+    TOOLS.describe(call, tool, said.get("args"))
+    if call.kind != QUIET:
+        call.moment = TOOL
+    if tool in TOOLS.edits and call.named:
+        shown, named = object_of(metadata, "filediff"), call.named[0]
+        before = shown.get("before")
+        named.original = before if isinstance(before, str) else None
+        named.added, named.removed = int_of(shown, "additions"), int_of(shown, "deletions")
 
 
 def _model_call(call: Call, said: "Said") -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eventlog import names
+from eventlog import activity, names
 from eventlog.errors import Ambiguous, EventLogError, NotFound
 from eventlog.jsontext import object_of
 from eventlog.recorder import lifecycle, sessions
@@ -253,9 +253,22 @@ def _fold(store: Store, where: str, parameters: Sequence[Any], *, by_log: bool =
         parameters,
     ).rows
     said = _said(store, [row[0] for row in rows])
-    found = [_intent(store, row, said.get(row[0], ())) for row in rows]
+    gone = set() if by_log else _gone(store)
+    found = [_without_its_agent(_intent(store, row, said.get(row[0], ())), gone) for row in rows]
     found.sort(key=lambda one: one.opened_position)
     return found if by_log else _one_for_each_agent(found)
+
+
+def _gone(store: Store) -> set[tuple[str, str]]:
+    """The sessions with a turn whose process is gone, by (agent, its id of it)."""
+    dead = activity.dead_turns(store.layout, store.fs.time_ns() / 1e9)
+    return {(turn.agent, turn.session) for turn in dead}
+
+
+def _without_its_agent(one: Intent, gone: set[tuple[str, str]]) -> Intent:
+    if not one.is_active or one.agent_session_id is None or (one.agent, one.agent_session_id) not in gone:
+        return one
+    return replace(one, status="interrupted", end_reason="process gone")
 
 
 def _said(store: Store, session_ids: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:

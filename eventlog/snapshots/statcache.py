@@ -339,8 +339,35 @@ def sweep(fs: FileSystem, layout: Layout, *, age_s_min: float) -> "list[str]":
     return went
 
 
+def places(fs: FileSystem, layout: Layout) -> "list[bytes]":
+    """The working directories that the caches are of, those that are gone too."""
+    found = []
+    for name in fs.listdir(layout.directory(STATCACHE_DIR)):
+        worktree = parse_statcache(name)
+        try:
+            version, place = _head(fs, layout.statcache(worktree)) if worktree is not None else (0, b"")
+        except OSError:
+            continue  # a capture is replacing it
+        if version == _VERSION and place.startswith(b"/"):
+            found.append(place)
+    return found
+
+
 def _is_stale(fs: FileSystem, path: str) -> bool:
     """Whether nobody will read a cache again: of an earlier version, or of a directory that is gone."""
+    version, place = _head(fs, path)
+    if version == 0:
+        return False
+    if version != _VERSION or not place.startswith(b"/"):
+        return version < _VERSION
+    try:
+        return not stat.S_ISDIR(os.lstat(place).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+
+
+def _head(fs: FileSystem, path: str) -> "tuple[int, bytes]":
+    """The version of a cache and its working directory; version 0 of what is none."""
     fd = fs.open(path, os.O_RDONLY)
     try:
         head = fs.pread(fd, _HEADER.size, 0)
@@ -350,15 +377,9 @@ def _is_stale(fs: FileSystem, path: str) -> bool:
     finally:
         fs.close(fd)
     if len(head) < _HEADER.size or not head.startswith(_MAGIC):
-        return False
+        return 0, b""
     version: int = _HEADER.unpack(head)[1]
-    place = tail.rpartition(b"\0")[2]
-    if version != _VERSION or not place.startswith(b"/"):
-        return version < _VERSION
-    try:
-        return not stat.S_ISDIR(os.lstat(place).st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
+    return version, tail.rpartition(b"\0")[2]
 
 
 def is_nested(cache: StatCache) -> bool:

@@ -27,6 +27,7 @@ LOOKS = (
     "PostToolUse", "PostToolUseFailure", "Stop", "StopFailure", "Interrupt",
     "tool.execute.after", "tool.error", "session.idle",
 )  # fmt: skip
+ENDS = ("Stop", "StopFailure", "Interrupt", "SessionEnd", "session.idle", "session.end")
 
 
 class Played:
@@ -40,6 +41,7 @@ class Played:
             text = text.replace(f"@{name}@-slug", f"-{name.lower()}").replace(f"@{name}@", str(place))
         self.head, *self.steps = (json.loads(line) for line in text.splitlines())
         self.trees: dict[str, dict[str, list[str]]] = {}  # the client's turn → the project at its end
+        self.open: dict[str, str] = {}  # the client's session → its turn without an end
         self.silent = True
 
     def play(self) -> None:
@@ -69,6 +71,14 @@ class Played:
         begins = call["hook_event_name"] == "UserPromptSubmit" or (
             call["hook_event_name"] == "chat.message" and "agent_id" not in call
         )
+        session = call["session_id"]
+        killed = self.open.get(session) if begins else None
+        if killed is not None:  # closed by this prompt, with what was found then
+            self.trees[killed] = tree_of(self.project)
+        if begins:
+            self.open[session] = turn
+        elif call["hook_event_name"] in ENDS:
+            self.open.pop(session, None)
         if begins or (turn in self.trees and call["hook_event_name"] in LOOKS):
             self.trees[turn] = tree_of(self.project)
 

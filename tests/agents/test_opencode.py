@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from eventlog.agents import adapters, health, install, launch, opencode, opencode_plugin
 from eventlog.agents.call import TOOL, TOOL_START, TURN_END, TURN_START
 from eventlog.agents.install import OPENCODE, Homes
+from eventlog.agents.tools import EDITS
 from eventlog.errors import Refused
 from eventlog.fs import REAL
 from eventlog.names import event_id_of
@@ -286,7 +287,7 @@ def test_tool_calls_are_named_within_their_session() -> None:
     assert (begun.moment, ended.moment) == (TOOL_START, TOOL)
     assert begun.action_id("c") == ended.cause == event_id_of("opencode", "action", "ses_1", "c")
     assert ended.events[0]["event_id"] == ended.cause
-    assert [one.path for one in ended.named] == ["/home/dev/a"] and ended.edits
+    assert [one.path for one in ended.named] == ["/home/dev/a"] and ended.kind == EDITS
     other = opencode.interpret({**PLACE, "session_id": "ses_9", "hook_event_name": "tool.execute.after",
                                 "tool_name": "edit", "tool_use_id": "c"})  # fmt: skip
     assert other.cause != ended.cause

@@ -207,18 +207,20 @@ def test_two_sessions_in_one_directory(work: Path, tmp_path: Path) -> None:
     told = {path: (cause, source) for _, path, cause, source, _ in changes(work)}
     assert told["one.txt"] == (action_of(written), "executor")
     assert told["other.txt"] == (action_of(patched, "codex"), "executor")
-    assert told["built.txt"] == (None, "system")
+    assert told["built.txt"] == (action_of(begun), "executor")
+    (built,) = [e for e in events(work, "file") if e["path"] == "built.txt"]
+    assert (built["payload"]["certainty"], built["agent_session_id"]) == ("probable", one.session)
     assert replayed(work, other_turn, tmp_path / "other") == other_files
     assert replayed(work, last_turn(work), tmp_path / "one") == here(work)
 
 
 def test_what_a_killed_agent_changed_is_found(work: Path, tmp_path: Path) -> None:
     """P1, I32: killed between a command's beginning and its end, an agent leaves a change; the next session
-    finds it in front of its first turn, and calls it nobody's."""
+    finds it in front of its first turn, as what that command did, probably."""
     killed = Agent(work)
     killed.start()
     killed.prompt("Delete it all")
-    killed.begin("Bash", {"command": "rm -rf src"})
+    begun = killed.begin("Bash", {"command": "rm -rf src"})
     shutil.rmtree(work / "src")
     with Store.open(work / ".locus") as store:
         assert store.tree(f"turn:{session_id_of('claude-code', killed.session)}_001").file("src/app.py")
@@ -229,7 +231,8 @@ def test_what_a_killed_agent_changed_is_found(work: Path, tmp_path: Path) -> Non
     later.stop()
 
     (change,) = changes(work)
-    assert change == ("delete", "src/app.py", None, "system", None)
+    assert change == ("delete", "src/app.py", action_of(begun), "executor", 1)
+    assert events(work, "file")[0]["payload"]["certainty"] == "probable"
     assert replayed(work, last_turn(work), tmp_path / "out") == here(work)
 
 

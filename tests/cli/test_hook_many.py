@@ -11,7 +11,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from eventlog.names import event_id_of
+from eventlog.names import event_id_of, session_id_of
 from eventlog.store import Store
 from tests.cli.hook_support import Agent, Codex, events, here, notes, project, replayed, unique
 from tests.snapshots.worktree_support import git
@@ -293,3 +293,53 @@ def test_a_change_counts_in_the_turn_of_its_action_whoever_found_it(tmp_path: Pa
     assert told["b.txt"] == (*place, event_id_of("claude-code", "action", begun["b.txt"][0]))
     assert told["c.txt"][:3] == ("codex", other.session, 1)
     assert told["d.txt"] == (*place, None)
+
+
+def test_the_end_of_one_turn_finds_what_anothers_command_did(tmp_path: Path) -> None:
+    """P7: while a command of B runs, A's Stop finds what it did: in B's turn, with B's call, never in A's."""
+    work = project(tmp_path)
+    one, other = Agent(work), Agent(work)
+    one.prompt("First")
+    other.prompt("Second")
+    begun = other.begin("Bash", {"command": "mv readme.md src"})
+    (work / "readme.md").rename(work / "src/readme.md")
+    one.stop()
+    other.end(begun, "Bash", {"command": "mv readme.md src"}, {"stdout": ""})
+    other.stop()
+
+    (moved,) = events(work, "file")
+    assert moved["agent_session_id"] == other.session
+    assert moved["cause"] == event_id_of("claude-code", "action", begun)
+    assert moved["payload"]["certainty"] == "probable"
+    with Store.open(work / ".locus") as store:
+        (row,) = store.query("select session_id from turns where len(files_modified) > 0").rows
+    assert row == (session_id_of("claude-code", other.session),)
+
+
+def test_codex_subagents_write_while_their_turn_waits(tmp_path: Path) -> None:
+    """P7: what a subagent of Codex does by shell, while the main agent waits for it, has that call as cause
+    and is in the turn that started the subagent, which its hooks do not name; between two nobody guesses."""
+    work = project(tmp_path)
+    agent = Codex(work)
+    agent.start()
+    turn = agent.prompt("Have it made")
+    waits = agent.begin("collaborationwait_agent", {"timeout_ms": 1000})
+    subagents = [{"agent_id": "sub1", "turn_id": "inner1"}, {"agent_id": "sub2", "turn_id": "inner2"}]
+    first = agent.begin("Bash", {"command": "make a"}, **subagents[0])
+    (work / "a.txt").write_text("a")
+    agent.end(first, "Bash", {"command": "make a"}, "", **subagents[0])
+    both = [agent.begin("Bash", {"command": "make b"}, **one) for one in subagents]
+    (work / "b.txt").write_text("b")
+    for id, fields in zip(both, subagents, strict=True):
+        agent.end(id, "Bash", {"command": "make b"}, "", **fields)
+    agent.end(waits, "collaborationwait_agent", {"timeout_ms": 1000}, "")
+    agent.stop()
+
+    told = {e["path"]: e for e in events(work, "file")}
+    assert {e["agent_turn_id"] for e in told.values()} == {turn}
+    assert told["a.txt"]["cause"] == event_id_of("codex", "action", first)
+    assert told["b.txt"]["cause"] is None
+    assert set(told["b.txt"]["payload"]["causes"]) == {event_id_of("codex", "action", id) for id in both}
+    assert {e["tool"] for e in events(work, "action")} == {"Bash", "wait_agent"}
+    with Store.open(work / ".locus") as store:
+        assert store.query("select files_modified from turns").rows == [(["a.txt", "b.txt"],)]
