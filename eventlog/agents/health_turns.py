@@ -1,5 +1,6 @@
-"""Do captures see the whole directory, which files are in their way, and which turns have no end? Reads, and closes the
-turns of agents that were killed.
+"""Do captures see the whole directory, which files are in their way, and which turns have no end?
+
+Writes nothing but the ends of turns whose agent was killed.
 
 Checks for `locus doctor`, beside those of `health_store.py`.
 """
