@@ -143,6 +143,13 @@ class StatCache:
     def stat(self, row: int) -> bytes:
         return self.stats[row * STAT_SIZE : (row + 1) * STAT_SIZE]
 
+    def times(self, path: bytes) -> "tuple[int, int, int, int] | None":
+        """(size, mtime ns, ctime ns, inode) of what has this path, None where nothing proves them. Looks through
+        all paths."""
+        stat = self.stat(self.paths.index(path))
+        _, inode, size, mtime_ns, ctime_ns = _STAT.unpack(stat)
+        return None if stat == UNPROVEN else (size, mtime_ns, ctime_ns, inode)
+
     def id(self, row: int) -> bytes:
         return self.ids[row * 32 : row * 32 + 32]
 
