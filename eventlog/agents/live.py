@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from eventlog.snapshots.worktree import Capture
     from eventlog.snapshots.writer import BlobWriter
 
+    from eventlog.agents.live_contents import Start, Started
+
     Note = Callable[[BaseException], None]
 
 # Seconds from the end of the input until a capture looks at nothing more.
@@ -73,6 +75,7 @@ def record(
     *,
     started_s: float,
     input_size: int = 0,
+    start: "Start | None" = None,
 ) -> "Recorded":
     """Append what a hook call says to the store at `root`, with what it changed.
 
@@ -80,11 +83,13 @@ def record(
         note: is told what went wrong beside the append.
         started_s: monotonic time at which the hook began.
         input_size: of the hook's input.
+        start: starts the process that stores the contents which this call leaves (docs/certainty.md §3).
     Raises: EventLogError when the store takes no event.
     """
     layout = Layout(root)
     who = identity.read(fs, layout)
     recording = _Recording(fs, layout, who, call, environ, note, started_s, input_size)
+    recording.start = start
     recording.run()
     return Recorded(layout, who, recording.settings, recording.place)
 
@@ -139,6 +144,8 @@ class _Recording:
         self.captured = False
         self.refused = False
         self.place: "Place | None" = None
+        self.start: "Start | None" = None
+        self.started: "Started | None" = None  # the process that stores what this call defers
         self.blobs: "BlobStore | None" = None
         self.settings = config.read(fs, layout)
         self.redactor = redaction.of_store(fs, layout, self.settings)
@@ -232,6 +239,16 @@ class _Recording:
         budget_s = BUDGET_S[self.call.moment] * patience(self.environ)
         deadline = self.began_s + budget_s
         left = max(_LOCK_WAIT_S_MIN, deadline - time.monotonic())
+        try:
+            self._look(events, budget_s, deadline, left)
+        finally:
+            if self.started is not None:
+                # Copies are made while the event is written; what is left of the time may be waited for them.
+                self.started.wait(deadline - time.monotonic())
+                self.started.close()
+
+    def _look(self, events: "list[Event]", budget_s: float, deadline: float, left: float) -> None:
+        assert self.place is not None
         lock = acquire(self.fs, self.layout, WORKTREE + self.place.key, timeout_s=left)
         deadline = max(deadline, time.monotonic() + budget_s / 4)  # who waited is to see something too
         with lock, self._open_blobs() as blobs:
@@ -246,6 +263,7 @@ class _Recording:
         self, blobs: "BlobStore", writer: "BlobWriter", told: Told, deadline: float
     ) -> "tuple[Capture, bytes | None]":
         """The capture, and the tree that its changes start from."""
+        from eventlog.snapshots.contents import Deferral
         from eventlog.snapshots.worktree import FILE_SIZE_MAX, capture
 
         assert self.place is not None
@@ -255,6 +273,7 @@ class _Recording:
             "size_max": FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes,
             "deadline": deadline,
             "may_fork": True,  # a hook has one thread, and ends soon
+            "deferral": Deferral(self._named()),
         }
         try:
             return capture(blobs, writer, root, previous=told.tree, **wanted), told.tree
@@ -275,6 +294,7 @@ class _Recording:
     ) -> None:
         call, place = self.call, self.place
         assert place is not None and call.moment is not None
+        self._store_later(done)
         files = self._files(done, told, blobs, writer)
         writer.flush()
         if call.moment == SESSION_END:
@@ -300,6 +320,21 @@ class _Recording:
             live_state.note_ended(self.layout, place.key, self.late)
         if call.moment == TURN_START and len(told.open) == 1:
             live_state.trim_running(self.layout, place.key)
+
+    def _store_later(self, done: "Capture") -> None:
+        """See to it that somebody stores the contents that the tree lacks."""
+        from eventlog.agents import live_contents
+
+        assert self.place is not None
+        root = self.place.root
+        try:
+            is_open = live_contents.note_open(self.layout, self.place.key, root, done.deferred)
+            if self.start is None or not is_open:
+                return
+            if done.new_deferred or not live_contents.is_being_done(self.fs, self.layout):
+                self.started = self.start(live_contents.Job(self.layout, root, done.new_deferred))
+        except OSError as error:
+            self.note(error)  # the next capture finds them open
 
     def _files(self, done: "Capture", told: Told, blobs: "BlobStore", writer: "BlobWriter") -> "list[Event]":
         """The file events of a capture, complete but for what `_admit` adds."""
@@ -380,12 +415,15 @@ class _Recording:
         return self._fill_snapshot(self._admit(event), done, facts)
 
     def _fill_snapshot(self, event: Event, done: "Capture", facts: "dict[str, object]") -> Event:
+        from eventlog.agents.live_contents import facts_of
         from eventlog.snapshots.ids import to_text
 
         assert self.place is not None
         tree = to_text(done.root)
         payload = event["payload"]
         assert isinstance(payload, dict)
+        lists = [to_text(one.list_id) for one in done.deferred]
+        facts = {**facts, **(facts_of(done) if lists else {})}
         said = {
             **payload,
             "git_head": self.place.commit,
@@ -400,7 +438,7 @@ class _Recording:
             **event,
             "tree_hash": tree,
             "success": not done.partial,
-            "blobs": [tree],
+            "blobs": [tree, *lists],
             "payload": {name: value for name, value in said.items() if value is not None},
         }
 

@@ -166,7 +166,7 @@ class Entries:
 
     def unreadable(self, error: OSError, size: int) -> "Found":
         """Rights change without a trace in the file, so nothing proves that it still cannot be read."""
-        return self.skipped(f"{_UNREADABLE}{error.strerror}", size, UNPROVEN)
+        return self.skipped(unreadable_text(error), size, UNPROVEN)
 
     def left_out(self, proof: bytes) -> "Found":
         """What `.locusignore` keeps out: the same whatever stands there."""
@@ -224,6 +224,10 @@ def _read_all(calls: "UserFiles", fd: int, size: int) -> bytes:
         parts.append(data)
         got += len(data)
     return b"".join(parts)
+
+
+def unreadable_text(error: OSError) -> str:
+    return f"{_UNREADABLE}{error.strerror}"
 
 
 def _too_large(size_max: int) -> str:
