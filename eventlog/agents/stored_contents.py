@@ -6,6 +6,7 @@ goes on behind the last note. What is stored twice has one id (I8, I25). At most
 beside it, and wait for nothing but a moment under the lock of the directory when a list is done.
 """
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -40,6 +41,8 @@ _READ_BYTES = 8 << 20
 _LOCK_TIMEOUT_S = 60.0
 
 _CHANGED = "it changed before it was read"
+_UNREADABLE = (errno.EACCES, errno.EPERM, errno.EIO)
+_MOVED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _GONE = "it was gone before it was read"
 
 
@@ -159,11 +162,14 @@ class _Storing:
             return self._fs.pread(copy, row.size, 0)
         try:
             data, why = self._read_file(row), _CHANGED
-        except FileNotFoundError:
-            data, why = None, _GONE
         except OSError as error:
-            data, why = None, unreadable_text(error)
-            self._unreadable[row.path] = why
+            data = None
+            if error.errno in _UNREADABLE:
+                why = self._unreadable[row.path] = unreadable_text(error)
+            elif error.errno in _MOVED:
+                why = _GONE
+            else:
+                raise  # of this process or this moment, not of the file
         if data is None and row.object is None:  # else git has it
             lost[row.path] = why
         return data
@@ -205,7 +211,11 @@ class _Storing:
     def _append(self, events: "list[Event]") -> None:
         """One frame. Raises: EventLogError."""
         lines = [encode_line(gate.admit(self._fs, event, self._redactor)) for event in events]
-        Journal(self._fs, self._layout, self._who.store_id, lock_timeout_s=_LOCK_TIMEOUT_S).append(lines)
+        journal = Journal(self._fs, self._layout, self._who.store_id, lock_timeout_s=_LOCK_TIMEOUT_S)
+        try:
+            journal.append(lines)
+        finally:
+            journal.close()
 
     # -- afterwards ----------------------------------------------------------------------------
 
@@ -249,7 +259,7 @@ class _Storing:
         became = dict(self._stored)
         for row in rows:
             why = self._unreadable.get(row.path)
-            if why is not None and row.object is None and row.path not in became:
+            if why is not None and row.path not in became:
                 became[row.path] = SKIPPED, put(why.encode("utf-8", "surrogateescape")), row.size
         return became
 
