@@ -38,12 +38,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
+    from eventlog.agents.live_contents import Start, Started
     from eventlog.agents.live_place import Place
     from eventlog.snapshots.store import BlobStore
     from eventlog.snapshots.worktree import Capture
     from eventlog.snapshots.writer import BlobWriter
-
-    from eventlog.agents.live_contents import Start, Started
 
     Note = Callable[[BaseException], None]
 

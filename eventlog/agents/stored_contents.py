@@ -20,6 +20,7 @@ from eventlog.layout import Layout
 from eventlog.locks import WORKTREE, acquire
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
+from eventlog.log.retained import CONTENT
 from eventlog.names import event_id_of
 from eventlog.paths import path_text
 from eventlog.snapshots import healing, statcache
@@ -32,8 +33,6 @@ from eventlog.snapshots.tree import DIRECTORY, SKIPPED
 from eventlog.snapshots.userfiles import UserFiles
 from eventlog.snapshots.worktree_entries import unreadable_text
 from eventlog.types import Event
-
-CONTENT = "content"
 
 # Raw bytes of a batch: what is lost when the process dies, and about what it holds in memory.
 BATCH_BYTES = 32 << 20
@@ -230,9 +229,7 @@ class _Storing:
         ):
             became = self._became(rows, writer.put)
             told = live_state.read_told(layout, worktree)
-            found = statcache.load_any(
-                self._fs, layout, self._who.store_id, _worktree_of(self._list.root)
-            )
+            found = statcache.load_any(self._fs, layout, self._who.store_id, _worktree_of(self._list.root))
             cache = None
             if found is not None:
                 cache = healing.heal_cache(writer, found[0], sentence, became, frozenset(self._unreadable))

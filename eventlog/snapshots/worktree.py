@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eventlog.fs import FileSystem
+    from eventlog.layout import Layout
     from eventlog.snapshots.contents import Deferral
     from eventlog.snapshots.deferred import DeferredFile
-    from eventlog.layout import Layout
     from eventlog.snapshots.store import BlobStore
     from eventlog.snapshots.writer import BlobWriter
 
@@ -276,9 +276,7 @@ def _tables(scan: Scan, generation: int) -> StatCache:
     return scan.tables(top, generation)
 
 
-def _left_out(
-    done: Capture, blobs: "BlobStore", tables: StatCache, lists: Lists, size_max: int
-) -> None:
+def _left_out(done: Capture, blobs: "BlobStore", tables: StatCache, lists: Lists, size_max: int) -> None:
     """Every path without its content: what was skipped, with its reason, and what is to be stored later."""
     if SKIPPED not in tables.kinds:
         return
