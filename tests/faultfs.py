@@ -17,8 +17,8 @@ FAULTS = {**ERRNOS, "short": SHORT}
 
 CALLS = (
     "open", "pread", "pwrite", "truncate", "fsync", "fdatasync", "fstat", "fchmod", "clone",
-    "copy_range", "stat", "lstat", "exists", "listdir", "mkdir", "rmdir", "link", "rename", "unlink", "fsync_dir", "flock",
-    "funlock",
+    "copy_range", "stat", "lstat", "exists", "listdir", "mkdir", "rmdir", "link", "rename", "unlink",
+    "fsync_dir", "flock", "funlock",
 )  # fmt: skip
 
 

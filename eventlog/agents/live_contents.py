@@ -58,7 +58,7 @@ class Job:
 
 
 class Started:
-    """A process under way, seen from the hook: it says when its copies are made, and waits for the hook's end."""
+    """A process under way, seen from the hook: it says when its copies are made, then awaits its end."""
 
     __slots__ = ("_end", "_word")
 
@@ -127,8 +127,8 @@ def worktrees_with_open_lists(fs: FileSystem, layout: Layout) -> "list[str]":
     """The keys of the working directories whose contents wait to be stored."""
     try:
         names = fs.listdir(layout.directory(LIVE_DIR))
-    except FileNotFoundError:
-        return []  # a store of an earlier version
+    except OSError:
+        return []  # a store of an earlier version, or a matter for whoever meets it next
     return [name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)]
 
 

@@ -1,9 +1,9 @@
 """Stores the contents that hooks deferred, and tells of it in the log (docs/certainty.md §3).
 
-`store_all` is what the process beside the hooks does, and maintenance: list by list, batch by batch. A batch is
-a pack, then a `content` event, then a note; whoever dies between them leaves the list open, and the next one
-goes on behind the last note. What is stored twice has one id (I8, I25). At most one process works; hooks go on
-beside it, and wait for nothing but a moment under the lock of the directory when a list is done.
+`store_all` is what the process beside the hooks does, and maintenance: list by list, batch by batch. A batch
+is a pack, then a `content` event, then a note; whoever dies between them leaves the list open, and the next
+one goes on after the last note. What is stored twice has one id (I8, I25). At most one process works; hooks
+go on beside it, and wait only for a moment under the lock of the directory when a list is done.
 """
 
 import errno
@@ -31,12 +31,15 @@ from eventlog.snapshots.staging import is_as_listed, open_below
 from eventlog.snapshots.store import BlobStore
 from eventlog.snapshots.tree import DIRECTORY, SKIPPED
 from eventlog.snapshots.userfiles import UserFiles
+from eventlog.snapshots.worktree import probe_of
 from eventlog.snapshots.worktree_entries import unreadable_text
+from eventlog.snapshots.writer import BlobWriter
 from eventlog.types import Event
 
 # Raw bytes of a batch: what is lost when the process dies, and about what it holds in memory.
 BATCH_BYTES = 32 << 20
 _READ_BYTES = 8 << 20
+_TICK_S, _TICKS_MAX = 0.02, 100  # two seconds: no file system in use counts time more coarsely
 _LOCK_TIMEOUT_S = 60.0
 
 _CHANGED = "it changed before it was read"
@@ -53,7 +56,7 @@ def store_all(
     copies: "Mapping[bytes, int] | None" = None,
     copied: "str | None" = None,
     calls: "UserFiles | None" = None,
-    note: "Callable[[BaseException], None]" = lambda error: None,
+    note: "Callable[[BaseException], None]" = lambda _: None,
 ) -> int:
     """Store what is open in any working directory; how many lists are done now. The caller holds WORKING.
 
@@ -107,6 +110,8 @@ class _Storing:
         self._redactor = redaction.of_store(fs, layout, config.read(fs, layout))
         self._stored: dict[bytes, Content] = {}
         self._unreadable: dict[bytes, str] = {}  # path → what a tree says of it
+        self._proofs: dict[bytes, bytes] = {}  # path → the stat of a row in the stat cache
+        self._now = self._device = 0
 
     def run(self) -> None:
         """Raises: EventLogError, OSError; the list stays open then."""
@@ -118,15 +123,29 @@ class _Storing:
             for tree in self._list.parts:
                 self._stored.update(_files_of(blobs, tree))
         waiting = iter([row for row in self._in_order(rows) if row.path not in self._stored])
+        self._wait_for_tick(rows)
         while self._store_batch(waiting):
             pass
         self._heal(rows)
+
+    def _wait_for_tick(self, rows: "Iterable[DeferredFile]") -> None:
+        """Wait until a write would leave another stat: what is read from then on is proven by its stat (I26)."""
+        newest = max((row.stat[2] for row in rows), default=0)
+        path = os.fsencode(self._list.root)
+        for _ in range(_TICKS_MAX):
+            try:
+                self._now, self._device = probe_of(self._fs, self._layout, path)
+            except OSError:
+                return  # the directory is gone
+            if self._now > newest or not self._now:
+                return
+            self._fs.sleep(_TICK_S)
 
     def _blobs(self) -> BlobStore:
         return BlobStore(self._fs, self._layout, self._who.store_id, kinds_in=self._redactor.kinds_in)
 
     def _in_order(self, rows: "Iterable[DeferredFile]") -> list[DeferredFile]:
-        """First what has no copy, which may change at any moment, from the smallest on."""
+        """First what has no copy, and may change at any moment, from the smallest on."""
         return sorted(rows, key=lambda row: (row.path in self._copies, row.size, row.path))
 
     # -- storing -------------------------------------------------------------------------------
@@ -157,24 +176,25 @@ class _Storing:
     def _read(self, row: DeferredFile, lost: "dict[bytes, str]") -> bytes | None:
         """The content that the list means; None, with the reason in `lost`, when nobody has it any more."""
         copy = self._copies.get(row.path)
-        if copy is not None:
-            return self._fs.pread(copy, row.size, 0)
         try:
             data, why = self._read_file(row), _CHANGED
         except OSError as error:
             data = None
             if error.errno in _UNREADABLE:
                 why = self._unreadable[row.path] = unreadable_text(error)
+                self._proofs[row.path] = statcache.UNPROVEN
             elif error.errno in _MOVED:
                 why = _GONE
             else:
                 raise  # of this process or this moment, not of the file
+        if data is None and copy is not None:
+            return self._fs.pread(copy, row.size, 0)
         if data is None and row.object is None:  # else git has it
             lost[row.path] = why
         return data
 
     def _read_file(self, row: DeferredFile) -> bytes | None:
-        """The content of the file, if its stat is the list's before and after it was read. Raises: OSError."""
+        """The content of a file, if its stat is the list's before and after the read. Raises: OSError."""
         calls = self._calls
         fd = open_below(calls, self._list.root, row.path)
         try:
@@ -185,8 +205,11 @@ class _Storing:
             while left > 0 and (part := calls.read(fd, min(left, _READ_BYTES))):
                 parts.append(part)
                 left -= len(part)
-            if left != 1 or not is_as_listed(calls.fstat(fd), row):
+            found = calls.fstat(fd)
+            if left != 1 or not is_as_listed(found, row):
                 return None
+            if found.st_ctime_ns < self._now and found.st_dev == self._device:
+                self._proofs[row.path] = statcache.pack_stat(found)
             return parts[0] if len(parts) == 1 else b"".join(parts)
         finally:
             calls.close(fd)
@@ -228,27 +251,50 @@ class _Storing:
             blobs.writer(lock_timeout_s=_LOCK_TIMEOUT_S) as writer,
         ):
             became = self._became(rows, writer.put)
-            told = live_state.read_told(layout, worktree)
-            found = statcache.load_any(self._fs, layout, self._who.store_id, _worktree_of(self._list.root))
-            cache = None
-            if found is not None:
-                cache = healing.heal_cache(writer, found[0], sentence, became, frozenset(self._unreadable))
-            tree = told.tree
-            if tree is not None:
-                try:
-                    tree = healing.heal_tree(blobs.get_tree, writer, tree, sentence, became)
-                except (NotFound, Corruption):
-                    tree = told.tree  # the next capture begins anew
-            writer.flush()
-            # The cache first: a change from a deferred entry to a stored one is known to be none.
-            if cache is not None and found is not None:
-                path = os.fsencode(self._list.root)
-                key = statcache.Key(self._who.store_id, _worktree_of(self._list.root), found[1], path)
-                statcache.save(self._fs, layout, key, cache)
-            if tree != told.tree:
-                told.tree = tree
-                live_state.write_told(layout, worktree, told)
+            if self._heal_cache(writer, sentence, became):
+                self._heal_told(blobs, writer, sentence, became)
             live_contents.note_done(layout, worktree, self._list.list_id)
+
+    def _heal_cache(self, writer: BlobWriter, sentence: bytes, became: healing.Contents) -> bool:
+        """Whether the stat cache has what was stored. Raises: Corruption when it cannot be brought to it.
+
+        First the cache, then `told`: a change from a deferred entry to a stored one is known to be none,
+        the other way round it would be told.
+        """
+        fs, layout, root = self._fs, self._layout, self._list.root
+        worktree = _worktree_of(root)
+        path = layout.statcache(worktree.hex())
+        found = statcache.load_any(fs, layout, self._who.store_id, worktree)
+        if found is None:
+            if fs.exists(path):
+                raise Corruption(path, "it cannot be read; the next capture makes it anew")
+            return False
+        cache, options = found
+        healed = healing.heal_cache(writer, cache, sentence, became, self._proofs)
+        writer.flush()
+        if healed is None:
+            return SKIPPED not in cache.kinds or sentence not in cache.ids
+        key = statcache.Key(self._who.store_id, worktree, options, os.fsencode(root))
+        statcache.save(fs, layout, key, healed)
+        kept = statcache.load(fs, layout, key)
+        if kept is None or kept.root != healed.root:
+            raise Corruption(path, "it could not be replaced; the next capture makes it anew")
+        return True
+
+    def _heal_told(
+        self, blobs: BlobStore, writer: BlobWriter, sentence: bytes, became: healing.Contents
+    ) -> None:
+        told = live_state.read_told(self._layout, self._worktree)
+        if told.tree is None:
+            return
+        try:
+            tree = healing.heal_tree(blobs.get_tree, writer, told.tree, sentence, became)
+        except (NotFound, Corruption):
+            return  # the next capture begins anew
+        writer.flush()
+        if tree != told.tree:
+            told.tree = tree
+            live_state.write_told(self._layout, self._worktree, told)
 
     def _became(
         self, rows: "tuple[DeferredFile, ...]", put: "Callable[[bytes], bytes]"

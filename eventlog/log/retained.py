@@ -233,6 +233,14 @@ def without_stored(batch: "pa.RecordBatch") -> "pa.RecordBatch":
     return batch.filter(pc.not_equal(batch.column("event_type"), CONTENT))
 
 
+def of_lists(batch: "pa.RecordBatch", lists: Collection[str]) -> "pa.RecordBatch":
+    """Of events of type `content` those that say what became of these lists."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return batch.filter(pc.is_in(batch.column("before_hash"), value_set=pa.array(lists, pa.string())))
+
+
 def kept_rows(batch: "pa.RecordBatch", limits: Mapping[str, int]) -> "pa.RecordBatch":
     """The rows of which no session was released; the batch has `position` and `session_id`."""
     import pyarrow as pa

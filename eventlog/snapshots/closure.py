@@ -20,7 +20,7 @@ from eventlog.layout import PACK_DIR
 from eventlog.log.erasures import erased_contents
 from eventlog.log.known_losses import known_losses
 from eventlog.log.reader import LogView
-from eventlog.log.retained import CONTENT, kept_rows, retention_in, stored_in, without_stored
+from eventlog.log.retained import CONTENT, kept_rows, of_lists, retention_in, stored_in, without_stored
 from eventlog.log.verify import Finding
 from eventlog.paths import path_text
 from eventlog.snapshots.ids import TEXT_PREFIX, from_text, to_text
@@ -76,9 +76,6 @@ class _Problem:
 
 
 def _problems(blobs: BlobStore, view: LogView, damaged: "Collection[bytes]") -> "Iterator[_Problem]":
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     closure = _Closure(blobs, damaged, _erased(view))
     entries = [(entry.base, entry.end) for entry in view.manifest.segments]
     gone = _may_be_gone(view)
@@ -96,8 +93,7 @@ def _problems(blobs: BlobStore, view: LogView, damaged: "Collection[bytes]") -> 
     try:
         for batch in view.batches(event_types=(CONTENT,), columns=columns):
             # What became of contents that nobody names any more may be gone.
-            of_named = pc.is_in(batch.column("before_hash"), value_set=pa.array(named, pa.string()))
-            yield from _check_batch(closure, batch.filter(of_named))
+            yield from _check_batch(closure, of_lists(batch, named))
     except EventLogError:
         return
 

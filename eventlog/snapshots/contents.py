@@ -9,6 +9,7 @@ import time
 
 from eventlog.errors import Corruption, NotFound
 from eventlog.snapshots.ids import blob_id
+from eventlog.snapshots.statcache import pack_stat
 from eventlog.snapshots.tree import EXECUTABLE, FILE, SKIPPED
 from eventlog.snapshots.worktree_entries import TooMuch
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from eventlog.snapshots.deferred import DeferredFile
     from eventlog.snapshots.statcache import StatCache
+    from eventlog.snapshots.tree import TreeEntry
     from eventlog.snapshots.worktree_changes import Change
     from eventlog.snapshots.worktree_entries import Entries, Found
 
@@ -63,8 +65,16 @@ class Contents:
     """Reads contents for one capture, or defers them. Belongs to one thread."""
 
     def __init__(
-        self, deferral: Deferral, entries: "Entries", lists: "Lists", deadline: "float | None"
+        self,
+        deferral: Deferral,
+        entries: "Entries",
+        lists: "Lists",
+        deadline: "float | None",
+        other: "StatCache | None" = None,
     ) -> None:
+        """Args: other: what a capture with other options saw; each row is true of its path."""
+        self._other = other
+        self._rows_of_other: "dict[bytes, int] | None" = None
         self._deferral = deferral
         self._entries = entries
         self._lists = lists
@@ -109,13 +119,30 @@ class Contents:
         return None if object_of is None else object_of(one.path, one.found)
 
     def _known(self, one: Unread) -> "Found | None":
-        """The entry that the file had, when it was deferred before and has not been touched since."""
+        """The entry that the file had, when it has not been touched since."""
+        found = self._known_to_other(one)
+        if found is not None:
+            return found
         list_id = None if one.entry is None else self._lists.named_by(one.entry)
         row = None if list_id is None else self._lists.row(list_id, one.path)
         if row is None or row.kind != kind_of(one.found) or row.stat != stat_of(one.found):
             return None
         assert one.entry is not None
         return SKIPPED, one.entry, row.size, self._entries.proof(one.found)
+
+    def _known_to_other(self, one: Unread) -> "Found | None":
+        other = self._other
+        if other is None:
+            return None
+        if self._rows_of_other is None:
+            self._rows_of_other = {path: row for row, path in enumerate(other.paths)}
+        row = self._rows_of_other.get(one.path)
+        if row is None or other.stat(row) != pack_stat(one.found):
+            return None
+        kind, id = other.kinds[row : row + 1], other.id(row)
+        if kind not in (FILE, EXECUTABLE) or not self._entries.writer.holds(id):
+            return None
+        return kind, id, other.size(row), self._entries.proof(one.found)
 
     def _defer(
         self, held: "list[tuple[Unread, os.stat_result, bytes | None]]"
@@ -164,13 +191,6 @@ class Lists:
         self._rows[list_id] = {row.path: row for row in rows}
         self._in_git[list_id] = any(row.object is not None for row in rows)
 
-    def is_sentence(self, id: bytes, text: bytes) -> bool:
-        """Whether the blob `id`, of these bytes, is a sentence that names a list; remembered."""
-        from eventlog.snapshots.deferred import list_of
-
-        self._named[id] = list_of(text)
-        return self._named[id] is not None
-
     def named_by(self, id: bytes) -> "bytes | None":
         """The list that the sentence with this id names; None when it is no such sentence."""
         if id not in self._named:
@@ -178,7 +198,9 @@ class Lists:
                 text = self._get(id)
             except (NotFound, Corruption):
                 text = b""
-            self.is_sentence(id, text)
+            from eventlog.snapshots.deferred import list_of
+
+            self._named[id] = list_of(text)
         return self._named[id]
 
     def row(self, list_id: bytes, path: bytes) -> "DeferredFile | None":
@@ -205,15 +227,21 @@ class Lists:
         return self._in_git[list_id]
 
     def is_same(self, change: "Change", tables: "StatCache") -> bool:
-        """Whether a change is only that a deferred content was stored: the file has the stat of the list."""
+        """Whether a change is only that a deferred content was stored, or deferred again: the file that is
+        there now has the stat of the list."""
         before, after = change.before, change.after
-        if before is None or after is None or before.kind != SKIPPED or after.kind not in (FILE, EXECUTABLE):
+        was = None if before is None else self._row_of(before, change.path)
+        if was is None or after is None:
             return False
-        list_id = self.named_by(before.id)
-        row = None if list_id is None else self.row(list_id, change.path)
-        if row is None or row.kind != after.kind or row.size != after.size:
-            return False
-        return row.stat == tables.times(change.path)
+        if after.kind in (FILE, EXECUTABLE):
+            return was.kind == after.kind and was.stat == tables.times(change.path)
+        now = self._row_of(after, change.path)
+        return now is not None and (now.kind, now.stat) == (was.kind, was.stat)
+
+    def _row_of(self, entry: "TreeEntry", path: bytes) -> "DeferredFile | None":
+        """The row of the list that an entry names; None when it names none."""
+        list_id = self.named_by(entry.id) if entry.kind == SKIPPED else None
+        return None if list_id is None else self.row(list_id, path)
 
 
 def kind_of(found: "os.stat_result") -> bytes:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from struct import Struct
 
-from eventlog.snapshots.statcache import STAT_SIZE, UNPROVEN, StatCache, is_nested
+from eventlog.snapshots.statcache import STAT_SIZE, StatCache, is_nested
 from eventlog.snapshots.tree import DIRECTORY, SKIPPED, TreeEntry
 from eventlog.snapshots.writer import BlobWriter
 
@@ -66,11 +66,11 @@ def heal_tree(
 
 
 def heal_cache(
-    writer: BlobWriter, cache: StatCache, sentence: bytes, became: Contents, unproven: "frozenset[bytes]"
+    writer: BlobWriter, cache: StatCache, sentence: bytes, became: Contents, proofs: Mapping[bytes, bytes]
 ) -> StatCache | None:
     """The cache with what its rows of that sentence became; None when it has none, or contradicts itself.
 
-    Args: unproven: paths whose stat proves nothing any more.
+    Args: proofs: path → the stat that proves what it became, where that is not the one of the row.
     """
     rows = {
         row: path
@@ -86,8 +86,8 @@ def heal_cache(
         kinds[row : row + 1] = kind
         ids[row * 32 : row * 32 + 32] = id
         _SIZE.pack_into(sizes, row * 8, size)
-        if path in unproven:
-            stats[row * STAT_SIZE : (row + 1) * STAT_SIZE] = UNPROVEN
+        if path in proofs:
+            stats[row * STAT_SIZE : (row + 1) * STAT_SIZE] = proofs[path]
     above = _rows_of_dirs(cache)
     dirs = {bisect_right(cache.firsts, row) - 1 for row in rows}
     while dirs:

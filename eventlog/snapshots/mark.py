@@ -1,7 +1,9 @@
 """Which contents are live: those that roots name, and all below the trees among them.
 
-A list of deferred contents is live where an entry of a live tree names it, and with it what became of its files
-(docs/certainty.md §3). Reads only, without a lock, level by level: each tree is read once, in the order in which packs hold them, and
+A list of deferred contents is live where an entry of a live tree names it, and with it what became of its
+files (docs/certainty.md §3).
+
+Reads only, without a lock, level by level: each tree is read once, in the order in which packs hold them, and
 hashed on the way. Memory: some 250 bytes for each live id. A `BlobStore` belongs to one thread at a time.
 
 A root that is not there keeps nothing and is no error: its content was erased, or collected before somebody
@@ -60,7 +62,7 @@ def live_ids(
 
 
 def _walk(blobs: BlobStore, level: set[bytes], live: set[bytes], skipped: set[bytes]) -> None:
-    """Add these ids, and all below the trees among them, to `live`; what entries `s` say also to `skipped`."""
+    """Add these ids, and all below the trees among them, to `live`; ids of entries `s` also to `skipped`."""
     while level:
         live |= level
         below: set[bytes] = set()

@@ -135,12 +135,15 @@ def capture(
         entries.content_max = CONTENT_SIZE_MAX
     never = _never(layout, place)
     contents: "Contents | None" = None
+    # Where the options have changed, what was seen with others saves who reads little from deferring it.
+    seen = None if cache is not None or deferral is None else statcache.load_any(fs, layout, *key.place)
+    other = None if seen is None else seen[0]
     lists = Lists(blobs.get)
 
     def scan_with(known: "StatCache | None") -> "tuple[Scan, StatCache]":
         rules = Rules(path, place, known, probe, include, deadline)
         nonlocal contents
-        contents = None if deferral is None else Contents(deferral, entries, lists, deadline)
+        contents = None if deferral is None else Contents(deferral, entries, lists, deadline, other)
         scan = Scan(
             known,
             entries,
