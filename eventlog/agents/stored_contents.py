@@ -129,7 +129,7 @@ class _Storing:
         self._heal(rows)
 
     def _wait_for_tick(self, rows: "Iterable[DeferredFile]") -> None:
-        """Wait until a write would leave another stat: what is read from then on is proven by its stat (I26)."""
+        """Wait until a write would leave another stat: its stat proves what is read from then on (I26)."""
         newest = max((row.stat[2] for row in rows), default=0)
         path = os.fsencode(self._list.root)
         for _ in range(_TICKS_MAX):
