@@ -215,6 +215,7 @@ def test_a_file_that_is_always_written_is_lost_once_for_each_look(desk: Desk) ->
 
 
 def test_a_copy_counts_though_the_file_changed(desk: Desk) -> None:
+    """P1: what was copied at the look is what is stored, and nothing is lost."""
     desk.write("a", LARGE)
     desk.look()
     desk.write("a", LARGE, b"y")
@@ -247,6 +248,7 @@ def test_what_cannot_be_read_becomes_that_in_later_trees(desk: Desk) -> None:
 
 
 def test_what_is_wrong_with_the_process_leaves_the_list_open(desk: Desk) -> None:
+    """Too many open files say nothing of a file: nothing is told, and the next process finishes."""
     desk.write("a", LARGE)
     desk.look()
 

@@ -201,6 +201,7 @@ def test_the_process_starts_before_the_append_and_is_waited_for_after_it(work: P
 
 
 def test_small_files_start_no_process(work: Path) -> None:
+    """P4: what fits into the call is read at once."""
     begun(work)
     (work / "small").write_bytes(b"x" * CONTENT_SIZE_MAX)
     assert after_a_tool(work).jobs == []
@@ -284,7 +285,7 @@ main(sys.argv[3:])
     ],
 )
 def test_a_killed_process_leaves_the_list_to_the_next(work: Path, call: str, nth: int) -> None:
-    """SIGKILL in the middle of its pack, in front of its name, its event and the stat cache: afterwards all is
+    """SIGKILL in the middle of its pack, before its name, its event and the stat cache: afterwards all is
     stored once, and nothing has a name that was not looked through (P5, I32)."""
     begun(work)
     (work / "big").write_bytes(os.urandom(LARGE))

@@ -167,6 +167,7 @@ def test_an_untouched_deferred_file_stays_the_same_entry(bench: Bench, waits: bo
 
 
 def test_a_deferred_file_that_changed_is_told(bench: Bench) -> None:
+    """P1: another stat is another list, so the entry differs."""
     write(bench, "large", LARGE)
     first = look(bench)
     write(bench, "large", LARGE, b"y")
@@ -243,6 +244,7 @@ def test_what_git_holds_is_not_read_and_stands_on_a_list_of_its_own(bench: Bench
 
 
 def test_a_file_above_the_limit_is_skipped_and_not_deferred(bench: Bench) -> None:
+    """What is never stored is no content that waits to be stored."""
     write(bench, "huge", 50)
     done = bench.capture(deferral=Deferral(), size_max=40)
 

@@ -69,6 +69,7 @@ def stage(fs: FileSystem, layout: Layout, work: Path, *files: DeferredFile) -> d
 def test_copies_hold_the_bytes_and_have_no_name(
     layout: Layout, tmp_path: Path, fs: Copying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """P5: they are made in pieces, are exact, and go with their descriptors."""
     monkeypatch.setattr(staging, "_PIECE", 4)
     files = listed(tmp_path / "w", "d/a", b"0123456789"), listed(tmp_path / "w", "b", b"")
     assert stage(fs, layout, tmp_path / "w", *files) == {b"d/a": b"0123456789", b"b": b""}
@@ -99,6 +100,7 @@ def test_a_file_that_is_not_the_listed_one_has_no_copy(
 def test_a_link_in_its_place_or_on_the_way_is_not_followed(
     layout: Layout, tmp_path: Path, fs: Copying
 ) -> None:
+    """P4: what stands in place of a directory or a file leads nowhere else."""
     files = listed(tmp_path / "w", "a", b"first"), listed(tmp_path / "w", "d/b", b"second")
     (tmp_path / "w").rename(tmp_path / "kept")
     (tmp_path / "w").mkdir()
@@ -127,6 +129,8 @@ def test_copies_have_a_bound_and_reflinks_do_not_count(
 
 
 def test_without_files_that_have_no_name_there_are_no_copies(layout: Layout, tmp_path: Path) -> None:
+    """The process reads the files themselves then."""
+
     class Older(FileSystem):
         def open(self, path: str, flags: int, mode: int = 0o600) -> int:
             if flags & os.O_TMPFILE == os.O_TMPFILE:
@@ -137,6 +141,8 @@ def test_without_files_that_have_no_name_there_are_no_copies(layout: Layout, tmp
 
 
 def test_a_full_disk_leaves_no_copy(layout: Layout, tmp_path: Path, fs: Copying) -> None:
+    """And no descriptor."""
+
     def full() -> None:
         raise OSError(errno.ENOSPC, "full")
 
