@@ -218,12 +218,11 @@ class Lists:
     def is_in_git(self, list_id: bytes) -> bool:
         """Whether a list is one of contents that git holds."""
         if list_id not in self._in_git:
-            from eventlog.snapshots.deferred import is_held_by_git
-
             try:
-                self._in_git[list_id] = is_held_by_git(self._get(list_id))
+                first = self._get(list_id).partition(b"\n")[2].partition(b"\t")[0]
             except (NotFound, Corruption):
-                self._in_git[list_id] = False
+                first = b""
+            self._in_git[list_id] = bool(first) and not first.endswith(b" -")
         return self._in_git[list_id]
 
     def is_same(self, change: "Change", tables: "StatCache") -> bool:

@@ -99,12 +99,6 @@ def decode_list(data: bytes, where: str = "list of deferred files") -> "tuple[De
     return tuple(rows)
 
 
-def is_held_by_git(data: bytes) -> bool:
-    """Whether a list is one of contents that git holds, which stand on a list of their own."""
-    row = _decoded(data[len(_HEAD) :].partition(b"\0")[0])
-    return row is not None and row.object is not None
-
-
 def sentence_of(list_id: bytes) -> bytes:
     """What the entry of a deferred file says."""
     return _SENTENCE + list_id.hex().encode()
