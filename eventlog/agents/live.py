@@ -89,7 +89,10 @@ def record(
     who = identity.read(fs, layout)
     recording = _Recording(fs, layout, who, call, environ, note, started_s, input_size)
     recording.start = start
-    recording.run()
+    try:
+        recording.run()
+    finally:
+        recording.let_go()
     return Recorded(layout, who, recording.settings, recording.place)
 
 
@@ -145,6 +148,7 @@ class _Recording:
         self.place: "Place | None" = None
         self.start: "Start | None" = None
         self.started: "Started | None" = None  # the process that stores what this call defers
+        self.wait_until = self.began_s
         self.blobs: "BlobStore | None" = None
         self.settings = config.read(fs, layout)
         self.redactor = redaction.of_store(fs, layout, self.settings)
@@ -203,6 +207,12 @@ class _Recording:
                 self.note(error)
         self._remember()
 
+    def let_go(self) -> None:
+        """Wait for copies of what was deferred, which are made while the event is written, if time is left."""
+        if self.started is not None:
+            self.started.wait(self.wait_until - time.monotonic())
+            self.started.close()
+
     def _complete(self) -> None:
         from eventlog.agents.live_complete import Completion
 
@@ -236,18 +246,8 @@ class _Recording:
         """Append `events` with what changed in the directory. Raises: anything; see `appended`."""
         assert self.place is not None and self.call.moment is not None
         budget_s = BUDGET_S[self.call.moment] * patience(self.environ)
-        deadline = self.began_s + budget_s
+        self.wait_until = deadline = self.began_s + budget_s
         left = max(_LOCK_WAIT_S_MIN, deadline - time.monotonic())
-        try:
-            self._look(events, budget_s, deadline, left)
-        finally:
-            if self.started is not None:
-                # Copies are made while the event is written; what is left of the time may be waited for them.
-                self.started.wait(deadline - time.monotonic())
-                self.started.close()
-
-    def _look(self, events: "list[Event]", budget_s: float, deadline: float, left: float) -> None:
-        assert self.place is not None
         lock = acquire(self.fs, self.layout, WORKTREE + self.place.key, timeout_s=left)
         deadline = max(deadline, time.monotonic() + budget_s / 4)  # who waited is to see something too
         with lock, self._open_blobs() as blobs:
@@ -421,8 +421,6 @@ class _Recording:
         tree = to_text(done.root)
         payload = event["payload"]
         assert isinstance(payload, dict)
-        lists = [to_text(one.list_id) for one in done.deferred]
-        facts = {**facts, **(facts_of(done) if lists else {})}
         said = {
             **payload,
             "git_head": self.place.commit,
@@ -431,13 +429,13 @@ class _Recording:
             "files_changed": len(done.changes),
             "skipped": [[_shown(path), why] for path, why in done.skipped[:_SHOWN_MAX]] or None,
             "skipped_count": len(done.skipped) or None,
-            "capture": facts or None,
+            "capture": {**facts, **facts_of(done)} or None,
         }
         return {
             **event,
             "tree_hash": tree,
             "success": not done.partial,
-            "blobs": [tree, *lists],
+            "blobs": [tree, *(to_text(one.list_id) for one in done.deferred)],
             "payload": {name: value for name, value in said.items() if value is not None},
         }
 

@@ -42,7 +42,7 @@ class Desk:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(byte * size)
 
-    def look(self) -> Capture:
+    def look(self, **columns: str) -> Capture:
         """A look as a hook makes it: list and tree durable, the list open, then the event, then `told`."""
         layout = self.store.layout
         told = live_state.read_told(layout, KEY)
@@ -52,8 +52,8 @@ class Desk:
             live_contents.note_open(layout, KEY, str(self.work), done.deferred)
             tree = f"blake3:{done.root.hex()}"
             lists = [f"blake3:{one.list_id.hex()}" for one in done.deferred]
-            event = {"event_type": "snapshot", "tree_hash": tree, "blobs": [tree, *lists], "payload": {}}
-            self.store.append([event])
+            named = {"tree_hash": tree, "blobs": [tree, *lists]}
+            self.store.append([{"event_type": "snapshot", **named, "payload": {}, **columns}])
         told.tree = done.root
         live_state.write_told(layout, KEY, told)
         return done
