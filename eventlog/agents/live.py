@@ -208,7 +208,7 @@ class _Recording:
         self._remember()
 
     def let_go(self) -> None:
-        """Wait for copies of what was deferred, which are made while the event is written, if time is left."""
+        """Wait for the copies of what was deferred, made while the event is written, if time is left."""
         if self.started is not None:
             self.started.wait(self.wait_until - time.monotonic())
             self.started.close()
