@@ -126,6 +126,7 @@ class _Storing:
         self._wait_for_tick(rows)
         while self._store_batch(waiting):
             pass
+        self._prove(rows)
         self._heal(rows)
 
     def _wait_for_tick(self, rows: "Iterable[DeferredFile]") -> None:
@@ -140,6 +141,24 @@ class _Storing:
             if self._now > newest or not self._now:
                 return
             self._fs.sleep(_TICK_S)
+
+    def _prove(self, rows: "Iterable[DeferredFile]") -> None:
+        """The stats of files that an earlier process stored: it read them after their tick as well."""
+        for row in rows:
+            if row.path not in self._stored or row.path in self._proofs:
+                continue
+            try:
+                fd = open_below(self._calls, self._list.root, row.path)
+            except OSError:
+                continue
+            try:
+                self._keep_proof(row, self._calls.fstat(fd))
+            finally:
+                self._calls.close(fd)
+
+    def _keep_proof(self, row: DeferredFile, found: os.stat_result) -> None:
+        if is_as_listed(found, row) and found.st_ctime_ns < self._now and found.st_dev == self._device:
+            self._proofs[row.path] = statcache.pack_stat(found)
 
     def _blobs(self) -> BlobStore:
         return BlobStore(self._fs, self._layout, self._who.store_id, kinds_in=self._redactor.kinds_in)
@@ -208,8 +227,7 @@ class _Storing:
             found = calls.fstat(fd)
             if left != 1 or not is_as_listed(found, row):
                 return None
-            if found.st_ctime_ns < self._now and found.st_dev == self._device:
-                self._proofs[row.path] = statcache.pack_stat(found)
+            self._keep_proof(row, found)
             return parts[0] if len(parts) == 1 else b"".join(parts)
         finally:
             calls.close(fd)

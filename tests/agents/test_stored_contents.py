@@ -118,7 +118,7 @@ def test_deferred_contents_are_stored_and_later_trees_hold_them(desk: Desk) -> N
     with desk.store.blobs.writer() as writer:
         whole = capture(desk.store.blobs, writer, str(desk.work), previous=first.root, calls=calls)
     assert (whole.root, whole.changes, whole.deferred) == (told, [], [])
-    assert calls.opened == [], "the rows of the stat cache were replaced"
+    assert calls.contents_read == [], "the rows of the stat cache were replaced"
     assert {path: e.kind for path, e in walk(desk.store.blobs, whole.root)} == {
         b"d": b"d", b"d/large": b"f", b"other": b"x", b"small": b"f",
     }  # fmt: skip
@@ -126,24 +126,27 @@ def test_deferred_contents_are_stored_and_later_trees_hold_them(desk: Desk) -> N
 
 
 class Reads(UserFiles):
-    """Notes which contents are opened, and does `reading` between parts."""
+    """Notes which contents are read, and does `reading` between parts."""
 
     def __init__(self, reading: Callable[[bytes], object] = lambda _: None) -> None:
-        self.opened: list[bytes] = []
+        self.contents_read: list[bytes] = []
         self._reading = reading
+        self._name = b""
 
     def open_file(self, dir_fd: int, name: bytes) -> int:
-        self.opened.append(name)
+        self._name = name
         return super().open_file(dir_fd, name)
 
     def read(self, fd: int, size: int) -> bytes:
+        if self.contents_read[-1:] != [self._name]:
+            self.contents_read.append(self._name)
         data = super().read(fd, size)
-        self._reading(self.opened[-1])
+        self._reading(self._name)
         return data
 
 
 def test_a_batch_that_was_told_is_never_done_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The smallest first; whoever dies leaves the finished batches, and the next one goes on after them."""
+    """I32: the smallest first; whoever dies leaves finished batches, and the next one goes on after them."""
     monkeypatch.setattr(stored_contents, "BATCH_BYTES", LARGE)
     for n in range(3):
         desk.write(f"f{n}", LARGE + n)
@@ -160,14 +163,14 @@ def test_a_batch_that_was_told_is_never_done_again(desk: Desk, monkeypatch: pyte
 
     calls = Reads()
     assert desk.store_all(calls=calls) == []
-    assert calls.opened == [b"f1", b"f2"]
+    assert calls.contents_read == [b"f1", b"f2"]
     assert [event["payload"]["count"] for event in desk.contents()] == [1, 1, 1]
     assert set(desk.stored()) == {b"f0", b"f1", b"f2"}
 
 
 @pytest.mark.parametrize("moment", ["before", "while"])
 def test_a_file_that_changed_before_it_was_read_is_lost_for_that_look(desk: Desk, moment: str) -> None:
-    """Its stat is looked at before the read and after it; the next look takes the file as it is then."""
+    """I24: its stat is looked at before the read and after it; the next look takes the file as it is then."""
     desk.write("a", LARGE)
     desk.write("b", LARGE)
     (desk.work / "c").write_bytes(b"c" * LARGE)
@@ -209,7 +212,7 @@ def test_a_file_that_is_always_written_is_lost_once_for_each_look(desk: Desk) ->
         desk.look()
         calls = Reads(change)
         desk.store_all(calls=calls)
-        assert calls.opened == [b"log"]
+        assert calls.contents_read == [b"log"]
         assert len(desk.lost()) == look + 1
         assert not desk.is_open()
 
@@ -229,7 +232,7 @@ def test_a_copy_counts_though_the_file_changed(desk: Desk) -> None:
 
 
 def test_what_cannot_be_read_becomes_that_in_later_trees(desk: Desk) -> None:
-    """The list is done, the loss is told with its reason, and nothing is tried for ever."""
+    """I26: the list is done, the loss is told with its reason, and nothing is tried for ever."""
     desk.write("a", LARGE)
     desk.write("b", LARGE)
     desk.look()
@@ -279,7 +282,7 @@ def test_secrets_in_deferred_contents_are_withheld_in_the_same_frame(desk: Desk)
 def test_later_trees_are_made_under_the_lock_of_the_directory(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a hook holds it the list stays open; its contents are told already."""
+    """I31: while a hook holds it the list stays open; its contents are told already."""
     monkeypatch.setattr(stored_contents, "_LOCK_TIMEOUT_S", 0.02)
     desk.write("a", LARGE)
     first = desk.look()
@@ -291,7 +294,7 @@ def test_later_trees_are_made_under_the_lock_of_the_directory(
     assert live_state.read_told(desk.store.layout, KEY).tree == first.root
     calls = Reads()
     assert desk.store_all(calls=calls) == []
-    assert (calls.opened, desk.is_open()) == ([], False)
+    assert (calls.contents_read, desk.is_open()) == ([], False)
 
 
 def in_child(action: Callable[[], object]) -> int:
@@ -311,7 +314,7 @@ def in_child(action: Callable[[], object]) -> int:
 
 
 def test_what_was_found_since_is_not_replaced(desk: Desk) -> None:
-    """A look between list and store: its entries stay, and what is still deferred in its tree is replaced."""
+    """I22: a look between list and store: its entries stay, what is still deferred in its tree is replaced."""
     desk.write("a", LARGE)
     desk.write("b", LARGE)
     desk.look()
@@ -332,7 +335,7 @@ def test_what_was_found_since_is_not_replaced(desk: Desk) -> None:
 
 @pytest.mark.parametrize("persistent", [False, True])
 def test_wherever_it_dies_or_is_refused_the_next_one_finishes(tmp_path: Path, persistent: bool) -> None:
-    """I32: at each call of the disk in turn; afterwards all is stored, told once, and in later trees."""
+    """I32, I22: at each call of the disk in turn; afterwards all is stored, told once, and in later trees."""
     nth = 0
     while True:
         place = tmp_path / str(nth)

@@ -209,7 +209,7 @@ def test_small_files_start_no_process(work: Path) -> None:
 
 
 def test_an_open_list_without_a_process_gets_one_and_with_one_gets_none(work: Path) -> None:
-    """docs/certainty.md §3: it dies, and the next hook that finds the list open starts another."""
+    """I32: it dies, and the next hook that finds the list open starts another."""
     begun(work)
     (work / "big").write_bytes(b"x" * LARGE)
     after_a_tool(work)

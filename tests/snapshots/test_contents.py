@@ -62,7 +62,7 @@ def entries(bench: Bench, done: Capture) -> dict[bytes, tuple[bytes, int, bytes]
 
 
 def test_what_a_tool_named_is_read_first_and_then_the_smallest(bench: Bench) -> None:
-    """Of one look: the named file before smaller ones, then by size and path; large ones are never opened."""
+    """P4, I26: the named file before smaller ones, then by size and path; large ones are never opened."""
     for name, size in (("a", 30), ("b", 10), ("d/c", 10), ("named", 500), ("large", LARGE), ("n2", LARGE)):
         write(bench, name, size)
     calls = Watched()
@@ -76,7 +76,7 @@ def test_what_a_tool_named_is_read_first_and_then_the_smallest(bench: Bench) -> 
 
 
 def test_one_call_reads_no_more_than_its_bytes(bench: Bench) -> None:
-    """4 MiB in all: contents that would go beyond are deferred, whatever their number."""
+    """P4, I26: 4 MiB in all: contents that would go beyond are deferred, whatever their number."""
     count = CALL_BYTES_MAX // CONTENT_SIZE_MAX + 2
     for n in range(count):
         write(bench, f"f{n}", CONTENT_SIZE_MAX)
@@ -89,7 +89,7 @@ def test_one_call_reads_no_more_than_its_bytes(bench: Bench) -> None:
 def test_the_clock_is_looked_at_in_front_of_each_content(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When time is up the rest is deferred, the named file too; names and stats are all there."""
+    """P4, I26: when time is up the rest is deferred, the named file too; names and stats are all there."""
     for n in range(4):
         write(bench, f"f{n}", 10 + n)
     now = [0.0]
@@ -179,7 +179,7 @@ def test_a_deferred_file_that_changed_is_told(bench: Bench) -> None:
 
 
 def test_one_that_waits_for_contents_reads_what_others_deferred(bench: Bench) -> None:
-    """And tells no change for it: the file has the stat of the list."""
+    """I22: and tells no change for it: the file has the stat of the list."""
     write(bench, "large", LARGE)
     age(bench.work)
     look(bench)
