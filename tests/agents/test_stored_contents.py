@@ -314,7 +314,7 @@ def in_child(action: Callable[[], object]) -> int:
 
 
 def test_what_was_found_since_is_not_replaced(desk: Desk) -> None:
-    """I22: a look between list and store: its entries stay, what is still deferred in its tree is replaced."""
+    """I22: after a look in between its entries stay, and what is still deferred in its tree is replaced."""
     desk.write("a", LARGE)
     desk.write("b", LARGE)
     desk.look()
