@@ -30,13 +30,15 @@ def open_store(ctx: click.Context, *, maintained: bool = True, records: bool = F
     if store.redactor.problem is not None:
         say(store.redactor.problem)
     if maintained:
+        from eventlog.agents.live_contents import worktrees_with_open_lists
         from eventlog.keep.upkeep import maintain
         from eventlog.recorder.collection_due import is_asked_for
 
         upkeep = maintain(store)
         with contextlib.suppress(OSError):
-            unfinished = store.fs.exists(store.layout.erasing)
-            if upkeep.waits or unfinished or is_asked_for(store.fs, store.layout):
+            waits = upkeep.waits or store.fs.exists(store.layout.erasing)
+            waits = waits or bool(worktrees_with_open_lists(store.fs, store.layout))
+            if waits or is_asked_for(store.fs, store.layout):
                 from .maintainer import start
 
                 start(store.layout.root)

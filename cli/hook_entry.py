@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from eventlog.agents.call import Call
     from eventlog.agents.live import Recorded
+    from eventlog.agents.live_contents import Job, Started
     from eventlog.types import Event
 
 _USAGE = (
@@ -65,9 +66,10 @@ def main() -> None:
                 store,
                 call,
                 os.environ,
-                lambda error: _note(store, error),
+                lambda error: note(store, error),
                 started_s=started_s,
                 input_size=size,
+                start=_start_contents,
             )
             if call.moment == "session" and recorded.settings.briefing_at_start:
                 _brief(call, recorded)
@@ -76,11 +78,17 @@ def main() -> None:
 
                 maintainer.start(store)
     except BaseException as error:
-        _note(root, error)
+        note(root, error)
     finally:
         # Without the interpreter's clean-up: nothing is buffered, and no exit hook may raise.
         sys.stdout.flush()
         os._exit(0)
+
+
+def _start_contents(job: "Job") -> "Started":
+    from . import contents
+
+    return contents.start(job)
 
 
 def _brief(call: "Call", recorded: "Recorded") -> None:
@@ -154,7 +162,7 @@ def _named_in(data: bytes) -> "dict[str, str]":
     return found
 
 
-def _note(root: "str | None", error: BaseException) -> None:
+def note(root: "str | None", error: BaseException) -> None:
     """Keep a line about a failure for whoever looks into it; start over when there are many."""
     if root is None:
         return

@@ -67,9 +67,13 @@ def _become(root: str) -> None:
         os.dup2(null, fd)
     os.closerange(3, 256)
     os.chdir("/")
-    environ = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     code = "import sys; from locus_cli.maintainer import main; main(*sys.argv[1:])"
-    os.execve(sys.executable, [sys.executable, "-I", "-c", code, root, sys.argv[0]], environ)
+    os.execve(sys.executable, [sys.executable, "-I", "-c", code, root, sys.argv[0]], variables())
+
+
+def variables() -> "dict[str, str]":
+    """The variables that a process beside the hooks keeps."""
+    return {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
 
 
 def main(root: str, program: str = "") -> None:
@@ -84,7 +88,7 @@ def main(root: str, program: str = "") -> None:
     except BlockingIOError:
         return
     step_back()
-    from eventlog.agents import launch, live_closing, live_sweep
+    from eventlog.agents import launch, live_closing, live_contents, live_sweep, stored_contents
     from eventlog.fs import REAL
     from eventlog.keep import erasure, upkeep
     from eventlog.many import remember
@@ -96,6 +100,9 @@ def main(root: str, program: str = "") -> None:
     launch.renew_modules(REAL, os.path.dirname(os.path.abspath(__file__)), program)
     with Store.open(root) as store:
         remember(root, os.environ)  # hooks record here, perhaps nothing else does
+        with open(store.layout.lock(live_contents.WORKING), "a") as working:
+            if store.fs.flock(working.fileno(), True):
+                stored_contents.store_all(store.fs, store.layout, store.identity)
         upkeep.maintain(store, thorough=True)
         live_closing.close_dead_turns(store.fs, store.layout, live_closing.MAINTENANCE, lambda _: None)
         collection.maintain(store)

@@ -25,6 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_FICLONE = 0x40049409
 _F_FULLFSYNC = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
 
 
@@ -86,6 +87,16 @@ class FileSystem:
 
     def fchmod(self, fd: int, mode: int) -> None:
         os.fchmod(fd, mode)
+
+    def clone(self, source: int, copy: int) -> None:
+        """Let one file share the blocks of another, as they are now; OSError where that cannot be."""
+        fcntl.ioctl(copy, _FICLONE, source)
+
+    def copy_range(self, source: int, copy: int, size: int, offset: int) -> int:
+        """Copy bytes at `offset` within the kernel, to the same place; how many, 0 at the end of the file."""
+        if not hasattr(os, "copy_file_range"):
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        return os.copy_file_range(source, copy, size, offset, offset)
 
     # -- names ---------------------------------------------------------------------------------
 

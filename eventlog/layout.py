@@ -22,12 +22,14 @@
       snapshots/statcache/<worktree>.evc              derived
       live/<worktree>.{told,running}                  derived: what hooks have told of a working directory
       live/<session>.calls                            derived: what hooks have recorded of a session
+      live/<worktree>.deferred                        derived: contents that wait to be stored
       live/maintained                                 when a hook last started maintenance
       memory/sessions/{,archive/}*.json               derived: continuity codes (docs/codes.md)
       memory/briefing.json                            derived: the facts of a briefing (docs/briefing.md)
       memory/aside/<hash16>-<name>                    files of shared context that could not be read
       restore/<position:020d>.json                    a restore under way; absent otherwise
       locks/{append,maintain,compact,gc,restore,search,context}.lock    empty, for flock, never deleted
+      locks/{contents,contents-next}.lock             the same: who stores what hooks deferred
       locks/{worktree,export}-*.lock                  the same
       tmp/                                            same file system; leftovers of crashes, files for reuse
 

@@ -16,9 +16,9 @@ ERRNOS = {name: getattr(errno, name) for name in ("EIO", "ENOSPC", "EINTR", "EAC
 FAULTS = {**ERRNOS, "short": SHORT}
 
 CALLS = (
-    "open", "pread", "pwrite", "truncate", "fsync", "fdatasync", "fstat", "fchmod", "stat",
-    "lstat", "exists", "listdir", "mkdir", "rmdir", "link", "rename", "unlink", "fsync_dir", "flock",
-    "funlock",
+    "open", "pread", "pwrite", "truncate", "fsync", "fdatasync", "fstat", "fchmod", "clone",
+    "copy_range", "stat", "lstat", "exists", "listdir", "mkdir", "rmdir", "link", "rename", "unlink",
+    "fsync_dir", "flock", "funlock",
 )  # fmt: skip
 
 

@@ -350,6 +350,19 @@ class SimFS(FileSystem):
         self._described(fd).inode.mode = mode
         self.change_count += 1
 
+    def clone(self, source: int, copy: int) -> None:
+        self._call("clone", source, copy)
+        raise _error(errno.EOPNOTSUPP)
+
+    def copy_range(self, source: int, copy: int, size: int, offset: int) -> int:
+        self._call("copy_range", source, copy, size, offset)
+        data = bytes(self._described(source).inode.data[offset : offset + size])
+        inode = self._described(copy).inode
+        if data:
+            _write(inode.data, data, offset)
+            self._add(Effect("write", inode, offset, data))
+        return len(data)
+
     # -- names -------------------------------------------------------------------------------------
 
     def stat(self, path: str) -> os.stat_result:

@@ -130,6 +130,14 @@ class Process(FileSystem):
         self._step()
         super().fchmod(fd, mode)
 
+    def clone(self, source: int, copy: int) -> None:
+        self._step()
+        super().clone(source, copy)
+
+    def copy_range(self, source: int, copy: int, size: int, offset: int) -> int:
+        self._step()
+        return super().copy_range(source, copy, size, offset)
+
     # -- names -------------------------------------------------------------------------------------
 
     def stat(self, path: str) -> os.stat_result:

@@ -44,7 +44,12 @@ _ROOTS = (
         "eventlog.agents.live_place",
         "eventlog.agents.claude_code",
     ),
-    ("eventlog.snapshots.store", "eventlog.snapshots.worktree", "eventlog.agents.live_files"),
+    (
+        "eventlog.snapshots.store",
+        "eventlog.snapshots.worktree",
+        "eventlog.agents.live_files",
+        "eventlog.agents.live_contents",
+    ),
     ("eventlog.snapshots.groups",),
     ("eventlog.snapshots.idx",),
     ("eventlog.agents.live_complete",),
@@ -55,6 +60,7 @@ _ROOTS = (
     ("eventlog.agents.gemini_cli", "eventlog.agents.live_names"),
     ("eventlog.agents.gemini_chat",),
     ("locus_cli.maintainer",),
+    ("locus_cli.contents", "eventlog.snapshots.staging", "eventlog.snapshots.deferred"),
     ("eventlog.memory.briefing_hook",),
 )
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from eventlog.agents.live_closing import Closing, Ends
+    from eventlog.agents.live_contents import Start, Started
     from eventlog.agents.live_place import Place
     from eventlog.snapshots.store import BlobStore
     from eventlog.snapshots.worktree import Capture
@@ -74,6 +75,7 @@ def record(
     *,
     started_s: float,
     input_size: int = 0,
+    start: "Start | None" = None,
 ) -> "Recorded":
     """Append what a hook call says to the store at `root`, with what it changed.
 
@@ -81,12 +83,17 @@ def record(
         note: is told what went wrong beside the append.
         started_s: monotonic time at which the hook began.
         input_size: of the hook's input.
+        start: starts the process that stores the contents which this call leaves (docs/certainty.md §3).
     Raises: EventLogError when the store takes no event.
     """
     layout = Layout(root)
     who = identity.read(fs, layout)
     recording = _Recording(fs, layout, who, call, environ, note, started_s, input_size)
-    recording.run()
+    recording.start = start
+    try:
+        recording.run()
+    finally:
+        recording.let_go()
     return Recorded(layout, who, recording.settings, recording.place)
 
 
@@ -163,6 +170,9 @@ class _Recording:
         self.captured = False
         self.refused = False
         self.place: "Place | None" = None
+        self.start: "Start | None" = None
+        self.started: "Started | None" = None  # the process that stores what this call defers
+        self.wait_until = self.began_s
         self.blobs: "BlobStore | None" = None
         self.settings = config.read(fs, layout)
         self.redactor = redaction.of_store(fs, layout, self.settings)
@@ -222,6 +232,12 @@ class _Recording:
                 self.note(error)
         self._remember()
 
+    def let_go(self) -> None:
+        """Wait for the copies of what was deferred, made while the event is written, if time is left."""
+        if self.started is not None:
+            self.started.wait(self.wait_until - time.monotonic())
+            self.started.close()
+
     def _complete(self) -> None:
         from eventlog.agents.live_complete import Completion
 
@@ -265,7 +281,7 @@ class _Recording:
         """Append `events` with what changed in the directory. Raises: anything; see `appended`."""
         assert self.place is not None and self.call.moment is not None
         budget_s = BUDGET_S[self.call.moment] * patience(self.environ)
-        deadline = self.began_s + budget_s
+        self.wait_until = deadline = self.began_s + budget_s
         left = max(_LOCK_WAIT_S_MIN, deadline - time.monotonic())
         lock = acquire(self.fs, self.layout, WORKTREE + self.place.key, timeout_s=left)
         deadline = max(deadline, time.monotonic() + budget_s / 4)  # who waited is to see something too
@@ -282,6 +298,7 @@ class _Recording:
         self, blobs: "BlobStore", writer: "BlobWriter", told: Told, deadline: float
     ) -> "tuple[Capture, bytes | None]":
         """The capture, and the tree that its changes start from."""
+        from eventlog.snapshots.contents import Deferral
         from eventlog.snapshots.worktree import FILE_SIZE_MAX, capture
 
         assert self.place is not None
@@ -291,6 +308,7 @@ class _Recording:
             "size_max": FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes,
             "deadline": deadline,
             "may_fork": True,  # a hook has one thread, and ends soon
+            "deferral": Deferral(self._named()),
         }
         try:
             return capture(blobs, writer, root, previous=told.tree, **wanted), told.tree
@@ -311,6 +329,7 @@ class _Recording:
     ) -> None:
         call, place = self.call, self.place
         assert place is not None and call.moment is not None
+        self._store_later(done)
         files = self._files(done, told, blobs, writer)
         writer.flush()
         if call.moment == SESSION_END:
@@ -344,6 +363,21 @@ class _Recording:
             live_state.note_ended(self.layout, place.key, self.late)
         if call.moment == TURN_START and len(told.open) == 1:
             live_state.trim_running(self.layout, place.key)
+
+    def _store_later(self, done: "Capture") -> None:
+        """See to it that somebody stores the contents that the tree lacks."""
+        from eventlog.agents import live_contents
+
+        assert self.place is not None
+        root = self.place.root
+        try:
+            is_open = live_contents.note_open(self.layout, self.place.key, root, done.deferred)
+            if self.start is None or not is_open:
+                return
+            if done.new_deferred or not live_contents.is_being_done(self.fs, self.layout):
+                self.started = self.start(live_contents.Job(self.layout, root, done.new_deferred))
+        except OSError as error:
+            self.note(error)  # the next capture finds them open
 
     def _files(self, done: "Capture", told: Told, blobs: "BlobStore", writer: "BlobWriter") -> "list[Event]":
         """The file events of a capture, complete but for what `_admit` adds."""
@@ -422,6 +456,7 @@ class _Recording:
         return self._fill_snapshot(self._admit(event), done, facts)
 
     def _fill_snapshot(self, event: Event, done: "Capture", facts: "dict[str, object]") -> Event:
+        from eventlog.agents.live_contents import facts_of
         from eventlog.snapshots.ids import to_text
 
         assert self.place is not None
@@ -436,13 +471,13 @@ class _Recording:
             "files_changed": len(done.changes),
             "skipped": [[_shown(path), why] for path, why in done.skipped[:_SHOWN_MAX]] or None,
             "skipped_count": len(done.skipped) or None,
-            "capture": facts or None,
+            "capture": {**facts, **facts_of(done)} or None,
         }
         return {
             **event,
             "tree_hash": tree,
             "success": not done.partial,
-            "blobs": [tree],
+            "blobs": [tree, *(to_text(one.list_id) for one in done.deferred)],
             "payload": {name: value for name, value in said.items() if value is not None},
         }
 

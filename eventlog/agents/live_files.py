@@ -62,6 +62,7 @@ class Teller:
         self._others = [one for one in calls if one.cause != call.cause]
         self._put = put
         self._skipped = dict(done.skipped)
+        self._lists = {one.sentence: to_text(one.list_id) for one in done.deferred}
 
     def tell(self, change: "Change", blobs: "BlobStore") -> "list[Event]":
         """The events of one change."""
@@ -143,11 +144,14 @@ class Teller:
             payload["before_mode"] = _MODE_OF.get(before.kind)
         if after is not None:
             payload["after_mode"] = _MODE_OF.get(after.kind)
-            if after.kind == SKIPPED:
+            if after.id in self._lists:
+                payload["deferred"] = self._lists[after.id]
+            elif after.kind == SKIPPED:
                 payload["skipped"] = self._skipped.get(change.path, "it was not captured")
             elif after.kind != DIRECTORY:
                 payload["after_size"] = after.size
         before_hash, after_hash = _content(before), _content(after)
+        deferred = payload.get("deferred")
         event: Event = {
             "event_type": "file",
             "event_kind": "action",
@@ -156,7 +160,7 @@ class Teller:
             "operation": operation,
             "before_hash": before_hash,
             "after_hash": after_hash,
-            "blobs": [one for one in (before_hash, after_hash) if one is not None],
+            "blobs": [one for one in (before_hash, after_hash, deferred) if one is not None],
             "related_to": RELATED_OF_TYPE["file"],
             "cause": cause,
             "lines_added": None if named is None else named.added,
@@ -164,7 +168,7 @@ class Teller:
             **columns,
         }
         event["payload"] = {name: value for name, value in payload.items() if value is not None}
-        key = (self._told.nonce, path, operation, before_hash or "", after_hash or "")
+        key = (self._told.nonce, path, operation, before_hash or "", after_hash or str(deferred or ""))
         event["event_id"] = event_id_of("locus", "file", *key)
         return event
 

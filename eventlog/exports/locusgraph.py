@@ -16,7 +16,7 @@ from eventlog.errors import Conflict, Refused
 from eventlog.exports import anchors, files, wire, withheld
 from eventlog.log import upcast
 from eventlog.log.maintenance import MAINTENANCE
-from eventlog.log.retained import RETENTION
+from eventlog.log.retained import CONTENT, RETENTION
 from eventlog.recorder.ledger import CURSOR, Consumer
 from eventlog.recorder.requests import LINK_NAMES
 from eventlog.redaction import WITHHELD
@@ -72,7 +72,7 @@ _COLUMNS = (
     "payload",
 )
 _ROWS_AT_ONCE = 1_024
-BOOKKEEPING = frozenset((CURSOR, MAINTENANCE, RETENTION, WITHHELD))
+BOOKKEEPING = frozenset((CURSOR, MAINTENANCE, RETENTION, WITHHELD, CONTENT))
 _NOT_EVENTS = BOOKKEEPING.union(LIFECYCLE_TYPES)
 
 

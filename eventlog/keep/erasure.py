@@ -32,7 +32,7 @@ from eventlog.log.erasures import END, ERASURE, REWRITTEN, START, Told, erasures
 from eventlog.log.manifest import read_current
 from eventlog.log.pattern import Pattern
 from eventlog.log.reader import LogView
-from eventlog.log.retained import HASH_COLUMNS
+from eventlog.log.retained import CONTENT, HASH_COLUMNS
 from eventlog.paths import path_bytes
 from eventlog.replay import restore_journal
 from eventlog.snapshots import erase as contents_of
@@ -261,13 +261,25 @@ def _plan(
 
 
 def _alone(store: Store, view: LogView, chosen: "dict[str, int]") -> tuple[set[bytes], int]:
-    """The contents that only the chosen events name, also below trees; how many others name too."""
+    """The contents that only the chosen events name, also below trees; how many others name too.
+
+    What is told of contents that only these events deferred is chosen too.
+    """
     of_chosen: set[bytes] = set()
     of_others: set[bytes] = set(told_trees(store.fs, store.layout))
-    for event in view.iterate(columns=("event_id", *HASH_COLUMNS)):
+    stored: dict[bytes, list[bytes]] = {}
+    of_lists: list[tuple[str, int, bytes]] = []
+    for event in view.iterate(columns=("event_id", "position", "event_type", *HASH_COLUMNS)):
+        if event["event_type"] == CONTENT:
+            # Needed by those who need its list, which its `before_hash` names.
+            for list_id in from_texts([event["before_hash"]]):
+                stored.setdefault(list_id, []).extend(from_texts([event["tree_hash"]]))
+                of_lists.append((str(event["event_id"]), int(str(event["position"])), list_id))
+            continue
         (of_chosen if event["event_id"] in chosen else of_others).update(_named_by(event))
-    kept = live_ids(store.blobs, of_others)
-    alone = live_ids(store.blobs, of_chosen - kept, set(kept)) - kept
+    kept = live_ids(store.blobs, of_others, stored=stored)
+    alone = live_ids(store.blobs, of_chosen - kept, set(kept), stored) - kept
+    chosen.update((event_id, position) for event_id, position, list_id in of_lists if list_id in alone)
     return alone, len(of_chosen & kept)
 
 

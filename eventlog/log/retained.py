@@ -28,8 +28,11 @@ COLLECT = "collect"  # the operation of the event `maintenance` that notes a col
 
 _HASH_PREFIX = "blake3:"
 
+CONTENT = "content"  # the type of events that say what became of deferred contents
+
 # Where events name contents and trees.
 HASH_COLUMNS = ("blobs", "before_hash", "after_hash", "tree_hash")
+_NAMING_COLUMNS = ("position", "event_type", "session_id", *HASH_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +113,26 @@ def retention_of(events: Iterable[Mapping[str, object]]) -> Retention:
 
 
 def hashes_in(view: "LogView", limits: Mapping[str, int], since: int = 0) -> Iterator[str]:
-    """What the events from `since` on name, all but those of a session of `limits` in front of its limit.
+    """What the events from `since` on name, all but those of a session of `limits` in front of its limit, and
+    those of type `content`: what these name is needed by who needs their list (`stored_in`).
 
     Often named is often given, but in one batch of the log once.
     """
-    for batch in view.batches(since, columns=("position", "session_id", *HASH_COLUMNS)):
-        yield from _distinct(kept_rows(batch, limits))
+    for batch in view.batches(since, columns=_NAMING_COLUMNS):
+        yield from _distinct(kept_rows(without_stored(batch), limits))
+
+
+def stored_in(view: "LogView", since: int = 0) -> dict[str, list[str]]:
+    """What became of deferred contents: list → the trees of its files that are stored (docs/certainty.md §3).
+
+    They are kept as long as something that is kept names the list.
+    """
+    found: dict[str, list[str]] = {}
+    columns = ("before_hash", "tree_hash")
+    for event in view.iterate(since, event_types=(CONTENT,), columns=columns):
+        if event["before_hash"] is not None and event["tree_hash"] is not None:
+            found.setdefault(str(event["before_hash"]), []).append(str(event["tree_hash"]))
+    return found
 
 
 def hashes_by_session(view: "LogView", sessions: Mapping[str, int]) -> Iterator[tuple[str, str]]:
@@ -198,7 +215,7 @@ def _sessions_naming(view: "LogView", prefix: str) -> set[str]:
     import pyarrow.compute as pc
 
     found: set[str | None] = set()
-    for batch in view.batches(columns=("session_id", *HASH_COLUMNS)):
+    for batch in map(without_stored, view.batches(columns=_NAMING_COLUMNS)):
         for name in HASH_COLUMNS:
             column, rows = batch.column(name), None
             if name == "blobs":
@@ -207,6 +224,21 @@ def _sessions_naming(view: "LogView", prefix: str) -> set[str]:
             chosen = there if rows is None else rows.take(there)
             found.update(batch.column("session_id").take(chosen).unique().to_pylist())
     return {session or "" for session in found}
+
+
+def without_stored(batch: "pa.RecordBatch") -> "pa.RecordBatch":
+    """The rows of a batch with `event_type` that are not of type `content`."""
+    import pyarrow.compute as pc
+
+    return batch.filter(pc.not_equal(batch.column("event_type"), CONTENT))
+
+
+def of_lists(batch: "pa.RecordBatch", lists: Collection[str]) -> "pa.RecordBatch":
+    """Of events of type `content` those that say what became of these lists."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return batch.filter(pc.is_in(batch.column("before_hash"), value_set=pa.array(lists, pa.string())))
 
 
 def kept_rows(batch: "pa.RecordBatch", limits: Mapping[str, int]) -> "pa.RecordBatch":
@@ -228,7 +260,7 @@ def _batches_by_session(view: "LogView", sessions: Collection[str] | None) -> "I
 
     if sessions is not None and not sessions:
         return
-    for batch in view.batches(columns=("position", "session_id", *HASH_COLUMNS)):
+    for batch in map(without_stored, view.batches(columns=_NAMING_COLUMNS)):
         column = batch.column("session_id")
         for session in column.unique().to_pylist():
             if sessions is None or session in sessions:

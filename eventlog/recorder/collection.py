@@ -22,6 +22,7 @@ from eventlog.log.retained import (
     hashes_by_session,
     hashes_in,
     retention_in,
+    stored_in,
 )
 from eventlog.recorder import retention
 from eventlog.recorder.collection_due import has_old_condemned
@@ -189,14 +190,29 @@ def _roots(store: Store, view: LogView, limits: dict[str, int], since: int = 0) 
     yield from told
 
 
+def _stored(view: LogView, since: int = 0) -> dict[bytes, list[bytes]]:
+    """What became of deferred contents: list → trees."""
+    found: dict[bytes, list[bytes]] = {}
+    for text, trees in stored_in(view, since).items():
+        for list_id in from_texts((text,)):
+            found[list_id] = list(from_texts(trees))
+    return found
+
+
 def _late(store: Store, end: int) -> Iterator[bytes]:
-    """What the log names since position `end`; when a session was held or pinned since, all that it names."""
+    """What the log names since position `end`; when a session was held or pinned since, all that it names.
+
+    What became of deferred contents is among it whether their list is needed or not: the next plan knows.
+    """
     with store.view() as view:
         news = retention_in(view, end)
         if news.last and any(session not in news.released for session, _ in news.last):
             yield from _roots(store, view, retention_in(view).limits)
+            end = 0
         else:
             yield from _roots(store, view, {}, end)
+        for list_id, trees in _stored(view, end).items():
+            yield from (list_id, *trees)
 
 
 def _lost(
@@ -275,9 +291,10 @@ def _chosen(
 
     def mark(count: int, live: set[bytes]) -> tuple[set[bytes], CollectPlan]:
         chosen = limits | dict.fromkeys(order[:count], _POSITION_MAX)
-        live_ids(store.blobs, _roots(store, view, chosen), live)
+        live_ids(store.blobs, _roots(store, view, chosen), live, stored)
         return live, plan_collection(store.blobs, live, dead_share_max=_DEAD_SHARE_MAX)
 
+    stored = _stored(view)
     order: list[str] = []
     budget = config.read(store.fs, store.layout).max_bytes
     needed = 0 if budget is None else _kept_bytes(store) - budget

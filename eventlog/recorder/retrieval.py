@@ -32,7 +32,7 @@ _EVENTS_PER_MEMORY = 20  # how many events of one context may stand before anoth
 
 # Raw input that adapters turn into events of other types, and Locus's own bookkeeping; and what says little
 # in words, so that it is found only by whoever asks for its type, its context or what it extends.
-_RAW_TYPES = ("hook", "cursor", "maintenance", "retention", "withheld")
+_RAW_TYPES = ("hook", "cursor", "maintenance", "retention", "withheld", "content")
 _QUIET_TYPES = (*_RAW_TYPES, "snapshot", "llm", "sessions")
 
 _HAYSTACK = "lower(concat_ws(' ', title, path, tool, error_type, operation, model, context_id, payload))"

@@ -13,7 +13,7 @@ from eventlog.erased import ERASED
 
 # Raw input, and what the store says to itself.
 UNSEARCHED_TYPES = frozenset(
-    ("hook", "cursor", "maintenance", "retention", "withheld", "erasure", "llm_copy")
+    ("hook", "cursor", "maintenance", "retention", "withheld", "erasure", "content", "llm_copy")
 )
 
 # Of a text; what is longer is output that nobody reads to its end.

@@ -20,7 +20,7 @@ from eventlog.layout import PACK_DIR
 from eventlog.log.erasures import erased_contents
 from eventlog.log.known_losses import known_losses
 from eventlog.log.reader import LogView
-from eventlog.log.retained import kept_rows, retention_in
+from eventlog.log.retained import CONTENT, kept_rows, of_lists, retention_in, stored_in, without_stored
 from eventlog.log.verify import Finding
 from eventlog.paths import path_text
 from eventlog.snapshots.ids import TEXT_PREFIX, from_text, to_text
@@ -79,12 +79,23 @@ def _problems(blobs: BlobStore, view: LogView, damaged: "Collection[bytes]") -> 
     closure = _Closure(blobs, damaged, _erased(view))
     entries = [(entry.base, entry.end) for entry in view.manifest.segments]
     gone = _may_be_gone(view)
+    columns = ("position", "event_type", "session_id", *_COLUMNS)
+    lists = frozenset(_lists(view))
+    named: set[str] = set()
     for since, until in [*entries, (view.manifest.next_position, None)]:
         try:
-            for batch in view.batches(since, until, columns=("position", "session_id", *_COLUMNS)):
-                yield from _check_batch(closure, kept_rows(batch, gone))
+            for batch in view.batches(since, until, columns=columns):
+                kept = kept_rows(without_stored(batch), gone)
+                named.update(lists.intersection(kept.column("blobs").flatten().unique().to_pylist()))
+                yield from _check_batch(closure, kept)
         except EventLogError:
             continue  # events that cannot be read are told by whoever checks events
+    try:
+        for batch in view.batches(event_types=(CONTENT,), columns=columns):
+            # What became of contents that nobody names any more may be gone.
+            yield from _check_batch(closure, of_lists(batch, named))
+    except EventLogError:
+        return
 
 
 def _known(view: LogView) -> set[bytes]:
@@ -92,6 +103,14 @@ def _known(view: LogView) -> set[bytes]:
         return known_losses(view)
     except EventLogError:
         return set()  # events that cannot be read are told by whoever checks events
+
+
+def _lists(view: LogView) -> "Collection[str]":
+    """The lists of deferred contents of which the log says what became of them."""
+    try:
+        return stored_in(view).keys()
+    except EventLogError:
+        return frozenset()  # as above
 
 
 def _may_be_gone(view: LogView) -> "dict[str, int]":

@@ -1,5 +1,8 @@
 """Which contents are live: those that roots name, and all below the trees among them.
 
+A list of deferred contents is live where an entry of a live tree names it, and with it what became of its
+files (docs/certainty.md §3).
+
 Reads only, without a lock, level by level: each tree is read once, in the order in which packs hold them, and
 hashed on the way. Memory: some 250 bytes for each live id. A `BlobStore` belongs to one thread at a time.
 
@@ -11,16 +14,19 @@ dead, and be gone when the tree is brought back.
 import os
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from eventlog import jsontext
 from eventlog.errors import Corruption, NotFound
 from eventlog.fs import FileSystem, Refusals
 from eventlog.layout import LIVE_DIR, Layout
+from eventlog.snapshots.deferred import list_of, sentence_of
 from eventlog.snapshots.groups import GroupReader
 from eventlog.snapshots.ids import ID_SIZE, to_text, tree_id
 from eventlog.snapshots.pack import GROUP_RAW_MAX, TREE
 from eventlog.snapshots.store import BlobStore
+from eventlog.snapshots.tree import SKIPPED
 
 _MAGIC_SIZE = 2
 _ENTRY = struct.Struct("<c8x32sH")  # as in `tree`, without the size
@@ -28,17 +34,35 @@ _DIRECTORY = b"d"
 _NOTE_SIZE_MAX = 1 << 20
 _LAST_MAX = 512
 _ENDS_SIZE = 48
+_NOTHING: Mapping[bytes, Iterable[bytes]] = MappingProxyType({})
 
 
-def live_ids(blobs: BlobStore, roots: Iterable[bytes], live: set[bytes] | None = None) -> set[bytes]:
+def live_ids(
+    blobs: BlobStore,
+    roots: Iterable[bytes],
+    live: set[bytes] | None = None,
+    stored: Mapping[bytes, Iterable[bytes]] = _NOTHING,
+) -> set[bytes]:
     """`live` with the roots added, and everything below the trees that it did not hold.
 
-    Args: live: of an earlier call; everything below its trees is in it. It is changed.
+    Args:
+        live: of an earlier call; everything below its trees is in it. It is changed.
+        stored: list of deferred contents → the trees of what became of them; live as the list is.
     Raises: Corruption.
     """
     live = set() if live is None else live
-    level = set(roots) - live
+    skipped: set[bytes] = set()
     blobs.refresh()
+    _walk(blobs, set(roots) - live, live, skipped)
+    lists = _lists_named(blobs, skipped)
+    live |= lists
+    trees = {tree for list_id, of_list in stored.items() if list_id in live for tree in of_list}
+    _walk(blobs, trees - live, live, skipped)
+    return live
+
+
+def _walk(blobs: BlobStore, level: set[bytes], live: set[bytes], skipped: set[bytes]) -> None:
+    """Add these ids, and all below the trees among them, to `live`; ids of entries `s` also to `skipped`."""
     while level:
         live |= level
         below: set[bytes] = set()
@@ -47,10 +71,21 @@ def live_ids(blobs: BlobStore, roots: Iterable[bytes], live: set[bytes] | None =
             for kind, id in unlike.rows(encoding):
                 if kind == _DIRECTORY:
                     below.add(id)
-                else:
-                    live.add(id)
+                    continue
+                live.add(id)
+                if kind == SKIPPED:
+                    skipped.add(id)
         level = below - live
-    return live
+
+
+def _lists_named(blobs: BlobStore, sentences: set[bytes]) -> set[bytes]:
+    """The lists of deferred contents that some of these sentences name."""
+    size = len(sentence_of(bytes(ID_SIZE)))
+    found = set()
+    for id, (_, _, _, _, length) in blobs.places(sentences).items():
+        if length == size:
+            found.add(list_of(blobs.get(id)))
+    return {list_id for list_id in found if list_id is not None}
 
 
 def told_trees(fs: FileSystem, layout: Layout) -> list[bytes]:

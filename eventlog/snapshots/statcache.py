@@ -76,6 +76,11 @@ class Key:
         self.options = options  # 16 bytes: of the parameters that decide what is captured
         self.path = path  # of the working directory, for `sweep`
 
+    @property
+    def place(self) -> "tuple[bytes, bytes]":
+        """(store id, worktree): whose caches are meant, whatever the options."""
+        return self.store_id, self.worktree
+
 
 class StatCache:
     """The tables of one cache file; nothing in them is ever changed."""
@@ -142,6 +147,15 @@ class StatCache:
 
     def stat(self, row: int) -> bytes:
         return self.stats[row * STAT_SIZE : (row + 1) * STAT_SIZE]
+
+    def times(self, path: bytes) -> "tuple[int, int, int, int] | None":
+        """(size, mtime ns, ctime ns, inode) of what has this path, None where nothing proves them.
+
+        Looks through all paths.
+        """
+        stat = self.stat(self.paths.index(path))
+        _, inode, size, mtime_ns, ctime_ns = _STAT.unpack(stat)
+        return None if stat == UNPROVEN else (size, mtime_ns, ctime_ns, inode)
 
     def id(self, row: int) -> bytes:
         return self.ids[row * 32 : row * 32 + 32]

@@ -76,6 +76,7 @@ class BlobStore:
         group_bytes: "int | None" = None,
         threads: int = 1,
         lock_timeout_s: float = 10.0,
+        paced: bool = False,
     ) -> BlobWriter:
         """A writer; it holds the gc lock shared from here until it is closed (I24).
 
@@ -83,6 +84,7 @@ class BlobStore:
             codec: `zlib`, `raw`, or `zstd` (needs pyarrow; compresses in threads of its own).
             group_bytes: raw size at which a group of small blobs is closed.
             threads: how many compress, with zstd.
+            paced: bring what is written to the disk piece by piece.
         Raises: LockTimeout.
         """
         return BlobWriter(
@@ -97,6 +99,7 @@ class BlobStore:
             threads=threads,
             kinds_in=self._kinds_in,
             withheld=self.withheld,
+            paced=paced,
         )
 
     def withheld_events(self) -> "list[Event]":

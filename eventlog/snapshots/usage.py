@@ -99,6 +99,8 @@ def by_session(blobs: BlobStore, view: LogView) -> list[Row]:
     roots = [(session or OUTSIDE, text) for session, text in retained.hashes_and_sessions(view, said.limits)]
     owners.claim([(who, id) for who, text in roots for id in from_texts((text,))])
     owners.claim([(OUTSIDE, id) for id in told_trees(blobs.fs, blobs.layout)])
+    # What became of deferred contents belongs to whom their list does.
+    owners.claim([(owners.of[one], tree) for one, tree in _stored(view) if one in owners.of])
     released = {text for _, text in retained.hashes_by_session(view, said.limits)}
     owners.claim_rest(RELEASED, [id for text in released for id in from_texts((text,))])
     return _summed(_contents(blobs), lambda id: owners.of.get(id, UNNAMED))
@@ -112,6 +114,7 @@ def by_path(blobs: BlobStore, view: LogView) -> list[Row]:
         for id in from_texts((text,)):
             paths.setdefault(id, path)
     roots = {id for text in retained.hashes_in(view, {}) for id in from_texts((text,))}
+    roots |= {tree for _, tree in _stored(view)}
     level = {id: b"" for id in roots if id in contents and contents[id].is_tree}
     walked: set[bytes] = set()
     while level:
@@ -130,6 +133,15 @@ def by_path(blobs: BlobStore, view: LogView) -> list[Row]:
         return TREES if contents[id].is_tree else paths.get(id, UNNAMED)
 
     return _summed(contents, path_of)
+
+
+def _stored(view: LogView) -> list[tuple[bytes, bytes]]:
+    """(list, tree) of what became of deferred contents."""
+    found = []
+    for text, trees in retained.stored_in(view).items():
+        for list_id in from_texts((text,)):
+            found += [(list_id, tree) for tree in from_texts(trees)]
+    return found
 
 
 def reuse(blobs: BlobStore, view: LogView) -> Reuse:

@@ -16,6 +16,7 @@ from blake3 import blake3
 from eventlog.errors import InvalidEvent, NotFound, Refused
 from eventlog.fs import Refusals
 from eventlog.snapshots import statcache, worktree_git
+from eventlog.snapshots.contents import CONTENT_SIZE_MAX, Contents, Lists
 from eventlog.snapshots.ids import blob_id, tree_id
 from eventlog.snapshots.statcache import Key, StatCache
 from eventlog.snapshots.tree import SKIPPED, encode_tree
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     from eventlog.fs import FileSystem
     from eventlog.layout import Layout
+    from eventlog.snapshots.contents import Deferral
+    from eventlog.snapshots.deferred import DeferredFile
     from eventlog.snapshots.store import BlobStore
     from eventlog.snapshots.writer import BlobWriter
 
@@ -45,8 +48,10 @@ class Capture:
 
     __slots__ = (
         "changes",
+        "deferred",
         "dirs",
         "files",
+        "new_deferred",
         "partial",
         "pending",
         "pending_count",
@@ -73,6 +78,20 @@ class Capture:
         self.warning = scan.rules.warning  # why git could not be asked
         self.skipped: "list[tuple[bytes, str]]" = []  # what is there and was not captured, and why
         self.changes: "list[Change]" = []  # since the previous tree, in order of paths
+        self.deferred: "list[Deferred]" = []  # what is there and was left to be stored later
+        self.new_deferred: "list[DeferredFile]" = []  # of it what this capture left, and git does not hold
+
+
+class Deferred:
+    """The entries of a tree that one list explains. `in_git`: the list is of contents that git holds."""
+
+    __slots__ = ("in_git", "list_id", "paths", "sentence")
+
+    def __init__(self, sentence: bytes, list_id: bytes, in_git: bool) -> None:
+        self.sentence = sentence  # the id of the entries
+        self.list_id = list_id
+        self.in_git = in_git
+        self.paths: "list[bytes]" = []
 
 
 def capture(
@@ -86,6 +105,7 @@ def capture(
     deadline: "float | None" = None,
     calls: "UserFiles | None" = None,
     may_fork: bool = False,
+    deferral: "Deferral | None" = None,
 ) -> Capture:
     """Capture the working directory `root`; its tree and all that is new in it are durable on return.
 
@@ -99,6 +119,7 @@ def capture(
         deadline: monotonic time after which nothing more is looked at.
         may_fork: children of this process may look at a part of a large directory. For processes of one
             thread that do not outlive the capture by much, and have no handler of their own for SIGCHLD.
+        deferral: for a caller that waits for no content: what does not fit is left to be stored later.
     Raises: NotFound, Refused when `root` is no directory, or one that is never captured; NotDurable.
     """
     path = os.fsencode(os.path.realpath(root))
@@ -110,11 +131,29 @@ def capture(
     probe = probe_of(fs, layout, path)
     cache = statcache.load(fs, layout, key)
     entries = Entries(path, calls or UserFiles(), writer, probe, size_max)
+    if deferral is not None:
+        entries.content_max = CONTENT_SIZE_MAX
     never = _never(layout, place)
+    contents: "Contents | None" = None
+    # Where the options have changed, what was seen with others saves who reads little from deferring it.
+    seen = None if cache is not None or deferral is None else statcache.load_any(fs, layout, *key.place)
+    other = None if seen is None else seen[0]
+    lists = Lists(blobs.get)
 
     def scan_with(known: "StatCache | None") -> "tuple[Scan, StatCache]":
         rules = Rules(path, place, known, probe, include, deadline)
-        scan = Scan(known, entries, rules, never=never, deadline=deadline, may_fork=may_fork)
+        nonlocal contents
+        contents = None if deferral is None else Contents(deferral, entries, lists, deadline, other)
+        scan = Scan(
+            known,
+            entries,
+            rules,
+            never=never,
+            deadline=deadline,
+            may_fork=may_fork,
+            contents=contents,
+            lists=lists,
+        )
         return scan, _tables(scan, generation)
 
     try:
@@ -133,9 +172,12 @@ def capture(
         # Behind the flush: what the cache names is durable before the cache exists.
         statcache.save(fs, layout, key, tables)
     done = Capture(tables, scan)
-    done.skipped = _skipped(blobs, tables, size_max)
+    _left_out(done, blobs, tables, lists, size_max)
+    if contents is not None:
+        done.new_deferred = contents.new
     if previous is not None and previous != tables.root:
-        done.changes = changes_between(blobs, previous, cache, tables)
+        changes = changes_between(blobs, previous, cache, tables)
+        done.changes = [change for change in changes if not lists.is_same(change, tables)]
     return done
 
 
@@ -237,16 +279,26 @@ def _tables(scan: Scan, generation: int) -> StatCache:
     return scan.tables(top, generation)
 
 
-def _skipped(blobs: "BlobStore", tables: StatCache, size_max: int) -> "list[tuple[bytes, str]]":
-    """Every path that was left out, with its reason."""
+def _left_out(done: Capture, blobs: "BlobStore", tables: StatCache, lists: Lists, size_max: int) -> None:
+    """Every path without its content: what was skipped, with its reason, and what is to be stored later."""
     if SKIPPED not in tables.kinds:
-        return []
+        return
     known = {blob_id(text.encode()): text for text in reason_texts(size_max)}
-    found = []
+    deferred: "dict[bytes, Deferred]" = {}
     row = tables.kinds.find(SKIPPED)
     while row >= 0:
         id = tables.id(row)
-        text = known.get(id) or blobs.get(id).decode("utf-8", "replace")
-        found.append((tables.paths[row], text))
+        if id not in known and id not in deferred:
+            text = blobs.get(id)
+            list_id = lists.named_by(id)
+            if list_id is None:
+                known[id] = text.decode("utf-8", "replace")
+            else:
+                deferred[id] = Deferred(id, list_id, lists.is_in_git(list_id))
+        if id in known:
+            done.skipped.append((tables.paths[row], known[id]))
+        else:
+            deferred[id].paths.append(tables.paths[row])
         row = tables.kinds.find(SKIPPED, row + 1)
-    return found
+    done.deferred = list(deferred.values())
+    done.files += sum(len(one.paths) for one in done.deferred)

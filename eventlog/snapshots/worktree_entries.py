@@ -46,6 +46,14 @@ TOO_DEEP = "it is too many directories deep"
 LEFT_OUT = ".locusignore leaves it out"
 
 
+class TooMuch(Exception):
+    """A file grew while it was read, to more than `Entries.content_max`."""
+
+    def __init__(self, found: os.stat_result) -> None:
+        super().__init__()
+        self.found = found
+
+
 def reason_texts(size_max: int) -> "list[str]":
     """The reasons that most skipped entries have."""
     unreadable = _UNREADABLE + os.strerror(errno.EACCES)
@@ -73,6 +81,7 @@ class Entries:
         self.calls = calls
         self.writer = writer
         self.size_max = min(size_max, BLOB_SIZE_MAX)
+        self.content_max: "int | None" = None  # of a content that is read here, for who waits for none
         self.read_files = 0
         self.read_bytes = 0
         self._now, self._device = probe
@@ -131,7 +140,7 @@ class Entries:
     def read(self, directory: bytes, name: bytes, found: os.stat_result) -> "Found":
         """What stands at a name that is no directory.
 
-        Raises: FileNotFoundError when it is gone; NotDurable.
+        Raises: FileNotFoundError when it is gone; TooMuch; NotDurable.
         """
         mode = found.st_mode
         try:
@@ -157,7 +166,7 @@ class Entries:
 
     def unreadable(self, error: OSError, size: int) -> "Found":
         """Rights change without a trace in the file, so nothing proves that it still cannot be read."""
-        return self.skipped(f"{_UNREADABLE}{error.strerror}", size, UNPROVEN)
+        return self.skipped(unreadable_text(error), size, UNPROVEN)
 
     def left_out(self, proof: bytes) -> "Found":
         """What `.locusignore` keeps out: the same whatever stands there."""
@@ -185,6 +194,8 @@ class Entries:
         for _ in range(_ATTEMPTS):
             if found.st_size > self.size_max:
                 return self.skipped(_too_large(self.size_max), found.st_size, self.proof(found))
+            if self.content_max is not None and found.st_size > self.content_max:
+                raise TooMuch(found)
             fd = self.calls.open_file(self.dir(directory), name)
             try:
                 data = _read_all(self.calls, fd, found.st_size)
@@ -213,6 +224,10 @@ def _read_all(calls: "UserFiles", fd: int, size: int) -> bytes:
         parts.append(data)
         got += len(data)
     return b"".join(parts)
+
+
+def unreadable_text(error: OSError) -> str:
+    return f"{_UNREADABLE}{error.strerror}"
 
 
 def _too_large(size_max: int) -> str:

@@ -16,7 +16,7 @@ from itertools import compress, pairwise
 from eventlog.snapshots.ids import blob_id
 from eventlog.snapshots.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
 from eventlog.snapshots.temporary import is_temporary
-from eventlog.snapshots.tree import DIRECTORY, SUBMODULE
+from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SUBMODULE
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
 from eventlog.snapshots.worktree_entries import REFUSED, TOO_DEEP, Entries, name_in_tree
 from eventlog.snapshots.worktree_git import GitFailed
@@ -28,6 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from eventlog.snapshots.contents import Contents, Lists, Unread
     from eventlog.snapshots.worktree_entries import Found
     from eventlog.snapshots.worktree_rows import Row
 
@@ -42,7 +43,11 @@ class RulesChanged(Exception):
 
 
 class Scan:
-    """Args: never: (device, inode) of directories that are never captured: the store, git's own."""
+    """Args:
+    never: (device, inode) of directories that are never captured: the store, git's own.
+    contents: reads the contents of files, or defers them, after the look at all names; without it each is
+        read where it is met, also those that were deferred before, which `lists` knows.
+    """
 
     def __init__(
         self,
@@ -53,6 +58,8 @@ class Scan:
         never: "set[tuple[int, int]]",
         deadline: "float | None",
         may_fork: bool = False,
+        contents: "Contents | None" = None,
+        lists: "Lists",
     ) -> None:
         self.cache = cache
         self.entries = entries
@@ -60,8 +67,11 @@ class Scan:
         self._never = never
         self._deadline = deadline
         self._may_fork = may_fork
+        self._contents = contents
+        self._lists = lists
+        self._unread: "list[tuple[Directory, Unread]]" = []
         self._fresh = b""
-        self._moved: "set[int]" = set()  # rows of submodules with another commit
+        self._moved: "set[int]" = set()  # rows to look at though their stat is the same
         self._full = False
         self._trusts_ids = True
         self._reshaped = False  # a path came or went
@@ -76,7 +86,7 @@ class Scan:
         assert cache is not None
         watched_same = self.rules.look_at_watched()
         self._fresh = self._look_at_all(cache)
-        self._moved = set(self._moved_submodules(cache))
+        self._moved = {*self._moved_submodules(cache), *self._wanted(cache)}
         return watched_same and not self._moved and self._fresh == cache.stats
 
     def _look_at_all(self, cache: StatCache) -> bytes:
@@ -99,6 +109,14 @@ class Scan:
                 yield row
             row = cache.kinds.find(SUBMODULE, row + 1)
 
+    def _wanted(self, cache: StatCache) -> "Iterator[int]":
+        """The rows of contents that an earlier capture deferred, and this one is to read."""
+        row = cache.kinds.find(SKIPPED) if self._contents is None else -1
+        while row >= 0:
+            if self._lists.named_by(cache.id(row)) is not None:
+                yield row
+            row = cache.kinds.find(SKIPPED, row + 1)
+
     def rules_differ(self) -> bool:
         """Whether what belongs into the tree may have changed, apart from ignore files in it."""
         try:
@@ -117,6 +135,7 @@ class Scan:
         """
         self._full = full
         self._trusts_ids = trusts_ids
+        self._unread = []
         top = Directory(None, b"")
         root = self._load(top, b"", 1) if self.cache is not None else self._new(top, b"")
         if full:
@@ -128,7 +147,20 @@ class Scan:
         while level:
             self._level(level)
             level = [below for directory in level for below in self._below(directory)]
+        if self._contents is not None and self._unread:
+            self._take_contents(self._contents)
         return top
+
+    def _take_contents(self, contents: "Contents") -> None:
+        """Put the rows of files, of which only the stat was taken so far."""
+        directories = {one.path: directory for directory, one in self._unread}
+        for one, found in contents.take([one for _, one in self._unread]):
+            directory = directories[one.path]
+            if found is not None:
+                self._put(directory, one.name, found)
+            else:
+                self._gone(directory, one.name)
+                directory.stat = UNPROVEN
 
     def _load(self, parent: Directory, name: bytes, number: int) -> Directory:
         """The rows of a directory of the cache."""
@@ -313,14 +345,27 @@ class Scan:
                 self._put(directory, name, self.entries.left_out(self.entries.proof(found)))
             elif stat.S_ISDIR(found.st_mode):
                 self._look_at_dir(directory, name, found)
+            elif self._contents is not None and stat.S_ISREG(found.st_mode):
+                self._read_later(directory, name, found)
             else:
                 self._put(directory, name, self.entries.read(directory.path, name, found))
         except FileNotFoundError:
-            if name in directory.rows:
-                self._forget(directory, name)
-            directory.done = False
+            self._gone(directory, name)
         except OSError as error:
             self._put(directory, name, self.entries.unreadable(error, 0))
+
+    def _read_later(self, directory: Directory, name: bytes, found: os.stat_result) -> None:
+        from eventlog.snapshots.contents import Unread
+
+        row = directory.rows.get(name)
+        entry = row[1] if row is not None and row[0] == SKIPPED else None
+        self._unread.append((directory, Unread(join(directory, name), directory.path, name, found, entry)))
+
+    def _gone(self, directory: Directory, name: bytes) -> None:
+        """A name that was listed and is there no more: the next capture lists the directory again."""
+        if name in directory.rows:
+            self._forget(directory, name)
+        directory.done = False
 
     def _look_at_dir(self, directory: Directory, name: bytes, found: os.stat_result) -> None:
         path = join(directory, name)

@@ -94,8 +94,11 @@ class BlobWriter:
         threads: int = 1,
         kinds_in: "KindsIn | None" = None,
         withheld: "dict[bytes, tuple[str, ...]] | None" = None,
+        paced: bool = False,
     ) -> None:
-        """Args: kinds_in: tells the secrets in a content; withheld: takes the ids of those that hold some."""
+        """Args: kinds_in: tells the secrets in a content; withheld: takes the ids of those that hold some;
+        paced: bring a pack to the disk piece by piece, so that others need not wait for all of it at once."""
+        self._paced = paced
         self._kinds_in = kinds_in
         self._withheld = {} if withheld is None else withheld
         self._fs = fs
@@ -331,8 +334,15 @@ class BlobWriter:
             self._fd = self._fs.open(self._tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         data = self._buffer[0] if len(self._buffer) == 1 else b"".join(self._buffer)
         self._buffer = []
-        write_all(self._fs, self._fd, data, self._written)
-        self._written += len(data)
+        if not self._paced:
+            write_all(self._fs, self._fd, data, self._written)
+            self._written += len(data)
+            return
+        for at in range(0, len(data), _MEMORY_BYTES):
+            piece = data[at : at + _MEMORY_BYTES]
+            write_all(self._fs, self._fd, piece, self._written)
+            self._fs.fdatasync(self._fd)
+            self._written += len(piece)
 
     def _publish(self) -> PackTables:
         """Finish the file, give it its name, and sync both."""
