@@ -34,11 +34,12 @@ if TYPE_CHECKING:
     from eventlog.log.verify import Finding
     from eventlog.query.engine import Bound, Limits, Result
     from eventlog.query.functions import Answers, Ask
+    from eventlog.replay.certainty import Certainty
     from eventlog.replay.diffs import Diff
     from eventlog.replay.history import Version
     from eventlog.replay.restore import Plan
     from eventlog.replay.restore_run import Outcome
-    from eventlog.replay.trees import TreeState
+    from eventlog.replay.trees import Running, TreeState
     from eventlog.snapshots.materialize import Report
     from eventlog.snapshots.repack import Repacked
 
@@ -353,7 +354,27 @@ class Store:
         """The tree at a turn's end, its start, or just after one of its events (an event id)."""
         from eventlog.replay.trees import trees_of
 
-        return trees_of(self.events, self.blobs, self._ref(turn), self._moment(at))[0]
+        ref, at = self._ref(turn), self._moment(at)
+        return trees_of(self.events, self.blobs, ref, at, running=self._running(ref))[0]
+
+    def certainty(self, turn: "TurnRef | str", at: str = "end") -> "Certainty":
+        """How well the files are known at a turn's end, its start, or just after one of its events
+        (docs/certainty.md). Of a turn without a tree: `none`."""
+        from eventlog.replay.certainty import certainty_of
+        from eventlog.replay.trees import NoTree, events_of
+
+        ref, at = self._ref(turn), self._moment(at)
+        try:
+            return self.tree(ref, at).certainty
+        except NoTree:
+            found = events_of(self.events, ref, at)
+            return certainty_of(found, at, running=self._running(ref)(found))
+
+    def _running(self, ref: TurnRef) -> "Running":
+        """Tells whether the process of a turn lives, from its events."""
+        from eventlog.replay.liveness import is_running
+
+        return partial(is_running, self.layout, self.events, ref, self.fs.time_ns())
 
     def _moment(self, at: str) -> str:
         return at if at in ("start", "end") else str(self.event(at)["event_id"])
@@ -395,7 +416,9 @@ class Store:
         ref, at = self._ref(turn), self._moment(at)
         with self.view() as view:  # one for all its questions: each new one reads the tail again
             events = partial(_events_in, view)
-            return restore.plan_of_turn(self.blobs, events, ref, at, paths, into, delete=delete)
+            return restore.plan_of_turn(
+                self.blobs, events, ref, at, paths, into, delete=delete, running=self._running(ref)
+            )
 
     def undo_plan(self, event_id: str | None = None, *, into: str | os.PathLike[str] | None = None) -> "Plan":
         """What it would take to undo a restore: that of a start event, or the last one that took place.
@@ -445,7 +468,7 @@ class Store:
 
         first = self._ref(a)
         if b is None:
-            before, after = trees_or_told(self.events, self.blobs, first)
+            before, after = trees_or_told(self.events, self.blobs, first, self._running(first))
         else:
             before, after = self.tree(first), self.tree(b)
         return diff(before, after).within(paths)
