@@ -257,9 +257,10 @@ class Store:
     def withheld(self) -> frozenset[str]:
         """The hashes of contents that hold a secret, or may: kept for replay, left out of every export."""
         from eventlog.log.withheld import withheld_in
+        from eventlog.replay.deferred import withheld_of_git
 
         with self.view() as view:
-            return withheld_in(view)
+            return withheld_in(view) | withheld_of_git(self.blobs)
 
     def why_withheld(self, *hashes: object) -> str:
         """Why the withheld contents among these are: "holds a secret", or "was not looked through…"."""
@@ -490,17 +491,21 @@ class Store:
         return self.blobs.get(self.blobs.resolve(content_hash))
 
     def file(self, turn: "TurnRef | str", path: str, at: str = "end") -> bytes:
-        """The bytes of one file as it was at a turn. Raises: NotFound."""
+        """The bytes of one file as it was at a turn, as far as that is known. Raises: NotFound."""
+        return self.files_at(turn, at).file(path)
+
+    def files_at(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
+        """The tree at a moment of a turn; where none was recorded, the files that its tools told of."""
         from eventlog.replay.told import told_trees
         from eventlog.replay.trees import NoTree
 
         ref = self._ref(turn)
         try:
-            return self.tree(ref, at).file(path)
+            return self.tree(ref, at)
         except NoTree:
             if at not in ("start", "end"):
                 raise
-            return told_trees(self.events, self.blobs, ref)[at == "end"].file(path)
+            return told_trees(self.events, self.blobs, ref)[at == "end"]
 
     # -- questions -----------------------------------------------------------------------------
 

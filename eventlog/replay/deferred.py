@@ -47,7 +47,8 @@ class _Elsewhere:
     def __init__(self, directory: str) -> None:
         self.objects: dict[bytes, bytes] = {}  # git's id, by the id that stands for it
         self.texts: dict[bytes, bytes] = {}
-        self.hashed: dict[bytes, bytes] = {}  # the id that stands for an object, by the content's id
+        self.hashed: dict[bytes, bytes] = {}  # the id that stands for an object, by that of what was read
+        self.secrets: dict[bytes, tuple[str, ...]] = {}  # in contents that were looked through
         self._git = GitContents(directory)
 
     def get(self, id: bytes) -> bytes | None:
@@ -57,8 +58,11 @@ class _Elsewhere:
                 return self._git.read(self.objects[self.hashed[id]])
             except NotFound:
                 return None  # a pack may have it by now
-        object = self.objects.get(id)
-        return self.texts.get(id) if object is None else self._git.read(object)
+        if id not in self.objects:
+            return self.texts.get(id)
+        data = self._git.read(self.objects[id])
+        self.hashed[blob_id(data)] = id
+        return data
 
     def add_object(self, object: bytes) -> bytes:
         id = blake3(object, derive_key_context=_GIT_CONTEXT).digest()
@@ -96,9 +100,7 @@ def hashed(blobs: "BlobStore", entry: TreeEntry) -> TreeEntry:
     elsewhere = _ELSEWHERE.get(blobs)
     if elsewhere is None or entry.id not in elsewhere.objects:
         return entry
-    id = blob_id(blobs.get(entry.id))
-    elsewhere.hashed[id] = entry.id
-    return TreeEntry(entry.name, entry.kind, id, entry.size)
+    return TreeEntry(entry.name, entry.kind, blob_id(blobs.get(entry.id)), entry.size)
 
 
 def secrets_in(blobs: "BlobStore", id: bytes) -> tuple[str, ...]:
@@ -106,7 +108,26 @@ def secrets_in(blobs: "BlobStore", id: bytes) -> tuple[str, ...]:
 
     Of contents in packs the log says it. Raises: NotFound when git does not hold it any more.
     """
-    return blobs.kinds_in(blobs.get(id)) if is_of_git(blobs, id) else ()
+    elsewhere = _ELSEWHERE.get(blobs)
+    if elsewhere is None or not elsewhere.is_of_git(id):
+        return ()
+    if id not in elsewhere.secrets:
+        elsewhere.secrets[id] = blobs.kinds_in(blobs.get(id))
+    return elsewhere.secrets[id]
+
+
+def withheld_of_git(blobs: "BlobStore") -> frozenset[str]:
+    """The hashes of those contents of git, of all that were read so far, that hold a secret."""
+    elsewhere = _ELSEWHERE.get(blobs)
+    read = () if elsewhere is None else tuple(elsewhere.hashed)
+    return frozenset(to_text(id) for id in read if _holds_secret(blobs, id))
+
+
+def _holds_secret(blobs: "BlobStore", id: bytes) -> bool:
+    try:
+        return bool(secrets_in(blobs, id))
+    except NotFound:
+        return False  # nobody can show it either
 
 
 def told_by(ask: "Ask") -> Told:

@@ -152,7 +152,7 @@ class Diff:
         return (
             _has(self.before, wanted)
             or _has(self.after, wanted)
-            or any(one.concerns(wanted) for one in self.missing)
+            or any(one.path != ROOT and one.concerns(wanted) for one in self.missing)
         )
 
 

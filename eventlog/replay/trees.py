@@ -105,7 +105,9 @@ class TreeState:
         found = EditedTree(self.stored_tree, self.root).get(wanted)
         if found is None:
             why = dict(self.missing).get(path, "no such path")
-            raise NotFound(f"{path}: {why} in {self.turn} at {self.at}")
+            doubt = self.certainty.doubt(path)
+            unsure = f" (not known for sure: {doubt})" if doubt not in (None, why) else ""
+            raise NotFound(f"{path}: {why} in {self.turn} at {self.at}{unsure}")
         return self.deferred.entry(found, wanted)
 
     def file(self, path: str) -> bytes:

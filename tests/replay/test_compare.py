@@ -146,7 +146,7 @@ def test_equal_sub_trees_are_not_read(store: Store) -> None:
             entries = [TreeEntry(b"big", DIRECTORY, gone), TreeEntry(b"f", FILE, own, 1)]
             root = writer.put_tree(entries)
             writer.flush()
-        event = lifecycle.snapshot("s1", 1, lifecycle.TURN_START, to_text(root), event_id="s")
+        event = lifecycle.snapshot("s1", 1, lifecycle.TURN_END, to_text(root), event_id="s")
         return tree_at([event], store.blobs, "s1_001")
 
     assert told(made(erased), made(bytes([9]) * 32)) == [("edit", "f")]
@@ -159,7 +159,7 @@ def skipped(store: Store, files: dict[bytes, bytes], reasons: dict[bytes, str], 
         entries += [TreeEntry(name, SKIPPED, writer.put(why.encode()), 9) for name, why in reasons.items()]
         root = to_text(writer.put_tree(entries))
         writer.flush()
-    snapshot = lifecycle.snapshot("s1", 1, lifecycle.TURN_START, root, event_id="s")
+    snapshot = lifecycle.snapshot("s1", 1, lifecycle.TURN_END, root, event_id="s")
     return tree_at([snapshot, *events], store.blobs, "s1_001")
 
 
@@ -265,7 +265,7 @@ def test_a_submodule_is_shown_by_its_commit(store: Store) -> None:
         with store.blobs.writer() as writer:
             root = writer.put_tree([TreeEntry(b"sub", SUBMODULE, writer.put(commit), 40)])
             writer.flush()
-        event = lifecycle.snapshot("s1", 1, lifecycle.TURN_START, to_text(root), event_id="s")
+        event = lifecycle.snapshot("s1", 1, lifecycle.TURN_END, to_text(root), event_id="s")
         return tree_at([event], store.blobs, "s1_001")
 
     (one,) = diff(made(b"a" * 40), made(b"b" * 40))
