@@ -73,6 +73,8 @@ def command(
         if not state.certainty.exact:
             put(f"{state.certainty.state}: {one_line(state.certainty.why)}\n")
         for path, reason in absent:
+            if path == "." and reason == state.certainty.why:
+                continue  # it stands there already
             put(f"not reproduced: {one_line(path)}: {one_line(reason)}\n")
         for path, commit in submodules:
             put(f"submodule, left empty: {one_line(path)} at {one_line(commit)}\n")
