@@ -6,7 +6,6 @@ directory at each call, by the events that came with it. LOCUS_HUNT tries many m
 """
 
 import itertools
-import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -22,20 +21,6 @@ from eventlog.errors import EventLogError, NotFound
 from eventlog.fs import REAL, FileSystem
 from eventlog.paths import path_text
 from eventlog.query.lookup import TurnRef
-from eventlog.recorder import lifecycle
-from eventlog.replay.certainty import (
-    COLUMNS,
-    EXACT,
-    FAILED,
-    NONE,
-    PARTIAL,
-    RUNNING,
-    STATES,
-    UNFINISHED,
-    Certainty,
-    certainty_of,
-    effects_end,
-)
 from eventlog.replay.trees import TreeState
 from eventlog.snapshots.tree import DIRECTORY, SKIPPED
 from eventlog.store import Store
@@ -156,9 +141,7 @@ class World:
 
     def _record(self, fs: FileSystem, call: Any) -> None:
         environ = {"LOCUS_HOOK_PATIENCE": "20"}
-        live.record(
-            fs, str(self.work / ".locus"), call, environ, lambda _: None, started_s=time.monotonic()
-        )
+        live.record(fs, str(self.work / ".locus"), call, environ, lambda _: None, started_s=time.monotonic())
 
     def _call(self, record: Callable[[FileSystem], None], how: tuple[Any, ...]) -> None:
         kind, *arguments = how
@@ -208,10 +191,14 @@ class World:
     def _holds(self, state: TreeState, truth: Files | None) -> None:
         known = state.certainty
         if truth is None:
-            assert known.doubt(".") is not None, f"{state.at} of {state.turn}: nobody saw it, and it is {known}"
+            assert known.doubt(".") is not None, (
+                f"{state.at} of {state.turn}: nobody saw it, and it is {known}"
+            )
             return
         for path in differing(files_of(state), truth):
-            assert known.doubt(path_text(path)) is not None, f"{path!r} at {state.at} of {state.turn}: {known}"
+            assert known.doubt(path_text(path)) is not None, (
+                f"{path!r} at {state.at} of {state.turn}: {known}"
+            )
 
 
 def files_of(state: TreeState) -> Files:
