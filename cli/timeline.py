@@ -1,15 +1,18 @@
 """`locus timeline`: everything that happened in a turn, in order."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from . import table
 from .access import json_option, open_store, put
 from .events_text import what
-from .jsonout import document
-from .records import Record, at, event_json, turn_record
+from .jsonout import certainty_json, document
+from .records import Record, at, certainty_words, event_json, status_words, turn_record
 from .text import clock, microseconds, moment, one_line, terminal_width
+
+if TYPE_CHECKING:
+    from eventlog.replay.certainty import Certainty
 
 
 @click.command("timeline")
@@ -27,10 +30,13 @@ def command(ctx: click.Context, turn: str, as_json: bool) -> None:
         ref = store.turn(turn)
         anchor = turn_record(store, ref)
         events: list[dict[str, Any]] = list(store.timeline(ref))
+        known = {at: store.certainty(ref, at) for at in ("start", "end")}
     if as_json:
-        put(document({"turn": anchor, "events": [event_json(event) for event in events]}))
+        certainty = {at: certainty_json(one) for at, one in known.items()}
+        listed = [event_json(event) for event in events]
+        put(document({"turn": anchor, "certainty": certainty, "events": listed}))
         return
-    put(_head(anchor))
+    put(_head(anchor, known))
     started = microseconds(anchor["started_at"])
     cells = [
         (
@@ -45,7 +51,7 @@ def command(ctx: click.Context, turn: str, as_json: bool) -> None:
     put(table.render(("SEQ", "EVENT", "TIME (UTC)", "TYPE", "WHAT"), cells, width=terminal_width()))
 
 
-def _head(anchor: Record) -> str:
+def _head(anchor: Record, known: "dict[str, Certainty]") -> str:
     started, completed = microseconds(anchor["started_at"]), microseconds(anchor["completed_at"])
     span = moment(started) + (f" to {moment(completed)}" if completed not in (None, started) else "")
     title = one_line(anchor["title"] or anchor["user_request"] or "")
@@ -56,7 +62,8 @@ def _head(anchor: Record) -> str:
                 ("when", f"{span} UTC" if span else ""),
                 ("agent", anchor["agent"] or ""),
                 ("commit", anchor["commit"] or ""),
-                ("status", anchor["status"] or ""),
+                ("status", status_words(anchor["status"], known["end"])),
+                *((f"files at {at}", certainty_words(one)) for at, one in known.items()),
             ]
         )
         + "\n"

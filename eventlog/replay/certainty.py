@@ -22,6 +22,9 @@ EXACT, PARTIAL, RUNNING, UNFINISHED, FAILED, NONE = (
 STATES = (EXACT, PARTIAL, RUNNING, UNFINISHED, FAILED, NONE)
 EVERYTHING = "."
 
+# Events at which it is of interest how the files were.
+TELLS_OF_FILES = ("snapshot", "action", "file")
+
 # What the fold reads of an event, beside its payload.
 COLUMNS = ("event_id", "event_type", "agent", "operation", "path", "cause", "tree_hash", "success")
 
@@ -111,6 +114,14 @@ def certainty_of(events: Iterable[Fields], at: str = "end", *, running: bool = F
     if moment is None:
         raise KeyError(at)
     return _of_event(timeline, moment, _of_end(timeline, snapshots, running))
+
+
+def status_words(status: str | None, at_end: Certainty) -> str:
+    """A turn's status for people: one without an end whose process is gone is not active."""
+    return NOT_CLOSED if status == "active" and at_end.state in (UNFINISHED, NONE) else status or ""
+
+
+NOT_CLOSED = "interrupted, not closed yet"
 
 
 def is_open(events: Iterable[Fields]) -> bool:
