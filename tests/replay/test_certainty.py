@@ -196,9 +196,8 @@ class World:
             )
             return
         for path in differing(files_of(state), truth):
-            assert known.doubt(path_text(path)) is not None, (
-                f"{path!r} at {state.at} of {state.turn}: {known}"
-            )
+            # A directory comes and goes with what is in it.
+            assert known.doubts([path_text(path)]), f"{path!r} at {state.at} of {state.turn}: {known}"
 
 
 def files_of(state: TreeState) -> Files:
