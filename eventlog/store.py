@@ -479,9 +479,9 @@ class Store:
 
         Empty when nothing of it is recorded (S1-55).
         """
-        from eventlog.replay.history import history
+        from eventlog.replay.history import history, with_doubts
 
-        return history(self.query, self.blobs, path, limit)
+        return with_doubts(self.query, history(self.query, self.blobs, path, limit), self.certainty)
 
     def blob(self, content_hash: str) -> bytes:
         """The bytes of a blob by its hash or a unique beginning of it.

@@ -96,7 +96,7 @@ def wanted_of_turn(
             wanted.gone_dirs.discard(path)
     known = [*wanted.entries, *wanted.gone, *wanted.gone_dirs, *wanted.alone]
     for wish in wanted.paths:
-        if b"" not in wanted.alone and not any(is_below(path, wish) for path in known):
+        if not wanted.left_alone(wish) and not any(is_below(path, wish) for path in known):
             raise NotFound(f"{path_text(wish)} is not in {state.turn} at {state.at}, and was not seen later")
     return wanted
 

@@ -205,7 +205,7 @@ def _with_contents(
 ) -> Certainty:
     """How well a state is known, with what only the trees say."""
     known = state.certainty.with_doubts(state.missing, "some contents were not captured")
-    lists = {id for event in made_of for id in (*lists_of(event), *_list_named_by(event))}
+    lists = {id for event in made_of for id in (*lists_of(event), *list_named_by(event))}
     tree = EditedTree(state.stored_tree, state.root) if lists else None
     open_ones = () if tree is None else state.deferred.doubts(sorted(lists), tree)
     known = known.with_doubts(open_ones, "some contents were deferred, and are not known")
@@ -300,7 +300,7 @@ def _after(event: Mapping[str, Any], payload: Mapping[str, Any], before: TreeEnt
         kind = before.kind if before is not None and before.kind in (EXECUTABLE, SYMLINK) else FILE
     content = event.get("after_hash")
     if content is None:
-        for list_id in _list_named_by(event):
+        for list_id in list_named_by(event):
             size = payload.get("after_size")
             sentence = blob_id(sentence_of(list_id))
             return TreeEntry(b"-", SKIPPED, sentence, size if isinstance(size, int) else SIZE_UNKNOWN)
@@ -315,7 +315,7 @@ def _after(event: Mapping[str, Any], payload: Mapping[str, Any], before: TreeEnt
     return TreeEntry(b"-", kind, id, size if isinstance(size, int) else 0)
 
 
-def _list_named_by(event: Mapping[str, Any]) -> Iterator[bytes]:
+def list_named_by(event: Mapping[str, Any]) -> Iterator[bytes]:
     """The list of deferred contents that a file event names."""
     payload = event.get("payload")
     named = payload.get("deferred") if isinstance(payload, Mapping) and _changes(event) else None

@@ -21,6 +21,18 @@ from eventlog.errors import EventLogError, NotFound
 from eventlog.fs import REAL, FileSystem
 from eventlog.paths import path_text
 from eventlog.query.lookup import TurnRef
+from eventlog.replay.certainty import (
+    EXACT,
+    FAILED,
+    NONE,
+    PARTIAL,
+    RUNNING,
+    STATES,
+    UNFINISHED,
+    Certainty,
+    certainty_of,
+    effects_end,
+)
 from eventlog.replay.trees import TreeState
 from eventlog.snapshots.tree import DIRECTORY, SKIPPED
 from eventlog.store import Store
@@ -221,3 +233,135 @@ def test_a_replay_equals_the_directory_or_names_what_differs(steps: list[Any]) -
         for step in steps:
             world.step(*step)
         world.check()
+
+
+# -- the rules, one by one -------------------------------------------------------------------------
+
+Row = dict[str, Any]
+
+
+def look(id: str, kind: str, tree: str | None = "t", success: bool | None = True, **capture: Any) -> Row:
+    return _row(
+        id, "snapshot", operation=kind, tree_hash=tree, success=success,
+        payload={"capture": capture} if capture else {},
+    )  # fmt: skip
+
+
+def action(id: str, **capture: Any) -> Row:
+    return _row(id, "action", payload={"capture": capture} if capture else {})
+
+
+def changed(id: str, path: str, cause: str | None = None, **payload: Any) -> Row:
+    return _row(id, "file", operation="edit", path=path, cause=cause, payload=payload)
+
+
+def end(**payload: Any) -> Row:
+    return _row("end", "turn", operation="end", payload=payload)
+
+
+def _row(id: str, kind: str, **columns: Any) -> Row:
+    nothing = dict.fromkeys(("operation", "path", "cause", "tree_hash", "success"))
+    return {"event_id": id, "event_type": kind, "agent": "codex", **nothing, **columns}
+
+
+START = look("start", "turn_start")
+LAST = look("last", "turn_end")
+EVERYTHING = (".",)
+
+
+def states(*events: Row, running: bool = False) -> tuple[str, str]:
+    return certainty_of(events, "start").state, certainty_of(events, running=running).state
+
+
+def doubted(known: Certainty) -> tuple[str, ...]:
+    return tuple(path for path, _ in known.paths)
+
+
+def test_a_whole_look_is_exact_and_a_turn_without_one_has_no_tree() -> None:
+    """P1: only a look that was whole makes a moment exact; where there was none there are no files."""
+    assert states(START, changed("f", "a"), LAST, end()) == (EXACT, EXACT)
+    assert states(look("s", "turn_start", None), changed("f", "a"), end()) == (NONE, NONE)
+    assert doubted(certainty_of([action("a")])) == EVERYTHING
+    assert {EXACT, PARTIAL, RUNNING, UNFINISHED, FAILED, NONE} == set(STATES)
+
+
+def test_a_look_that_failed_is_no_earlier_one() -> None:
+    """P1: the tree of an earlier look is not passed for that of one that failed, at either end."""
+    failed = look("last", "turn_end", None, None, state="busy")
+    assert states(START, look("t", "tool"), failed, end()) == (EXACT, FAILED)
+    assert doubted(certainty_of([START, failed])) == EVERYTHING
+    assert states(look("start", "turn_start", None, None, state="failed"), LAST) == (FAILED, EXACT)
+    # The hook of the prompt was killed: what the first tool left is not how the turn began.
+    assert states(look("t", "tool"), LAST) == (FAILED, EXACT)
+
+
+def test_a_turn_without_an_end_is_running_or_unfinished() -> None:
+    """P1: without a look at its end nothing of the end is known, whatever else came."""
+    assert states(START, look("t", "tool"), running=True) == (EXACT, RUNNING)
+    assert states(START, look("t", "tool")) == (EXACT, UNFINISHED)
+    assert states(START, end(), running=True) == (EXACT, UNFINISHED)
+    assert doubted(certainty_of([START, look("t", "tool")])) == EVERYTHING
+
+
+def test_a_turn_that_was_closed_names_what_changed_late() -> None:
+    """P1: of a turn whose process was gone exactly the paths that changed after the last look are doubted."""
+    late = look("last", "turn_end", state="late", paths=[["a", "nobody saw who"], ["d", "nor here"]], count=2)
+    known = certainty_of([START, changed("f", "a"), late, end(closed_by="hook")])
+    assert (known.state, doubted(known)) == (UNFINISHED, ("a", "d"))
+    assert (known.doubt("a"), known.doubt("d/x"), known.doubt("b")) == ("nobody saw who", "nor here", None)
+    assert doubted(certainty_of([START, late, end(closed_by="hook")], "last")) == ("a", "d")
+    late["payload"]["capture"]["count"] = 60
+    assert "." in doubted(certainty_of([START, late, end(closed_by="hook")]))
+    # It lived after all, and came to its end.
+    assert certainty_of([START, late, end(closed_by="hook"), LAST, end()]).state == EXACT
+
+
+def test_a_look_that_was_not_finished_names_its_paths() -> None:
+    """P1: what was not looked at in time is named; all of it where it is not named, or git said nothing."""
+    partial = look("last", "turn_end", success=False, state="partial", pending=2, pending_paths=["a", "d"])
+    known = certainty_of([START, partial])
+    assert (known.state, doubted(known)) == (PARTIAL, ("a", "d"))
+    assert known.doubts(["b"]) == () and known.doubts(["d/x"]) == known.doubts(["d"]) == known.paths[1:]
+    assert known.doubts() == known.doubts(["."]) == known.paths
+    for more in ({"pending": 3}, {"warning": "git is gone"}, {"pending_paths": []}):
+        partial["payload"]["capture"] |= more
+        assert "." in doubted(certainty_of([START, partial]))
+
+
+def test_the_changes_of_an_action_belong_to_its_moment() -> None:
+    """P1: --at ACTION is the state with its changes, also behind an error and somebody's own change."""
+    frame = [action("act"), _row("e", "error"), changed("u", "a"), changed("f", "a", "act")]
+    events = [START, *frame, look("t", "tool"), changed("g", "b"), LAST]
+    events[5]["cause"] = "act"
+    assert effects_end(events, 1) == 6
+    assert certainty_of(events, "act").exact
+    told = [START, action("act"), changed("f", "a", "act"), changed("g", "b", causes=["act"]), action("x")]
+    assert effects_end(told, 1) == 4
+
+
+def test_between_two_looks_what_the_later_one_found_is_doubted() -> None:
+    """P1: it may have changed before the event or after it, but for what the event itself tells."""
+    told = [changed("f", "b"), changed("g", "new", old_path="old")]
+    events = [START, _row("e", "tool_start"), *told, LAST]
+    assert doubted(certainty_of(events, "e")) == ("b", "new", "old")
+    assert doubted(certainty_of(events, "f")) == ("new", "old")
+    assert certainty_of([START, _row("e", "llm"), LAST], "e").exact
+    # Where no later look was whole, or it did not tell of all, nothing is known of what changed.
+    for after in (
+        look("last", "turn_end", None, None, state="busy"),
+        look("last", "turn_end", success=False, state="partial", pending=1, pending_paths=["z"]),
+        look("last", "turn_end", state="baseline"),
+        look("last", "turn_end", changes=9000, told=0),
+    ):
+        assert "." in doubted(certainty_of([START, _row("e", "llm"), after], "e"))
+    assert doubted(certainty_of([START, action("a", state="busy"), LAST], "a")) == EVERYTHING
+    assert certainty_of([START, _row("e", "llm")], "e", running=True).state == RUNNING
+    with pytest.raises(KeyError):
+        certainty_of([START], "nowhere")
+
+
+def test_a_commit_is_exact_at_each_of_its_events() -> None:
+    """P1: what git recorded is all that there was."""
+    events = [START, changed("f", "a"), changed("g", "b"), LAST, end()]
+    git = [{**event, "agent": "git"} for event in events]
+    assert all(certainty_of(git, at).exact for at in ("start", "end", "f", "g"))

@@ -194,9 +194,7 @@ def test_a_change_to_a_deferred_content_is_applied(store: Store) -> None:
     with store.blobs.writer() as writer:
         root = to_text(put_node(writer, {b"kept": (FILE, b"kept\n")}))
         writer.flush()
-    event = lifecycle.file(
-        "s1", 2, "big", "add", payload={"deferred": list_id, "after_size": 9}
-    )
+    event = lifecycle.file("s1", 2, "big", "add", payload={"deferred": list_id, "after_size": 9})
     store.append([lifecycle.snapshot("s1", 2, lifecycle.TURN_START, root), event])
     assert shown(store.tree("s1_002"))[b"big"] == SKIPPED
     became(store, list_id, {b"big": (FILE, b"123456789")}, [])
