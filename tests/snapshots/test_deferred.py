@@ -1,5 +1,7 @@
 """The list of deferred contents has one spelling, and its sentence names it."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,12 +22,14 @@ ROW = (b"src/big.bin", b"f", 12, -5, 7, 99, None)
 
 
 @given(ROWS)
-def test_a_list_comes_back_whatever_the_paths_hold(rows):
+def test_a_list_comes_back_whatever_the_paths_hold(rows: Any) -> None:
+    """I11: any list of legal paths comes back as it was, in one order."""
     assert list(decode_list(encode_list(rows))) == sorted(rows)
     assert encode_list(reversed(rows)) == encode_list(rows)
 
 
-def test_the_format_is_the_documented_one():
+def test_the_format_is_the_documented_one() -> None:
+    """docs/certainty.md §3: the bytes are those of the page."""
     object = bytes(range(20))
     rows = [ROW, (b"a\tb", b"x", 0, 1, 2, 3, object)]
     assert encode_list(rows) == (
@@ -40,7 +44,8 @@ def test_the_format_is_the_documented_one():
 
 
 @given(ROWS.filter(bool), st.data())
-def test_other_bytes_are_refused_or_are_another_list(rows, data):
+def test_other_bytes_are_refused_or_are_another_list(rows: Any, data: st.DataObject) -> None:
+    """I11: the decoder takes only what the encoder makes."""
     encoding = encode_list(rows)
     at = data.draw(st.integers(0, len(encoding) - 1))
     wrong = encoding[:at] + data.draw(st.binary(max_size=2)) + encoding[at + 1 :]
@@ -65,7 +70,8 @@ def test_other_bytes_are_refused_or_are_another_list(rows, data):
         b"locus deferred 1\nf 1 1 1 1 -a\0",
     ],
 )
-def test_a_list_of_another_spelling_is_damage(data):
+def test_a_list_of_another_spelling_is_damage(data: bytes) -> None:
+    """I11, I28: another spelling, an illegal path, a cut are damage."""
     with pytest.raises(Corruption):
         decode_list(data)
 
@@ -73,18 +79,21 @@ def test_a_list_of_another_spelling_is_damage(data):
 @pytest.mark.parametrize(
     "row", [(b"a", b"l", 1, 1, 1, 1, None), (b"a", b"f", -1, 1, 1, 1, None), (b"a", b"f", 1, 1, 1, 1, b"1")]
 )
-def test_what_no_list_can_hold_is_refused(row):
+def test_what_no_list_can_hold_is_refused(row: Any) -> None:
+    """An impossible kind, size or object is not written."""
     with pytest.raises(InvalidEvent):
         encode_list([row])
 
 
-def test_a_path_stands_once():
+def test_a_path_stands_once() -> None:
+    """A list that names a path twice is not written."""
     with pytest.raises(InvalidEvent, match="twice"):
         encode_list([ROW, ROW])
 
 
 @given(st.binary(min_size=32, max_size=32))
-def test_the_sentence_names_its_list(list_id):
+def test_the_sentence_names_its_list(list_id: bytes) -> None:
+    """docs/certainty.md §3: the entry of a deferred file says which list it is on."""
     assert list_of(sentence_of(list_id)) == list_id
 
 
@@ -97,5 +106,6 @@ def test_the_sentence_names_its_list(list_id):
         b" its content was deferred: blake3:" + b"a" * 64,
     ],
 )
-def test_another_sentence_names_no_list(sentence):
+def test_another_sentence_names_no_list(sentence: bytes) -> None:
+    """What is nearly such a sentence is one of the other reasons."""
     assert list_of(sentence) is None
