@@ -323,7 +323,8 @@ def test_a_look_that_was_not_finished_names_its_paths() -> None:
     assert (known.state, doubted(known)) == (PARTIAL, ("a", "d"))
     assert known.doubts(["b"]) == () and known.doubts(["d/x"]) == known.doubts(["d"]) == known.paths[1:]
     assert known.doubts() == known.doubts(["."]) == known.paths
-    for more in ({"pending": 3}, {"warning": "git is gone"}, {"pending_paths": []}):
+    mores: list[Row] = [{"pending": 3}, {"warning": "git is gone"}, {"pending_paths": []}]
+    for more in mores:
         partial["payload"]["capture"] |= more
         assert "." in doubted(certainty_of([START, partial]))
 

@@ -169,8 +169,10 @@ def test_only_named_paths_are_touched(make: Make) -> None:
 
 
 def test_what_is_not_known_is_left_alone(make: Make) -> None:
-    """P1: a path that the last look of a turn did not take in is neither written nor deleted, and listed; where
-    nothing is known nothing is touched."""
+    """P1: a path that the last look of a turn did not take in is neither written nor deleted, and listed.
+
+    Where nothing is known nothing is touched.
+    """
     world = make(NEW, OLD)
     tree = put_tree(world.store, NEW)
     for number, pending in enumerate((["edit", "made", "d"], ["edit", "."]), 8):
