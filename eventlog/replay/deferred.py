@@ -150,6 +150,11 @@ def is_of_git(blobs: "BlobStore", id: bytes) -> bool:
     return elsewhere is not None and elsewhere.is_of_git(id)
 
 
+def told_in(events: Callable[..., Iterable[Mapping[str, Any]]]) -> Told:
+    """Those of a store, by its `events`."""
+    return lambda: events(event_types=(EVENT_TYPE,), columns=COLUMNS)
+
+
 def nothing_told() -> Iterable[Mapping[str, Any]]:
     return ()
 

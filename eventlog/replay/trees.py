@@ -15,8 +15,7 @@ from eventlog.paths import path_bytes, path_text
 from eventlog.query.lookup import TurnRef
 from eventlog.replay import certainty
 from eventlog.replay.certainty import EVERYTHING, Certainty, certainty_of, doubt_bytes
-from eventlog.replay.deferred import COLUMNS as COLUMNS_OF_CONTENTS
-from eventlog.replay.deferred import EVENT_TYPE, Deferred, lists_of
+from eventlog.replay.deferred import Deferred, lists_of, told_in
 from eventlog.replay.edited_tree import EditedTree
 from eventlog.snapshots.deferred import sentence_of
 from eventlog.snapshots.ids import blob_id, from_text, to_text, tree_id
@@ -144,7 +143,7 @@ def trees_of(
     events: Events, blobs: "BlobStore", ref: TurnRef, *moments: str, running: Running | None = None
 ) -> list[TreeState]:
     """The trees at some moments of one turn, its events read once. Raises: NotFound, as `tree_at`."""
-    deferred = Deferred(blobs, lambda: events(event_types=(EVENT_TYPE,), columns=COLUMNS_OF_CONTENTS))
+    deferred = Deferred(blobs, told_in(events))
     found = events_of(events, ref, *moments)
     is_running = running is not None and certainty.is_open(found) and running(found)
     return [tree_at(found, blobs, ref.name, at, running=is_running, deferred=deferred) for at in moments]

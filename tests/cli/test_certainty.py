@@ -16,6 +16,7 @@ import pytest
 from eventlog.agents import adapters, live
 from eventlog.agents.live_state import short
 from eventlog.fs import REAL
+from eventlog.serve import mcp_read
 from eventlog.store import Store
 from tests.cli.hook_support import HOOK, Agent, events, project
 from tests.cli.support import Locus
@@ -138,3 +139,43 @@ def test_a_look_that_was_not_finished_names_what_it_did_not_see(
     with Store.open(work / ".locus") as store:
         assert store.certainty("last").state == "partial"
         assert store.certainty("last", "start").exact
+
+
+def test_lists_say_it_and_end_with_0(work: Path, locus: Locus) -> None:
+    """P1, P7: a turn whose process is gone is shown as interrupted and not closed yet; lists, SQL, MCP and
+    exports carry its state, a history names the turn, and nothing is written."""
+    process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    agent = Agent(work, environ={"CLAUDE_PID": str(process.pid)})
+    agent.prompt("Go")
+    agent.write("half.txt", "1\n")
+    process.communicate()
+    before = len(events(work))
+
+    listed = locus("log")
+    assert listed.code == 0 and b"interrupted, not closed yet" in listed.out and b" END " in listed.out
+    for verb in ("timeline", "show"):
+        shown = locus(verb, "last")
+        assert shown.code == 0 and b"interrupted, not closed yet" in shown.out
+        assert data(locus, verb, "last")["certainty"]["end"]["state"] == "unfinished"
+        assert data(locus, verb, "last")["certainty"]["start"]["state"] == "exact"
+    written = events(work, "file")[0]["event_id"]
+    assert data(locus, "show", written)["certainty"]["state"] == "exact"
+    asked = locus(
+        "sql",
+        "select start_certainty, end_certainty, file_at('half.txt', 'last') as content, "
+        "(select doubt from tree_at('last') limit 1) as doubt from turns",
+        "--json",
+    )
+    (row,) = json.loads(asked.out)
+    assert (row["start_certainty"], row["end_certainty"], row["content"]) == ("exact", "unfinished", None)
+    assert "no end of the turn was seen" in row["doubt"]
+    past = locus("history", "half.txt")
+    assert past.code == 4 and "not known at the end of" in past.err
+    assert locus("export", "agent-trace", "--to", work.parent / "lines.jsonl").code == 0
+    exported = json.loads((work.parent / "lines.jsonl").read_text())
+    assert exported["metadata"]["locus"]["certainty"] == "unfinished"
+    assert len(events(work)) == before
+    with Store.open(work / ".locus") as store:
+        assert "not known to be exact" in mcp_read.file_at(store, "last", "half.txt")
+        assert "unfinished" in "".join(mcp_read.timeline(store, "last"))
+        assert "not compared: .:" in "".join(mcp_read.diff(store, "last"))

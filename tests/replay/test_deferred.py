@@ -10,6 +10,7 @@ import pytest
 
 from eventlog.errors import NotFound
 from eventlog.recorder import lifecycle
+from eventlog.recorder.completeness import skipped_in
 from eventlog.replay.compare import compare
 from eventlog.replay.trees import TreeState, tree_at
 from eventlog.snapshots.deferred import encode_list, sentence_of
@@ -111,6 +112,8 @@ def test_what_became_of_a_deferred_content_is_what_readers_see(store: Store, tmp
     assert [row[1:] for row in rows[1:]] == [
         ("skipped", None, False), ("file", to_text(blob_id(b"kept\n")), True), ("skipped", None, False),
     ]  # fmt: skip
+    left_out = skipped_in(store, store.tree(turn).tree_hash)
+    assert left_out is not None and [one.path for one in left_out] == ["gone", "later"]
     became(store, list_id, {b"gone": (FILE, b"found\n"), b"later": (FILE, b"l\n")}, [])
     assert store.certainty(turn).exact
     assert store.file(turn, "gone") == b"found\n"
