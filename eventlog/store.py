@@ -368,8 +368,7 @@ class Store:
         try:
             return self.tree(ref, at).certainty
         except NoTree:
-            found = events_of(self.events, ref, at)
-            return certainty_of(found, at, running=self._running(ref)(found))
+            return certainty_of(events_of(self.events, ref, at), at)
 
     def _running(self, ref: TurnRef) -> "Running":
         """Tells whether the process of a turn lives, from its events."""

@@ -198,7 +198,10 @@ def _of_closed(last: Fields) -> Certainty:
     """The end of a turn whose process was gone before it ended."""
     if last.get("tree_hash") is None or _capture(last).get("state") != "late":
         return _everything(UNFINISHED, f"{_GONE}; its files are those of the last look")
-    return Certainty(UNFINISHED, f"{_GONE}; its files are those found afterwards", _late(last))
+    doubts = dict(_pending(_capture(last)) if last.get("success") is False else ()) | dict(_late(last))
+    return Certainty(
+        UNFINISHED, f"{_GONE}; its files are those found afterwards", tuple(sorted(doubts.items()))
+    )
 
 
 def _of_event(timeline: Sequence[Fields], moment: int, at_end: Certainty) -> Certainty:

@@ -312,6 +312,11 @@ def test_a_turn_that_was_closed_names_what_changed_late() -> None:
     assert doubted(certainty_of([START, late, end(closed_by="hook")], "last")) == ("a", "d")
     late["payload"]["capture"]["count"] = 60
     assert "." in doubted(certainty_of([START, late, end(closed_by="hook")]))
+    hurried = {**late, "success": False}
+    hurried["payload"] = {
+        "capture": {"state": "late", "paths": [["a", "why"]], "count": 1, "pending_paths": ["b"]}
+    }
+    assert doubted(certainty_of([START, hurried, end(closed_by="hook")])) == ("a", "b")
     # It lived after all, and came to its end.
     assert certainty_of([START, late, end(closed_by="hook"), LAST, end()]).state == EXACT
 
