@@ -6,7 +6,9 @@ import click
 
 from eventlog.errors import Refused
 
-from .access import open_store, put
+from . import exits
+from .access import open_store, put, say
+from .text import one_line
 
 if TYPE_CHECKING:
     from eventlog.store import Store
@@ -23,7 +25,8 @@ def command(ctx: click.Context, what: str, at: str, show_withheld: bool) -> None
     """Write one recorded file to standard output.
 
     A content that holds a secret is withheld: it is written only with --show-withheld, and else
-    refused with exit code 3.
+    refused with exit code 3. Where the file is not known to have been so at that moment, the reason
+    is said on stderr, and the exit code is 4.
 
     \b
     locus cat last:README.md          the file at the end of the newest turn
@@ -32,10 +35,18 @@ def command(ctx: click.Context, what: str, at: str, show_withheld: bool) -> None
     """
     turn, path = split(what)
     with open_store(ctx) as store:
-        data = store.blob(path) if turn is None else store.file(turn, path, at)
+        doubt = None
+        if turn is None:
+            data = store.blob(path)
+        else:
+            state = store.files_at(turn, at)
+            data, doubt = state.file(path), state.certainty.doubt(path)
         if not show_withheld:
             _refuse_withheld(store, what, data)
     put(data)
+    if doubt is not None:
+        say(f"not known to be exact: {one_line(what)}: {one_line(doubt)}")
+        ctx.exit(exits.PARTIAL)
 
 
 def _refuse_withheld(store: "Store", what: str, data: bytes) -> None:

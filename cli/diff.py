@@ -10,7 +10,7 @@ from eventlog.errors import Corruption, NotFound
 
 from . import exits, table
 from .access import json_option, open_store, put, say
-from .jsonout import document
+from .jsonout import certainty_json, document
 from .repopath import names_of
 from .text import change as change_text
 from .text import count, lines, one_line, terminal_width
@@ -48,8 +48,8 @@ def command(
 
     With A alone from the start of that turn to its end, with B from the end of A to the end of B.
     PATHs are files or folders; write ./NAME for one that is called like a turn. The form is git's:
-    `git apply` takes it. What was not captured is listed on stderr, and the exit code is 4. So is
-    what holds a secret, unless --show-withheld is given.
+    `git apply` takes it. What was not captured, or is not known to have been so, is listed on stderr,
+    and the exit code is 4. So is what holds a secret, unless --show-withheld is given.
 
     \b
     locus diff last
@@ -210,7 +210,12 @@ def _json(diff: "Diff", reading: _Reading, *, with_lines: bool, with_text: bool)
 
 
 def _moment(state: "TreeState") -> dict[str, Any]:
-    return {"turn": f"turn:{state.turn}", "at": state.at, "tree_hash": state.tree_hash}
+    return {
+        "turn": f"turn:{state.turn}",
+        "at": state.at,
+        "tree_hash": state.tree_hash,
+        "certainty": certainty_json(state.certainty),
+    }
 
 
 def _entry(entry: "TreeEntry | None") -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ import click
 
 from eventlog.errors import NotFound
 
-from . import table
+from . import exits, table
 from .access import json_option, open_store, put, say
 from .events_text import short_hash
 from .jsonout import line
@@ -28,7 +28,8 @@ def command(ctx: click.Context, path: str, limit: int, as_json: bool) -> None:
     """List the versions of one file, newest first.
 
     Renames are followed back: the versions under the old name belong to the file. Each version is
-    the content of a hash, which `locus cat` prints. With --json one object per line.
+    the content of a hash, which `locus cat` prints. With --json one object per line. Where the file
+    is not known at the end of one of the turns, that is said on stderr, and the exit code is 4.
     """
     with open_store(ctx) as store:
         # One more than is shown, to know whether there are more.
@@ -44,6 +45,11 @@ def command(ctx: click.Context, path: str, limit: int, as_json: bool) -> None:
         say(f"There are more; --limit N shows more than {limit}.")
     for hash, fate in gone.items():
         say(f"{short_hash(hash)} is not in the store any more: {fate}")
+    doubts = {version.turn_name: version.doubt for version in shown if version.doubt is not None}
+    for turn, doubt in doubts.items():
+        say(f"not known at the end of {turn}: {one_line(doubt)}")
+    if doubts:
+        ctx.exit(exits.PARTIAL)
 
 
 def _find(store: "Store", path: str, limit: int) -> "list[Version]":

@@ -5,7 +5,10 @@ null, bytes are base64.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eventlog.replay.certainty import Certainty
 
 VERSION = 1
 
@@ -81,3 +84,9 @@ def _default(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return base64.b64encode(value).decode("ascii")
     return str(value)
+
+
+def certainty_json(known: "Certainty") -> dict[str, Any]:
+    """How well a moment is known (docs/certainty.md)."""
+    paths = [{"path": path, "reason": reason} for path, reason in known.paths]
+    return {"state": known.state, "why": known.why or None, "paths": paths}

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from eventlog.query.engine import Result
     from eventlog.store import Store
 
+    from .records import Record
+
 _COMMIT_SHOWN = 7
 _EVENT_SHOWN = 12
 
@@ -71,13 +73,14 @@ def command(
             return _follow(store, where, limit, as_json, session, event_type, within)
         # One more than is shown, to know whether there are more.
         found = (_find_events if want_events else _find_turns)(store, where, limit + 1)
+        turns = [] if want_events else [_with_life(store, turn) for turn in records(found)][:limit]
     more = len(found.rows) > limit
     del found.rows[limit:]
     if as_json:
-        for record in _event_objects(found) if want_events else records(found):
+        for record in _event_objects(found) if want_events else turns:
             put(line(record))
         return None
-    put(_event_table(found) if want_events else _turn_table(found))
+    put(_event_table(found) if want_events else _turn_table(turns))
     if not found.rows:
         say("Nothing fits." if where.parameters else "Nothing is recorded yet. `locus import git` starts.")
     if more:
@@ -149,21 +152,41 @@ def _event_objects(found: "Result") -> list[dict[str, Any]]:
     return [event_json(event) for event in events(found)]
 
 
-def _turn_table(found: "Result") -> str:
+def _with_life(store: "Store", turn: "Record") -> "Record":
+    """The row of a turn; running where SQL, which knows of no process, says unfinished."""
+    if turn["end_certainty"] != "unfinished":
+        return turn
+    return {**turn, "end_certainty": store.certainty(f"{turn['session_id']}_{turn['turn_id']}").state}
+
+
+def _turn_table(turns: "list[Record]") -> str:
     from .table import render
 
+    # Where all is well there is no column for it.
+    states = [_state(turn) for turn in turns]
     cells = [
         (
             f"{turn['session_id']}_{turn['turn_id']}",
             moment(microseconds(turn["started_at"])),
             (turn["commit"] or "")[:_COMMIT_SHOWN],
             str(len(turn["files_modified"] or ())),
+            *((state,) if any(states) else ()),
             one_line(turn["title"] or turn["user_request"] or ""),
         )
-        for turn in records(found)
+        for turn, state in zip(turns, states, strict=True)
     ]
-    heads = ("TURN", "STARTED (UTC)", "COMMIT", "FILES", "TITLE")
+    heads = ("TURN", "STARTED (UTC)", "COMMIT", "FILES", *(("END",) if any(states) else ()), "TITLE")
     return render(heads, cells, right=(3,), width=terminal_width()) if cells else ""
+
+
+def _state(turn: "Record") -> str:
+    """How well the end of a turn is known; nothing where that is exact."""
+    state = str(turn["end_certainty"])
+    if state == "unfinished" and turn["status"] == "active":
+        from eventlog.replay.certainty import NOT_CLOSED
+
+        return NOT_CLOSED
+    return "" if state == "exact" else state
 
 
 def _event_table(found: "Result") -> str:

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog.types import COLUMN_KINDS, COLUMN_NAMES, TIME
 
-from .text import microseconds, moment_exact
+from .text import microseconds, moment_exact, one_line
 
 if TYPE_CHECKING:
     from eventlog.query.engine import Result
     from eventlog.query.lookup import TurnRef
+    from eventlog.replay.certainty import Certainty
     from eventlog.store import Store
 
 Record = dict[str, Any]
@@ -48,11 +49,24 @@ def event_json(event: Mapping[str, Any]) -> Record:
 
 
 def turn_record(store: "Store", turn: "TurnRef") -> Record:
-    """The anchor of a turn: its row of the view `turns`."""
+    """The anchor of a turn: its row of the view `turns`; running where SQL, which knows of no process, says
+    unfinished."""
     found = store.query(
         "select * from turns where session_id = $1 and turn = $2", [turn.session_id, turn.turn]
     )
-    return next(records(found))
+    return {**next(records(found)), "end_certainty": store.certainty(turn).state}
+
+
+def certainty_words(known: "Certainty") -> str:
+    """How well a moment is known, for people: nothing where it is exact."""
+    return "" if known.exact else one_line(f"{known.state}: {known.why}")
+
+
+def status_words(status: str | None, at_end: "Certainty") -> str:
+    """A turn's status for people; at_end: how well its end is known."""
+    from eventlog.replay.certainty import status_words
+
+    return status_words(status, at_end)
 
 
 def at(event: Mapping[str, Any]) -> int | None:

@@ -4,7 +4,7 @@ import click
 
 from . import exits
 from .access import json_option, open_store, put, say
-from .jsonout import document
+from .jsonout import certainty_json, document
 from .progress import Progress
 from .text import count, one_line, size
 
@@ -36,7 +36,8 @@ def command(
 
     Without PATHs all files. --at start is the state before the turn, --at EVENT the state just
     after that event. DIR is made when it is missing. What could not be reproduced is listed with
-    its reason, and the exit code is 4, unless .locusignore left it out and no PATH names it. A
+    its reason, and so is what is not known to have stood there like that at that moment; the exit
+    code is 4, unless .locusignore left it out and no PATH names it. A
     submodule is the commit of another repository: it stands as an empty directory, and the commit
     is named.
     """
@@ -44,7 +45,8 @@ def command(
 
     with open_store(ctx) as store, Progress("replaying"):
         ref = store.turn(turn)
-        report = store.replay(ref, target, paths=paths, at=at, force=force)
+        state = store.tree(ref, at)
+        report = state.materialize(target, paths=paths, force=force)
     # What the turn held and is not there now: lost since, or never captured. Both make it partial.
     absent = [(_text(path), reason) for path, reason in (*report.missing, *report.skipped)]
     submodules = [(_text(path), commit) for path, commit in report.submodules]
@@ -59,6 +61,7 @@ def command(
                     "bytes": report.bytes,
                     "symlinks": report.symlinks,
                     "directories": report.dirs,
+                    "certainty": certainty_json(state.certainty),
                     "missing": [{"path": path, "reason": reason} for path, reason in absent],
                     "submodules": [{"path": path, "commit": commit} for path, commit in submodules],
                 }
@@ -67,7 +70,11 @@ def command(
     else:
         links = f", {count(report.symlinks, 'symlink')}" if report.symlinks else ""
         say(f"{ref.context_id} → {target}: {count(report.files, 'file')} ({size(report.bytes)}){links}")
+        if not state.certainty.exact:
+            put(f"{state.certainty.state}: {one_line(state.certainty.why)}\n")
         for path, reason in absent:
+            if path == "." and reason == state.certainty.why:
+                continue  # it stands there already
             put(f"not reproduced: {one_line(path)}: {one_line(reason)}\n")
         for path, commit in submodules:
             put(f"submodule, left empty: {one_line(path)} at {one_line(commit)}\n")

@@ -8,7 +8,7 @@ import click
 
 from . import exits
 from .access import json_option, open_store, put, say
-from .jsonout import document
+from .jsonout import certainty_json, document
 from .progress import Progress
 from .text import count, one_line
 
@@ -74,7 +74,8 @@ def command(
 
     Only files that were recorded after that moment are deleted. Other files, files that git
     ignores, .git and .locus stay as they are. What could not be restored is listed
-    with its reason, and the exit code is 4, unless .locusignore left it out and no PATH names it.
+    with its reason, and the exit code is 4, unless .locusignore left it out and no PATH names it. A
+    path whose state at that moment is not known is left alone.
     """
     if recover:
         if turn is not None or dry_run or yes or token or force or into is not None:
@@ -185,6 +186,11 @@ def _show(plan: "Plan") -> None:
         put(f"keep      and {len(plan.kept) - _KEPT_SHOWN:,} more (--json lists all)\n")
     for path, commit in plan.submodules:
         put(f"submodule {_text(path)} at {one_line(commit)}: left alone\n")
+    if not plan.certainty.exact:
+        known = plan.certainty
+        put(f"{known.state}: {one_line(known.why)}\n")
+        if known.doubt(".") is not None:
+            put("nothing is touched; --at with a snapshot that `locus timeline` lists brings back that one\n")
     for path, why in plan.missing:
         put(f"not restored: {_text(path)}: {one_line(why)}\n")
     for path, why in plan.conflicts:
@@ -221,6 +227,7 @@ def _as_json(plan: "Plan", outcome: "Outcome | None") -> dict[str, Any]:
         "unchanged": plan.unchanged,
         "kept": _reasons(plan.kept),
         "missing": _reasons(plan.missing),
+        "certainty": certainty_json(plan.certainty),
         "conflicts": _reasons(plan.conflicts),
         "submodules": [{"path": _name(path), "commit": commit} for path, commit in plan.submodules],
         "done": outcome is not None,

@@ -10,13 +10,16 @@ from eventlog.types import COLUMN_KINDS, COLUMN_NAMES, TIME
 
 from . import table
 from .access import json_option, open_store, put, say
-from .jsonout import compact, document
-from .records import Record, event_json, records, turn_record
+from .jsonout import certainty_json, compact, document
+from .records import Record, certainty_words, event_json, records, status_words, turn_record
 from .session_text import kept_fields, kept_words
 from .text import lines, microseconds, moment, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from eventlog.query.lookup import TurnRef
+    from eventlog.replay.certainty import Certainty
     from eventlog.store import Store
 
 _LISTED_MAX = 5
@@ -93,8 +96,12 @@ def _only(store: "Store", name: str, found: list[tuple[str, str]]) -> tuple[str,
 
 def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
     anchor = turn_record(store, turn)
+    known = {at: store.certainty(turn, at) for at in ("start", "end")}
     more = f"\n`locus timeline {turn.name}` shows its events.\n"
-    return {"turn": anchor}, _pairs(_telling(anchor)) + more
+    shown = {**_telling(anchor), "status": status_words(anchor["status"], known["end"])}
+    shown |= {f"{at}_certainty": certainty_words(one) for at, one in known.items()}
+    fields = {"turn": anchor, "certainty": {at: certainty_json(one) for at, one in known.items()}}
+    return fields, _pairs(shown) + more
 
 
 def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
@@ -156,8 +163,12 @@ def _event(store: "Store", event_id: str) -> tuple[Record, str]:
     is_file = event["event_type"] == "file"
     withheld = is_file and not store.withheld().isdisjoint({event["before_hash"], event["after_hash"]})
     diff = diff_of(event, store.blobs) if is_file and not withheld else None
+    known = _certainty_at(store, event)
     fields: Record = {"event": shown}
     text = _pairs({name: shown.get(name) for name in COLUMN_NAMES if name != "payload"})
+    if known is not None:
+        fields["certainty"] = certainty_json(known)
+        text += _pairs({"files then": certainty_words(known)})
     if event["payload"]:
         import json
 
@@ -170,6 +181,19 @@ def _event(store: "Store", event_id: str) -> tuple[Record, str]:
         fields["diff"] = diff
         text += "\n" + lines(diff)
     return fields, text
+
+
+def _certainty_at(store: "Store", event: "Mapping[str, Any]") -> "Certainty | None":
+    """How well the files just after an event of a turn are known; None outside turns."""
+    from eventlog.errors import EventLogError
+    from eventlog.replay.certainty import TELLS_OF_FILES
+
+    if event["turn"] is None or event["event_type"] not in TELLS_OF_FILES:
+        return None
+    try:
+        return store.certainty(f"{event['session_id']}_{event['turn_id']}", str(event["event_id"]))
+    except EventLogError:
+        return None  # a tree that cannot be read is told by whoever needs it
 
 
 def _telling(anchor: Record) -> Record:

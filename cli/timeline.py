@@ -7,12 +7,12 @@ import click
 from . import table
 from .access import json_option, open_store, put
 from .events_text import what
-from .jsonout import document
-from .records import Record, at, event_json, turn_record
+from .jsonout import certainty_json, document
+from .records import Record, at, certainty_words, event_json, status_words, turn_record
 from .text import clock, microseconds, moment, one_line, terminal_width
 
 if TYPE_CHECKING:
-    from eventlog.store import Store
+    from eventlog.replay.certainty import Certainty
 
 
 @click.command("timeline")
@@ -30,13 +30,13 @@ def command(ctx: click.Context, turn: str, as_json: bool) -> None:
         ref = store.turn(turn)
         anchor = turn_record(store, ref)
         events: list[dict[str, Any]] = list(store.timeline(ref))
-        left = anchor["status"] == "active" and _is_left(store, events)
-    if left:
-        anchor = {**anchor, "status": "interrupted"}
+        known = {at: store.certainty(ref, at) for at in ("start", "end")}
     if as_json:
-        put(document({"turn": anchor, "events": [event_json(event) for event in events]}))
+        certainty = {at: certainty_json(one) for at, one in known.items()}
+        listed = [event_json(event) for event in events]
+        put(document({"turn": anchor, "certainty": certainty, "events": listed}))
         return
-    put(_head(anchor, ", not closed yet" if left else ""))
+    put(_head(anchor, known))
     started = microseconds(anchor["started_at"])
     cells = [
         (
@@ -51,17 +51,7 @@ def command(ctx: click.Context, turn: str, as_json: bool) -> None:
     put(table.render(("SEQ", "EVENT", "TIME (UTC)", "TYPE", "WHAT"), cells, width=terminal_width()))
 
 
-def _is_left(store: "Store", events: "list[dict[str, Any]]") -> bool:
-    """Whether the turn's agent was killed, and nobody has written its end yet."""
-    from eventlog import activity
-
-    now_s = store.fs.time_ns() / 1e9
-    dead = {(turn.agent, turn.session, turn.turn) for turn in activity.dead_turns(store.layout, now_s)}
-    columns = ("agent", "agent_session_id", "agent_turn_id")
-    return any(tuple(event[name] for name in columns) in dead for event in events)
-
-
-def _head(anchor: Record, more: str) -> str:
+def _head(anchor: Record, known: "dict[str, Certainty]") -> str:
     started, completed = microseconds(anchor["started_at"]), microseconds(anchor["completed_at"])
     span = moment(started) + (f" to {moment(completed)}" if completed not in (None, started) else "")
     title = one_line(anchor["title"] or anchor["user_request"] or "")
@@ -72,7 +62,8 @@ def _head(anchor: Record, more: str) -> str:
                 ("when", f"{span} UTC" if span else ""),
                 ("agent", anchor["agent"] or ""),
                 ("commit", anchor["commit"] or ""),
-                ("status", f"{anchor['status']}{more}" if anchor["status"] else ""),
+                ("status", status_words(anchor["status"], known["end"])),
+                *((f"files at {at}", certainty_words(one)) for at, one in known.items()),
             ]
         )
         + "\n"

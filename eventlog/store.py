@@ -34,11 +34,12 @@ if TYPE_CHECKING:
     from eventlog.log.verify import Finding
     from eventlog.query.engine import Bound, Limits, Result
     from eventlog.query.functions import Answers, Ask
+    from eventlog.replay.certainty import Certainty
     from eventlog.replay.diffs import Diff
     from eventlog.replay.history import Version
     from eventlog.replay.restore import Plan
     from eventlog.replay.restore_run import Outcome
-    from eventlog.replay.trees import TreeState
+    from eventlog.replay.trees import Running, TreeState
     from eventlog.snapshots.materialize import Report
     from eventlog.snapshots.repack import Repacked
 
@@ -258,9 +259,10 @@ class Store:
     def withheld(self) -> frozenset[str]:
         """The hashes of contents that hold a secret, or may: kept for replay, left out of every export."""
         from eventlog.log.withheld import withheld_in
+        from eventlog.replay.deferred import withheld_of_git
 
         with self.view() as view:
-            return withheld_in(view)
+            return withheld_in(view) | withheld_of_git(self.blobs)
 
     def why_withheld(self, *hashes: object) -> str:
         """Why the withheld contents among these are: "holds a secret", or "was not looked through…"."""
@@ -355,7 +357,26 @@ class Store:
         """The tree at a turn's end, its start, or just after one of its events (an event id)."""
         from eventlog.replay.trees import trees_of
 
-        return trees_of(self.events, self.blobs, self._ref(turn), self._moment(at))[0]
+        ref, at = self._ref(turn), self._moment(at)
+        return trees_of(self.events, self.blobs, ref, at, running=self._running(ref))[0]
+
+    def certainty(self, turn: "TurnRef | str", at: str = "end") -> "Certainty":
+        """How well the files are known at a turn's end, its start, or just after one of its events
+        (docs/certainty.md). Of a turn without a tree: `none`."""
+        from eventlog.replay.certainty import certainty_of
+        from eventlog.replay.trees import NoTree, events_of
+
+        ref, at = self._ref(turn), self._moment(at)
+        try:
+            return self.tree(ref, at).certainty
+        except NoTree:
+            return certainty_of(events_of(self.events, ref, at), at)
+
+    def _running(self, ref: TurnRef) -> "Running":
+        """Tells whether the process of a turn lives, from its events."""
+        from eventlog.replay.liveness import is_running
+
+        return partial(is_running, self.layout, self.events, ref, self.fs.time_ns())
 
     def _moment(self, at: str) -> str:
         return at if at in ("start", "end") else str(self.event(at)["event_id"])
@@ -397,7 +418,9 @@ class Store:
         ref, at = self._ref(turn), self._moment(at)
         with self.view() as view:  # one for all its questions: each new one reads the tail again
             events = partial(_events_in, view)
-            return restore.plan_of_turn(self.blobs, events, ref, at, paths, into, delete=delete)
+            return restore.plan_of_turn(
+                self.blobs, events, ref, at, paths, into, delete=delete, running=self._running(ref)
+            )
 
     def undo_plan(self, event_id: str | None = None, *, into: str | os.PathLike[str] | None = None) -> "Plan":
         """What it would take to undo a restore: that of a start event, or the last one that took place.
@@ -447,7 +470,7 @@ class Store:
 
         first = self._ref(a)
         if b is None:
-            before, after = trees_or_told(self.events, self.blobs, first)
+            before, after = trees_or_told(self.events, self.blobs, first, self._running(first))
         else:
             before, after = self.tree(first), self.tree(b)
         return diff(before, after).within(paths)
@@ -457,9 +480,9 @@ class Store:
 
         Empty when nothing of it is recorded (S1-55).
         """
-        from eventlog.replay.history import history
+        from eventlog.replay.history import history, with_doubts
 
-        return history(self.query, self.blobs, path, limit)
+        return with_doubts(self.query, history(self.query, self.blobs, path, limit), self.certainty)
 
     def blob(self, content_hash: str) -> bytes:
         """The bytes of a blob by its hash or a unique beginning of it.
@@ -469,17 +492,21 @@ class Store:
         return self.blobs.get(self.blobs.resolve(content_hash))
 
     def file(self, turn: "TurnRef | str", path: str, at: str = "end") -> bytes:
-        """The bytes of one file as it was at a turn. Raises: NotFound."""
+        """The bytes of one file as it was at a turn, as far as that is known. Raises: NotFound."""
+        return self.files_at(turn, at).file(path)
+
+    def files_at(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
+        """The tree at a moment of a turn; where none was recorded, the files that its tools told of."""
         from eventlog.replay.told import told_trees
         from eventlog.replay.trees import NoTree
 
         ref = self._ref(turn)
         try:
-            return self.tree(ref, at).file(path)
+            return self.tree(ref, at)
         except NoTree:
             if at not in ("start", "end"):
                 raise
-            return told_trees(self.events, self.blobs, ref)[at == "end"].file(path)
+            return told_trees(self.events, self.blobs, ref)[at == "end"]
 
     # -- questions -----------------------------------------------------------------------------
 

@@ -15,7 +15,15 @@ from blake3 import blake3
 
 from eventlog.errors import EventLogError
 from eventlog.exports import withheld
-from eventlog.exports.conversation import Conversation, Said, conversations, happened, moment, payload_of
+from eventlog.exports.conversation import (
+    Conversation,
+    Said,
+    conversations,
+    doubt_at_end,
+    happened,
+    moment,
+    payload_of,
+)
 from eventlog.exports.otlp import provider_of
 from eventlog.replay.linediff import changes
 from eventlog.snapshots.ids import from_text
@@ -109,6 +117,9 @@ def _record(
         "files": told,
         "metadata": {"locus": {"session_id": session["session_id"], "turn": turn}},
     }
+    doubt = doubt_at_end(event for event in conversation.events if event["turn"] == turn)
+    if doubt is not None:
+        record["metadata"]["locus"]["certainty"] = doubt
     if session["agent"]:
         record["tool"] = {"name": session["agent"], "version": conversation.agent_version or "unknown"}
     commit = last["commit"]

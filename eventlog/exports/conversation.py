@@ -4,12 +4,13 @@ Model calls are those that count (P3): an `llm` event that another one outdoes i
 """
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eventlog import jsontext
 from eventlog.log import upcast
+from eventlog.replay.certainty import EXACT, NONE, certainty_of
 
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView
@@ -82,6 +83,13 @@ def _ask(store: "Store", view: "LogView", sql: str, parameters: "list[Any]") -> 
     from eventlog.query.engine import run
 
     return run(view, store.layout, store.fs, sql, parameters)
+
+
+def doubt_at_end(events: "Iterable[Said]") -> "str | None":
+    """How well the files at the end of the turn with these events are known, where that is not `exact`
+    (docs/certainty.md); None too where the turn records no tree."""
+    state = certainty_of(events).state
+    return None if state in (EXACT, NONE) else state
 
 
 def payload_of(event: Said) -> Said:

@@ -16,6 +16,7 @@ from eventlog.exports.conversation import (
     Conversation,
     Said,
     conversations,
+    doubt_at_end,
     happened,
     payload_of,
     text_of,
@@ -117,6 +118,7 @@ def _root(
         "gen_ai.request.model": conversation.model,
         "error.type": failed,
         "locus.turn": turn,
+        "locus.files.certainty": None if turn is None else doubt_at_end(events),
     }
     if contents:
         attributes["gen_ai.input.messages"] = _message("user", prompt)

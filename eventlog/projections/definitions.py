@@ -88,6 +88,12 @@ TURNS: Columns = (
     ("actions_taken", "VARCHAR[]", "as named at the turn's end"),
     ("start_tree", "VARCHAR", "tree of the turn's first snapshot"),
     ("end_tree", "VARCHAR", "tree of the turn's last snapshot"),
+    (
+        "start_certainty",
+        "VARCHAR",
+        "how well the files at its start are known: exact, partial, failed, none (docs/certainty.md)",
+    ),
+    ("end_certainty", "VARCHAR", "the same at its end; unfinished too, also while it is running"),
     ("first_position", "BIGINT", "position of the turn's first event"),
     ("last_position", "BIGINT", "position of the turn's last event"),
 )
@@ -251,6 +257,11 @@ def told(events: str) -> str:
             list(title ORDER BY position) FILTER (event_type = 'decision' AND title IS NOT NULL) AS decided,
             arg_min(tree_hash, position) FILTER (event_type = 'snapshot') AS start_tree,
             arg_max(tree_hash, position) FILTER (event_type = 'snapshot') AS end_tree,
+            arg_min({_LOOK}, position) FILTER (event_type = 'snapshot') AS first_look,
+            arg_max({_LOOK}, position) FILTER (event_type = 'snapshot') AS last_look,
+            bool_or(operation = 'turn_end') FILTER (event_type = 'snapshot') AS end_seen,
+            arg_max(said.closed_by IS NOT NULL, position)
+                FILTER (event_type = 'turn' AND operation = 'end') AS closed,
             list({{'position': position, 'said': said}})
                 FILTER (event_type = 'turn' AND said IS NOT NULL) AS of_turn,
             list({{'position': position, 'operation': operation, 'context_id': context_id, 'title': title,
@@ -259,6 +270,7 @@ def told(events: str) -> str:
                 FILTER (event_type = 'session') AS of_session
         FROM (
             SELECT session_id, turn, position, event_type, operation, title, context_id, extends, tree_hash,
+                success,
                 coalesce(occurred_at, recorded_at) AS "at",
                 coalesce(status, CASE operation
                     WHEN 'start' THEN 'active'
@@ -307,7 +319,8 @@ def turns(parts: str, told: str, used: str) -> str:
             CASE WHEN len(s.decisions) > 0 THEN s.decisions
                 ELSE coalesce(t.decided, []) END AS decisions,
             coalesce(s.actions_taken, []) AS actions_taken,
-            t.start_tree, t.end_tree, p.first_position, p.last_position
+            t.start_tree, t.end_tree, {_START_CERTAINTY} AS start_certainty,
+            {_END_CERTAINTY} AS end_certainty, p.first_position, p.last_position
         FROM {parts} p
         LEFT JOIN {told} t ON t.session_id = p.session_id AND t.turn = p.turn
         LEFT JOIN said s ON s.session_id = p.session_id AND s.turn = p.turn
@@ -426,7 +439,29 @@ _TOOL_TYPES = "('action', 'mcp_action')"
 _PAYLOAD_KEYS = (
     '{"user_message":"VARCHAR","user_request":"VARCHAR","outcome":"VARCHAR","decisions":["VARCHAR"],'
     '"actions_taken":["VARCHAR"],"files_read":["VARCHAR"],"files_modified":["VARCHAR"],'
-    '"summary":"VARCHAR","end_reason":"VARCHAR"}'
+    '"summary":"VARCHAR","end_reason":"VARCHAR","closed_by":"VARCHAR"}'
+)
+
+# What a snapshot says of the look that it tells of. The rule is that of replay/certainty.py, whose states
+# rest on the same facts.
+_LOOK = "{'operation': operation, 'has_tree': tree_hash IS NOT NULL, 'success': success}"
+
+
+def _of_look(look: str) -> str:
+    return (
+        f"CASE WHEN NOT {look}.has_tree THEN 'failed' WHEN NOT {look}.success THEN 'partial' ELSE 'exact' END"
+    )
+
+
+_START_CERTAINTY = (
+    "CASE WHEN t.start_tree IS NULL THEN 'none' "
+    "WHEN t.first_look.operation IS DISTINCT FROM 'turn_start' THEN 'failed' "
+    f"ELSE {_of_look('t.first_look')} END"
+)
+_END_CERTAINTY = (
+    "CASE WHEN t.start_tree IS NULL THEN 'none' "
+    "WHEN t.closed OR t.end_seen IS DISTINCT FROM true THEN 'unfinished' "
+    f"ELSE {_of_look('t.last_look')} END"
 )
 
 

@@ -63,6 +63,7 @@ TREE: Columns = (
     ("kind", "VARCHAR", "file, executable, symlink, submodule, or skipped: there, but not captured"),
     ("bytes", "BIGINT", "size of the content; null where unknown"),
     ("content_hash", "VARCHAR", "its content (`before_hash` and `after_hash` elsewhere); null when skipped"),
+    ("doubt", "VARCHAR", "why this is not known to be what stood there; null where it is exact"),
 )
 DIFF: Columns = (
     ("path", "VARCHAR", "path of the file"),
@@ -72,6 +73,7 @@ DIFF: Columns = (
     ("after_hash", "VARCHAR", "content after, null when there is none"),
     ("lines_added", "BIGINT", "lines added; null when binary, withheld, or gone"),
     ("lines_removed", "BIGINT", "lines removed; null when binary, withheld, or gone"),
+    ("doubt", "VARCHAR", "why one side is not known to be what stood there; null where both are exact"),
     ("diff", "VARCHAR", "the change in git's format; null when binary, withheld, or gone"),
 )
 HISTORY: Columns = (

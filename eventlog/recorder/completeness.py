@@ -129,16 +129,23 @@ def _unsure(store: "Store", fold: "_Fold") -> Iterator[UnsureTurn]:
 def skipped_in(store: "Store", tree_hash: str | None) -> tuple[Skipped, ...] | None:
     """The paths that a tree leaves out, with the reasons; None when the tree is not to be had."""
     from eventlog.paths import path_text
+    from eventlog.replay.deferred import Deferred, told_in
     from eventlog.snapshots.ids import from_text
     from eventlog.snapshots.materialize import walk
     from eventlog.snapshots.tree import SKIPPED
 
     if tree_hash is None:
         return None
+    deferred = Deferred(store.blobs, told_in(store.events))
     try:
+        found = (
+            (path, deferred.entry(entry, path))
+            for path, entry in walk(store.blobs, from_text(tree_hash), {})
+            if entry.kind == SKIPPED
+        )
         return tuple(
             Skipped(path_text(path), store.blobs.get(entry.id).decode("utf-8", "replace"))
-            for path, entry in walk(store.blobs, from_text(tree_hash), {})
+            for path, entry in found
             if entry.kind == SKIPPED
         )
     except EventLogError:

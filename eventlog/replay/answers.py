@@ -17,10 +17,12 @@ from eventlog.errors import NotFound, QueryError
 from eventlog.paths import path_bytes, path_text
 from eventlog.query.functions import HISTORY
 from eventlog.query.lookup import TurnRef, find_turn
-from eventlog.replay.diffs import diff
+from eventlog.replay.certainty import NONE
+from eventlog.replay.deferred import Deferred, hashed, secrets_in, told_by
+from eventlog.replay.diffs import FileDiff, diff
 from eventlog.replay.history import history
 from eventlog.replay.told import told_trees
-from eventlog.replay.trees import NoTree, TreeState, moment, tree_at
+from eventlog.replay.trees import NoTree, TreeState, tree_at
 from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLINK, TreeEntry
 from eventlog.types import Event
@@ -42,13 +44,16 @@ _TURNS_AT_ONCE = 512
 # DuckDB takes up to 2,048 rows at a time, whatever is in them.
 _BATCH_BYTES_MAX = 1 << 30
 
+# What says how the files of a turn were: of other payloads than those of changes only what a look tells.
 _EVENTS = """
     select e.session_id, e.turn, position, event_id, event_type, agent, operation, path, tree_hash,
-        before_hash, after_hash, success, case when event_type = 'file' then payload end as payload
+        before_hash, after_hash, success, cause,
+        case when event_type <> 'action' or contains(payload, '"capture"') then payload end as payload
     from events as e
     semi join (select unnest($1::varchar[]) as session_id, unnest($2::bigint[]) as turn) as wanted
         using (session_id, turn)
-    where event_type in ('snapshot', 'file') and position >= $3 and position < $4 order by position"""
+    where event_type in ('snapshot', 'file', 'action', 'turn') and position >= $3 and position < $4
+    order by position"""
 _TURNS = """
     select session_id, turn, first_position, last_position + 1 from turns
     semi join (select unnest($1::varchar[]) as session_id, unnest($2::bigint[]) as turn) as wanted
@@ -56,7 +61,7 @@ _TURNS = """
 
 
 class _Directories:
-    """Directories that were read, by their ids, so that they are never out of date."""
+    """Directories as they are stored, by their ids, so that they are never out of date."""
 
     def __init__(self) -> None:
         self._kept: dict[bytes, dict[bytes, TreeEntry]] = {}
@@ -66,7 +71,7 @@ class _Directories:
         """The entries of one of a tree's directories, by name."""
         found = self._kept.get(id)
         if found is None:
-            found = {entry.name: entry for entry in state.get_tree(id)}
+            found = {entry.name: entry for entry in state.stored_tree(id)}
             self._entries += len(found)
             if self._entries > _ENTRIES_KEPT:
                 self._kept.clear()
@@ -89,6 +94,7 @@ class StoreAnswers:
         self._states: dict[TurnRef, TreeState | None] = {}
         self._directories = _DIRECTORIES.setdefault(blobs, _Directories())
         self._withheld: frozenset[str] | None = None
+        self._deferred = Deferred(blobs, told_by(ask))
 
     # -- what SQL asks ---------------------------------------------------------------------------
 
@@ -166,37 +172,41 @@ class StoreAnswers:
 
     def _read_states(self, refs: Sequence[TurnRef]) -> dict[TurnRef, TreeState | None]:
         events = self._events_of(refs)
+        self._deferred = Deferred(self._blobs, told_by(self._ask))
         return {ref: self._state(events.get((ref.session_id, ref.turn), []), ref) for ref in refs}
 
     def _events_of(self, refs: Sequence[TurnRef]) -> dict[tuple[str, int], list[Event]]:
-        """The snapshots and changes of turns, their payloads as text."""
+        """The events of turns that say how their files were."""
         until = max(ref.until for ref in refs if ref.until is not None)
         asked = [[r.session_id for r in refs], [r.turn for r in refs], min(r.since for r in refs), until]
         result = self._ask(_EVENTS, asked)
         events: dict[tuple[str, int], list[Event]] = {}
         for row in result.rows:
             event = dict(zip(result.columns, row, strict=True))
+            if isinstance(event["payload"], str):
+                event["payload"] = jsontext.decode(event["payload"])
             events.setdefault((row[0], row[1]), []).append(event)
         return events
 
     def _state(self, events: list[Event], ref: TurnRef) -> TreeState | None:
         try:
-            if moment(events, ref.name, "end")[1]:  # what comes behind the snapshot says more in its payload
-                events = _decoded(events)
-            return tree_at(events, self._blobs, ref.name)
+            return tree_at(events, self._blobs, ref.name, deferred=self._deferred)
         except NoTree:
             pass
         try:
-            return told_trees(_given(_decoded(events)), self._blobs, ref)[1]
+            return told_trees(_given(events), self._blobs, ref)[1]
         except NoTree:
             return None
 
     def _content_at(self, state: TreeState, path: str) -> bytes | None:
-        """The id of the content of the file at `path`."""
+        """The id of the content of the file at `path`; None where that is not known to be exact."""
         try:
-            *folders, name = path_bytes(path).split(b"/")
+            wanted = path_bytes(path)
         except ValueError:
             return None
+        if state.certainty.state != NONE and state.certainty.doubt(path) is not None:
+            return None
+        *folders, name = wanted.split(b"/")
         directory = self._directories.read(state, state.root)
         for folder in folders:
             below = directory.get(folder)
@@ -204,7 +214,10 @@ class StoreAnswers:
                 return None
             directory = self._directories.read(state, below.id)
         entry = directory.get(name)
-        return entry.id if entry is not None and entry.kind in _CONTENT else None
+        if entry is None:
+            return None
+        entry = state.deferred.entry(entry, wanted)
+        return entry.id if entry.kind in _CONTENT else None
 
     def _files(self, state: TreeState) -> list[dict[str, Any]]:
         return [
@@ -212,20 +225,27 @@ class StoreAnswers:
                 "path": path_text(path),
                 "kind": _KIND_NAMES[entry.kind],
                 "bytes": None if entry.kind == SKIPPED and entry.size == 2**64 - 1 else entry.size,
-                "content_hash": to_text(entry.id) if entry.kind in _CONTENT else None,
+                "content_hash": _hash_of(entry),
+                "doubt": state.certainty.doubt(path_text(path)),
             }
-            for path, entry in state.walk()
-            if entry.kind != DIRECTORY
+            for path, entry in self._entries(state)
         ]
+
+    def _entries(self, state: TreeState) -> Iterator[tuple[bytes, TreeEntry]]:
+        """The paths of a tree that are no directories; a content of git has its own hash here."""
+        for path, entry in state.walk():
+            if entry.kind != DIRECTORY:
+                try:
+                    yield path, hashed(self._blobs, entry)
+                except NotFound:
+                    yield path, TreeEntry(entry.name, SKIPPED, entry.id, entry.size)
 
     # -- contents --------------------------------------------------------------------------------
 
     def _read(self, id: bytes) -> bytes | None:
         """A content; None for one that is withheld, or no longer in the store."""
-        if self._is_withheld(id):
-            return None
         try:
-            return self._blobs.get(id)
+            return None if self._is_withheld(id) else self._blobs.get(id)
         except NotFound:
             return None
 
@@ -233,7 +253,7 @@ class StoreAnswers:
         if self._withheld is None:
             rows = self._ask("select title from events where event_type = 'withheld'", ()).rows
             self._withheld = frozenset(title for (title,) in rows)
-        return bool(self._withheld) and to_text(id) in self._withheld
+        return to_text(id) in self._withheld or bool(secrets_in(self._blobs, id))
 
     # -- differences and histories ---------------------------------------------------------------
 
@@ -257,6 +277,7 @@ class StoreAnswers:
                     "after_hash": _hash_of(change.after),
                     "lines_added": file.lines_added if readable else None,
                     "lines_removed": file.lines_removed if readable else None,
+                    "doubt": _doubt(before, after, file),
                     "diff": file.text.decode("utf-8", "replace") if readable and not file.binary else None,
                 }
             )
@@ -266,9 +287,13 @@ class StoreAnswers:
         """The trees at start and end of a turn; of the files told of, where none was recorded."""
         (ref,) = self.find([name])
         assert ref is not None
-        events = _decoded(self._events_of([ref]).get((ref.session_id, ref.turn), []))
+        events = self._events_of([ref]).get((ref.session_id, ref.turn), [])
+        deferred = Deferred(self._blobs, told_by(self._ask))
         try:
-            return tree_at(events, self._blobs, ref.name, "start"), tree_at(events, self._blobs, ref.name)
+            start, end = (
+                tree_at(events, self._blobs, ref.name, at, deferred=deferred) for at in ("start", "end")
+            )
+            return start, end
         except NoTree:
             pass
         try:
@@ -288,18 +313,13 @@ def _place(name: str) -> tuple[str, int] | None:
     return (session, int(turn)) if turn.isascii() and turn.isdigit() and len(turn) < 19 else None
 
 
-def _decoded(events: Sequence[Event]) -> list[Event]:
-    """The events with their payloads as objects."""
-    return [
-        {**event, "payload": jsontext.decode(event["payload"])}
-        if isinstance(event["payload"], str)
-        else event
-        for event in events
-    ]
-
-
 def _given(events: list[Event]) -> "Callable[..., Iterator[Event]]":
     return lambda *_, **__: iter(events)
+
+
+def _doubt(before: TreeState, after: TreeState, file: FileDiff) -> str | None:
+    """Why a change is not known to be one, on either side."""
+    return after.certainty.doubt(file.path) or before.certainty.doubt(file.old_path or file.path)
 
 
 def _hash_of(entry: TreeEntry | None) -> str | None:

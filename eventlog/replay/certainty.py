@@ -1,12 +1,15 @@
 """How well a moment of a turn is known: a pure fold over the turn's events (docs/certainty.md).
 
 The only place where it is decided. Readers that hand out file states, lists, SQL and exports all carry what
-`certainty_of` says (P1, P7).
+`certainty_of` says (P1, P7). The states of a turn's start and end rest on facts that columns hold, and on
+`closed_by` of its end, so that SQL folds the same (projections/definitions.py); a test holds both equal.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from eventlog.paths import path_bytes
 
 EXACT, PARTIAL, RUNNING, UNFINISHED, FAILED, NONE = (
     "exact",
@@ -19,8 +22,11 @@ EXACT, PARTIAL, RUNNING, UNFINISHED, FAILED, NONE = (
 STATES = (EXACT, PARTIAL, RUNNING, UNFINISHED, FAILED, NONE)
 EVERYTHING = "."
 
+# Events at which it is of interest how the files were.
+TELLS_OF_FILES = ("snapshot", "action", "file")
+
 # What the fold reads of an event, beside its payload.
-COLUMNS = ("event_id", "event_type", "operation", "path", "cause", "tree_hash", "success", "status")
+COLUMNS = ("event_id", "event_type", "agent", "operation", "path", "cause", "tree_hash", "success")
 
 Doubts = tuple[tuple[str, str], ...]
 Fields = Mapping[str, Any]
@@ -38,10 +44,15 @@ class Certainty:
     why: str = ""
     paths: Doubts = ()
 
+    @property
+    def exact(self) -> bool:
+        return self.state == EXACT
+
     def doubt(self, path: str) -> str | None:
         """Why the state of `path` is not known; None where it is exact."""
+        wanted = doubt_bytes(path)
         for doubtful, reason in self.paths:
-            if doubtful in (EVERYTHING, path) or path.startswith(doubtful + "/"):
+            if doubtful == EVERYTHING or _is_below(wanted, doubt_bytes(doubtful)):
                 return reason
         return None
 
@@ -50,18 +61,36 @@ class Certainty:
 
         Without `wanted` all of them.
         """
-        names = [name.strip("/") or EVERYTHING for name in wanted]
-        if not names or EVERYTHING in names:
+        names = [doubt_bytes(name.removeprefix("./").strip("/")) for name in wanted]
+        if not names or b"" in names or b"." in names:
             return self.paths
-        return tuple(pair for pair in self.paths if any(_meet(pair[0], name) for name in names))
+        return tuple(pair for pair in self.paths if any(_meet(doubt_bytes(pair[0]), name) for name in names))
+
+    def with_doubts(self, more: Iterable[tuple[str, str]], why: str) -> "Certainty":
+        """The same with other paths that are not exact, because of `why`; what is doubted already stays."""
+        doubts = dict(self.paths)
+        for path, reason in more:
+            doubts.setdefault(path, reason)
+        if len(doubts) == len(self.paths):
+            return self
+        state = PARTIAL if self.state == EXACT else self.state
+        return Certainty(state, self.why or why, tuple(sorted(doubts.items())))
 
 
-def _meet(doubtful: str, wanted: str) -> bool:
-    return (
-        doubtful in (EVERYTHING, wanted)
-        or wanted.startswith(doubtful + "/")
-        or doubtful.startswith(wanted + "/")
-    )
+def _meet(doubtful: bytes, wanted: bytes) -> bool:
+    return doubtful == b"." or _is_below(wanted, doubtful) or _is_below(doubtful, wanted)
+
+
+def _is_below(path: bytes, above: bytes) -> bool:
+    return path == above or path.startswith(above + b"/")
+
+
+def doubt_bytes(path: str) -> bytes:
+    """A path as events write it; one that they cannot have written stands for itself."""
+    try:
+        return path_bytes(path)
+    except ValueError:
+        return path.encode("utf-8", "surrogateescape")
 
 
 def certainty_of(events: Iterable[Fields], at: str = "end", *, running: bool = False) -> Certainty:
@@ -70,114 +99,202 @@ def certainty_of(events: Iterable[Fields], at: str = "end", *, running: bool = F
     Args:
         events: all events of the turn in position order, with the columns `COLUMNS` and the payload.
         running: the process of the turn lives (`eventlog/activity.py`).
-    Deferred contents are not its business: whoever has the tree adds those that are still open.
+    Whoever has the trees adds what only these say: contents that are still open, and what differs in the
+    next one. Raises: KeyError when there is no event `at`.
     """
     timeline = list(events)
-    looks = [number for number, event in enumerate(timeline) if is_look(event)]
-    if not looks:
-        return Certainty(NONE, "this turn records no tree", ((EVERYTHING, "this turn records no tree"),))
+    snapshots = [event for event in timeline if event["event_type"] == "snapshot"]
+    if not any(event.get("tree_hash") is not None for event in snapshots):
+        return _everything(NONE, _why_none(snapshots))
     if at == "start":
-        return _of_look(timeline[looks[0]])
-    if at != "end":
-        moment = next((n for n, event in enumerate(timeline) if event["event_id"] == at), None)
-        if moment is None:
-            raise KeyError(at)
-        return _of_event(timeline, looks, moment, running)
-    return _of_end(timeline, looks, running)
+        return _of_start(snapshots[0])
+    if at == "end":
+        return _of_end(timeline, snapshots, running)
+    moment = next((n for n, event in enumerate(timeline) if event["event_id"] == at), None)
+    if moment is None:
+        raise KeyError(at)
+    return _of_event(timeline, moment, _of_end(timeline, snapshots, running))
+
+
+def status_words(status: str | None, at_end: Certainty) -> str:
+    """A turn's status for people: one without an end whose process is gone is not active."""
+    return NOT_CLOSED if status == "active" and at_end.state in (UNFINISHED, NONE) else status or ""
+
+
+NOT_CLOSED = "interrupted, not closed yet"
+
+
+def is_open(events: Iterable[Fields]) -> bool:
+    """Whether a turn has no end yet, so that it matters whether its process lives."""
+    return not any(
+        (event["event_type"], event.get("operation")) in (("turn", "end"), ("snapshot", "turn_end"))
+        for event in events
+    )
 
 
 def is_look(event: Fields) -> bool:
     """Whether an event tells of a look at the directory, also of one that failed."""
     if event["event_type"] == "snapshot":
         return True
-    return event["event_type"] == "action" and _capture(event).get("state") in ("busy", "failed", "partial")
+    return event["event_type"] == "action" and _capture(event).get("state") in _FAILURES
+
+
+def end_of_looks(timeline: Sequence[Fields]) -> int:
+    """The index after the last event that belongs to the end of a turn.
+
+    Where a look was made at its end, that is the last look: what is told of the turn after it was found by
+    other turns, and later.
+    """
+    snapshots = [n for n, event in enumerate(timeline) if event["event_type"] == "snapshot"]
+    if any(timeline[n].get("operation") == "turn_end" for n in snapshots):
+        return snapshots[-1] + 1
+    return len(timeline)
 
 
 def effects_end(timeline: Sequence[Fields], moment: int) -> int:
     """The index after the last event that belongs to the moment of `timeline[moment]`: of an action, the
-    changes in the same frame that it caused, and the look that found them."""
+    changes in the same frame, and the look that found them, which ends the frame."""
     end = moment + 1
     if timeline[moment]["event_type"] != "action":
         return end
     action = timeline[moment]["event_id"]
+    for index in range(end, len(timeline)):
+        event = timeline[index]
+        if event["event_type"] == "snapshot" and event.get("cause") == action:
+            return index + 1
     while end < len(timeline) and _is_effect(timeline[end], action):
         end += 1
     return end
 
 
+def next_look(timeline: Sequence[Fields], end: int) -> Fields | None:
+    """The first look at or after the index `end`."""
+    return next((event for event in timeline[end:] if is_look(event)), None)
+
+
 def _is_effect(event: Fields, action: object) -> bool:
-    if event["event_type"] not in ("file", "snapshot"):
-        return False
-    return event.get("cause") == action or (event["event_type"] == "file" and action in _causes(event))
+    return event["event_type"] == "file" and (event.get("cause") == action or action in _causes(event))
 
 
-def _of_end(timeline: Sequence[Fields], looks: Sequence[int], running: bool) -> Certainty:
-    last = timeline[looks[-1]]
-    ended = any(one["event_type"] == "turn" and one.get("operation") == "end" for one in timeline)
-    if ended or (last["event_type"] == "snapshot" and last.get("operation") == "turn_end"):
-        return _of_look(last)
-    if running:
-        why = "the turn is still running; its files are those of the last look"
-        return Certainty(RUNNING, why, ((EVERYTHING, why),))
-    why = "no end of the turn was seen; its files are those of the last look"
-    return Certainty(UNFINISHED, why, ((EVERYTHING, why),))
+def _of_start(first: Fields) -> Certainty:
+    if first.get("operation") != "turn_start":
+        return _everything(FAILED, "no look was made at the start of the turn; the files are later ones")
+    return _of_look(first)
 
 
-def _of_event(timeline: Sequence[Fields], looks: Sequence[int], moment: int, running: bool) -> Certainty:
+def _of_end(timeline: Sequence[Fields], snapshots: Sequence[Fields], running: bool) -> Certainty:
+    ends = [event for event in timeline if event["event_type"] == "turn" and event.get("operation") == "end"]
+    if ends and _payload(ends[-1]).get("closed_by") is not None:
+        return _of_closed(snapshots[-1])
+    if any(event.get("operation") == "turn_end" for event in snapshots):
+        return _of_look(snapshots[-1])
+    if running and not ends:
+        return _everything(RUNNING, "the turn is still running; its files are those of the last look")
+    seen = "the turn ended without a look" if ends else "no end of the turn was seen"
+    return _everything(UNFINISHED, f"{seen}; its files are those of the last look")
+
+
+def _of_closed(last: Fields) -> Certainty:
+    """The end of a turn whose process was gone before it ended."""
+    if last.get("tree_hash") is None or _capture(last).get("state") != "late":
+        return _everything(UNFINISHED, f"{_GONE}; its files are those of the last look")
+    doubts = dict(_pending(_capture(last)) if last.get("success") is False else ()) | dict(_late(last))
+    return Certainty(
+        UNFINISHED, f"{_GONE}; its files are those found afterwards", tuple(sorted(doubts.items()))
+    )
+
+
+def _of_event(timeline: Sequence[Fields], moment: int, at_end: Certainty) -> Certainty:
     """A moment between two looks: paths that the later one found changed may have changed on either side."""
+    if timeline[moment].get("agent") == "git":
+        return Certainty(EXACT)  # a commit's changes are all that there were
     end = effects_end(timeline, moment)
-    if any(moment <= look < end for look in looks):
-        return _of_look(timeline[max(look for look in looks if look < end)])
-    before = [look for look in looks if look < end]
-    base = _of_look(timeline[before[-1]]) if before else None
-    after = next((look for look in looks if look >= end), None)
-    if base is None or base.state in (NONE, FAILED):
-        return base or Certainty(FAILED, _NOT_YET, ((EVERYTHING, _NOT_YET),))
-    if after is None:
-        whole = _of_end(timeline, looks, running)
-        return base if whole.state in (EXACT, PARTIAL) else whole
-    doubts = dict(base.paths)
-    if _of_look(timeline[after]).state in (FAILED, PARTIAL):
-        doubts[EVERYTHING] = "the next look at the directory was not whole"
-    for event in timeline[end : after + 1]:
-        if event["event_type"] == "file" and event.get("operation") != "read":
-            for path in (event.get("path"), _payload(event).get("old_path")):
-                if path is not None:
-                    doubts.setdefault(str(path), _BETWEEN)
+    base = next((n for n in range(end - 1, -1, -1) if is_look(timeline[n])), None)
+    if base is None:
+        return _everything(FAILED, "no look at the directory had been made by then")
+    known = _of_look(timeline[base])
+    if moment <= base or known.state == FAILED:
+        return known
+    after = next((n for n in range(end, len(timeline)) if is_look(timeline[n])), None)
+    if after is None and at_end.state not in (EXACT, PARTIAL):
+        return at_end
+    doubts = dict(known.paths)
+    for event in timeline[base + 1 : end]:
+        for path in _changed(event):
+            doubts.pop(path, None)
+    if after is not None:
+        doubts |= {path: why for path, why in _between(timeline[end : after + 1]) if path not in doubts}
     if not doubts:
-        return base
-    return Certainty(PARTIAL, "some paths changed before the next look", tuple(sorted(doubts.items())))
+        return Certainty(EXACT)
+    why = known.why or "some paths changed before the next look"
+    return Certainty(PARTIAL if known.state == EXACT else known.state, why, tuple(sorted(doubts.items())))
 
 
-_BETWEEN = "it changed at some time between this event and the next look"
-_NOT_YET = "no look at the directory had been made by then"
+def _between(events: Sequence[Fields]) -> Iterable[tuple[str, str]]:
+    """What may have changed between a moment and the look that ends `events`."""
+    look = events[-1]
+    capture = _capture(look)
+    state = _of_look(look).state
+    if state in (FAILED, PARTIAL):
+        yield EVERYTHING, "the next look at the directory was not whole"
+    elif capture.get("state") == "baseline" or "told" in capture:
+        yield EVERYTHING, "the next look does not tell of each change that it found"
+    if state == UNFINISHED:
+        yield from _late(look)
+    for event in events:
+        for path in _changed(event):
+            yield path, "it changed at some time between this event and the next look"
+
+
+def _changed(event: Fields) -> Iterable[str]:
+    """The paths that a file event tells changes of."""
+    if event["event_type"] == "file" and event.get("operation") != "read":
+        for path in (event.get("path"), _payload(event).get("old_path")):
+            if path is not None:
+                yield str(path)
 
 
 def _of_look(look: Fields) -> Certainty:
     """What one look knows of its own moment."""
     capture = _capture(look)
-    state = capture.get("state")
     if look.get("tree_hash") is None:
-        reason = _FAILURES.get(str(state), "the look at the directory failed")
-        why = f"{reason}; the files are those of an earlier look, if there is one"
-        return Certainty(FAILED, why, ((EVERYTHING, why),))
-    if state == "late":
-        return Certainty(
-            UNFINISHED,
-            "its process was gone; the files are those found afterwards",
-            _listed(capture, "paths", "count", "it changed after the last look before the process ended"),
-        )
+        reason = _FAILURES.get(str(capture.get("state")), "no tree was recorded then")
+        return _everything(FAILED, f"{reason}; the files are those of an earlier look, if there is one")
     if look.get("success") is False:
-        doubts = _listed(capture, "pending_paths", "pending", "it was not looked at in time")
-        return Certainty(PARTIAL, "its capture was not finished in time", doubts)
+        return Certainty(PARTIAL, "its capture was not finished in time", _pending(capture))
+    if capture.get("state") == "late":
+        return Certainty(UNFINISHED, f"{_GONE}; its files are those found afterwards", _late(look))
     return Certainty(EXACT)
 
 
+def _why_none(snapshots: Sequence[Fields]) -> str:
+    failed = any(_capture(event).get("state") in _FAILURES for event in snapshots)
+    return "no look at the directory was finished in this turn" if failed else "this turn records no tree"
+
+
+def _everything(state: str, why: str) -> Certainty:
+    return Certainty(state, why, ((EVERYTHING, why),))
+
+
+_GONE = "the process of the turn was gone before it ended"
 _FAILURES = {
     "busy": "another capture was at work",
     "failed": "the look at the directory failed",
     "partial": "the look at the directory was not finished in time",
 }
+
+
+def _late(look: Fields) -> Doubts:
+    reason = "it changed after the last look before the process ended"
+    return _listed(_capture(look), "paths", "count", reason)
+
+
+def _pending(capture: Fields) -> Doubts:
+    doubts = dict(_listed(capture, "pending_paths", "pending", "it was not looked at in time"))
+    warning = capture.get("warning")  # git could not say what belongs to the tree
+    if warning is not None or not doubts:
+        doubts[EVERYTHING] = str(warning or "its capture was not finished in time")
+    return tuple(sorted(doubts.items()))
 
 
 def _listed(capture: Fields, paths: str, count: str, reason: str) -> Doubts:
@@ -192,8 +309,6 @@ def _listed(capture: Fields, paths: str, count: str, reason: str) -> Doubts:
     total = capture.get(count)
     if isinstance(total, int) and total > len(doubts):
         doubts[EVERYTHING] = f"{total - len(doubts)} more paths are not exact, and are not named"
-    elif not doubts and paths == "pending_paths":
-        doubts[EVERYTHING] = str(capture.get("warning") or "its capture was not finished in time")
     return tuple(sorted(doubts.items()))
 
 

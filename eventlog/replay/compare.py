@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eventlog.errors import Refused
-from eventlog.paths import path_bytes
+from eventlog.errors import NotFound, Refused
+from eventlog.replay.certainty import doubt_bytes
+from eventlog.replay.deferred import hashed
 from eventlog.snapshots.materialize import DEPTH_MAX, ENTRIES_MAX
 from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SYMLINK, TreeEntry
 
@@ -73,6 +74,7 @@ class Comparison:
 def compare(before: "TreeState", after: "TreeState") -> Comparison:
     """How `before` becomes `after`. Raises: NotFound, Corruption when a tree cannot be read."""
     unsaid = {**_unsaid(before), **_unsaid(after)}
+    doubts = {**_doubts(before), **_doubts(after)}
     changes: list[Change] = []
     missing: list[Missing] = []
     for path, old, new in _differences(before, after):
@@ -84,7 +86,7 @@ def compare(before: "TreeState", after: "TreeState") -> Comparison:
         if len(changes) > ENTRIES_MAX:
             raise Refused(f"the two trees differ in more than {ENTRIES_MAX:,} paths, which no diff can show")
     told = {one.path for one in missing}
-    missing += [Missing(path, None, None, why) for path, why in unsaid.items() if path not in told]
+    missing += [Missing(path, None, None, why) for path, why in doubts.items() if path not in told]
     changes.sort(key=lambda change: change.path)
     return Comparison(
         tuple(with_renames(changes)),
@@ -136,14 +138,14 @@ def _differences(
     if before.root == after.root:
         return
     stack: list[tuple[bytes, TreeEntry | None, TreeEntry | None]] = []
-    _open(stack, b"", before.get_tree(before.root), after.get_tree(after.root))
+    _open(stack, b"", before.get_tree(before.root, b""), after.get_tree(after.root, b""))
     while stack:
         path, old, new = stack.pop()
         if any(entry is not None and entry.kind == SKIPPED for entry in (old, new)):
             yield path, old, new  # what a folder held there may be there still, unseen
             continue
-        inside_old = before.get_tree(old.id) if old is not None and old.kind == DIRECTORY else None
-        inside_new = after.get_tree(new.id) if new is not None and new.kind == DIRECTORY else None
+        inside_old = before.get_tree(old.id, path) if old is not None and old.kind == DIRECTORY else None
+        inside_new = after.get_tree(new.id, path) if new is not None and new.kind == DIRECTORY else None
         if inside_old is not None and inside_new is not None:
             _open(stack, path + b"/", inside_old, inside_new)
             continue
@@ -155,7 +157,9 @@ def _differences(
             _open(stack, path + b"/", (), inside_new)
         old = None if inside_old else old
         new = None if inside_new else new
-        if old is not None or new is not None:
+        old = None if old is None else _hashed(before, old)
+        new = None if new is None else _hashed(after, new)
+        if (old is not None or new is not None) and not _is_same(old, new):
             yield path, old, new
 
 
@@ -176,6 +180,24 @@ def _open(
     stack += [(prefix + name, entry, None) for name, entry in old.items()]
 
 
+def _hashed(state: "TreeState", entry: TreeEntry) -> TreeEntry:
+    """The entry with the id of its content, as far as that can be had."""
+    try:
+        return hashed(state.blobs, entry)
+    except NotFound:
+        return entry  # whoever shows its content says why
+
+
+def _is_same(old: TreeEntry | None, new: TreeEntry | None) -> bool:
+    """Whether a content that was deferred turned out to be the one on the other side."""
+    return old is not None and new is not None and (old.kind, old.id) == (new.kind, new.id)
+
+
+def differing(before: "TreeState", after: "TreeState") -> Iterator[bytes]:
+    """The paths that differ, or of which one side has no content."""
+    return (path for path, _, _ in _differences(before, after))
+
+
 def _is_below(path: bytes, folder: bytes) -> bool:
     return folder in (path, ROOT) or path.startswith(folder + b"/")
 
@@ -192,14 +214,12 @@ def _operation(old: TreeEntry | None, new: TreeEntry | None) -> str:
 
 def _unsaid(state: "TreeState") -> dict[bytes, str]:
     """What the events behind a snapshot did not say."""
-    return {_path_of(path): reason for path, reason in state.missing}
+    return {doubt_bytes(path): reason for path, reason in state.missing}
 
 
-def _path_of(text: str) -> bytes:
-    try:
-        return path_bytes(text)
-    except ValueError:  # a malformed path is listed as it is
-        return text.encode("utf-8", "surrogateescape")
+def _doubts(state: "TreeState") -> dict[bytes, str]:
+    """All that is not exact."""
+    return {doubt_bytes(path): reason for path, reason in state.certainty.paths}
 
 
 def _reason(unsaid: dict[bytes, str], path: bytes) -> str | None:

@@ -152,7 +152,7 @@ class Diff:
         return (
             _has(self.before, wanted)
             or _has(self.after, wanted)
-            or any(one.concerns(wanted) for one in self.missing)
+            or any(one.path != ROOT and one.concerns(wanted) for one in self.missing)
         )
 
 
@@ -172,13 +172,13 @@ def _bytes_of(path: str) -> bytes:
 def _has(state: "TreeState", path: bytes) -> bool:
     if path == ROOT:
         return True
-    entries = {entry.name: entry for entry in state.get_tree(state.root)}
+    entries = {entry.name: entry for entry in state.stored_tree(state.root)}
     *folders, name = path.split(b"/")
     for folder in folders:
         entry = entries.get(folder)
         if entry is None or entry.kind != DIRECTORY:
             return False
-        entries = {below.name: below for below in state.get_tree(entry.id)}
+        entries = {below.name: below for below in state.stored_tree(entry.id)}
     return name in entries
 
 

@@ -12,16 +12,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from eventlog import jsontext
-from eventlog.errors import EventLogError
+from eventlog.errors import EventLogError, NotFound
 from eventlog.names import turn_id_of
+from eventlog.replay.certainty import Certainty, doubt_bytes
+from eventlog.replay.deferred import Deferred, hashed, told_by
 from eventlog.replay.linediff import line_diff
-from eventlog.snapshots.ids import from_text
+from eventlog.replay.trees import list_named_by
+from eventlog.snapshots.deferred import sentence_of
+from eventlog.snapshots.ids import blob_id, from_text, to_text
+from eventlog.snapshots.tree import SKIPPED, TreeEntry
 
 if TYPE_CHECKING:
     from eventlog.query.engine import Result
     from eventlog.snapshots.store import BlobStore
 
 Query = Callable[[str, Sequence[Any]], "Result"]
+
+TurnCertainty = Callable[[str], Certainty]
 
 # (position of the rename, old path, new path)
 Rename = tuple[int, str, str]
@@ -41,7 +48,9 @@ class Version:
 
     Hashes and line counts are None where they are unknown, `turn` outside turns. `at` is when it
     happened, in microseconds since 1970, or when it was recorded where that is all that is known.
-    `title` and `user_request` are those of the turn.
+    `title` and `user_request` are those of the turn. `doubt` says why the file at the end of that turn is not
+    known, so that there may have been a later version in it: None where it is, or where all that is known
+    of a turn is what its tools told.
     """
 
     position: int
@@ -61,6 +70,7 @@ class Version:
     cause: str | None
     title: str | None
     user_request: str | None
+    doubt: str | None = None
 
     @property
     def turn_name(self) -> str | None:
@@ -84,7 +94,29 @@ def history(query: Query, blobs: "BlobStore", path: str, limit: int | None = Non
         parameters,
     ).rows
     prompts = _prompts(query, {(row[2], row[3]) for row in found})
-    return [_counted(_version(row, prompts), blobs) for row in found]
+    deferred = Deferred(blobs, told_by(query))
+    return [_counted(_stored(_version(row, prompts), row, blobs, deferred), blobs) for row in found]
+
+
+def with_doubts(query: Query, versions: Sequence[Version], certainty: "TurnCertainty") -> list[Version]:
+    """The versions, each with why its file is not known at the end of its turn.
+
+    Args: certainty: of the end of a turn, by its name.
+    """
+    sessions = sorted({one.session_id for one in versions if one.session_id and one.turn is not None})
+    rows = query(
+        "select session_id, turn from turns where list_contains($1, session_id) "
+        "and end_certainty not in ('exact', 'none')",
+        [sessions],
+    ).rows
+    doubtful = set(rows) & {(one.session_id, one.turn) for one in versions}
+    known = {key: certainty(f"{key[0]}_{turn_id_of(key[1])}") for key in doubtful}
+    return [
+        replace(one, doubt=known[one.session_id, one.turn].doubt(one.path))
+        if (one.session_id, one.turn) in known
+        else one
+        for one in versions
+    ]
 
 
 def lineage(path: str, renames: Iterable[Rename]) -> dict[str, int]:
@@ -136,6 +168,21 @@ def _version(
     fields = dict(zip(_FIELDS, row, strict=True))
     title, request = prompts.get((fields["session_id"], fields["turn"]), (None, None))
     return Version(old_path=_old_path(fields.pop("payload")), title=title, user_request=request, **fields)
+
+
+def _stored(version: Version, row: tuple[Any, ...], blobs: "BlobStore", deferred: Deferred) -> Version:
+    """The version with the hash of a content that was deferred when the event told of it."""
+    event = {"event_type": "file", "payload": jsontext.object_of(row[_FIELDS.index("payload")])}
+    if version.after_hash is None:
+        for list_id in list_named_by(event):
+            entry = TreeEntry(b"-", SKIPPED, blob_id(sentence_of(list_id)))
+            try:
+                found = hashed(blobs, deferred.entry(entry, doubt_bytes(version.path)))
+            except NotFound:
+                continue  # git does not hold it any more
+            if found.kind != SKIPPED:
+                return replace(version, after_hash=to_text(found.id))
+    return version
 
 
 def _counted(version: Version, blobs: "BlobStore") -> Version:

@@ -6,7 +6,7 @@ and its token binds it to what was found: the same token later means that nothin
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
@@ -17,12 +17,13 @@ from eventlog.identity import STORE_DIRECTORY
 from eventlog.paths import path_text
 from eventlog.query.lookup import TurnRef
 from eventlog.replay import restore_wanted
+from eventlog.replay.certainty import EXACT, Certainty
 from eventlog.replay.restore_compare import Comparison
 from eventlog.replay.restore_journal import ACTIONS, Document, Step, decode
 from eventlog.replay.restore_place import Place, State
 from eventlog.replay.restore_seen import Seen
 from eventlog.replay.restore_wanted import Wanted, wanted_of_turn, wanted_of_undo, ways
-from eventlog.replay.trees import Events, trees_of
+from eventlog.replay.trees import Events, Running, trees_of
 from eventlog.snapshots.ids import blob_id, from_text
 from eventlog.snapshots.parallel import Listed
 from eventlog.snapshots.tree import DIRECTORY, SYMLINK
@@ -36,6 +37,9 @@ EVENT_TYPE = "restore"
 
 # What is read of the events of restores.
 _COLUMNS = ("event_id", "operation", "cause", "success", "payload")
+
+
+_KNOWN = Certainty(EXACT)  # what a restore replaced, it read itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class Plan:
     conflicts: Listed
     token: str
     redo: bool = False
+    certainty: Certainty = _KNOWN  # of what is wanted
 
     @property
     def counts(self) -> dict[str, int]:
@@ -98,9 +103,10 @@ def plan_of_turn(
     into: str | os.PathLike[str] | None,
     *,
     delete: bool,
+    running: Running | None = None,
 ) -> Plan:
     """What brings a directory to the moment `at` of a turn. Raises: NotFound, Refused."""
-    (state,) = trees_of(events, blobs, ref, at)
+    (state,) = trees_of(events, blobs, ref, at, running=running)
     last = state.applied[-1] if state.applied else state.snapshot
     columns = (*restore_wanted.COLUMNS_OF_LATER, "position", "event_id")
     with place_of(blobs.layout.root, into) as place:
@@ -122,9 +128,10 @@ def plan_of_turn(
                 yield from _restored_there(blobs, begun, place, state.tree_hash)
 
         wanted = wanted_of_turn(state, later(), restored(), paths, delete=delete)
-        return make_plan(
+        plan = make_plan(
             place, wanted, blobs, turn=ref.name, at=state.at, tree=state.tree_hash, delete=delete
         )
+        return replace(plan, certainty=state.certainty)
 
 
 def plan_of_undo(

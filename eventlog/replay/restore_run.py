@@ -19,6 +19,7 @@ from eventlog.layout import RESTORE_DIR, Layout
 from eventlog.locks import GC, RESTORE, acquire
 from eventlog.paths import path_text
 from eventlog.replay import restore_journal
+from eventlog.replay.deferred import is_of_git
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.replay.restore import EVENT_TYPE, Plan
 from eventlog.replay.restore_journal import Document, Step
@@ -85,6 +86,8 @@ def _run(plan: Plan, place: Place, blobs: BlobStore, append: Append) -> Outcome:
     with blobs.writer() as writer:  # holds gc until the end
         known: dict[bytes, Found] = {}
         saved = EditedTree(no_trees)
+        # A recovery finds all contents in the store, whatever becomes of git's objects.
+        kept = [writer.put(blobs.get(id)) for id in _wanted_of_git(plan, blobs)]
         for step in plan.steps:
             state, found = _save(place, step, writer.put)
             known[step.path] = (state, found)
@@ -92,7 +95,7 @@ def _run(plan: Plan, place: Place, blobs: BlobStore, append: Append) -> Outcome:
                 saved.put(step.path, state.kind, state.id, state.size)
         safety, plan_id = saved.write(writer.put_encoded_tree), writer.put(encoded)
         writer.flush()
-        position = append(start_event(plan, document.id, safety, plan_id))
+        position = append(start_event(plan, document.id, safety, plan_id, kept))
         try:
             journal = restore_journal.write(fs, layout, position, encoded)
         except OSError as error:
@@ -115,6 +118,11 @@ def _run(plan: Plan, place: Place, blobs: BlobStore, append: Append) -> Outcome:
                 "restore access, then run `locus restore --recover`."
             ) from error
     return Outcome(document.id, plan.target, len(plan.steps), [])
+
+
+def _wanted_of_git(plan: Plan, blobs: BlobStore) -> list[bytes]:
+    wanted = {step.after.id for step in plan.steps if step.after is not None}
+    return sorted(id for id in wanted if is_of_git(blobs, id))
 
 
 def _save(place: Place, step: Step, put: Callable[[bytes], bytes]) -> Found:
@@ -243,7 +251,8 @@ class _Locked:
 # -- events ------------------------------------------------------------------------------------------
 
 
-def start_event(plan: Plan, id: str, safety: bytes, plan_id: bytes) -> Event:
+def start_event(plan: Plan, id: str, safety: bytes, plan_id: bytes, kept: Sequence[bytes] = ()) -> Event:
+    """Args: kept: contents that are in the store for this restore alone."""
     return {
         "event_id": id,
         "event_type": EVENT_TYPE,
@@ -255,7 +264,7 @@ def start_event(plan: Plan, id: str, safety: bytes, plan_id: bytes) -> Event:
         if plan.undo_of is None
         else f"Undo restore {plan.undo_of}",
         "tree_hash": to_text(safety),
-        "blobs": [to_text(safety), to_text(plan_id)],
+        "blobs": [to_text(one) for one in (safety, plan_id, *kept)],
         "payload": {
             "turn": plan.turn,
             "at": plan.at,

@@ -11,6 +11,8 @@ from typing import Any
 
 from eventlog.errors import Corruption, InvalidEvent, NotFound, Refused
 from eventlog.paths import path_bytes, path_text
+from eventlog.replay.certainty import doubt_bytes
+from eventlog.replay.deferred import hashed
 from eventlog.replay.restore_journal import Document
 from eventlog.replay.restore_place import FILES, NO_ID, State
 from eventlog.replay.trees import TreeState
@@ -49,7 +51,7 @@ class Wanted:
         return any(is_below(wish, path) for wish in self.paths)
 
     def left_alone(self, path: bytes) -> bool:
-        return bool(self.alone) and any(above in self.alone for above in ways(path))
+        return bool(self.alone) and (b"" in self.alone or any(above in self.alone for above in ways(path)))
 
 
 def is_below(path: bytes, above: bytes) -> bool:
@@ -83,11 +85,8 @@ def wanted_of_turn(
     """
     wanted = Wanted(paths=_selection(paths))
     directories = _take_tree(wanted, state)
-    for text, reason in state.missing:
-        path = _legal(text)
-        if path is not None and wanted.selects(path):
-            wanted.missing.append((path, reason))
-            wanted.alone.add(path)
+    for text, reason in state.certainty.doubts(paths):
+        _leave_alone(wanted, text, reason)
     if delete:
         _take_later(wanted, state, directories, later)
         for document in restored:
@@ -97,9 +96,24 @@ def wanted_of_turn(
             wanted.gone_dirs.discard(path)
     known = [*wanted.entries, *wanted.gone, *wanted.gone_dirs, *wanted.alone]
     for wish in wanted.paths:
-        if not any(is_below(path, wish) for path in known):
+        if not wanted.left_alone(wish) and not any(is_below(path, wish) for path in known):
             raise NotFound(f"{path_text(wish)} is not in {state.turn} at {state.at}, and was not seen later")
     return wanted
+
+
+def _leave_alone(wanted: Wanted, text: str, reason: str) -> None:
+    """Touch nothing at or below a path whose wanted state is not known."""
+    path = doubt_bytes(text)
+    if path == b".":
+        wanted.entries.clear()
+    elif _legal(text) is None:
+        return  # nothing of that name is touched in any case
+    else:
+        for known in [known for known in wanted.entries if is_below(known, path)]:
+            del wanted.entries[known]
+    if all(path != listed for listed, _ in wanted.missing):
+        wanted.missing.append((path, reason))
+    wanted.alone.add(b"" if path == b"." else path)
 
 
 def wanted_of_undo(document: Document) -> Wanted:
@@ -133,7 +147,7 @@ def _selection(paths: Sequence[str]) -> tuple[bytes, ...]:
 def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
     """Fill in what the tree holds; the id of each of its directories."""
     directories = {b"": state.root}
-    stack = [(b"", 0, state.get_tree(state.root))]
+    stack = [(b"", 0, state.get_tree(state.root, b""))]
     some, leaves, make = bool(wanted.paths), (*FILES, SYMLINK), tuple.__new__
     count = 0
     while stack:
@@ -141,16 +155,22 @@ def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
         count += len(entries)
         if count > ENTRIES_MAX or depth > DEPTH_MAX:
             raise Refused("the tree is too large or too deep to be restored; nothing was touched")
-        for name, kind, id, size in entries:
+        for entry in entries:
+            name, kind, id, size = entry
             path = prefix + name
             if some and not wanted.selects(path) and not (kind == DIRECTORY and wanted.leads(path)):
                 continue
             if kind in leaves:
-                wanted.entries[path] = make(State, (kind, None, id, size))
+                try:
+                    # Only what git holds has to be read for its id.
+                    wanted.entries[path] = make(State, (kind, None, hashed(state.blobs, entry).id, size))
+                except NotFound as error:
+                    wanted.missing.append((path, str(error)))
+                    wanted.alone.add(path)
             elif kind == DIRECTORY:
                 wanted.entries[path] = State(DIRECTORY, None, NO_ID, 0)
                 try:
-                    stack.append((path + b"/", depth + 1, state.get_tree(id)))
+                    stack.append((path + b"/", depth + 1, state.get_tree(id, path)))
                     directories[path] = id
                 except (NotFound, Corruption) as error:
                     del wanted.entries[path]
@@ -209,7 +229,7 @@ def _see_tree(
         if len(visited) > ENTRIES_MAX:
             raise Refused("the later trees are too large to be compared; --no-delete leaves them out")
         try:
-            entries = state.get_tree(id)
+            entries = state.get_tree(id, path)
         except (NotFound, Corruption):
             continue  # what cannot be read was not seen, and stays
         for entry in entries:

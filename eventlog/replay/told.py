@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 from eventlog.errors import InvalidEvent
 from eventlog.paths import path_bytes
 from eventlog.query.lookup import TurnRef
+from eventlog.replay.certainty import EVERYTHING, NONE, Certainty
+from eventlog.replay.deferred import Deferred
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.replay.trees import (
-    COLUMNS_OF_CHANGES,
+    COLUMNS,
     Events,
     NoTree,
+    Running,
     TreeState,
     apply,
     keep,
@@ -31,10 +34,12 @@ if TYPE_CHECKING:
 _UNKNOWN = "its content before this turn is not known"
 
 
-def trees_or_told(events: Events, blobs: "BlobStore", ref: TurnRef) -> tuple[TreeState, TreeState]:
+def trees_or_told(
+    events: Events, blobs: "BlobStore", ref: TurnRef, running: Running | None = None
+) -> tuple[TreeState, TreeState]:
     """The trees at start and end of a turn; where none was recorded, those of the files told of."""
     try:
-        before, after = trees_of(events, blobs, ref, "start", "end")
+        before, after = trees_of(events, blobs, ref, "start", "end", running=running)
     except NoTree:
         return told_trees(events, blobs, ref)
     return before, after
@@ -42,8 +47,7 @@ def trees_or_told(events: Events, blobs: "BlobStore", ref: TurnRef) -> tuple[Tre
 
 def told_trees(events: Events, blobs: "BlobStore", ref: TurnRef) -> tuple[TreeState, TreeState]:
     """The files told of in a turn, at its start and at its end. Raises: NoTree when it told of none."""
-    columns = (*COLUMNS_OF_CHANGES, "before_hash")
-    of_turn = events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=columns)
+    of_turn = events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=COLUMNS)
     files = [one for one in of_turn if one["event_type"] == "file" and one["operation"] != "read"]
     if not files:
         raise NoTree(
@@ -70,7 +74,10 @@ def _state(
     made: dict[bytes, bytes] = {}
     root = tree.write(lambda encoding: keep(made, encoding))
     ids = tuple(str(event["event_id"]) for event in told)
-    return TreeState(turn, at, root, "", ids, tuple(sorted(missing.items())), blobs, made)
+    unsaid = tuple(sorted(missing.items()))
+    why = "no tree was recorded then; these are the files that the turn's tools told of"
+    known = Certainty(NONE, why, ((EVERYTHING, why),)).with_doubts(unsaid, why)
+    return TreeState(turn, at, root, "", ids, unsaid, blobs, made, known, Deferred(blobs))
 
 
 def _put_before(tree: EditedTree, event: Mapping[str, Any], seen: set[str], missing: dict[str, str]) -> None:

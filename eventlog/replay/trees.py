@@ -1,24 +1,29 @@
 """The tree of a turn, from the log alone: a snapshot, and the file events behind it (docs/design.md §14).
 
-`tree_at` is a pure fold over the events of one turn; nothing is read but the trees on the way to a
-changed path. What an event does not say (a content that was not captured) is listed, and the path is
-left out: a wrong file is worse than a missing one (P1, P7).
+`tree_at` is a fold over the events of one turn; nothing is read but the trees on the way to a changed path,
+and, for a moment between two looks, what differs in the next one. What an event does not say (a content that
+was not captured) is listed, and the path is left out. How well the moment is known is part of it: a wrong
+file is worse than a missing one (P1, P7, docs/certainty.md).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import InvalidEvent, NotFound, Refused
 from eventlog.paths import path_bytes, path_text
 from eventlog.query.lookup import TurnRef
+from eventlog.replay import certainty
+from eventlog.replay.certainty import EVERYTHING, Certainty, certainty_of, doubt_bytes
+from eventlog.replay.deferred import Deferred, lists_of, told_in
 from eventlog.replay.edited_tree import EditedTree
-from eventlog.snapshots.ids import from_text, to_text, tree_id
+from eventlog.snapshots.deferred import sentence_of
+from eventlog.snapshots.ids import blob_id, from_text, to_text, tree_id
 from eventlog.snapshots.tree import (
     DIRECTORY,
     EXECUTABLE,
     FILE,
+    SIZE_UNKNOWN,
     SKIPPED,
     SUBMODULE,
     SYMLINK,
@@ -32,13 +37,18 @@ if TYPE_CHECKING:
     from eventlog.snapshots.materialize import Report
     from eventlog.snapshots.store import BlobStore
 
-# What the fold reads of an event. The payload is most of an event's bytes, and only changes behind the
-# snapshot need it: usually there are none.
-COLUMNS = ("event_id", "event_type", "agent", "operation", "path", "tree_hash", "after_hash", "success")
-COLUMNS_OF_CHANGES = (*COLUMNS, "payload")
+# What is read of the events of a turn: by this fold, that of certainty, and for liveness.
+COLUMNS = (
+    *certainty.COLUMNS, "after_hash", "before_hash", "payload",
+    "agent_session_id", "agent_turn_id", "recorded_at",
+)  # fmt: skip
+# Where neither looks nor changes nor ends are told, only a moment that is asked for is of interest.
+TYPES = ("snapshot", "file", "action", "turn")
 
 # `Store.events`, or the same of one view.
 Events = Callable[..., Iterator[Event]]
+# Whether the process of the turn with these events lives.
+Running = Callable[[Sequence[Mapping[str, Any]]], bool]
 
 _KIND_OF_MODE = {"100644": FILE, "100755": EXECUTABLE, "120000": SYMLINK, "160000": SUBMODULE}
 
@@ -51,8 +61,10 @@ class NoTree(NotFound):
 class TreeState:
     """The files at one moment of a turn.
 
-    `root` is the id of the whole tree. `applied` are the file events that came after the snapshot,
-    `missing` the (path, reason) of what those events could not say.
+    `root` is the id of the whole tree, as it is stored. `applied` are the file events that came after the
+    snapshot, `missing` the (path, reason) of what those events could not say. `certainty` says how well
+    the moment is known, and lists all that is not exact, these among it. `blobs` reads the contents of
+    all its entries.
     """
 
     turn: str
@@ -63,13 +75,19 @@ class TreeState:
     missing: tuple[tuple[str, str], ...]
     blobs: "BlobStore"
     made: Mapping[bytes, bytes]  # encodings of trees that are in no pack, by id
+    certainty: Certainty
+    deferred: Deferred = field(compare=False)
 
     @property
     def tree_hash(self) -> str:
         return to_text(self.root)
 
-    def get_tree(self, id: bytes) -> tuple[TreeEntry, ...]:
-        """The entries of one of this tree's directories."""
+    def get_tree(self, id: bytes, folder: bytes) -> tuple[TreeEntry, ...]:
+        """The entries of this tree's directory at the path `folder` (b"" is the root)."""
+        return self.deferred.entries(self.stored_tree(id), folder)
+
+    def stored_tree(self, id: bytes) -> tuple[TreeEntry, ...]:
+        """The same as it was recorded, deferred contents and all."""
         encoding = self.made.get(id)
         return self.blobs.get_tree(id) if encoding is None else decode_tree(encoding)
 
@@ -77,15 +95,19 @@ class TreeState:
         """Every path with its entry, a directory before what is in it, in order of names."""
         from eventlog.snapshots.materialize import walk
 
-        return walk(self.blobs, self.root, self.made)
+        for path, entry in walk(self.blobs, self.root, self.made):
+            yield path, self.deferred.entry(entry, path)
 
     def entry(self, path: str) -> TreeEntry:
         """What stands at `path`. Raises: NotFound."""
-        found = EditedTree(self.get_tree, self.root).get(_wanted(path))
+        wanted = _wanted(path)
+        found = EditedTree(self.stored_tree, self.root).get(wanted)
         if found is None:
             why = dict(self.missing).get(path, "no such path")
-            raise NotFound(f"{path}: {why} in {self.turn} at {self.at}")
-        return found
+            doubt = self.certainty.doubt(path)
+            unsure = f" (not known for sure: {doubt})" if doubt not in (None, why) else ""
+            raise NotFound(f"{path}: {why} in {self.turn} at {self.at}{unsure}")
+        return self.deferred.entry(found, wanted)
 
     def file(self, path: str) -> bytes:
         """The content of the file at `path`; of a symlink, its target. Raises: NotFound, Refused."""
@@ -107,40 +129,62 @@ class TreeState:
         from eventlog.snapshots.materialize import materialize
 
         wanted = [_bytes_of(path) for path in paths]
-        report = materialize(self.blobs, self.root, target, force=force, paths=wanted, trees=self.made)
-        unsaid = [(path.encode("utf-8", "surrogateescape"), why) for path, why in self.missing]
-        return replace(report, missing=[*report.missing, *unsaid]) if unsaid else report
+        report = materialize(
+            self.blobs, self.root, target, force=force, paths=wanted, trees=self.made,
+            resolve=self.deferred.entries,
+        )  # fmt: skip
+        named = {path for path, _ in (*report.missing, *report.skipped)}
+        doubts = [(doubt_bytes(path), why) for path, why in self.certainty.doubts(paths)]
+        unknown = [doubt for doubt in doubts if doubt[0] not in named]
+        return replace(report, missing=[*report.missing, *unknown]) if unknown else report
 
 
-def trees_of(events: Events, blobs: "BlobStore", ref: TurnRef, *moments: str) -> list[TreeState]:
+def trees_of(
+    events: Events, blobs: "BlobStore", ref: TurnRef, *moments: str, running: Running | None = None
+) -> list[TreeState]:
     """The trees at some moments of one turn, its events read once. Raises: NotFound, as `tree_at`."""
-    of_turn = partial(events, ref.since, ref.until, session_id=ref.session_id, turn=ref.turn)
-    found = list(of_turn(columns=COLUMNS))
-    if any(moment(found, ref.name, at)[1] for at in moments):
-        found = list(of_turn(columns=COLUMNS_OF_CHANGES))
-    return [tree_at(found, blobs, ref.name, at) for at in moments]
+    deferred = Deferred(blobs, told_in(events))
+    found = events_of(events, ref, *moments)
+    is_running = running is not None and certainty.is_open(found) and running(found)
+    return [tree_at(found, blobs, ref.name, at, running=is_running, deferred=deferred) for at in moments]
 
 
-def tree_at(events: Iterable[Mapping[str, Any]], blobs: "BlobStore", turn: str, at: str = "end") -> TreeState:
+def events_of(events: Events, ref: TurnRef, *moments: str) -> list[Event]:
+    """The events of a turn that say how its files were at these moments, in order."""
+    types = TYPES if all(at in ("start", "end") for at in moments) else None
+    return list(
+        events(
+            ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, event_types=types, columns=COLUMNS
+        )
+    )
+
+
+def tree_at(
+    events: Iterable[Mapping[str, Any]],
+    blobs: "BlobStore",
+    turn: str,
+    at: str = "end",
+    *,
+    running: bool = False,
+    deferred: Deferred | None = None,
+) -> TreeState:
     """The tree of a turn at "start", at "end", or just after the event of id `at`.
 
-    Args: events: all events of the turn in position order; turn: its name, for messages.
+    Args: events: all events of the turn in position order; turn: its name, for messages; running: whether
+    its process lives; deferred: what became of deferred contents.
     Raises: NotFound when the turn has no snapshot by then, or no such event.
     """
-    snapshot, files = moment(events, turn, at)
+    timeline = list(events)
+    snapshot, files = moment(timeline, turn, at)
     root = from_text(str(snapshot["tree_hash"]))
     made: dict[bytes, bytes] = {}
     missing: dict[str, str] = {}
-    if snapshot.get("success") is False:
-        missing["."] = (
-            f"its capture was not finished in time; `locus show {snapshot['event_id']}` has the rest"
-        )
     if files:
         tree = EditedTree(blobs.get_tree, root)
         for event in files:
             apply(tree, event, missing)
         root = tree.write(lambda encoding: keep(made, encoding))
-    return TreeState(
+    state = TreeState(
         turn=turn,
         at=at,
         root=root,
@@ -149,7 +193,43 @@ def tree_at(events: Iterable[Mapping[str, Any]], blobs: "BlobStore", turn: str, 
         missing=tuple(sorted(missing.items())),
         blobs=blobs,
         made=made,
+        certainty=certainty_of(timeline, at, running=running),
+        deferred=deferred or Deferred(blobs),
     )
+    return replace(state, certainty=_with_contents(state, timeline, [snapshot, *files]))
+
+
+def _with_contents(
+    state: TreeState, timeline: Sequence[Mapping[str, Any]], made_of: Sequence[Mapping[str, Any]]
+) -> Certainty:
+    """How well a state is known, with what only the trees say."""
+    known = state.certainty.with_doubts(state.missing, "some contents were not captured")
+    lists = {id for event in made_of for id in (*lists_of(event), *list_named_by(event))}
+    tree = EditedTree(state.stored_tree, state.root) if lists else None
+    open_ones = () if tree is None else state.deferred.doubts(sorted(lists), tree)
+    known = known.with_doubts(open_ones, "some contents were deferred, and are not known")
+    if state.at in ("start", "end") or known.doubt(EVERYTHING) is not None:
+        return known
+    return known.with_doubts(_found_later(state, timeline), "some paths changed before the next look")
+
+
+def _found_later(state: TreeState, timeline: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The paths that the next look found otherwise than they are at this moment between two looks.
+
+    The events of the turn do not tell of all of them: some changes were told by other turns.
+    """
+    at = next(n for n, event in enumerate(timeline) if event["event_id"] == state.at)
+    end = certainty.effects_end(timeline, at)
+    look = certainty.next_look(timeline, end)
+    if look is None or look.get("tree_hash") is None or timeline[at].get("agent") == "git":
+        return
+    if any(map(certainty.is_look, timeline[at:end])):
+        return
+    from eventlog.replay.compare import differing
+
+    after = replace(state, root=from_text(str(look["tree_hash"])), made={})
+    for path in differing(state, after):
+        yield path_text(path), "the next look at the directory found it otherwise"
 
 
 def moment(
@@ -159,24 +239,28 @@ def moment(
 
     Raises: as `tree_at`.
     """
-    timeline = [
-        event for event in events if event["event_type"] in ("snapshot", "file") or event["event_id"] == at
-    ]
+    timeline = list(events)
     if at == "start":
         first = next((i for i, event in enumerate(timeline) if event["event_type"] == "snapshot"), -1)
         timeline = timeline[first : first + 1]
-    elif at != "end":
+    elif at == "end":
+        timeline = timeline[: certainty.end_of_looks(timeline)]
+    else:
         found = next((i for i, event in enumerate(timeline) if event["event_id"] == at), None)
         if found is None:
             raise NotFound(f"{turn} has no event {at}; `locus timeline {turn}` lists its events")
-        timeline = timeline[: found + 1]
+        timeline = timeline[: certainty.effects_end(timeline, found)]
     base = next((i for i in range(len(timeline) - 1, -1, -1) if _has_tree(timeline[i])), None)
     if base is None:
         raise NoTree(
             f"{turn}: no tree was recorded in this turn{'' if at == 'end' else f' for {at}'}, "
             "so its files are not known"
         )
-    return timeline[base], [event for event in timeline[base + 1 :] if event["event_type"] == "file"]
+    return timeline[base], [event for event in timeline[base + 1 :] if _changes(event)]
+
+
+def _changes(event: Mapping[str, Any]) -> bool:
+    return event["event_type"] == "file" and event.get("operation") != "read"
 
 
 def apply(tree: EditedTree, event: Mapping[str, Any], missing: dict[str, str]) -> None:
@@ -215,6 +299,10 @@ def _after(event: Mapping[str, Any], payload: Mapping[str, Any], before: TreeEnt
         kind = before.kind if before is not None and before.kind in (EXECUTABLE, SYMLINK) else FILE
     content = event.get("after_hash")
     if content is None:
+        for list_id in list_named_by(event):
+            size = payload.get("after_size")
+            sentence = blob_id(sentence_of(list_id))
+            return TreeEntry(b"-", SKIPPED, sentence, size if isinstance(size, int) else SIZE_UNKNOWN)
         if event.get("operation") == "rename" and before is not None:
             return TreeEntry(before.name, before.kind if mode is None else kind, before.id, before.size)
         return str(payload.get("skipped") or "its content after this event was not captured")
@@ -224,6 +312,17 @@ def _after(event: Mapping[str, Any], payload: Mapping[str, Any], before: TreeEnt
         return f"its content is only known as {content}, which this store does not hold"
     size = payload.get("after_size")
     return TreeEntry(b"-", kind, id, size if isinstance(size, int) else 0)
+
+
+def list_named_by(event: Mapping[str, Any]) -> Iterator[bytes]:
+    """The list of deferred contents that a file event names."""
+    payload = event.get("payload")
+    named = payload.get("deferred") if isinstance(payload, Mapping) and _changes(event) else None
+    try:
+        if named is not None:
+            yield from_text(str(named))
+    except InvalidEvent:
+        return  # it names nothing of ours; the content counts as not captured
 
 
 def kind_of_mode(mode: object) -> bytes | None:

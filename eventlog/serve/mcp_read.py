@@ -15,6 +15,7 @@ from eventlog.types import COLUMN_NAMES
 from eventlog.wording import event_words, lines, microseconds, moment, moment_exact, one_line
 
 if TYPE_CHECKING:
+    from eventlog.query.lookup import TurnRef
     from eventlog.replay.diffs import FileDiff
     from eventlog.search.find import Hit
 
@@ -70,7 +71,7 @@ def timeline(store: Store, turn: str) -> Iterator[str]:
             "ended": anchor.get("completed_at"),
             "agent": anchor.get("agent"),
             "commit": anchor.get("commit"),
-            "status": anchor.get("status"),
+            **_certainty_of(store, ref, anchor),
         }
     )
     for event in store.timeline(ref):
@@ -81,12 +82,22 @@ def timeline(store: Store, turn: str) -> Iterator[str]:
         yield f"{seq}  {name}  {at}  {event['event_type']}  {event_words(event)}\n"
 
 
+def _certainty_of(store: Store, turn: "TurnRef", anchor: dict[str, Any]) -> dict[str, Any]:
+    """The status of a turn, and how well its files are known; nothing of what is exact."""
+    from eventlog.replay.certainty import status_words
+
+    known = {at: store.certainty(turn, at) for at in ("start", "end")}
+    said = {f"{at}_certainty": None if one.exact else f"{one.state}: {one.why}" for at, one in known.items()}
+    return {"status": status_words(anchor.get("status"), known["end"]) or None, **said}
+
+
 def show(store: Store, name: str) -> Iterator[str]:
     kind, key = _resolve(store, name)
     if kind == "turn":
         ref = store.turn(key)
         sql = "select * from turns where session_id = $1 and turn = $2"
-        yield _pairs(_row(store, sql, [ref.session_id, ref.turn]))
+        anchor = _row(store, sql, [ref.session_id, ref.turn])
+        yield _pairs({**anchor, **_certainty_of(store, ref, anchor)})
         yield f"\nThe tool timeline shows the events of turn {ref.name}, diff what changed in it.\n"
     elif kind == "session":
         yield from session(store, key)
@@ -168,9 +179,12 @@ def file_at(store: Store, turn: str, path: str, at: str = "end") -> str:
     from eventlog.snapshots.ids import blob_id, to_text
 
     ref = store.turn(turn)
-    data = store.file(ref, inside(store, path), at)
+    state, name = store.files_at(ref, at), inside(store, path)
+    data, doubt = state.file(name), state.certainty.doubt(name)
     content_hash = to_text(blob_id(data))
     head = f"{one_line(path)} at the {at} of turn {ref.name}: {len(data):,} bytes, {content_hash}"
+    if doubt is not None:
+        head += f"\n[not known to be exact: {one_line(doubt)}]"
     if content_hash in store.withheld():
         return f"{head}\n[{_WITHHELD.format(why=store.why_withheld(content_hash))}]\n"
     try:

@@ -37,6 +37,9 @@ from eventlog.snapshots.tree import (
 )
 from eventlog.snapshots.userfiles import UserFiles
 
+# (entries, path of their directory) → the entries to be written
+Resolve = Callable[[Sequence[TreeEntry], bytes], Sequence[TreeEntry]]
+
 ENTRIES_MAX = 10_000_000
 DEPTH_MAX = 2_048  # PATH_MAX allows no deeper working tree to be captured
 
@@ -71,6 +74,7 @@ def materialize(
     force: bool = False,
     paths: Sequence[bytes] = (),
     trees: Mapping[bytes, bytes] | None = None,
+    resolve: "Resolve | None" = None,
     calls: UserFiles | None = None,
     workers: int | None = None,
 ) -> Report:
@@ -81,11 +85,12 @@ def materialize(
         force: the target may hold files; those of the tree's names are replaced, all others stay.
         paths: write only these files and directories of the tree, by their path in it.
         trees: encodings of trees that are in no pack, by id.
+        resolve: what stands for the entries of the directory at a path.
         workers: how many processes write at once; None lets the amount of work decide.
     Raises: NotFound when a path is not in the tree, or the tree itself is not in the store;
         Refused when the target holds something, is not a directory, or is inside the store.
     """
-    plan = _plan(blobs, root, _wish(paths), trees or {})
+    plan = _plan(blobs, root, _wish(paths), trees or {}, resolve or _as_they_are)
     calls = calls or UserFiles()
     _check_target(blobs, target)
     place = Target(calls, _open_target(calls, target, force), plan.dirs, force)
@@ -161,7 +166,11 @@ def _wish(paths: Sequence[bytes]) -> _Wish | None:
 
 
 def _plan(
-    blobs: BlobStore, root: bytes | Sequence[TreeEntry], wish: _Wish | None, trees: Mapping[bytes, bytes]
+    blobs: BlobStore,
+    root: bytes | Sequence[TreeEntry],
+    wish: _Wish | None,
+    trees: Mapping[bytes, bytes],
+    resolve: "Resolve",
 ) -> _Plan:
     """Read the tree level by level, each level in the order of the packs."""
     get = _tree_getter(blobs, trees)
@@ -170,9 +179,8 @@ def _plan(
     level: list[tuple[int, bytes, _Wish | None]] = []
     if isinstance(root, bytes):
         # Without its root there is nothing to write: that is an error, not a partial result.
-        _plan_directory(plan, level, 0, get(root), wish)
-    else:
-        _plan_directory(plan, level, 0, root, wish)
+        root = get(root)
+    _plan_directory(plan, level, 0, resolve(root, b""), wish)
     for _ in range(DEPTH_MAX):
         if not level:
             return plan
@@ -191,9 +199,13 @@ def _plan(
             count += len(entries)
             if count > ENTRIES_MAX:
                 raise Refused(f"the tree holds more than {ENTRIES_MAX} files; nothing was written")
-            _plan_directory(plan, below, index, entries, part)
+            _plan_directory(plan, below, index, resolve(entries, plan.dirs[index][2]), part)
         level = below
     raise _too_deep(plan.dirs[level[0][0]][2])
+
+
+def _as_they_are(entries: Sequence[TreeEntry], _folder: bytes) -> Sequence[TreeEntry]:
+    return entries
 
 
 def _first_path(name: bytes, wish: _Wish | None) -> bytes:

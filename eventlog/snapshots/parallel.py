@@ -145,8 +145,9 @@ def _write_unread(blobs: BlobStore, target: Target, job: FileJob, done: Done) ->
     """The second try, by way of the store, which knows other copies and `condemned/`."""
     id, index, name, _ = job
     try:
-        data = blobs.get(id)
-        if blob_id(data) != id:
+        elsewhere = blobs.elsewhere(id)
+        data = blobs.get(id) if elsewhere is None else elsewhere
+        if elsewhere is None and blob_id(data) != id:
             raise NotFound(f"{to_text(id)} is a tree, not a file's content")
     except EventLogError as error:
         done.missing.append((target.path(index, name), f"its content cannot be read: {error}"))

@@ -48,6 +48,8 @@ class BlobStore:
         # Says why what is asked for may have gone; also asked with the first digits of its hash.
         self.fate: "Callable[..., str | None]" = lambda _="": None
         self.erased: "Callable[[bytes], str | None]" = lambda _: None  # the same of an id that was erased
+        # Contents that readers know of and no pack holds (replay/deferred.py).
+        self.elsewhere: "Callable[[bytes], bytes | None]" = lambda _: None
         self._kinds_in = kinds_in
         self.fs = fs
         self.layout = layout
@@ -102,6 +104,10 @@ class BlobStore:
             paced=paced,
         )
 
+    def kinds_in(self, data: bytes) -> "tuple[str, ...]":
+        """The kinds of secrets in a content, as far as this store can tell."""
+        return () if self._kinds_in is None else self._kinds_in(data)
+
     def withheld_events(self) -> "list[Event]":
         """What is to be said of contents put so far that hold a secret, in one frame with what names them."""
         return [withheld_event(to_text(id), kinds) for id, kinds in self.withheld.items()]
@@ -125,6 +131,9 @@ class BlobStore:
 
         Raises: NotFound; Corruption when the only copies are damaged.
         """
+        found = self.elsewhere(id)
+        if found is not None:
+            return found
         with self._reading:
             return self._get(id)[1]
 

@@ -178,7 +178,7 @@ def run(
     Args: deadline: monotonic time at which the child is killed.
     Raises: GitFailed.
     """
-    argv = [b"git", b"-C", root, *map(os.fsencode, _SAFE), *map(os.fsencode, args)]
+    argv, environment = command(root, args)
     source, errors = _scratch(), _scratch()
     out, into = os.pipe()
     try:
@@ -189,7 +189,7 @@ def run(
             (os.POSIX_SPAWN_DUP2, errors, 2),
         ]
         try:
-            pid = os.posix_spawnp("git", argv, _environment(), file_actions=actions, setsigdef=[_SIGPIPE])
+            pid = os.posix_spawnp("git", argv, environment, file_actions=actions, setsigdef=[_SIGPIPE])
         except OSError as error:
             raise GitFailed(f"git cannot be started: {error.strerror}") from error
         finally:
@@ -240,6 +240,11 @@ def _write_all(fd: int, data: bytes) -> None:
     while view:
         view = view[os.write(fd, view) :]
     os.lseek(fd, 0, os.SEEK_SET)
+
+
+def command(root: bytes, args: "Sequence[str]") -> "tuple[list[bytes], dict[str, str]]":
+    """(arguments, environment) of a git command in `root`, for who starts it otherwise."""
+    return [b"git", b"-C", root, *map(os.fsencode, _SAFE), *map(os.fsencode, args)], _environment()
 
 
 def _environment() -> "dict[str, str]":

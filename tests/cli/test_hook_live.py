@@ -362,7 +362,7 @@ def test_a_look_that_is_not_finished_in_time_is_finished_by_the_next(
     assert events(work, "snapshot")[-1]["success"] is False
     with Store.open(work / ".locus") as store:
         report = store.replay(f"turn:{ended['session_id']}_{ended['turn_id']}", to=tmp_path / "out")
-    assert [path for path, _ in report.missing] == [b"."]
+    assert b"." in [path for path, _ in report.missing]
 
     shell = agent.bash("true")
     (change,) = events(work, "file")

@@ -108,6 +108,7 @@ _PAYLOADS = {
             "actions_taken": st.none() | _TEXTS,
             "files_read": st.none() | _TEXTS,
             "files_modified": st.none() | _TEXTS,
+            "closed_by": st.none() | st.sampled_from(["hook", "doctor"]),
             "unknown": st.just({"deep": [1.50, "é"]}),
         },
     ),
@@ -137,7 +138,11 @@ _COLUMNS_OF_TYPE: dict[str, dict[str, Any]] = {
     "file": {"operation": _maybe("edit", "read", "delete"), "path": _maybe("a.py", "b/c.py", "é.txt")},
     "decision": {"title": _maybe("D", "E")},
     "error": {"resolved": _maybe(True, False)},
-    "snapshot": {"tree_hash": _maybe("blake3:01", "blake3:02")},
+    "snapshot": {
+        "tree_hash": _maybe("blake3:01", "blake3:02"),
+        "operation": _maybe("turn_start", "tool", "turn_end"),
+        "success": _maybe(True, False),
+    },
     "llm": {
         "message_id": _maybe("m1", "m2", "m3"),
         "request_id": _maybe("r1", "r2"),

@@ -9,6 +9,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from eventlog.replay.certainty import certainty_of
+
 Row = dict[str, Any]
 
 LIFECYCLE = ("session", "turn", "sessions")
@@ -116,6 +118,7 @@ def _turn(event: Row) -> Row:
         "decided": [],
         "start_tree": None,
         "end_tree": None,
+        "events": [],
     }
 
 
@@ -170,6 +173,7 @@ def _on_anchor(row: Row, event: Row, ended: str) -> None:
 def _on_turn(turn: Row, event: Row) -> None:
     kind = event["event_type"]
     _on_any(turn, event)
+    turn["events"].append({**event, "payload": json.loads(event["payload"])})
     if kind == "turn":
         _on_anchor(turn, event, "completed")
         if event["context_id"] is not None:
@@ -236,6 +240,9 @@ def _finish_turn(turn: Row) -> None:
     decided = turn.pop("decided")
     turn["decisions"] = said.get("decisions") or decided
     turn["actions_taken"] = said.get("actions_taken", [])
+    of_turn = turn.pop("events")
+    turn["start_certainty"] = certainty_of(of_turn, "start").state
+    turn["end_certainty"] = certainty_of(of_turn, "end").state
 
 
 def _finish_session(session: Row) -> None:

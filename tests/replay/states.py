@@ -11,7 +11,7 @@ from tests.snapshots.support import Node, store_node
 def state(store: Store, node: Node, *, id: str = "s") -> TreeState:
     """The tree of a turn that holds nothing but a snapshot of `node`."""
     root = to_text(store_node(store.blobs, node))
-    events = [lifecycle.snapshot("s1", 1, lifecycle.TURN_START, root, event_id=id)]
+    events = [lifecycle.snapshot("s1", 1, lifecycle.TURN_END, root, event_id=id)]
     return tree_at(events, store.blobs, "s1_001")
 
 

@@ -146,7 +146,7 @@ def test_equal_sub_trees_are_not_read(store: Store) -> None:
             entries = [TreeEntry(b"big", DIRECTORY, gone), TreeEntry(b"f", FILE, own, 1)]
             root = writer.put_tree(entries)
             writer.flush()
-        event = lifecycle.snapshot("s1", 1, lifecycle.TURN_START, to_text(root), event_id="s")
+        event = lifecycle.snapshot("s1", 1, lifecycle.TURN_END, to_text(root), event_id="s")
         return tree_at([event], store.blobs, "s1_001")
 
     assert told(made(erased), made(bytes([9]) * 32)) == [("edit", "f")]
@@ -159,7 +159,8 @@ def skipped(store: Store, files: dict[bytes, bytes], reasons: dict[bytes, str], 
         entries += [TreeEntry(name, SKIPPED, writer.put(why.encode()), 9) for name, why in reasons.items()]
         root = to_text(writer.put_tree(entries))
         writer.flush()
-    snapshot = lifecycle.snapshot("s1", 1, lifecycle.TURN_START, root, event_id="s")
+    kind = lifecycle.TURN_START if events else lifecycle.TURN_END
+    snapshot = lifecycle.snapshot("s1", 1, kind, root, event_id="s")
     return tree_at([snapshot, *events], store.blobs, "s1_001")
 
 
@@ -179,15 +180,16 @@ def test_what_was_not_captured_is_listed_and_is_no_change(store: Store) -> None:
     found = diff(before, after)
 
     assert found.changes == ()
-    assert [(one.path, one.reason) for one in found.missing] == [
+    assert found.missing[0].path == b"."  # the turn has no end
+    assert [(one.path, one.reason) for one in found.missing[1:]] == [
         (b"big", "too large"),
         (b"born", "over the limit"),
         (b"fresh", "changed under the read"),
         (b"lost", "not readable"),
         (b"was", "too large"),
     ]
-    assert found.missing[0].before is not None and found.missing[1].after is None
-    assert [one.path for one in found.within(["lost"]).missing] == [b"lost"]
+    assert found.missing[1].before is not None and found.missing[2].after is None
+    assert [one.path for one in found.within(["lost"]).missing] == [b".", b"lost"]
 
 
 def test_a_folder_that_could_not_be_read_is_not_deleted(store: Store) -> None:
@@ -265,7 +267,7 @@ def test_a_submodule_is_shown_by_its_commit(store: Store) -> None:
         with store.blobs.writer() as writer:
             root = writer.put_tree([TreeEntry(b"sub", SUBMODULE, writer.put(commit), 40)])
             writer.flush()
-        event = lifecycle.snapshot("s1", 1, lifecycle.TURN_START, to_text(root), event_id="s")
+        event = lifecycle.snapshot("s1", 1, lifecycle.TURN_END, to_text(root), event_id="s")
         return tree_at([event], store.blobs, "s1_001")
 
     (one,) = diff(made(b"a" * 40), made(b"b" * 40))

@@ -168,6 +168,33 @@ def test_only_named_paths_are_touched(make: Make) -> None:
         world.plan("gone", delete=False)
 
 
+def test_what_is_not_known_is_left_alone(make: Make) -> None:
+    """P1: a path that the last look of a turn did not take in is neither written nor deleted, and listed.
+
+    Where nothing is known nothing is touched.
+    """
+    world = make(NEW, OLD)
+    tree = put_tree(world.store, NEW)
+    for number, pending in enumerate((["edit", "made", "d"], ["edit", "."]), 8):
+        look = lifecycle.snapshot("s1", number, lifecycle.TURN_END, tree) | {"success": False}
+        capture = {"state": "partial", "pending": len(pending), "pending_paths": pending}
+        look["payload"] = {**look["payload"], "capture": capture}  # type: ignore[dict-item]
+        world.store.append([lifecycle.turn_start("s1", number, "go"), look])
+    seen = lifecycle.snapshot("s1", 10, lifecycle.TURN_END, put_tree(world.store, OLD))
+    world.store.append([lifecycle.turn_start("s1", 10, "go"), seen])
+
+    def plan(turn: int, *paths: str) -> Plan:
+        return world.store.restore_plan(TurnRef("s1", turn), paths=paths, into=world.work)
+
+    some = plan(8)
+    assert not {b"edit", b"made", b"made/deep/file", b"d", b"d/deep/gone"} & set(actions(some))
+    assert {b"bit", b"gone", b"link"} <= set(actions(some))
+    assert [path for path, _ in some.missing] == [b"d", b"edit", b"made"] and some.partial
+    assert not plan(8, "bit").partial and plan(8, "made/deep").partial
+    assert (plan(9).steps, plan(9, "bit").steps) == ((), ())
+    assert [path for path, _ in plan(9).missing] == [b".", b"edit"]
+
+
 def test_no_delete_leaves_what_was_made_later(make: Make) -> None:
     """Without deletes everything else is restored."""
     world = make({b"a": (FILE, b"1")}, {b"a": (FILE, b"2"), b"b": (FILE, b"made later")})

@@ -1,0 +1,82 @@
+"""Contents that a git repository holds, read by their ids and hashed as git does.
+
+Git runs as a child with the settings of worktree_git.py: nothing is fetched, no program of a configuration is
+started, no object stands for another one. One `GitContents` belongs to one thread; its child ends with it.
+"""
+
+import hashlib
+import os
+import subprocess
+import weakref
+
+from eventlog.errors import NotFound
+from eventlog.snapshots.pack import BLOB_SIZE_MAX
+from eventlog.snapshots.worktree_git import command
+
+_HASH_OF = {20: hashlib.sha1, 32: hashlib.sha256}
+
+
+class GitContents:
+    """Reads the objects of the repository around `directory`."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def read(self, object: bytes) -> bytes:
+        """The content of the blob with this id. Raises: NotFound, with the reason."""
+        name = object.hex()
+        try:
+            data = self._ask(name.encode())
+        except OSError as error:
+            self._end()
+            raise NotFound(f"git cannot be asked for {name}: {error.strerror or error}") from error
+        if data is None:
+            raise NotFound(f"git does not hold {name} any more in {self._directory}")
+        if _HASH_OF[len(object)](b"blob %d\0" % len(data) + data).digest() != object:
+            raise NotFound(f"what git holds as {name} does not have this hash")
+        return data
+
+    def _ask(self, name: bytes) -> bytes | None:
+        """The bytes of an object, None when git has no such blob. Raises: OSError."""
+        child = self._child or self._start()
+        assert child.stdin is not None and child.stdout is not None
+        child.stdin.write(name + b"\n")
+        child.stdin.flush()
+        facts = child.stdout.readline().split()
+        if not facts:
+            raise OSError("there is no repository, or it ended")
+        if len(facts) != 3:
+            return None
+        size = int(facts[2])
+        if size > BLOB_SIZE_MAX:
+            raise OSError(f"it is larger than {BLOB_SIZE_MAX} bytes")
+        data = child.stdout.read(size)
+        child.stdout.read(1)
+        return data if facts[1] == b"blob" and len(data) == size else None
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        asked = ["--no-replace-objects", "cat-file", "--batch"]
+        argv, environment = command(os.fsencode(self._directory), asked)
+        child = subprocess.Popen(
+            argv, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        weakref.finalize(self, _end, child)
+        self._child = child
+        return child
+
+    def _end(self) -> None:
+        if self._child is not None:
+            _end(self._child)
+            self._child = None
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """Let it go: it waits for nothing but our next question."""
+    for pipe in (child.stdin, child.stdout):
+        try:
+            if pipe is not None:
+                pipe.close()
+        except OSError:
+            pass  # it had ended before what was asked reached it
+    child.wait()

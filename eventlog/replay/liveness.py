@@ -1,0 +1,47 @@
+"""Whether a turn of which the log has no end is still running (docs/certainty.md).
+
+What hooks note in `live/` decides (eventlog/activity.py). A turn that was never there, because a program
+records it through Python, counts as running for an hour after its last event, unless a later turn of its
+session began.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from eventlog.activity import DEAD, UNKNOWN_S_MAX, OpenTurn, open_turns
+from eventlog.layout import Layout
+
+if TYPE_CHECKING:
+    from eventlog.query.lookup import TurnRef
+    from eventlog.replay.trees import Events
+
+
+def is_running(
+    layout: Layout,
+    events: "Events",
+    ref: "TurnRef",
+    now_ns: int,
+    of_turn: Sequence[Mapping[str, Any]],
+) -> bool:
+    """Args: events: those of the store; of_turn: those of the turn, in order."""
+    return state_of(open_turns(layout), of_turn, now_ns / 1e9) and not _has_later_turn(events, ref)
+
+
+def state_of(open_now: Sequence[OpenTurn], of_turn: Sequence[Mapping[str, Any]], now_s: float) -> bool:
+    """Whether the turn with these events is under way, as far as the turns that hooks noted say."""
+    turns = {_names(event) for event in of_turn if event.get("agent_turn_id") is not None}
+    sessions = {(agent, session) for agent, session, _ in turns}
+    noted = [one for one in open_now if (one.agent, one.session) in sessions]
+    if noted:
+        return any((one.agent, one.session, one.turn) in turns and one.state(now_s) != DEAD for one in noted)
+    recorded = [int(event["recorded_at"]) for event in of_turn if event.get("recorded_at") is not None]
+    return bool(recorded) and now_s - max(recorded) / 1e6 <= UNKNOWN_S_MAX
+
+
+def _names(event: Mapping[str, Any]) -> tuple[object, object, object]:
+    return event.get("agent"), event.get("agent_session_id"), event.get("agent_turn_id")
+
+
+def _has_later_turn(events: "Events", ref: "TurnRef") -> bool:
+    found = events(ref.since, session_id=ref.session_id, event_types=("turn",), columns=("turn",))
+    return any(event["turn"] is not None and int(str(event["turn"])) > ref.turn for event in found)

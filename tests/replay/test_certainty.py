@@ -1,0 +1,376 @@
+"""The law of docs/certainty.md: a replay equals the directory as it was, or names each path that differs.
+
+Hooks of four agents are called in this process, and some of the calls are killed before one of their effects
+on the disk, fail at one of their calls of the file system, or get no time. The oracle is what stood in the
+directory at each call, by the events that came with it. LOCUS_HUNT tries many more.
+"""
+
+import itertools
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog.agents import adapters, live
+from eventlog.errors import EventLogError, NotFound
+from eventlog.fs import REAL, FileSystem
+from eventlog.paths import path_text
+from eventlog.query.lookup import TurnRef
+from eventlog.replay.certainty import (
+    EXACT,
+    FAILED,
+    NONE,
+    PARTIAL,
+    RUNNING,
+    STATES,
+    UNFINISHED,
+    Certainty,
+    certainty_of,
+    effects_end,
+)
+from eventlog.replay.trees import TreeState
+from eventlog.snapshots.tree import DIRECTORY, SKIPPED
+from eventlog.store import Store
+from eventlog.types import Event
+from tests.conftest import examples
+from tests.faultfs import ERRNOS, FaultFS
+from tests.kills import in_child
+from tests.snapshots.worktree_support import on_disk
+
+Files = dict[bytes, tuple[bytes, bytes]]
+Said = dict[str, Any]
+
+# -- the law ---------------------------------------------------------------------------------------
+
+PATHS = ("a", "b", "d/a", "d/b", "e/f/a")
+_numbers = itertools.count(1)
+
+
+class Session:
+    """One session of an agent: what its hooks say."""
+
+    names: Mapping[str, str] = {
+        "prompt": "UserPromptSubmit", "begin": "PreToolUse", "end": "PostToolUse", "stop": "Stop",
+        "finish": "SessionEnd",
+    }  # fmt: skip
+
+    def __init__(self, agent: str, turn_key: str | None, names: Mapping[str, str] | None = None) -> None:
+        self.agent = agent
+        self.turn_key = turn_key
+        self.names = names or self.names
+        self.id = f"session_{next(_numbers)}"
+        self.turn = self.tool = ""
+
+    def say(self, what: str, work: str) -> Said:
+        if what == "prompt":
+            self.turn = f"turn_{next(_numbers)}"
+        if what == "begin":
+            self.tool = f"tool_{next(_numbers)}"
+        said: Said = {"session_id": self.id, "cwd": work, "hook_event_name": self.names[what]}
+        if self.turn_key is not None and self.turn:
+            said[self.turn_key] = self.turn
+        if what == "prompt":
+            said |= {
+                "prompt": "Go",
+                "message": {"id": self.turn},
+                "parts": [{"type": "text", "text": "Go"}],
+                "timestamp": f"2026-11-20T09:00:{next(_numbers) % 60:02d}.{next(_numbers):06d}Z",
+            }
+        if what in ("begin", "end"):
+            said |= {"tool_name": "Bash", "tool_input": {"command": self.tool}, "tool_use_id": self.tool}
+            said |= {"args": {"command": self.tool}} if self.agent == "opencode" else {}
+        if what == "end":
+            said |= {"tool_response": {"stdout": ""}, "output": ""}
+        return said
+
+
+_GEMINI = {
+    "prompt": "BeforeAgent", "begin": "BeforeTool", "end": "AfterTool", "stop": "AfterAgent",
+    "finish": "SessionEnd",
+}  # fmt: skip
+_OPENCODE = {
+    "prompt": "chat.message", "begin": "tool.execute.before", "end": "tool.execute.after",
+    "stop": "session.idle", "finish": "session.end",
+}  # fmt: skip
+
+
+def sessions() -> list[Session]:
+    return [
+        Session("claude-code", "prompt_id"),
+        Session("codex", "turn_id"),
+        Session("gemini-cli", None, _GEMINI),
+        Session("opencode", "turn_id", _OPENCODE),
+    ]
+
+
+CHANGES = st.lists(st.tuples(st.sampled_from(PATHS), st.sampled_from(("1", "22", "x", None))), max_size=3)
+WHAT = st.sampled_from(("prompt", "begin", "end", "end", "stop", "finish"))
+HOWS = st.one_of(
+    st.just(("whole",)),
+    st.just(("whole",)),
+    st.tuples(st.just("killed"), st.integers(0, 45), st.booleans()),
+    st.tuples(st.just("fault"), st.integers(0, 120), st.sampled_from(sorted(ERRNOS)), st.booleans()),
+    st.just(("late",)),
+)
+STEPS = st.lists(st.tuples(CHANGES, st.integers(0, 1), WHAT, HOWS), max_size=6)
+# Turns with a beginning and an end are what it is about: each of these may go wrong too.
+BEGIN, END = (st.tuples(CHANGES, st.just(0), st.just(what), HOWS) for what in ("prompt", "stop"))
+RUNS = st.tuples(BEGIN, STEPS, END).map(lambda run: [run[0], *run[1], run[2]])
+
+
+def change(work: Path, path: str, content: str | None) -> None:
+    target = work / path
+    if content is None:
+        target.unlink(missing_ok=True)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text("" if content == "x" else content)
+    target.chmod(0o755 if content == "x" else 0o644)
+
+
+class World:
+    """A directory with a store, and what stood there whenever an event was recorded."""
+
+    def __init__(self, place: Path, who: tuple[int, int]) -> None:
+        self.work = place / "work"
+        self.work.mkdir()
+        (self.work / "a").write_text("1")
+        Store.init(self.work / ".locus", repo_hash="0123456789ab", project_name="p").close()
+        self.sessions = [sessions()[number] for number in who]
+        self.stood: dict[str, Files] = {}  # by event id
+
+    def step(self, changes: list[tuple[str, str | None]], who: int, what: str, how: tuple[Any, ...]) -> None:
+        for path, content in changes:
+            change(self.work, path, content)
+        session = self.sessions[who]
+        call = adapters.interpret(session.agent, session.say(what, str(self.work)))
+        self._call(lambda fs: self._record(fs, call), how)
+        here = on_disk(self.work)
+        for event in self.events():
+            self.stood.setdefault(str(event["event_id"]), here)
+
+    def _record(self, fs: FileSystem, call: Any) -> None:
+        environ = {"LOCUS_HOOK_PATIENCE": "20"}
+        live.record(fs, str(self.work / ".locus"), call, environ, lambda _: None, started_s=time.monotonic())
+
+    def _call(self, record: Callable[[FileSystem], None], how: tuple[Any, ...]) -> None:
+        kind, *arguments = how
+        fs: FileSystem = REAL
+        if kind == "killed":
+            in_child(lambda: record(REAL), arguments[0], torn=arguments[1])
+            return
+        if kind == "fault":
+            fs = FaultFS(arguments[0], ERRNOS[arguments[1]], persistent=arguments[2])
+        with pytest.MonkeyPatch.context() as patched:
+            if kind == "late":
+                for moment in live.BUDGET_S:
+                    patched.setitem(live.BUDGET_S, moment, 0.0)
+            try:
+                record(fs)
+            except (EventLogError, OSError):
+                pass  # the hook notes it, and ends well
+
+    def events(self) -> list[Event]:
+        with Store.open(self.work / ".locus") as store:
+            return list(store.events())
+
+    def check(self) -> None:
+        events = self.events()
+        with Store.open(self.work / ".locus") as store:
+            for session, turn in sorted({(str(e["session_id"]), e["turn"]) for e in events if e["turn"]}):
+                ref = TurnRef(session, int(str(turn)))
+                own = [e for e in events if (e["session_id"], e["turn"]) == (session, turn)]
+                looks = [e for e in own if e["event_type"] in ("snapshot", "action")]
+                for at in ("start", "end", *(str(e["event_id"]) for e in looks)):
+                    try:
+                        state = store.tree(ref, at)
+                    except NotFound:
+                        continue  # there is no tree, which is said
+                    self._holds(state, self._truth(own, at))
+
+    def _truth(self, own: list[Event], at: str) -> Files | None:
+        """What stood there at the moment; None where the log has no event of it."""
+        if at == "start":
+            at = next((str(e["event_id"]) for e in own if e["event_type"] == "intent"), "")
+        elif at == "end":
+            looks = [str(e["event_id"]) for e in own if e["event_type"] == "snapshot"]
+            ended = any(e["operation"] == "turn_end" for e in own if e["event_type"] == "snapshot")
+            at = looks[-1] if ended else ""
+        return self.stood.get(at)
+
+    def _holds(self, state: TreeState, truth: Files | None) -> None:
+        known = state.certainty
+        if truth is None:
+            assert known.doubt(".") is not None, (
+                f"{state.at} of {state.turn}: nobody saw it, and it is {known}"
+            )
+            return
+        for path in differing(files_of(state), truth):
+            # A directory comes and goes with what is in it.
+            assert known.doubts([path_text(path)]), f"{path!r} at {state.at} of {state.turn}: {known}"
+
+
+def files_of(state: TreeState) -> Files:
+    return {
+        path: (entry.kind, b"" if entry.kind in (DIRECTORY, SKIPPED) else state.blobs.get(entry.id))
+        for path, entry in state.walk()
+    }
+
+
+def differing(one: Files, other: Files) -> list[bytes]:
+    return sorted(path for path in one.keys() | other.keys() if one.get(path) != other.get(path))
+
+
+@settings(max_examples=examples(8, 3000))
+@given(RUNS, st.tuples(st.integers(0, 3), st.integers(0, 3)))
+def test_a_replay_equals_the_directory_or_names_what_differs(steps: list[Any], who: tuple[int, int]) -> None:
+    """P1: for any sequence of hook calls of any adapter, files changing between them, any call killed at any
+    effect, failing, out of time or out of disk."""
+    with tempfile.TemporaryDirectory() as place:
+        world = World(Path(place), who)
+        for step in steps:
+            world.step(*step)
+        world.check()
+
+
+# -- the rules, one by one -------------------------------------------------------------------------
+
+Row = dict[str, Any]
+
+
+def look(id: str, kind: str, tree: str | None = "t", success: bool | None = True, **capture: Any) -> Row:
+    return _row(
+        id, "snapshot", operation=kind, tree_hash=tree, success=success,
+        payload={"capture": capture} if capture else {},
+    )  # fmt: skip
+
+
+def action(id: str, **capture: Any) -> Row:
+    return _row(id, "action", payload={"capture": capture} if capture else {})
+
+
+def changed(id: str, path: str, cause: str | None = None, **payload: Any) -> Row:
+    return _row(id, "file", operation="edit", path=path, cause=cause, payload=payload)
+
+
+def end(**payload: Any) -> Row:
+    return _row("end", "turn", operation="end", payload=payload)
+
+
+def _row(id: str, kind: str, **columns: Any) -> Row:
+    nothing = dict.fromkeys(("operation", "path", "cause", "tree_hash", "success"))
+    return {"event_id": id, "event_type": kind, "agent": "codex", **nothing, **columns}
+
+
+START = look("start", "turn_start")
+LAST = look("last", "turn_end")
+EVERYTHING = (".",)
+
+
+def states(*events: Row, running: bool = False) -> tuple[str, str]:
+    return certainty_of(events, "start").state, certainty_of(events, running=running).state
+
+
+def doubted(known: Certainty) -> tuple[str, ...]:
+    return tuple(path for path, _ in known.paths)
+
+
+def test_a_whole_look_is_exact_and_a_turn_without_one_has_no_tree() -> None:
+    """P1: only a look that was whole makes a moment exact; where there was none there are no files."""
+    assert states(START, changed("f", "a"), LAST, end()) == (EXACT, EXACT)
+    assert states(look("s", "turn_start", None), changed("f", "a"), end()) == (NONE, NONE)
+    assert doubted(certainty_of([action("a")])) == EVERYTHING
+    assert {EXACT, PARTIAL, RUNNING, UNFINISHED, FAILED, NONE} == set(STATES)
+
+
+def test_a_look_that_failed_is_no_earlier_one() -> None:
+    """P1: the tree of an earlier look is not passed for that of one that failed, at either end."""
+    failed = look("last", "turn_end", None, None, state="busy")
+    assert states(START, look("t", "tool"), failed, end()) == (EXACT, FAILED)
+    assert doubted(certainty_of([START, failed])) == EVERYTHING
+    assert states(look("start", "turn_start", None, None, state="failed"), LAST) == (FAILED, EXACT)
+    # The hook of the prompt was killed: what the first tool left is not how the turn began.
+    assert states(look("t", "tool"), LAST) == (FAILED, EXACT)
+
+
+def test_a_turn_without_an_end_is_running_or_unfinished() -> None:
+    """P1: without a look at its end nothing of the end is known, whatever else came."""
+    assert states(START, look("t", "tool"), running=True) == (EXACT, RUNNING)
+    assert states(START, look("t", "tool")) == (EXACT, UNFINISHED)
+    assert states(START, end(), running=True) == (EXACT, UNFINISHED)
+    assert doubted(certainty_of([START, look("t", "tool")])) == EVERYTHING
+
+
+def test_a_turn_that_was_closed_names_what_changed_late() -> None:
+    """P1: of a turn whose process was gone exactly the paths that changed after the last look are doubted."""
+    late = look("last", "turn_end", state="late", paths=[["a", "nobody saw who"], ["d", "nor here"]], count=2)
+    known = certainty_of([START, changed("f", "a"), late, end(closed_by="hook")])
+    assert (known.state, doubted(known)) == (UNFINISHED, ("a", "d"))
+    assert (known.doubt("a"), known.doubt("d/x"), known.doubt("b")) == ("nobody saw who", "nor here", None)
+    assert doubted(certainty_of([START, late, end(closed_by="hook")], "last")) == ("a", "d")
+    late["payload"]["capture"]["count"] = 60
+    assert "." in doubted(certainty_of([START, late, end(closed_by="hook")]))
+    hurried = {**late, "success": False}
+    hurried["payload"] = {
+        "capture": {"state": "late", "paths": [["a", "why"]], "count": 1, "pending_paths": ["b"]}
+    }
+    assert doubted(certainty_of([START, hurried, end(closed_by="hook")])) == ("a", "b")
+    # It lived after all, and came to its end.
+    assert certainty_of([START, late, end(closed_by="hook"), LAST, end()]).state == EXACT
+
+
+def test_a_look_that_was_not_finished_names_its_paths() -> None:
+    """P1: what was not looked at in time is named; all of it where it is not named, or git said nothing."""
+    partial = look("last", "turn_end", success=False, state="partial", pending=2, pending_paths=["a", "d"])
+    known = certainty_of([START, partial])
+    assert (known.state, doubted(known)) == (PARTIAL, ("a", "d"))
+    assert known.doubts(["b"]) == () and known.doubts(["d/x"]) == known.doubts(["d"]) == known.paths[1:]
+    assert known.doubts() == known.doubts(["."]) == known.paths
+    mores: list[Row] = [{"pending": 3}, {"warning": "git is gone"}, {"pending_paths": []}]
+    for more in mores:
+        partial["payload"]["capture"] |= more
+        assert "." in doubted(certainty_of([START, partial]))
+
+
+def test_the_changes_of_an_action_belong_to_its_moment() -> None:
+    """P1: --at ACTION is the state with its changes, also behind an error and somebody's own change."""
+    frame = [action("act"), _row("e", "error"), changed("u", "a"), changed("f", "a", "act")]
+    events = [START, *frame, look("t", "tool"), changed("g", "b"), LAST]
+    events[5]["cause"] = "act"
+    assert effects_end(events, 1) == 6
+    assert certainty_of(events, "act").exact
+    told = [START, action("act"), changed("f", "a", "act"), changed("g", "b", causes=["act"]), action("x")]
+    assert effects_end(told, 1) == 4
+
+
+def test_between_two_looks_what_the_later_one_found_is_doubted() -> None:
+    """P1: it may have changed before the event or after it, but for what the event itself tells."""
+    told = [changed("f", "b"), changed("g", "new", old_path="old")]
+    events = [START, _row("e", "tool_start"), *told, LAST]
+    assert doubted(certainty_of(events, "e")) == ("b", "new", "old")
+    assert doubted(certainty_of(events, "f")) == ("new", "old")
+    assert certainty_of([START, _row("e", "llm"), LAST], "e").exact
+    # Where no later look was whole, or it did not tell of all, nothing is known of what changed.
+    for after in (
+        look("last", "turn_end", None, None, state="busy"),
+        look("last", "turn_end", success=False, state="partial", pending=1, pending_paths=["z"]),
+        look("last", "turn_end", state="baseline"),
+        look("last", "turn_end", changes=9000, told=0),
+    ):
+        assert "." in doubted(certainty_of([START, _row("e", "llm"), after], "e"))
+    assert doubted(certainty_of([START, action("a", state="busy"), LAST], "a")) == EVERYTHING
+    assert certainty_of([START, _row("e", "llm")], "e", running=True).state == RUNNING
+    with pytest.raises(KeyError):
+        certainty_of([START], "nowhere")
+
+
+def test_a_commit_is_exact_at_each_of_its_events() -> None:
+    """P1: what git recorded is all that there was."""
+    events = [START, changed("f", "a"), changed("g", "b"), LAST, end()]
+    git = [{**event, "agent": "git"} for event in events]
+    assert all(certainty_of(git, at).exact for at in ("start", "end", "f", "g"))
