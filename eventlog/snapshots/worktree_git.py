@@ -15,6 +15,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    # the file it stands in (empty when in none), key, value (None when it has none)
+    Settings = list[tuple[bytes, bytes, bytes | None]]
+
 _KEPT = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 _SAFE = (
     "--no-optional-locks",
@@ -134,11 +137,22 @@ def ignored(root: bytes, paths: "Iterable[bytes]", deadline: "float | None" = No
     return {line[2:] for line in answer.split(b"\0") if line}
 
 
-def rule_files(place: GitPlace, root: bytes, deadline: "float | None" = None) -> "list[bytes]":
-    """The files, there or not, that decide what git ignores below `root`, but for those in it.
+def settings_of(root: bytes, deadline: "float | None" = None) -> "Settings":
+    """(the file it stands in, key, value) of every setting for `root`, the one that counts last.
 
     Raises: GitFailed.
     """
+    answer = run(root, ["config", "-z", "--show-origin", "--list"], b"", deadline)[1].split(b"\0")
+    found = []
+    for origin, entry in zip(answer[::2], answer[1::2], strict=False):
+        key, mark, value = entry.partition(b"\n")
+        path = os.path.join(root, origin[5:]) if origin.startswith(b"file:") else b""
+        found.append((path, key, value if mark else None))
+    return found
+
+
+def rule_files(place: GitPlace, root: bytes, settings: "Settings") -> "list[bytes]":
+    """The files, there or not, that decide what git ignores below `root`, but for those in it."""
     home = os.fsencode(os.environ.get("HOME", ""))
     config = os.fsencode(os.environ.get("XDG_CONFIG_HOME") or "") or home + b"/.config"
     files = {
@@ -150,12 +164,9 @@ def rule_files(place: GitPlace, root: bytes, deadline: "float | None" = None) ->
         config + b"/git/ignore": None,
         b"/etc/gitconfig": None,
     }
-    answer = run(root, ["config", "-z", "--show-origin", "--list"], b"", deadline)[1].split(b"\0")
-    for origin, entry in zip(answer[::2], answer[1::2], strict=False):
-        path = origin.removeprefix(b"file:")
-        if path != origin:
-            files[os.path.join(root, path)] = None
-        key, _, value = entry.partition(b"\n")
+    for path, key, value in settings:
+        if path:
+            files[path] = None
         if key == b"core.excludesfile" and value:
             files[os.path.join(place.top, os.path.expanduser(value))] = None
     at = root

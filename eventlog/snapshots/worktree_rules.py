@@ -11,7 +11,7 @@ import time
 
 from blake3 import blake3
 
-from eventlog.snapshots import worktree_git
+from eventlog.snapshots import git_held, worktree_git
 from eventlog.snapshots.ignore import IgnoreFiles, Patterns, lines_of
 from eventlog.snapshots.statcache import MISSING, UNPROVEN, pack_stat
 from eventlog.snapshots.worktree_git import GitFailed
@@ -20,8 +20,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from eventlog.snapshots.git_held import HeldByGit
+    from eventlog.snapshots.git_index import GitIndex
     from eventlog.snapshots.statcache import StatCache
-    from eventlog.snapshots.worktree_git import GitPlace
+    from eventlog.snapshots.worktree_git import GitPlace, Settings
 
 IGNORE_FILE = b".gitignore"
 OWN_IGNORE_FILE = b".locusignore"  # at the root only
@@ -61,6 +63,7 @@ class Rules:
         self._asked: "dict[bytes, str | None] | None" = None
         self._watched: "dict[bytes, bytes]" = {}
         self.warning: "str | None" = None
+        self.held: "HeldByGit | None" = None  # in the first capture of a repository
         self.tracked: "dict[bytes, str | None]" = {}
         self.tracked_dirs: "set[bytes]" = set()
         self.digest = bytes(16)
@@ -113,15 +116,29 @@ class Rules:
             self._set_tracked({})
             return
         try:
-            files = [self._index, *worktree_git.rule_files(self._place, self._root, self._deadline)]
+            settings = worktree_git.settings_of(self._root, self._deadline)
+            files = [self._index, *worktree_git.rule_files(self._place, self._root, settings)]
             # As above: before git reads them again.
             self._watched.update((path, self._proof(path)) for path in files)
-            if self._asked is None or self.warning is not None:
+            index = git_held.index_of(self._place, self._root, settings)
+            if index is not None:
+                self._take_tracked(index.tracked)
+            elif self._asked is None or self.warning is not None:
                 self._ask_tracked()
             assert self._asked is not None
             self._set_tracked(self._asked)
         except GitFailed as error:
             self.give_up(str(error))
+            return
+        if index is not None and self._cache is None:
+            self._look_for_held(self._place, settings, index)
+
+    def _look_for_held(self, place: "GitPlace", settings: "Settings", index: "GitIndex") -> None:
+        """What git holds need not be read in a first capture; in a later one little is new."""
+        try:
+            self.held = git_held.held_by_git(place, self._root, settings, index, self._deadline)
+        except GitFailed:
+            pass  # then everything is read
 
     def give_up(self, why: str) -> None:
         """Go on without git: what it tracked last time is all that is known to be tracked."""
@@ -145,8 +162,11 @@ class Rules:
 
     def _ask_tracked(self) -> None:
         assert self._place is not None
-        self._asked = worktree_git.tracked(self._root, self._deadline)
-        lines = (path + b"\0" + (link or "").encode("ascii") for path, link in self._asked.items())
+        self._take_tracked(worktree_git.tracked(self._root, self._deadline))
+
+    def _take_tracked(self, tracked: "dict[bytes, str | None]") -> None:
+        self._asked = tracked
+        lines = (path + b"\0" + (link or "").encode("ascii") for path, link in tracked.items())
         self.digest = blake3(b"\0".join(lines)).digest(16)
 
     def _set_tracked(self, tracked: "dict[bytes, str | None]") -> None:

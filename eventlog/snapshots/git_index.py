@@ -1,0 +1,203 @@
+"""Git's index, read by hand: what git tracks, and which files are, by their stats, what git holds of them.
+
+Versions 2, 3 and 4, of SHA-1 and SHA-256 repositories. The digest at the end of the file is not checked, as git
+does not check it either: hashing the file costs as much as reading all of its entries. The structure is
+checked, and whoever reads an object hashes it, so a damaged id proves nothing wrong. What git must understand
+and this module does not (a split index, a sparse one, any extension in lower case) makes no index at all.
+
+Nothing here knows of filters and line endings: see `git_held`. On the hook path.
+"""
+
+import os
+import stat
+from struct import Struct
+
+TYPE_CHECKING = False
+
+SIZE_MAX = 64 << 20  # some 600,000 entries
+
+_HEAD = Struct(">4sII")
+# ctime s, ns, mtime s, ns, device, inode, mode, uid, gid, size; then the object's id and the flags
+_STAT = Struct(">6I")
+_STAT_SIZE = 40
+_MODE_AT, _FILE_SIZE_AT = 24, 36
+_INT = Struct(">I")
+_FLAGS = Struct(">H")
+
+_ASSUME_VALID, _EXTENDED, _STAGE, _LENGTH = 0x8000, 0x4000, 0x3000, 0x0FFF
+_SKIP_WORKTREE, _INTENT_TO_ADD = 0x4000, 0x2000
+_UNKNOWN_FLAGS = 0xFFFF & ~(_SKIP_WORKTREE | _INTENT_TO_ADD)
+
+_FILE, _EXECUTABLE, _GITLINK, _SYMLINK = 0o100644, 0o100755, 0o160000, 0o120000
+_MODES = frozenset((_FILE, _EXECUTABLE, _GITLINK, _SYMLINK))
+_U32 = 0xFFFFFFFF
+_NS = 1_000_000_000
+# A file and an index on two file systems have two clocks.
+_OTHER_CLOCK_NS = 2 * _NS
+
+
+class Unreadable(Exception):
+    """These bytes are no index, or one that only git understands."""
+
+
+class GitIndex:
+    """The entries at and below one directory of a work tree. Paths are relative to that directory."""
+
+    __slots__ = ("_data", "_device", "_hash_size", "_places", "_written_ns", "tracked")
+
+    def __init__(self, data: bytes, written: os.stat_result, hash_size: int, prefix: bytes = b"") -> None:
+        """Args:
+            written: the stat of the index file, from before it was read.
+            hash_size: bytes of an object's id, 20 or 32.
+            prefix: the directory's path in the work tree, with a slash at its end; empty for its top.
+        Raises: Unreadable.
+        """
+        self._data = data
+        self._hash_size = hash_size
+        self._device = written.st_dev
+        self._written_ns = written.st_mtime_ns
+        self._places: "dict[bytes, int]" = {}  # where the entries are that may prove something
+        self.tracked: "dict[bytes, str | None]" = {}  # with the commit where it is a submodule
+        self._read_entries(prefix)
+
+    def object_of(self, path: bytes, found: os.stat_result) -> "str | None":
+        """The id of the object that git made of this very file; None when the index does not prove it.
+
+        By git's rule: size, mtime, ctime, inode and mode are the entry's, and both times are older than the
+        index. Whether git converted the file on the way is another question.
+        """
+        at = self._places.get(path)
+        if at is None or not stat.S_ISREG(found.st_mode):
+            return None
+        data, mtime, ctime = self._data, found.st_mtime_ns, found.st_ctime_ns
+        mode = _EXECUTABLE if found.st_mode & 0o100 else _FILE
+        expected = (
+            ctime // _NS & _U32,
+            ctime % _NS,
+            mtime // _NS & _U32,
+            mtime % _NS,
+            found.st_ino & _U32,
+            mode,
+            found.st_size & _U32,
+        )
+        ctime_s, ctime_ns, mtime_s, mtime_ns, _, inode = _STAT.unpack_from(data, at)
+        entry_mode = _INT.unpack_from(data, at + _MODE_AT)[0]
+        size = _INT.unpack_from(data, at + _FILE_SIZE_AT)[0]
+        if (ctime_s, ctime_ns, mtime_s, mtime_ns, inode, entry_mode, size) != expected:
+            return None
+        margin = 0 if found.st_dev == self._device else _OTHER_CLOCK_NS
+        if max(mtime, ctime) >= self._written_ns - margin:
+            return None  # racy: a later change may have left the stat as it is
+        return data[at + _STAT_SIZE : at + _STAT_SIZE + self._hash_size].hex()
+
+    def _read_entries(self, prefix: bytes) -> None:
+        data = self._data
+        end = len(data) - self._hash_size
+        if end < _HEAD.size:
+            raise Unreadable("it is too short")
+        magic, version, count = _HEAD.unpack_from(data)
+        if magic != b"DIRC" or version not in (2, 3, 4):
+            raise Unreadable(f"version {version} is not known")
+        at = self._each_entry(count, version, end, prefix)
+        while at < end:
+            if at + 8 > end or not 0x41 <= data[at] <= 0x5A:
+                raise Unreadable(f"extension {data[at : at + 4]!r} must be understood")
+            at += 8 + _INT.unpack_from(data, at + 4)[0]
+        if at != end:
+            raise Unreadable("an extension is cut short")
+
+    def _each_entry(self, count: int, version: int, end: int, prefix: bytes) -> int:
+        """Take in all entries; where they end."""
+        data, fixed = self._data, _STAT_SIZE + self._hash_size
+        unpack_flags, unpack_int = _FLAGS.unpack_from, _INT.unpack_from
+        tracked, places = self.tracked, self._places
+        prefix_size = len(prefix)
+        at = _HEAD.size
+        path, stage = b"", 0
+        # The one loop whose length is that of the index.
+        for _ in range(count):
+            before = path, stage
+            name_at = at + fixed + 2
+            if name_at >= end:
+                raise Unreadable("it is cut short")
+            flags = unpack_flags(data, name_at - 2)[0]
+            more = 0
+            if flags & _EXTENDED:
+                more = unpack_flags(data, name_at)[0]
+                name_at += 2
+                if version == 2 or more & _UNKNOWN_FLAGS:
+                    raise Unreadable("an entry has flags that are not known")
+            if version == 4:
+                path, after = _compressed_path(data, name_at, end, path)
+            else:
+                name_end = name_at + (flags & _LENGTH)
+                if flags & _LENGTH == _LENGTH:
+                    name_end = data.find(b"\0", name_end)
+                path = data[name_at:name_end]
+                after = at + (name_end - at + 8) // 8 * 8
+                if name_end < 0 or after > end or data[name_end]:
+                    raise Unreadable("a path is not where it should end")
+            stage = flags & _STAGE
+            if (path, stage) <= before or not path:
+                raise Unreadable("its entries are not in order")
+            mode = unpack_int(data, at + _MODE_AT)[0]
+            if mode not in _MODES:
+                raise Unreadable(f"an entry has the mode {mode:o}")
+            if path.startswith(prefix):
+                name = path[prefix_size:] if prefix_size else path
+                link = data[at + _STAT_SIZE : at + fixed].hex() if mode == _GITLINK else None
+                tracked[name] = link
+                size = unpack_int(data, at + _FILE_SIZE_AT)[0]
+                # Git writes the size 0 where it doubts the entry; an empty file is quickly read.
+                if size and not (flags & (_ASSUME_VALID | _STAGE) or more):
+                    places[name] = at
+            at = after
+        return at
+
+
+def _compressed_path(data: bytes, at: int, end: int, previous: bytes) -> "tuple[bytes, int]":
+    """The path of an entry of version 4, and where the entry ends."""
+    byte = data[at]
+    cut = byte & 0x7F
+    while byte & 0x80:
+        at += 1
+        if at >= end or cut > SIZE_MAX:
+            raise Unreadable("a path is cut short")
+        byte = data[at]
+        cut = (cut + 1) << 7 | byte & 0x7F
+    name_end = data.find(b"\0", at + 1, end)
+    if cut > len(previous) or name_end < 0:
+        raise Unreadable("a path is cut short")
+    return previous[: len(previous) - cut] + data[at + 1 : name_end], name_end + 1
+
+
+def read(path: bytes, hash_size: int, prefix: bytes = b"") -> "GitIndex | None":
+    """The index at `path`; None when there is none, or it cannot be read, or only git understands it."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        written = os.fstat(fd)
+        if not stat.S_ISREG(written.st_mode) or written.st_size > SIZE_MAX:
+            return None
+        data = _read_all(fd, written.st_size)
+        after = os.fstat(fd)
+        if (after.st_mtime_ns, after.st_ctime_ns, len(data)) != (
+            written.st_mtime_ns,
+            written.st_ctime_ns,
+            written.st_size,
+        ):
+            return None  # git puts a new file in its place; what writes into it is not git
+        return GitIndex(data, written, hash_size, prefix)
+    except (OSError, Unreadable):
+        return None
+    finally:
+        os.close(fd)
+
+
+def _read_all(fd: int, size: int) -> bytes:
+    data = os.read(fd, size + 1)
+    while 0 < len(data) < size and (part := os.read(fd, size + 1 - len(data))):
+        data += part
+    return data
