@@ -38,7 +38,7 @@ class HeldByGit:
         self._asked = asked
         self._doubtful: "tuple[bytes, ...]" = ()  # beginnings of paths
 
-    def object_of(self, path: bytes, found: os.stat_result) -> "str | None":
+    def object_of(self, path: bytes, found: os.stat_result) -> "bytes | None":
         """The id of the object whose bytes are those of the file at `path`; None when that is not proven."""
         if path in self._converted or (self._doubtful and path.startswith(self._doubtful)):
             return None

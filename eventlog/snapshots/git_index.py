@@ -18,8 +18,8 @@ SIZE_MAX = 64 << 20  # some 600,000 entries
 
 _HEAD = Struct(">4sII")
 # ctime s, ns, mtime s, ns, device, inode, mode, uid, gid, size; then the object's id and the flags
-_STAT = Struct(">6I")
-_STAT_SIZE = 40
+_STAT = Struct(">10I")
+_STAT_SIZE = _STAT.size
 _MODE_AT, _FILE_SIZE_AT = 24, 36
 _INT = Struct(">I")
 _FLAGS = Struct(">H")
@@ -60,7 +60,7 @@ class GitIndex:
         self.tracked: "dict[bytes, str | None]" = {}  # with the commit where it is a submodule
         self._read_entries(prefix)
 
-    def object_of(self, path: bytes, found: os.stat_result) -> "str | None":
+    def object_of(self, path: bytes, found: os.stat_result) -> "bytes | None":
         """The id of the object that git made of this very file; None when the index does not prove it.
 
         By git's rule: size, mtime, ctime, inode and mode are the entry's, and both times are older than the
@@ -70,25 +70,21 @@ class GitIndex:
         if at is None or not stat.S_ISREG(found.st_mode):
             return None
         data, mtime, ctime = self._data, found.st_mtime_ns, found.st_ctime_ns
-        mode = _EXECUTABLE if found.st_mode & 0o100 else _FILE
-        expected = (
-            ctime // _NS & _U32,
-            ctime % _NS,
-            mtime // _NS & _U32,
-            mtime % _NS,
-            found.st_ino & _U32,
-            mode,
-            found.st_size & _U32,
-        )
-        ctime_s, ctime_ns, mtime_s, mtime_ns, _, inode = _STAT.unpack_from(data, at)
-        entry_mode = _INT.unpack_from(data, at + _MODE_AT)[0]
-        size = _INT.unpack_from(data, at + _FILE_SIZE_AT)[0]
-        if (ctime_s, ctime_ns, mtime_s, mtime_ns, inode, entry_mode, size) != expected:
+        ctime_s, ctime_ns, mtime_s, mtime_ns, _, inode, mode, _, _, size = _STAT.unpack_from(data, at)
+        if (
+            size != found.st_size & _U32
+            or mtime_s != mtime // _NS & _U32
+            or mtime_ns != mtime % _NS
+            or ctime_s != ctime // _NS & _U32
+            or ctime_ns != ctime % _NS
+            or inode != found.st_ino & _U32
+            or mode != (_EXECUTABLE if found.st_mode & 0o100 else _FILE)
+        ):
             return None
         margin = 0 if found.st_dev == self._device else _OTHER_CLOCK_NS
         if max(mtime, ctime) >= self._written_ns - margin:
             return None  # racy: a later change may have left the stat as it is
-        return data[at + _STAT_SIZE : at + _STAT_SIZE + self._hash_size].hex()
+        return data[at + _STAT_SIZE : at + _STAT_SIZE + self._hash_size]
 
     def _read_entries(self, prefix: bytes) -> None:
         data = self._data
