@@ -1,9 +1,9 @@
 """Which files of a work tree git holds byte for byte, so that nobody has to read them.
 
-The index proves that a file is the one that git made an object of (`git_index`). The object has the same bytes
-only where nothing converts the file on its way: no `core.autocrlf`, and no attribute that sets line endings, an
-encoding, `$Id$` or a filter. Git is asked for attributes only where there can be any, by the child of
-`worktree_git`, which starts no program.
+The index proves that a file is the one that git made an object of (`git_index`). The object has the same
+bytes only where nothing converts the file on its way: no `core.autocrlf`, and no attribute that sets line
+endings, an encoding, `$Id$` or a filter. Git is asked for attributes only where there can be any, by a child
+that starts no program (`worktree_git`).
 
 What converted a file when it was added and is set no more cannot be seen here: a reader compares the size of
 the object with that of the file. Belongs to one scan. On the hook path.

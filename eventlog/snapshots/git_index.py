@@ -1,9 +1,9 @@
 """Git's index, read by hand: what git tracks, and which files are, by their stats, what git holds of them.
 
-Versions 2, 3 and 4, of SHA-1 and SHA-256 repositories. The digest at the end of the file is not checked, as git
-does not check it either: hashing the file costs as much as reading all of its entries. The structure is
-checked, and whoever reads an object hashes it, so a damaged id proves nothing wrong. What git must understand
-and this module does not (a split index, a sparse one, any extension in lower case) makes no index at all.
+Versions 2, 3 and 4, of SHA-1 and SHA-256 repositories. The digest at the end of the file is not checked, as
+git does not check it either: that costs a hash of the whole file. The structure is checked, and whoever reads
+an object hashes it, so a damaged id proves nothing wrong. What git must understand and this module does not
+(a split index, a sparse one, any extension in lower case) makes no index at all.
 
 Nothing here knows of filters and line endings: see `git_held`. On the hook path.
 """
