@@ -36,7 +36,7 @@ class Deferral:
 
     Args:
         named: paths whose contents are read first: those that the hook's tool has named.
-        object_of: tells which contents git holds. They are not read, whatever their size.
+        object_of: tells which contents git holds, else the repository's index does. They are not read.
     """
 
     __slots__ = ("named", "object_of")
@@ -70,12 +70,14 @@ class Contents:
         entries: "Entries",
         lists: "Lists",
         deadline: "float | None",
+        object_of: "ObjectOf",
         other: "StatCache | None" = None,
     ) -> None:
         """Args: other: what a capture with other options saw; each row is true of its path."""
         self._other = other
         self._rows_of_other: "dict[bytes, int] | None" = None
         self._deferral = deferral
+        self._object_of = deferral.object_of or object_of
         self._entries = entries
         self._lists = lists
         self._deadline = deadline
@@ -115,8 +117,9 @@ class Contents:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
     def _object(self, one: Unread) -> "bytes | None":
-        object_of = self._deferral.object_of
-        return None if object_of is None else object_of(one.path, one.found)
+        if one.found.st_size > self._entries.size_max:
+            return None  # git may hold it, and it is skipped for its size all the same
+        return self._object_of(one.path, one.found)
 
     def _known(self, one: Unread) -> "Found | None":
         """The entry that the file had, when it has not been touched since."""

@@ -13,6 +13,7 @@ import stat
 import time
 from itertools import compress, pairwise
 
+from eventlog.snapshots.git_held import ATTRIBUTES_FILE
 from eventlog.snapshots.ids import blob_id
 from eventlog.snapshots.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
 from eventlog.snapshots.temporary import is_temporary
@@ -269,8 +270,11 @@ class Scan:
         for name, is_dir in found.items():
             if (name == b".git" and not directory.path) or (name == b".locus" and is_dir):
                 continue
-            if name[:1] == b"." and not is_dir and is_temporary(name):
-                continue
+            if name[:1] == b"." and not is_dir:
+                if is_temporary(name):
+                    continue
+                if name.lower() == ATTRIBUTES_FILE:
+                    self.rules.note_attributes(directory.path)
             shown, reason = name_in_tree(name)
             if reason is not None:
                 directory.refused[shown] = reason

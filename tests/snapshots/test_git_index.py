@@ -508,10 +508,11 @@ def test_an_index_of_another_order_mode_or_flag_is_none(work: Path, version: int
     data, found = path.read_bytes(), path.stat()
     GitIndex(data, found, 20)
     mode = struct.pack(">I", 0o100644)
-    flags = data.index(b"\0\1", 12 + 60)
+    flags = 12 + 60  # of the first entry
+    name = b"b\0" if version == 2 else b"\1b\0"
     for wrong in (
-        data.replace(b"b\0", b"a\0", 1),
-        data.replace(b"b\0", b"\0\0", 1),
+        data.replace(name, name.replace(b"b", b"a"), 1),
+        data.replace(name, name.replace(b"b", b"\0"), 1),
         data.replace(mode, struct.pack(">I", 0o040000), 1),
         data[:flags] + b"\x40\1" + data[flags + 2 :],
         b"DIRC" + struct.pack(">I", 5) + data[8:],
