@@ -76,10 +76,10 @@ class Seen:
                 rows[path] = bytes((letter,)), id, 0, proof
         tables = Tables()
         root = tables.begin_dir()
-        tables.add_row(b"", DIRECTORY, NO_ID, 0, UNPROVEN, b"\0")
+        tables.add_rows([b""], [(DIRECTORY, NO_ID, 0, UNPROVEN, b"\0", None)])
         files = tables.begin_dir()
-        for path, (kind, id, size, proof) in sorted(rows.items()):
-            tables.add_row(path, kind, id, size, proof, b"\0")
+        paths = sorted(rows)
+        tables.add_rows(paths, [(*rows[path], b"\0", None) for path in paths])
         tables.end_dir(files, len(rows))
         tables.end_dir(root, 1)
         cache = tables.finish(tracked=bytes(16), generation=0, watched=(), absent=())

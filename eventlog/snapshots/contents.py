@@ -36,7 +36,7 @@ class Deferral:
 
     Args:
         named: paths whose contents are read first: those that the hook's tool has named.
-        object_of: tells which contents git holds, else the repository's index does. They are not read.
+        object_of: tells which contents git holds. They are not read, whatever their size.
     """
 
     __slots__ = ("named", "object_of")
@@ -70,14 +70,12 @@ class Contents:
         entries: "Entries",
         lists: "Lists",
         deadline: "float | None",
-        object_of: "ObjectOf",
         other: "StatCache | None" = None,
     ) -> None:
         """Args: other: what a capture with other options saw; each row is true of its path."""
         self._other = other
         self._rows_of_other: "dict[bytes, int] | None" = None
         self._deferral = deferral
-        self._object_of = deferral.object_of or object_of
         self._entries = entries
         self._lists = lists
         self._deadline = deadline
@@ -105,6 +103,15 @@ class Contents:
                     held.append((one, error.found, None))
         yield from self._defer(held)
 
+    def list_held(self, rows: "list[tuple[bytes, bytes, int, int, int, int, bytes | None]]") -> bytes:
+        """Put the list of files that git holds, whose rows are those of `encode_list`; their entries' id."""
+        from eventlog.snapshots.deferred import encode_list, sentence_of
+
+        put = self._entries.writer.put
+        list_id = put(encode_list(rows), look=False)
+        self._lists.add(list_id, in_git=True)
+        return put(sentence_of(list_id), look=False)
+
     def _may_read(self, size: int) -> bool:
         if size > self._entries.size_max:
             return True  # it is skipped for its size, and never read
@@ -117,9 +124,8 @@ class Contents:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
     def _object(self, one: Unread) -> "bytes | None":
-        if one.found.st_size > self._entries.size_max:
-            return None  # git may hold it, and it is skipped for its size all the same
-        return self._object_of(one.path, one.found)
+        object_of = self._deferral.object_of
+        return None if object_of is None else object_of(one.path, one.found)
 
     def _known(self, one: Unread) -> "Found | None":
         """The entry that the file had, when it has not been touched since."""
@@ -167,7 +173,7 @@ class Contents:
             if listed:
                 list_id = put(encode_list(listed), look=False)
                 sentences[in_git] = put(sentence_of(list_id), look=False)
-                self._lists.add(list_id, listed)
+                self._lists.add(list_id, listed, in_git=in_git)
         self.new = [row for row in rows.values() if row.object is None]
         for one, found, object in held:
             sentence = sentences[object is not None]
@@ -186,13 +192,16 @@ class Lists:
         self._rows: "dict[bytes, dict[bytes, DeferredFile]]" = {}
         self._in_git: "dict[bytes, bool]" = {}
 
-    def add(self, list_id: bytes, rows: "Collection[DeferredFile]") -> None:
-        """A list that is not stored yet."""
+    def add(
+        self, list_id: bytes, rows: "Collection[DeferredFile] | None" = None, *, in_git: bool = False
+    ) -> None:
+        """A list that is not stored yet. Without `rows` it is read when they are asked for."""
         from eventlog.snapshots.deferred import sentence_of
 
         self._named[blob_id(sentence_of(list_id))] = list_id
-        self._rows[list_id] = {row.path: row for row in rows}
-        self._in_git[list_id] = any(row.object is not None for row in rows)
+        if rows is not None:
+            self._rows[list_id] = {row.path: row for row in rows}
+        self._in_git[list_id] = in_git
 
     def named_by(self, id: bytes) -> "bytes | None":
         """The list that the sentence with this id names; None when it is no such sentence."""

@@ -27,7 +27,7 @@ own moment. On the hook path.
 import os
 import stat
 from itertools import accumulate
-from struct import Struct
+from struct import Struct, pack
 from struct import error as StructError
 
 from blake3 import blake3
@@ -39,6 +39,8 @@ from eventlog.snapshots.tree import KINDS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from eventlog.snapshots.worktree_rows import Row
 
 _MAGIC = b"\x89EVS"
 _VERSION = 2
@@ -199,13 +201,17 @@ class Tables:
         """All directories below the one begun with `mark` have been written."""
         self.dirs[mark[0]] = _DIR.pack(row_count, self.dir_count - mark[1])
 
-    def add_row(self, path: bytes, kind: bytes, id: bytes, size: int, stat: bytes, tracked: bytes) -> None:
-        self.paths.append(path)
-        self.kinds.append(kind)
-        self.ids.append(id)
-        self.sizes.append(_SIZE.pack(size))
-        self.stats.append(stat)
-        self.flags.append(tracked)
+    def add_rows(self, paths: "Sequence[bytes]", rows: "Sequence[Row]") -> None:
+        """The rows of one directory, in order of their names."""
+        if not rows:
+            return
+        kinds, ids, sizes, stats, flags, _ = zip(*rows, strict=True)
+        self.paths += paths
+        self.kinds.append(b"".join(kinds))
+        self.ids.append(b"".join(ids))
+        self.sizes.append(pack(f"<{len(sizes)}Q", *sizes))
+        self.stats.append(b"".join(stats))
+        self.flags.append(b"".join(flags))
 
     def copy(self, cache: StatCache, dir: int, end_dir: int) -> None:
         """Directories [dir, end_dir) of the last cache: siblings with all that is below them."""

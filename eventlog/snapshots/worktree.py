@@ -143,11 +143,7 @@ def capture(
     def scan_with(known: "StatCache | None") -> "tuple[Scan, StatCache]":
         rules = Rules(path, place, known, probe, include, deadline)
         nonlocal contents
-        contents = (
-            None
-            if deferral is None
-            else Contents(deferral, entries, lists, deadline, rules.object_of, other)
-        )
+        contents = None if deferral is None else Contents(deferral, entries, lists, deadline, other)
         scan = Scan(
             known,
             entries,

@@ -20,6 +20,7 @@ from eventlog.snapshots.tree import (
     SKIPPED,
     SUBMODULE,
     SYMLINK,
+    all_legal,
     legal_name,
 )
 
@@ -69,6 +70,11 @@ def name_in_tree(name: bytes) -> "tuple[bytes, str | None]":
         return name, None
     safe = b"".join(b"%c" % c if c in _PLAIN else b"%%%02X" % c for c in name)
     return REFUSED + safe, f"its name {path_text(name)!r} {problem}"
+
+
+def all_plain(names: "list[bytes]") -> bool:
+    """True when each of these has the same name in a tree; else `name_in_tree` has to be asked about each."""
+    return all_legal(names) and REFUSED not in b"\0".join(names)
 
 
 class Entries:

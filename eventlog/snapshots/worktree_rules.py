@@ -63,7 +63,7 @@ class Rules:
         self._asked: "dict[bytes, str | None] | None" = None
         self._watched: "dict[bytes, bytes]" = {}
         self.warning: "str | None" = None
-        self._held: "HeldByGit | None" = None  # in the first capture of a repository
+        self.held: "HeldByGit | None" = None  # in the first capture of a repository
         self.tracked: "dict[bytes, str | None]" = {}
         self.tracked_dirs: "set[bytes]" = set()
         self.digest = bytes(16)
@@ -136,7 +136,7 @@ class Rules:
     def _look_for_held(self, place: "GitPlace", settings: "Settings", index: "GitIndex") -> None:
         """What git holds need not be read in a first capture; in a later one little is new."""
         try:
-            self._held = git_held.held_by_git(place, self._root, settings, index, self._deadline)
+            self.held = git_held.held_by_git(place, self._root, settings, index, self._deadline)
         except GitFailed:
             pass  # then everything is read
 
@@ -190,14 +190,10 @@ class Rules:
         """Whether git tracks a path that no row is there for, or something below it."""
         return path in self.tracked or path in self.tracked_dirs
 
-    def object_of(self, path: bytes, found: os.stat_result) -> "bytes | None":
-        """The object of git that has the content of a file with this stat; None where that is not proven."""
-        return None if self._held is None else self._held.object_of(path, found)
-
     def note_attributes(self, directory: bytes) -> None:
         """A file of git's attributes stands in `directory`."""
-        if self._held is not None:
-            self._held.note_attributes(directory)
+        if self.held is not None:
+            self.held.note_attributes(directory)
 
     def staged_commit(self, path: bytes) -> "str | None":
         """The commit that the index has for a submodule; None for what is none, or when git cannot say."""

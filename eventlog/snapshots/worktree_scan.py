@@ -17,9 +17,9 @@ from eventlog.snapshots.git_held import ATTRIBUTES_FILE
 from eventlog.snapshots.ids import blob_id
 from eventlog.snapshots.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
 from eventlog.snapshots.temporary import is_temporary
-from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SUBMODULE
+from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
-from eventlog.snapshots.worktree_entries import REFUSED, TOO_DEEP, Entries, name_in_tree
+from eventlog.snapshots.worktree_entries import REFUSED, TOO_DEEP, Entries, all_plain, name_in_tree
 from eventlog.snapshots.worktree_git import GitFailed
 from eventlog.snapshots.worktree_look import look_at_all
 from eventlog.snapshots.worktree_rows import LEFT_OUT_ROW, NO, YES, Directory, is_another, join
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eventlog.snapshots.contents import Contents, Lists, Unread
+    from eventlog.snapshots.git_held import HeldByGit
     from eventlog.snapshots.worktree_entries import Found
     from eventlog.snapshots.worktree_rows import Row
 
@@ -71,6 +72,8 @@ class Scan:
         self._contents = contents
         self._lists = lists
         self._unread: "list[tuple[Directory, Unread]]" = []
+        # With its stat and git's object; their rows come when all are known.
+        self._held: "list[tuple[Directory, bytes, bytes, os.stat_result, bytes]]" = []
         self._fresh = b""
         self._moved: "set[int]" = set()  # rows to look at though their stat is the same
         self._full = False
@@ -136,7 +139,7 @@ class Scan:
         """
         self._full = full
         self._trusts_ids = trusts_ids
-        self._unread = []
+        self._unread, self._held = [], []
         top = Directory(None, b"")
         root = self._load(top, b"", 1) if self.cache is not None else self._new(top, b"")
         if full:
@@ -148,6 +151,8 @@ class Scan:
         while level:
             self._level(level)
             level = [below for directory in level for below in self._below(directory)]
+        if self._contents is not None and self._held:
+            self._put_held(self._contents)
         if self._contents is not None and self._unread:
             self._take_contents(self._contents)
         return top
@@ -267,6 +272,7 @@ class Scan:
             self._cannot_list(directory, error)
             return
         names = {}
+        are_plain = all_plain(list(found))
         for name, is_dir in found.items():
             if (name == b".git" and not directory.path) or (name == b".locus" and is_dir):
                 continue
@@ -275,12 +281,14 @@ class Scan:
                     continue
                 if name.lower() == ATTRIBUTES_FILE:
                     self.rules.note_attributes(directory.path)
-            shown, reason = name_in_tree(name)
+            shown, reason = (name, None) if are_plain else name_in_tree(name)
             if reason is not None:
                 directory.refused[shown] = reason
             names[shown] = is_dir
         for name in directory.rows.keys() - names.keys():
             self._forget(directory, name)
+        if self._contents is not None and self.rules.held is not None:
+            names = self._without_held(directory, names, self.rules.held)
         for name, is_dir in names.items():
             row = directory.rows.get(name)
             if name in directory.refused:
@@ -299,6 +307,54 @@ class Scan:
                     continue
             if row is None or name in directory.suspects:
                 looks.append((directory, name))
+
+    def _without_held(
+        self, directory: Directory, names: "dict[bytes, bool]", held: "HeldByGit"
+    ) -> "dict[bytes, bool]":
+        """Take the stats of the files that git holds, whose contents nobody reads; the other names.
+
+        There are no rows yet.
+        """
+        prefix = directory.path + b"/" if directory.path else b""
+        lstat, fd = self.entries.calls.lstat, self.entries.dir(directory.path)
+        tracked, size_max = self.rules.tracked, self.entries.size_max
+        others = {}
+        late = False
+        for number, (name, is_dir) in enumerate(names.items()):
+            late = late or (number % _STRIDE == 0 and self._late())
+            path = prefix + name
+            if path in tracked and not (is_dir or late or name in directory.refused):
+                try:
+                    found = lstat(fd, name)
+                except OSError:
+                    found = None  # whoever looks at it next, says so
+                object = None if found is None else held.object_of(path, found)
+                if found is not None and object is not None and found.st_size <= size_max:
+                    self._held.append((directory, name, path, found, object))
+                    continue
+            others[name] = is_dir
+        return others
+
+    def _put_held(self, contents: "Contents") -> None:
+        """Put the rows of the files that git holds, and the list of them."""
+        kinds = {0: FILE, 0o100: EXECUTABLE}
+        sentence = contents.list_held(
+            [
+                (
+                    path,
+                    kinds[found.st_mode & 0o100],
+                    found.st_size,
+                    found.st_mtime_ns,
+                    found.st_ctime_ns,
+                    found.st_ino,
+                    object,
+                )
+                for _, _, path, found, object in self._held
+            ]
+        )
+        proof = self.entries.proof
+        for directory, name, _, found, _ in self._held:
+            directory.rows[name] = (SKIPPED, sentence, found.st_size, proof(found), YES, None)
 
     def _mark_tracked(self, directory: Directory, name: bytes, row: "Row", path: bytes) -> bool:
         flag = YES if path in self.rules.tracked else NO
@@ -469,10 +525,12 @@ class Scan:
             else:
                 stack.append((directory, tables.begin_dir()))
                 below: "list[tuple[Directory | int, int | None]]" = []
-                for name in sorted(directory.rows):
-                    kind, id, size, stat, tracked, sub = directory.rows[name]
-                    path = join(directory, name) if directory is not top else b""
-                    tables.add_row(path, kind, id, size, stat, tracked)
+                names = sorted(directory.rows)
+                rows = [directory.rows[name] for name in names]
+                prefix = directory.path + b"/" if directory.path else b""
+                tables.add_rows([prefix + name for name in names] if directory is not top else [b""], rows)
+                for row in rows:
+                    sub = row[5]
                     if isinstance(sub, int):
                         assert self.cache is not None
                         beside = bool(below) and below[-1][1] == sub

@@ -27,12 +27,12 @@ def bench(layout: Layout, tmp_path: Path) -> Bench:
 def sample() -> StatCache:
     tables = Tables()
     top = tables.begin_dir()
-    tables.add_row(b"", b"d", b"r" * 32, 0, b"\1" * 36, b"\0")
+    tables.add_rows([b""], [(b"d", b"r" * 32, 0, b"\1" * 36, b"\0", None)])
     root = tables.begin_dir()
-    tables.add_row(b"a", b"d", b"a" * 32, 0, b"\2" * 36, b"\0")
-    tables.add_row(b"f", b"f", b"f" * 32, 7, b"\3" * 36, b"\1")
+    rows = [(b"d", b"a" * 32, 0, b"\2" * 36, b"\0", None), (b"f", b"f" * 32, 7, b"\3" * 36, b"\1", None)]
+    tables.add_rows([b"a", b"f"], rows)
     below = tables.begin_dir()
-    tables.add_row(b"a/x", b"x", b"x" * 32, 9, b"\4" * 36, b"\0")
+    tables.add_rows([b"a/x"], [(b"x", b"x" * 32, 9, b"\4" * 36, b"\0", None)])
     tables.end_dir(below, 1)
     tables.end_dir(root, 2)
     tables.end_dir(top, 1)
