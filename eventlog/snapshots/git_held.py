@@ -5,17 +5,18 @@ bytes only where nothing converts the file on its way: no `core.autocrlf`, and n
 endings, an encoding, `$Id$` or a filter. Git is asked for attributes only where there can be any, by a child
 that starts no program (`worktree_git`).
 
-What converted a file when it was added and is set no more cannot be seen here: a reader compares the size of
-the object with that of the file. Belongs to one scan. On the hook path.
+A conversion may be set no more that was when the file was added, and an object may be gone. So git is asked
+in the end whether it has each object, with as many bytes as the file. Belongs to one scan. On the hook path.
 """
 
 import os
 
 from eventlog.snapshots import git_index, worktree_git
+from eventlog.snapshots.worktree_git import GitFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from eventlog.snapshots.git_index import GitIndex
     from eventlog.snapshots.worktree_git import GitPlace, Settings
@@ -31,9 +32,18 @@ _FALSE = frozenset((b"", b"false", b"no", b"off", b"0"))
 class HeldByGit:
     """`object_of` is what a capture asks with."""
 
-    def __init__(self, index: "GitIndex", converted: "set[bytes]", asked: bool) -> None:
+    def __init__(
+        self,
+        index: "GitIndex",
+        converted: "set[bytes]",
+        asked: bool,
+        root: bytes,
+        deadline: "float | None" = None,
+    ) -> None:
         """Args: converted: paths that something may convert; asked: whether git said which."""
         self._index = index
+        self._root = root
+        self._deadline = deadline
         self._converted = converted
         self._asked = asked
         self._doubtful: "tuple[bytes, ...]" = ()  # beginnings of paths
@@ -43,6 +53,19 @@ class HeldByGit:
         if path in self._converted or (self._doubtful and path.startswith(self._doubtful)):
             return None
         return self._index.object_of(path, found)
+
+    def are_there(self, objects: "Sequence[tuple[bytes, int]]") -> "list[bool]":
+        """Whether git has each of these objects, with this many bytes. Raises: GitFailed."""
+        if not objects:
+            return []
+        names = b"".join(object for object, _ in objects).hex("\n", len(objects[0][0])) + "\n"
+        shown = "--batch-check=%(objecttype) %(objectsize)"
+        question = ["--no-replace-objects", "cat-file", "--buffer", shown]
+        _, answer = worktree_git.run(self._root, question, names.encode(), self._deadline)
+        lines = answer.split(b"\n")[:-1]
+        if len(lines) != len(objects):
+            raise GitFailed(f"git cat-file: {len(lines)} answers to {len(objects)} questions")
+        return [line == b"blob %d" % size for line, (_, size) in zip(lines, objects, strict=True)]
 
     def note_attributes(self, directory: bytes) -> None:
         """An attributes file stands in `directory`. Git knew of it if it was tracked when git was asked."""
@@ -72,7 +95,7 @@ def held_by_git(
         return None
     asked = _has_attributes(place, root, settings, index)
     converted = _converted(root, index.tracked, deadline) if asked else set()
-    return HeldByGit(index, converted, asked)
+    return HeldByGit(index, converted, asked, root, deadline)
 
 
 def _last(settings: "Settings", wanted: bytes) -> "bytes | None":

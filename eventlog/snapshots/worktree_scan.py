@@ -12,6 +12,7 @@ import os
 import stat
 import time
 from itertools import compress, pairwise
+from operator import not_
 
 from eventlog.snapshots.git_held import ATTRIBUTES_FILE
 from eventlog.snapshots.ids import blob_id
@@ -152,7 +153,8 @@ class Scan:
             self._level(level)
             level = [below for directory in level for below in self._below(directory)]
         if self._contents is not None and self._held:
-            self._put_held(self._contents)
+            assert self.rules.held is not None
+            self._put_held(self._contents, self.rules.held)
         if self._contents is not None and self._unread:
             self._take_contents(self._contents)
         return top
@@ -335,8 +337,17 @@ class Scan:
             others[name] = is_dir
         return others
 
-    def _put_held(self, contents: "Contents") -> None:
+    def _put_held(self, contents: "Contents", held: "HeldByGit") -> None:
         """Put the rows of the files that git holds, and the list of them."""
+        try:
+            there = held.are_there([(object, found.st_size) for *_, found, object in self._held])
+        except GitFailed:
+            there = [False] * len(self._held)
+        for directory, name, _, found, _ in compress(self._held, map(not_, there)):
+            self._read_later(directory, name, found)
+        self._held = list(compress(self._held, there))
+        if not self._held:
+            return
         kinds = {0: FILE, 0o100: EXECUTABLE}
         sentence = contents.list_held(
             [
