@@ -24,6 +24,7 @@ from eventlog import Store
 _AGENT = "claude-code"
 _EDITED = "src/d0/edited.py"
 _EDITED_BYTES = 40_000
+_STORED_S = 120
 _HOOKS = 100  # in one sample of the slowest of a hundred
 
 
@@ -56,6 +57,14 @@ def rows() -> list[Row]:
             TIME_UNIT,
             none,
             _hook_shell(changed=True),
+        ),
+        Row(
+            "first-prompt",
+            "hook process, the first prompt in a repository of 10,000 files, all committed",
+            "git add -A and write-tree, private index that begins as a copy of the repository's",
+            TIME_UNIT,
+            "ours syncs its journal and a pack, git nothing",
+            _first_prompt,
         ),
         Row(
             "capture",
@@ -104,6 +113,7 @@ class Desk:
         self._rng = Random(seed)
         self._calls = 0
         self.sent = 0
+        self.stored_s = math.nan  # from the first prompt until all contents were stored
         make_tree(self.root, self._rng, files)
         run([git(), "init", "-q", self.root])
         run([git(), "-C", self.root, "add", "-A"])
@@ -153,6 +163,20 @@ class Desk:
         took = time.perf_counter() - start
         if done.returncode or bool(done.stdout) != answers:
             raise RuntimeError(f"a hook said something: {done.returncode} {done.stdout!r} {done.stderr!r}")
+        return took
+
+    def first_prompt(self) -> float:
+        """The first hook call in a new store; what it leaves to be stored later is stored on return."""
+        shutil.rmtree(f"{self.root}/.locus")
+        run([*locus(), "init"], cwd=self.root)
+        took = self.said("UserPromptSubmit", prompt="Look at the parser")
+        start = time.perf_counter()
+        live = f"{self.root}/.locus/live"
+        while any(name.endswith(".deferred") for name in os.listdir(live)):
+            if time.perf_counter() - start > _STORED_S:
+                raise RuntimeError(f"contents were not stored within {_STORED_S} s")
+            time.sleep(0.01)
+        self.stored_s = took + time.perf_counter() - start
         return took
 
     def edit(self) -> float:
@@ -234,6 +258,14 @@ class _GitAdd:
         with open(f"{self.root}/src/d7/f3.py", "a", encoding="ascii") as file:
             file.write("# changed\n")
 
+    def seconds_with(self, index: str | None) -> float:
+        """With a private index that begins as a copy of this one, or with nothing in it."""
+        private = self._environment["GIT_INDEX_FILE"]
+        os.unlink(private)
+        if index is not None:
+            shutil.copyfile(index, private)
+        return self.seconds()
+
     def seconds(self) -> float:
         start = time.perf_counter()
         for words in (["add", "-A"], ["write-tree"]):
@@ -288,6 +320,24 @@ def _hook_shell(changed: bool) -> Callable[[Bench], Any]:
         )
 
     return prepare
+
+
+@contextmanager
+def _first_prompt(bench: Bench) -> Iterator[Sides]:
+    desk, plain, theirs = bench.shared("desk of 10,000 files", lambda: _large_desk(bench))
+    run([git(), "-C", theirs.root, "add", "-A"])
+    own = f"{theirs.root}/.git/index"
+    yield Sides(
+        ours=desk.first_prompt,
+        anchor=lambda: theirs.seconds_with(own),
+        beside={
+            "until all contents are stored, s": lambda: desk.stored_s,
+            "git, private index that begins empty, s": lambda: theirs.seconds_with(None),
+            "python -I -c pass, s": plain.seconds,
+        },
+        size="10,000 files in 400 directories",
+        rounds=bench.pick(5, 15),
+    )
 
 
 def _captured(bench: Bench) -> tuple[str, _GitAdd]:
