@@ -23,6 +23,7 @@ from eventlog.log.line import encode_line
 from eventlog.log.retained import CONTENT
 from eventlog.names import event_id_of
 from eventlog.paths import path_text
+from eventlog.replay.git_contents import GitContents
 from eventlog.snapshots import healing, statcache
 from eventlog.snapshots.deferred import DeferredFile, decode_list, sentence_of
 from eventlog.snapshots.healing import Content
@@ -107,6 +108,7 @@ class _Storing:
         self._list = open_list
         self._copies = copies
         self._calls = calls
+        self._git = GitContents(open_list.root)
         self._redactor = redaction.of_store(fs, layout, config.read(fs, layout))
         self._stored: dict[bytes, Content] = {}
         self._unreadable: dict[bytes, str] = {}  # path → what a tree says of it
@@ -208,9 +210,18 @@ class _Storing:
                 raise  # of this process or this moment, not of the file
         if data is None and copy is not None:
             return self._fs.pread(copy, row.size, 0)
-        if data is None and row.object is None:  # else git has it
+        if data is None and row.object is not None:
+            return self._read_object(row.object)
+        if data is None:
             lost[row.path] = why
         return data
+
+    def _read_object(self, object: bytes) -> bytes | None:
+        """The content that git holds; None when it does not, which is said when somebody reads it."""
+        try:
+            return self._git.read(object)
+        except NotFound:
+            return None
 
     def _read_file(self, row: DeferredFile) -> bytes | None:
         """The content of a file, if its stat is the list's before and after the read. Raises: OSError."""

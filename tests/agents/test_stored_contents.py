@@ -18,7 +18,7 @@ from eventlog.snapshots.userfiles import UserFiles
 from eventlog.snapshots.worktree import Capture, capture
 from eventlog.store import Store
 from tests.faultfs import FaultFS
-from tests.snapshots.worktree_support import age
+from tests.snapshots.worktree_support import age, git
 
 LARGE = CONTENT_SIZE_MAX + 1
 KEY = "0123456789abcdef"
@@ -392,3 +392,51 @@ class Mortal(Refused):
         if number >= self.nth:
             raise Died
         return False
+
+
+# -- what git holds ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def repository(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """A repository whose files are committed, looked at for the first time."""
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    git(desk.work, "init", "-q")
+    for name in ("a", "d/b", "d/c"):
+        desk.write(name, 5, name[-1:].encode())
+    age(desk.work)
+    git(desk.work, "add", "a", "d")
+    git(desk.work, "commit", "-qm", "all")
+    done = desk.look()
+    assert [(one.in_git, one.paths) for one in done.deferred] == [(True, [b"a", b"d/b", b"d/c"])]
+    return desk
+
+
+BYTES = {b"a": b"aaaaa", b"d/b": b"bbbbb", b"d/c": b"ccccc"}
+
+
+def test_what_git_held_is_stored_as_it_was_although_it_has_changed_since(repository: Desk) -> None:
+    """docs/certainty.md §3: the object is the content, whatever stands there now and however git packs it."""
+    repository.write("a", 5, b"A")
+    (repository.work / "d" / "b").unlink()
+    git(repository.work, "gc", "-q", "--prune=now")
+    assert repository.store_all() == []
+    assert repository.stored() == BYTES
+    assert repository.lost() == [] and not repository.is_open()
+    after = repository.look()
+    assert sorted(change.path for change in after.changes) == [b"a", b"d/b"]
+    assert after.deferred == []
+
+
+def test_what_git_holds_no_more_is_not_stored_and_nothing_else_is_taken_for_it(repository: Desk) -> None:
+    repository.write("a", 5, b"A")
+    for name in ("d/b", "d/c"):
+        (repository.work / name).touch()
+    git(repository.work, "rm", "-qr", "--cached", ".")
+    git(repository.work, "update-ref", "-d", "HEAD")
+    git(repository.work, "reflog", "expire", "--expire=now", "--all")
+    git(repository.work, "prune", "--expire=now")
+    assert repository.store_all() == []
+    assert repository.stored() == {}
+    assert not repository.is_open()
