@@ -12,7 +12,6 @@ import os
 import stat
 import time
 from itertools import compress, pairwise
-from operator import not_
 
 from eventlog.snapshots.git_held import ATTRIBUTES_FILE
 from eventlog.snapshots.ids import blob_id
@@ -343,8 +342,9 @@ class Scan:
             there = held.are_there([(object, found.st_size) for *_, found, object in self._held])
         except GitFailed:
             there = [False] * len(self._held)
-        for directory, name, _, found, _ in compress(self._held, map(not_, there)):
-            self._read_later(directory, name, found)
+        for (directory, name, _, found, _), is_there in zip(self._held, there, strict=True):
+            if not is_there:
+                self._read_later(directory, name, found)
         self._held = list(compress(self._held, there))
         if not self._held:
             return

@@ -430,6 +430,7 @@ def test_what_git_held_is_stored_as_it_was_although_it_has_changed_since(reposit
 
 
 def test_what_git_holds_no_more_is_not_stored_and_nothing_else_is_taken_for_it(repository: Desk) -> None:
+    """Objects that were pruned, of files that changed: nothing is stored for them, and the work ends."""
     repository.write("a", 5, b"A")
     for name in ("d/b", "d/c"):
         (repository.work / name).touch()

@@ -66,6 +66,7 @@ def held(bench: Bench, done: Capture) -> dict[str, DeferredFile]:
 
 
 def test_what_git_holds_is_listed_and_not_read(bench: Bench) -> None:
+    """Files that git holds are listed with its objects; edited, untracked and other ones are read."""
     write(bench.work / ".gitignore", b"hidden\n")
     commit(bench)
     write(bench.work / "dir" / "two", b"edited")
@@ -84,6 +85,7 @@ def test_what_git_holds_is_listed_and_not_read(bench: Bench) -> None:
 
 
 def test_the_next_look_knows_what_git_held(bench: Bench) -> None:
+    """What was listed is unchanged in the next look, and an edit of it is a change."""
     commit(bench)
     first = look(bench)
     assert set(held(bench, first)) == TRACKED
@@ -97,12 +99,14 @@ def test_the_next_look_knows_what_git_held(bench: Bench) -> None:
 
 
 def test_who_does_not_defer_gets_the_contents(bench: Bench) -> None:
+    """A capture that waits for contents reads what git holds, too."""
     commit(bench)
     bench.capture()
     assert bench.tree() == on_disk(bench.work)
 
 
 def test_a_file_above_the_limit_is_skipped_although_git_holds_it(bench: Bench) -> None:
+    """A file above the limit of sizes stays out, as in any later look."""
     write(bench.work / "large", b"x" * 100)
     commit(bench)
     done = look(bench, size_max=99)
@@ -125,12 +129,14 @@ def test_an_object_that_is_gone_or_has_another_size_is_not_relied_on(bench: Benc
 
 
 def test_attributes_that_git_does_not_track_count_below_them(bench: Bench) -> None:
+    """Below an untracked attributes file nothing is held by git."""
     commit(bench)
     write(bench.work / "dir" / ".gitattributes", b"one text\n")
     assert set(held(bench, look(bench))) == {"top", "other/run"}
 
 
 def test_attributes_that_git_tracks_are_asked_for(bench: Bench) -> None:
+    """Of tracked attributes git says which files they concern."""
     write(bench.work / "dir" / ".gitattributes", b"one text\n")
     commit(bench)
     assert set(held(bench, look(bench))) == TRACKED - {"dir/one"} | {"dir/.gitattributes"}
@@ -140,6 +146,7 @@ def test_attributes_that_git_tracks_are_asked_for(bench: Bench) -> None:
 def test_where_git_does_not_answer_everything_is_read(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
+    """When a question about attributes or objects fails, nothing counts as held."""
     write(bench.work / ".gitattributes", b"*.bin -text\n")
     commit(bench)
     run = worktree_git.run
@@ -156,6 +163,7 @@ def test_where_git_does_not_answer_everything_is_read(
 
 
 def test_an_answer_that_is_cut_short_is_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer answers than questions are no answer: no file is left out for it."""
     commit(bench)
     run = worktree_git.run
 
@@ -169,6 +177,7 @@ def test_an_answer_that_is_cut_short_is_none(bench: Bench, monkeypatch: pytest.M
 
 
 def test_a_file_that_goes_meanwhile_is_left_out(bench: Bench) -> None:
+    """A file that goes between the listing and its stat is not in the tree."""
     commit(bench)
 
     class Going(UserFiles):

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import random
+import stat
 import struct
 import subprocess
 from collections.abc import Callable
@@ -85,6 +86,7 @@ def object_of_bytes(data: bytes, size: int) -> bytes:
 @FORMATS
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_what_git_holds_is_proven_by_its_own_ids(tmp_path: Path, format: str, version: int) -> None:
+    """Files older than the index have the ids of `git hash-object`, in any version and hash."""
     work = repository(tmp_path / "work", format)
     names = ["a", "ab", "abc/d", "abc/d.e", "abc/f", "b/" + "long" * 40 + "/" + "name" * 60, "x", "ü\n"]
     for name in names:
@@ -114,6 +116,7 @@ def tracked(work: Path, prefix: bytes = b"") -> dict[bytes, str | None] | None:
 
 
 def test_the_entries_of_one_directory_have_paths_below_it(work: Path) -> None:
+    """Of a directory of a work tree the index says what is below it, as `git ls-files` there does."""
     for name in ("a", "sub/b", "sub/deep/c", "sub2/d", "sub.e"):
         write(work / name, name.encode())
     add_all(work)
@@ -123,6 +126,7 @@ def test_the_entries_of_one_directory_have_paths_below_it(work: Path) -> None:
 
 
 def test_submodules_and_conflicts_are_listed_as_git_lists_them(work: Path) -> None:
+    """Submodules have their commit, a path in conflict stands once and is not proven."""
     write(work / "a", b"one\n")
     add_all(work)
     git(work, "commit", "-qm", "one")
@@ -274,6 +278,7 @@ DOUBTS = [
 
 @pytest.mark.parametrize("doubt", DOUBTS, ids=lambda doubt: doubt.__qualname__.split(".")[0])
 def test_where_anything_is_in_doubt_nothing_is_proven(work: Path, doubt: Callable[[Path, str], None]) -> None:
+    """Each clause of docs/certainty.md §4: what breaks it leaves the file unproven."""
     name = "dir/file"
     write(work / name, b"content")
     add_all(work)
@@ -286,6 +291,7 @@ def test_where_anything_is_in_doubt_nothing_is_proven(work: Path, doubt: Callabl
     "text", ["* -text\n", "* binary diff\n", "*.c text\n", "* text\n* !text\n", "* linguist-generated\n"]
 )
 def test_attributes_that_convert_nothing_are_no_doubt(work: Path, text: str) -> None:
+    """Attributes that are unset, of other files, or of other things leave a file proven."""
     write(work / "dir" / "file", b"content")
     write(work / ".gitattributes", text.encode())
     add_all(work)
@@ -305,22 +311,65 @@ def test_an_entry_that_git_doubts_is_not_proven_although_its_file_is_empty(work:
     assert proven(work) == {}
 
 
+def test_each_field_of_the_stat_counts(work: Path) -> None:
+    """A file is not proven when one field of its stat alone is another."""
+    write(work / "file", b"content")
+    add_all(work)
+    path = work / ".git" / "index"
+    found = os.lstat(work / "file")
+    index = GitIndex(path.read_bytes(), with_fields(path.stat(), st_mtime_ns=2**62), 20)
+    assert index.object_of(b"file", with_fields(found)) == object_of_bytes(b"content", 20)
+    for fields in (
+        {"st_size": found.st_size + 1},
+        {"st_ino": found.st_ino + 1},
+        {"st_mode": found.st_mode | 0o100},
+        {"st_mode": stat.S_IFIFO | 0o644},
+        {"st_mtime_ns": found.st_mtime_ns + 1},
+        {"st_mtime_ns": found.st_mtime_ns + 1_000_000_000},
+        {"st_ctime_ns": found.st_ctime_ns + 1},
+        {"st_ctime_ns": found.st_ctime_ns + 1_000_000_000},
+    ):
+        assert index.object_of(b"file", with_fields(found, **fields)) is None, fields
+
+
+def with_fields(found: os.stat_result, **fields: int) -> os.stat_result:
+    """A stat with other values for some fields."""
+    names = ("st_mode", "st_ino", "st_dev", "st_nlink", "st_uid", "st_gid", "st_size")
+    values = [fields.pop(name, getattr(found, name)) for name in names]
+    times = {name: fields.pop(name, getattr(found, name)) for name in ("st_mtime_ns", "st_ctime_ns")}
+    assert not fields
+    return os.stat_result((*values, 0, 0, 0), times)
+
+
 def test_an_index_on_another_file_system_must_be_two_seconds_younger(work: Path) -> None:
+    """Two file systems have two clocks; on one file system a nanosecond is enough."""
     write(work / "file", b"content")
     add_all(work)
     data, found = (work / ".git" / "index").read_bytes(), os.lstat(work / "file")
 
-    def index_of(device: int, after_ns: int) -> GitIndex:
-        fields = list(found)
-        fields[2] = device
-        ns = found.st_ctime_ns + after_ns
-        written = os.stat_result([*fields, 0, 0, 0, 0, ns, ns])
-        return GitIndex(data, written, 20)
+    def is_proven(device: int, after_ns: int) -> bool:
+        written = with_fields(found, st_dev=device, st_mtime_ns=found.st_ctime_ns + after_ns)
+        return GitIndex(data, written, 20).object_of(b"file", found) is not None
 
-    assert index_of(found.st_dev, 1).object_of(b"file", found) is not None
-    assert index_of(found.st_dev, 0).object_of(b"file", found) is None
-    assert index_of(found.st_dev + 1, 2_000_000_001).object_of(b"file", found) is not None
-    assert index_of(found.st_dev + 1, 2_000_000_000).object_of(b"file", found) is None
+    assert is_proven(found.st_dev, 1)
+    assert not is_proven(found.st_dev, 0)
+    assert is_proven(found.st_dev + 1, 2_000_000_001)
+    assert not is_proven(found.st_dev + 1, 2_000_000_000)
+
+
+@pytest.mark.parametrize("stage", [0x1000, 0x2000, 0x3000])
+def test_an_entry_of_a_conflict_is_not_proven(work: Path, stage: int) -> None:
+    """Whatever its stat says."""
+    write(work / "file", b"content")
+    add_all(work)
+    path, found = work / ".git" / "index", os.lstat(work / "file")
+    data = bytearray(path.read_bytes())
+    assert GitIndex(bytes(data), path.stat(), 20).object_of(b"file", found) is not None
+    flags = 12 + 60  # of the first entry
+    struct.pack_into(">H", data, flags, struct.unpack_from(">H", data, flags)[0] | stage)
+    index = GitIndex(bytes(data), path.stat(), 20)
+    assert index.object_of(b"file", found) is None
+    assert index.tracked == {b"file": None}
 
 
 # -- any repository ----------------------------------------------------------------------------
@@ -459,6 +508,7 @@ def small(work: Path) -> tuple[bytes, os.stat_result]:
 
 
 def test_a_shorter_file_is_no_index(small: tuple[bytes, os.stat_result]) -> None:
+    """A file cut anywhere is no index, but for a cut that takes nothing except an extension."""
     data, found = small
     whole = GitIndex(data, found, 20)
     cut_short = 0
@@ -473,6 +523,7 @@ def test_a_shorter_file_is_no_index(small: tuple[bytes, os.stat_result]) -> None
 
 
 def test_an_extension_that_git_may_skip_is_skipped_and_no_other(small: tuple[bytes, os.stat_result]) -> None:
+    """Signatures in capitals may be skipped; any other means that only git understands the index."""
     data, found = small
 
     def extended(signature: bytes) -> GitIndex:
@@ -489,6 +540,7 @@ def test_an_extension_that_git_may_skip_is_skipped_and_no_other(small: tuple[byt
 def test_damage_never_does_more_than_to_make_no_index(
     small: tuple[bytes, os.stat_result], data: st.DataObject
 ) -> None:
+    """Any changed bytes give an index or `Unreadable`, and no other error."""
     whole, found = small
     at = data.draw(st.integers(0, len(whole) - 1))
     damaged = whole[:at] + data.draw(st.binary(min_size=1, max_size=4)) + whole[at + 1 :]
@@ -500,6 +552,7 @@ def test_damage_never_does_more_than_to_make_no_index(
 
 @pytest.mark.parametrize("version", [2, 4])
 def test_an_index_of_another_order_mode_or_flag_is_none(work: Path, version: int) -> None:
+    """Entries that git would not write make no index."""
     for name in ("a", "b"):
         write(work / name, b"content")
     add_all(work)
@@ -526,6 +579,7 @@ def test_an_index_of_another_order_mode_or_flag_is_none(work: Path, version: int
 def test_an_index_that_is_written_into_or_too_large_is_not_read(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What changes while it is read, is too large, missing or no file gives None."""
     write(work / "file", b"content")
     add_all(work)
     path = os.fsencode(work / ".git" / "index")
