@@ -106,7 +106,7 @@ def test_who_does_not_defer_gets_the_contents(bench: Bench) -> None:
 
 
 def test_a_file_above_the_limit_is_skipped_although_git_holds_it(bench: Bench) -> None:
-    """A file above the limit of sizes stays out, as in any later look."""
+    """P1: a file above the limit of sizes stays out, as in any later look."""
     write(bench.work / "large", b"x" * 100)
     commit(bench)
     done = look(bench, size_max=99)
@@ -115,7 +115,7 @@ def test_a_file_above_the_limit_is_skipped_although_git_holds_it(bench: Bench) -
 
 
 def test_an_object_that_is_gone_or_has_another_size_is_not_relied_on(bench: Bench) -> None:
-    """What converted a file when it was added may be set no more."""
+    """P1: what converted a file when it was added may be set no more."""
     write(bench.work / "lines", b"one\r\ntwo\r\n")
     bench.git("config", "core.autocrlf", "true")
     commit(bench)
@@ -129,7 +129,7 @@ def test_an_object_that_is_gone_or_has_another_size_is_not_relied_on(bench: Benc
 
 
 def test_attributes_that_git_does_not_track_count_below_them(bench: Bench) -> None:
-    """Below an untracked attributes file nothing is held by git."""
+    """P1: below an untracked attributes file nothing is held by git."""
     commit(bench)
     write(bench.work / "dir" / ".gitattributes", b"one text\n")
     assert set(held(bench, look(bench))) == {"top", "other/run"}

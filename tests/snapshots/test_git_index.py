@@ -278,7 +278,7 @@ DOUBTS = [
 
 @pytest.mark.parametrize("doubt", DOUBTS, ids=lambda doubt: doubt.__qualname__.split(".")[0])
 def test_where_anything_is_in_doubt_nothing_is_proven(work: Path, doubt: Callable[[Path, str], None]) -> None:
-    """Each clause of docs/certainty.md §4: what breaks it leaves the file unproven."""
+    """P1: each clause of docs/certainty.md §4: what breaks it leaves the file unproven."""
     name = "dir/file"
     write(work / name, b"content")
     add_all(work)
@@ -299,7 +299,7 @@ def test_attributes_that_convert_nothing_are_no_doubt(work: Path, text: str) -> 
 
 
 def test_an_entry_that_git_doubts_is_not_proven_although_its_file_is_empty(work: Path) -> None:
-    """Git writes the size 0 over an entry whose file may have changed unseen; the object stays."""
+    """P1: git writes the size 0 over an entry whose file may have changed unseen; the object stays."""
     write(work / "file", b"")
     add_all(work)
     index = work / ".git" / "index"
@@ -312,7 +312,7 @@ def test_an_entry_that_git_doubts_is_not_proven_although_its_file_is_empty(work:
 
 
 def test_each_field_of_the_stat_counts(work: Path) -> None:
-    """A file is not proven when one field of its stat alone is another."""
+    """P1: a file is not proven when one field of its stat alone is another."""
     write(work / "file", b"content")
     add_all(work)
     path = work / ".git" / "index"
@@ -342,7 +342,7 @@ def with_fields(found: os.stat_result, **fields: int) -> os.stat_result:
 
 
 def test_an_index_on_another_file_system_must_be_two_seconds_younger(work: Path) -> None:
-    """Two file systems have two clocks; on one file system a nanosecond is enough."""
+    """P1: two file systems have two clocks; on one file system a nanosecond is enough."""
     write(work / "file", b"content")
     add_all(work)
     data, found = (work / ".git" / "index").read_bytes(), os.lstat(work / "file")
@@ -359,7 +359,7 @@ def test_an_index_on_another_file_system_must_be_two_seconds_younger(work: Path)
 
 @pytest.mark.parametrize("stage", [0x1000, 0x2000, 0x3000])
 def test_an_entry_of_a_conflict_is_not_proven(work: Path, stage: int) -> None:
-    """Whatever its stat says."""
+    """P1: whatever its stat says."""
     write(work / "file", b"content")
     add_all(work)
     path, found = work / ".git" / "index", os.lstat(work / "file")
@@ -523,7 +523,7 @@ def test_a_shorter_file_is_no_index(small: tuple[bytes, os.stat_result]) -> None
 
 
 def test_an_extension_that_git_may_skip_is_skipped_and_no_other(small: tuple[bytes, os.stat_result]) -> None:
-    """Signatures in capitals may be skipped; any other means that only git understands the index."""
+    """P1: signatures in capitals may be skipped; any other means that only git understands the index."""
     data, found = small
 
     def extended(signature: bytes) -> GitIndex:
