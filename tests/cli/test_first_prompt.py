@@ -1,0 +1,50 @@
+"""The first prompt in a repository, by real hook processes: what git holds is exact from then on, or is named."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.hook_support import Agent, events, notes, project
+from tests.cli.test_hook_contents import until_stored
+from tests.snapshots.worktree_support import age, git
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    work = project(tmp_path)
+    for name in ("a.txt", "lib/b.txt", "lib/c.txt"):
+        (work / name).parent.mkdir(exist_ok=True)
+        (work / name).write_text(name * 9)
+    age(work)
+    git(work, "add", "-A")
+    git(work, "commit", "-qm", "all")
+    return work
+
+
+def first_look(work: Path) -> dict[str, object]:
+    """What the snapshot of a session's start says of its capture."""
+    agent = Agent(work)
+    agent.prompt("Look around")
+    agent.stop()
+    first = events(work, "snapshot")[0]
+    assert first["success"] and not notes(work)
+    return dict(first["payload"]["capture"])
+
+
+def test_the_first_prompt_defers_what_git_holds_and_all_of_it_is_stored(work: Path) -> None:
+    """docs/certainty.md §4: every committed file is held by git; a process stores them, and the tree told next
+    has them. What is not committed is read at once."""
+    (work / "new.txt").write_text("new")
+    (work / "a.txt").write_text("edited")
+    facts = first_look(work)
+    assert (facts["in_git"], facts["deferred"]) == (5, 0)
+    assert len(facts["lists"]) == 1
+    until_stored(work)
+    (told,) = events(work, "content")
+    assert (told["payload"], told["before_hash"]) == ({"count": 5}, facts["lists"][0])
+    agent = Agent(work)
+    agent.prompt("And now?")
+    agent.stop()
+    last = events(work, "snapshot")[-1]
+    assert last["blobs"] == [last["tree_hash"]] and "capture" not in last["payload"]
+    assert events(work, "file") == []
