@@ -52,6 +52,7 @@ _ROOTS = (
     ),
     ("eventlog.snapshots.groups",),
     ("eventlog.snapshots.idx",),
+    ("eventlog.snapshots.git_held",),
     ("eventlog.agents.live_complete",),
     ("eventlog.agents.live_closing",),
     ("eventlog.agents.transcript",),

@@ -12,7 +12,7 @@ in the end whether it has each object, with as many bytes as the file. Belongs t
 import os
 
 from eventlog.snapshots import git_index, worktree_git
-from eventlog.snapshots.worktree_git import GitFailed
+from eventlog.snapshots.worktree_git import ATTRIBUTES_FILE, GitFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from eventlog.snapshots.git_index import GitIndex
     from eventlog.snapshots.worktree_git import GitPlace, Settings
-
-ATTRIBUTES_FILE = b".gitattributes"
 
 _CONVERTING = frozenset((b"text", b"crlf", b"eol", b"ident", b"filter", b"working-tree-encoding"))
 # Git cannot look at longer paths.
@@ -109,7 +107,7 @@ def _last(settings: "Settings", wanted: bytes) -> "bytes | None":
 
 def _has_attributes(place: "GitPlace", root: bytes, settings: "Settings", index: "GitIndex") -> bool:
     """Whether any file that git tracks, or any outside of the work tree, gives attributes."""
-    if root != place.top:
+    if root != place.top or _last(settings, b"core.attributesfile") is not None:
         return True  # a directory above may have some
     names = b"\0/%b\0" % b"\0/".join(index.tracked)
     if b"/" + ATTRIBUTES_FILE + b"\0" in names.lower():
@@ -121,9 +119,7 @@ def _attribute_files(place: "GitPlace", settings: "Settings") -> "list[bytes]":
     """The files outside of the work tree that may give attributes, there or not."""
     home = os.fsencode(os.environ.get("HOME", ""))
     config = os.fsencode(os.environ.get("XDG_CONFIG_HOME") or "") or home + b"/.config"
-    named = _last(settings, b"core.attributesfile")
-    files = [place.common_dir + b"/info/attributes", b"/etc/gitattributes"]
-    files.append(config + b"/git/attributes" if named is None else os.path.expanduser(named))
+    files = [place.common_dir + b"/info/attributes", config + b"/git/attributes", b"/etc/gitattributes"]
     # The system's stand beside its configuration, or below the directory that git was installed in.
     files += [os.path.dirname(origin) + b"/gitattributes" for origin, _, _ in settings]
     for directory in os.get_exec_path():

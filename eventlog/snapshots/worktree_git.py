@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     # the file it stands in (empty when in none), key, value (None when it has none)
     Settings = list[tuple[bytes, bytes, bytes | None]]
 
+ATTRIBUTES_FILE = b".gitattributes"
+
 _KEPT = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 _SAFE = (
     "--no-optional-locks",

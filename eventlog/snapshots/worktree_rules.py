@@ -11,7 +11,7 @@ import time
 
 from blake3 import blake3
 
-from eventlog.snapshots import git_held, worktree_git
+from eventlog.snapshots import worktree_git
 from eventlog.snapshots.ignore import IgnoreFiles, Patterns, lines_of
 from eventlog.snapshots.statcache import MISSING, UNPROVEN, pack_stat
 from eventlog.snapshots.worktree_git import GitFailed
@@ -115,6 +115,8 @@ class Rules:
         if self._place is None:
             self._set_tracked({})
             return
+        from eventlog.snapshots import git_held  # which most looks do without
+
         try:
             settings = worktree_git.settings_of(self._root, self._deadline)
             files = [self._index, *worktree_git.rule_files(self._place, self._root, settings)]
@@ -135,6 +137,8 @@ class Rules:
 
     def _look_for_held(self, place: "GitPlace", settings: "Settings", index: "GitIndex") -> None:
         """What git holds need not be read in a first capture; in a later one little is new."""
+        from eventlog.snapshots import git_held
+
         try:
             self.held = git_held.held_by_git(place, self._root, settings, index, self._deadline)
         except GitFailed:

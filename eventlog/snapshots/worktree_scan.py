@@ -13,14 +13,13 @@ import stat
 import time
 from itertools import compress, pairwise
 
-from eventlog.snapshots.git_held import ATTRIBUTES_FILE
 from eventlog.snapshots.ids import blob_id
 from eventlog.snapshots.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
 from eventlog.snapshots.temporary import is_temporary
 from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
 from eventlog.snapshots.worktree_entries import REFUSED, TOO_DEEP, Entries, all_plain, name_in_tree
-from eventlog.snapshots.worktree_git import GitFailed
+from eventlog.snapshots.worktree_git import ATTRIBUTES_FILE, GitFailed
 from eventlog.snapshots.worktree_look import look_at_all
 from eventlog.snapshots.worktree_rows import LEFT_OUT_ROW, NO, YES, Directory, is_another, join
 from eventlog.snapshots.worktree_rules import IGNORE_FILE, Rules

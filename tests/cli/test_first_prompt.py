@@ -1,4 +1,4 @@
-"""The first prompt in a repository, by real hook processes: what git holds is exact from then on, or is named."""
+"""The first prompt in a repository, by real hook processes: what git holds is exact, or is named (P1)."""
 
 from pathlib import Path
 
@@ -32,8 +32,8 @@ def first_look(work: Path) -> dict[str, object]:
 
 
 def test_the_first_prompt_defers_what_git_holds_and_all_of_it_is_stored(work: Path) -> None:
-    """docs/certainty.md §4: every committed file is held by git; a process stores them, and the tree told next
-    has them. What is not committed is read at once."""
+    """docs/certainty.md §4: every committed file is held by git; a process stores them, and the next tree has
+    them. What is not committed is read at once."""
     (work / "new.txt").write_text("new")
     (work / "a.txt").write_text("edited")
     facts = first_look(work)
