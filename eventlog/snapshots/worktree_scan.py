@@ -38,6 +38,10 @@ PENDING_SHOWN = 100
 
 _STRIDE = 256  # rows compared at once
 
+# Reading no more than this takes no longer than asking git for it, and starting who stores it later.
+READ_FILES_MAX = 100
+READ_BYTES_MAX = 256 << 10
+
 
 class RulesChanged(Exception):
     """An ignore file came, went or changed under a quick scan."""
@@ -337,10 +341,13 @@ class Scan:
 
     def _put_held(self, contents: "Contents", held: "HeldByGit") -> None:
         """Put the rows of the files that git holds, and the list of them."""
-        try:
-            there = held.are_there([(object, found.st_size) for *_, found, object in self._held])
-        except GitFailed:
-            there = [False] * len(self._held)
+        there = [False] * len(self._held)
+        size = sum(found.st_size for *_, found, _ in self._held)
+        if len(there) > READ_FILES_MAX or size > READ_BYTES_MAX:
+            try:
+                there = held.are_there([(object, found.st_size) for *_, found, object in self._held])
+            except GitFailed:
+                pass  # then they are read like the others
         for (directory, name, _, found, _), is_there in zip(self._held, there, strict=True):
             if not is_there:
                 self._read_later(directory, name, found)

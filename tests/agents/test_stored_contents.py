@@ -12,6 +12,7 @@ import pytest
 from eventlog.agents import live_contents, live_state, stored_contents
 from eventlog.fs import REAL, FileSystem
 from eventlog.locks import WORKTREE, acquire
+from eventlog.snapshots import worktree_scan
 from eventlog.snapshots.contents import CONTENT_SIZE_MAX, Deferral
 from eventlog.snapshots.materialize import walk
 from eventlog.snapshots.userfiles import UserFiles
@@ -403,6 +404,7 @@ def repository(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> D
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     git(desk.work, "init", "-q")
+    monkeypatch.setattr(worktree_scan, "READ_FILES_MAX", 0)
     for name in ("a", "d/b", "d/c"):
         desk.write(name, 5, name[-1:].encode())
     age(desk.work)

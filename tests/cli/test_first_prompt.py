@@ -15,6 +15,7 @@ def work(tmp_path: Path) -> Path:
     for name in ("a.txt", "lib/b.txt", "lib/c.txt"):
         (work / name).parent.mkdir(exist_ok=True)
         (work / name).write_text(name * 9)
+    (work / "large.txt").write_text("large\n" * 50_000)  # less is read at once
     age(work)
     git(work, "add", "-A")
     git(work, "commit", "-qm", "all")
@@ -37,11 +38,11 @@ def test_the_first_prompt_defers_what_git_holds_and_all_of_it_is_stored(work: Pa
     (work / "new.txt").write_text("new")
     (work / "a.txt").write_text("edited")
     facts = first_look(work)
-    assert (facts["in_git"], facts["deferred"]) == (5, 0)
+    assert (facts["in_git"], facts["deferred"]) == (6, 0)
     assert len(facts["lists"]) == 1
     until_stored(work)
     (told,) = events(work, "content")
-    assert (told["payload"], told["before_hash"]) == ({"count": 5}, facts["lists"][0])
+    assert (told["payload"], told["before_hash"]) == ({"count": 6}, facts["lists"][0])
     agent = Agent(work)
     agent.prompt("And now?")
     agent.stop()

@@ -24,6 +24,8 @@ def bench(layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Be
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setattr(worktree_scan, "READ_FILES_MAX", 0)
+    monkeypatch.setattr(worktree_scan, "READ_BYTES_MAX", 0)
     bench = Bench(layout, tmp_path / "work")
     bench.git("init", "-q", "-b", "main")
     for name in ("top", "dir/one", "dir/two", "dir/deep/three", "other/run"):
@@ -96,6 +98,21 @@ def test_the_next_look_knows_what_git_held(bench: Bench) -> None:
     assert [change.path for change in after.changes] == [b"dir/one"]
     with bench.open() as blobs:
         assert blobs.get(dict(walk(blobs, after.root))[b"dir/one"].id) == b"edited"
+
+
+@pytest.mark.parametrize(("files", "size", "is_read"), [(5, 200, True), (4, 200, False), (5, 199, False)])
+def test_a_few_small_files_are_read_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, files: int, size: int, is_read: bool
+) -> None:
+    """Up to a number of files and of bytes nothing is left to git, and no process is needed to store it."""
+    commit(bench)
+    assert sum((bench.work / name).stat().st_size for name in TRACKED) == 200
+    monkeypatch.setattr(worktree_scan, "READ_FILES_MAX", files)
+    monkeypatch.setattr(worktree_scan, "READ_BYTES_MAX", size)
+    done = look(bench)
+    assert set(held(bench, done)) == (set() if is_read else TRACKED)
+    if is_read:
+        assert (done.deferred, bench.tree()) == ([], on_disk(bench.work))
 
 
 def test_who_does_not_defer_gets_the_contents(bench: Bench) -> None:
