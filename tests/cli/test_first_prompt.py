@@ -1,10 +1,17 @@
 """The first prompt in a repository, by real hook processes: what git holds is exact, or is named (P1)."""
 
+import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cli.hook_support import Agent, events, notes, project
+from eventlog.agents import live_contents
+from eventlog.fs import REAL
+from eventlog.layout import Layout
+from tests.cli.hook_support import Agent, events, here, notes, project
+from tests.cli.support import locus_process as locus
 from tests.cli.test_hook_contents import until_stored
 from tests.snapshots.worktree_support import age, git
 
@@ -20,6 +27,15 @@ def work(tmp_path: Path) -> Path:
     git(work, "add", "-A")
     git(work, "commit", "-qm", "all")
     return work
+
+
+@pytest.fixture
+def nobody_stores(work: Path) -> Iterator[None]:
+    """As if the process that stores contents had not got to it yet."""
+    fd = REAL.open(Layout(str(work / ".locus")).lock(live_contents.WORKING), os.O_RDWR | os.O_CREAT)
+    assert REAL.flock(fd, True)
+    yield
+    REAL.close(fd)
 
 
 def first_look(work: Path) -> dict[str, object]:
@@ -49,3 +65,26 @@ def test_the_first_prompt_defers_what_git_holds_and_all_of_it_is_stored(work: Pa
     last = events(work, "snapshot")[-1]
     assert last["blobs"] == [last["tree_hash"]] and "capture" not in last["payload"]
     assert events(work, "file") == []
+
+
+def test_what_git_held_at_a_prompt_is_replayed_from_git_and_named_when_git_holds_it_no_more(
+    work: Path, tmp_path: Path, nobody_stores: None
+) -> None:
+    """P1: the turn's start is exact from git's objects, packed or not, whatever stands in the directory now.
+    Objects that were pruned are named, and the exit code is 4."""
+    before = here(work)
+    assert first_look(work)["in_git"] == 7
+    (work / "lib" / "b.txt").write_text("b")
+    shutil.rmtree(work / "src")
+    git(work, "gc", "-q", "--prune=now")
+    replay = ("replay", "last", "--at", "start", "--to")
+    done = locus(*replay, tmp_path / "packed", cwd=work)
+    assert (done.code, here(tmp_path / "packed")) == (0, before)
+
+    git(work, "rm", "-rq", "--cached", ".")
+    git(work, "update-ref", "-d", "HEAD")
+    git(work, "reflog", "expire", "--expire=now", "--all")
+    git(work, "gc", "-q", "--prune=now")
+    done = locus(*replay, tmp_path / "pruned", cwd=work)
+    assert done.code == 4
+    assert "lib/b.txt" in done.text and "git does not hold" in done.text
