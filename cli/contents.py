@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from eventlog.agents.live_contents import Job, Started
 
 _READ_END_SIZE = 16
+_DESCRIPTORS_MAX = 65_536
 
 
 def start(job: "Job") -> "Started":
@@ -53,7 +54,7 @@ def _become(job: "Job", say: int, ended: int) -> None:
     kept = sorted((say, ended))
     os.closerange(3, kept[0])  # the hook's locks among them
     os.closerange(kept[0] + 1, kept[1])
-    os.closerange(kept[1] + 1, os.sysconf("SC_OPEN_MAX"))
+    os.closerange(kept[1] + 1, _DESCRIPTORS_MAX)
     os.chdir("/")
     waiting = REAL.open(job.layout.lock(WAITING), os.O_RDWR | os.O_CREAT)
     if not REAL.flock(waiting, True):
