@@ -531,6 +531,8 @@ class _Recording:
             payload = event.get("payload")
             if isinstance(payload, dict) and event["event_type"] in ("action", "snapshot"):
                 payload["capture"] = {"state": state}
+                if event["event_type"] == "snapshot":
+                    event["success"] = False
 
     def _append_plain(self, events: "list[Event]") -> None:
         """Append without a look at the directory; large texts go to a pack of their own if that can be."""

@@ -260,6 +260,7 @@ def told(events: str) -> str:
             arg_min({_LOOK}, position) FILTER (event_type = 'snapshot') AS first_look,
             arg_max({_LOOK}, position) FILTER (event_type = 'snapshot') AS last_look,
             bool_or(operation = 'turn_end') FILTER (event_type = 'snapshot') AS end_seen,
+            bool_or(NOT success) FILTER (event_type = 'snapshot') AS look_failed,
             arg_max(said.closed_by IS NOT NULL, position)
                 FILTER (event_type = 'turn' AND operation = 'end') AS closed,
             list({{'position': position, 'said': said}})
@@ -453,13 +454,14 @@ def _of_look(look: str) -> str:
     )
 
 
+_NO_TREE = "WHEN t.start_tree IS NULL THEN CASE WHEN t.look_failed THEN 'failed' ELSE 'none' END "
 _START_CERTAINTY = (
-    "CASE WHEN t.start_tree IS NULL THEN 'none' "
+    f"CASE {_NO_TREE}"
     "WHEN t.first_look.operation IS DISTINCT FROM 'turn_start' THEN 'failed' "
     f"ELSE {_of_look('t.first_look')} END"
 )
 _END_CERTAINTY = (
-    "CASE WHEN t.start_tree IS NULL THEN 'none' "
+    f"CASE {_NO_TREE}"
     "WHEN t.closed OR t.end_seen IS DISTINCT FROM true THEN 'unfinished' "
     f"ELSE {_of_look('t.last_look')} END"
 )

@@ -105,7 +105,9 @@ def certainty_of(events: Iterable[Fields], at: str = "end", *, running: bool = F
     timeline = list(events)
     snapshots = [event for event in timeline if event["event_type"] == "snapshot"]
     if not any(event.get("tree_hash") is not None for event in snapshots):
-        return _everything(NONE, _why_none(snapshots))
+        if any(event.get("success") is False for event in snapshots):
+            return _everything(FAILED, "no look at the directory was finished in this turn")
+        return _everything(NONE, "this turn records no tree")
     if at == "start":
         return _of_start(snapshots[0])
     if at == "end":
@@ -265,11 +267,6 @@ def _of_look(look: Fields) -> Certainty:
     if capture.get("state") == "late":
         return Certainty(UNFINISHED, f"{_GONE}; its files are those found afterwards", _late(look))
     return Certainty(EXACT)
-
-
-def _why_none(snapshots: Sequence[Fields]) -> str:
-    failed = any(_capture(event).get("state") in _FAILURES for event in snapshots)
-    return "no look at the directory was finished in this turn" if failed else "this turn records no tree"
 
 
 def _everything(state: str, why: str) -> Certainty:

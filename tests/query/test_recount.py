@@ -57,8 +57,11 @@ def test_sql_says_of_sessions_what_their_raw_calls_say(tmp_path: Path) -> None:
             "as s using (session_id, turn), tree_at(t.context_id) as f"
         ).rows
     files = {(turn, path): content for turn, path, content in states}
-    trees = {(turn, path): _content(*entry) for turn, tree in played.trees.items()
-             for path, entry in visible(tree).items()}  # fmt: skip
+    trees = {
+        (turn, path): None if path in played.late.get(turn, ()) else _content(*entry)
+        for turn, tree in played.trees.items()
+        for path, entry in visible(tree).items()
+    }
     assert files == trees
 
 
