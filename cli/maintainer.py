@@ -10,6 +10,10 @@ import os
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from eventlog.store import Store
+
 INTERVAL_S = 300
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "XDG_DATA_HOME", "LOCUS_NO_MAINTENANCE")
 _NICE = 10
@@ -101,12 +105,23 @@ def main(root: str, program: str = "") -> None:
         live_sweep.sweep(store.fs, store.layout)
         erasure.resume(store)
         search.maintain(store)
+        _count_lines(store)
         try:
             codes_of_log.export(store)
         except OSError:
             pass  # the directory is the user's to choose, and perhaps not there
         if briefing_of_log.is_told_at_start(store):
             briefing_of_log.export(store)
+
+
+def _count_lines(store: "Store") -> None:
+    """Count the lines of changes before somebody asks. Whatever keeps it from that, asking counts them."""
+    from eventlog.errors import EventLogError
+
+    try:
+        store.count_lines()
+    except (EventLogError, OSError):
+        return
 
 
 def step_back() -> None:

@@ -13,6 +13,7 @@
       log/manifest/<n:020d>.json                      n from 1; the highest is current
       log/quarantine/<journal:020d>@<offset>-<hash16>.bin (+ .json)
       index/<manifest:020d>-<code8>.duckdb            derived
+      index/line-counts                              derived: lines of changes (docs/sql.md)
       index/search-<code8>.sqlite (+ -wal, -shm)      derived: words, and where they stand
       snapshots/packs/<hash64>.evp                    live by existence
       snapshots/condemned/<unix>-<hash64>.evp         dead, kept one day

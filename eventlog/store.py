@@ -7,7 +7,7 @@ open. Heavy rooms (DuckDB, pyarrow) are imported by the methods that need them.
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from eventlog.query.functions import Answers, Ask
     from eventlog.replay.diffs import Diff
     from eventlog.replay.history import Version
+    from eventlog.replay.line_counts import LineCounts
     from eventlog.replay.restore import Plan
     from eventlog.replay.restore_run import Outcome
     from eventlog.replay.trees import TreeState
@@ -495,7 +496,9 @@ class Store:
         from eventlog.query.engine import run
 
         with self.view() as view:
-            return run(view, self.layout, self.fs, sql, parameters, limits, self._answers, self._asked)
+            return run(
+                view, self.layout, self.fs, sql, parameters, limits, self._answers, self._asked, self.counting
+            )
 
     def sql(
         self,
@@ -508,7 +511,27 @@ class Store:
         from eventlog.query.engine import table
 
         with self.view() as view:
-            return table(view, self.layout, self.fs, sql, parameters, limits, self._answers, self._asked)
+            return table(
+                view, self.layout, self.fs, sql, parameters, limits, self._answers, self._asked, self.counting
+            )
+
+    @cached_property
+    def counting(self) -> "LineCounts":
+        """Counts lines of changes whose events do not state them."""
+        from eventlog.replay.line_counts import LineCounts
+
+        return LineCounts(self.fs, self.layout, self.blobs)
+
+    def count_lines(self) -> int:
+        """Count the lines of changes that nobody has counted, and keep that; how many were new.
+
+        Raises: EventLogError, OSError.
+        """
+        from eventlog.query import views
+        from eventlog.query.engine import Limits
+
+        pairs = self.query(views.PAIRS, limits=Limits(rows_max=1 << 40, timeout_s=None)).rows
+        return self.counting.save(pairs)
 
     def _answers(self, ask: "Ask") -> "Answers":
         from eventlog.replay.answers import StoreAnswers
@@ -550,8 +573,14 @@ class Store:
         return report
 
     def rebuild(self) -> str | None:
-        """Build the index anew from the segments; its file name, None when nothing is sealed."""
-        return self._refresh_derived(fresh=True)
+        """Build the index anew from the segments; its file name, None when nothing is sealed.
+
+        Lines of changes are counted anew too, also of those that are not sealed yet.
+        """
+        name = self._refresh_derived(fresh=True)
+        self.counting.forget()
+        self.count_lines()
+        return name
 
     def reindex(self) -> str | None:
         """Bring the index up to the newest manifest, from the generation before where there is one."""
