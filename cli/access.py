@@ -20,6 +20,7 @@ def open_store(ctx: click.Context, *, maintained: bool = True, records: bool = F
     takes long is left to a process that nobody waits for. `maintained=False` leaves everything as it is.
     A command that `records` notes the store as one of this user's, for `--all-stores`.
     """
+    from eventlog import config
     from eventlog.store import Store
 
     store = Store.open(ctx.find_root().obj)
@@ -35,6 +36,10 @@ def open_store(ctx: click.Context, *, maintained: bool = True, records: bool = F
 
         upkeep = maintain(store)
         with contextlib.suppress(OSError):
+            if config.read(store.fs, store.layout).briefing_at_start:
+                from .maintainer import start_missing_facts
+
+                start_missing_facts(store.layout.root)
             unfinished = store.fs.exists(store.layout.erasing)
             if upkeep.waits or unfinished or is_asked_for(store.fs, store.layout):
                 from .maintainer import start

@@ -27,7 +27,7 @@ def command(ctx: click.Context, turn: str, as_json: bool) -> None:
         ref = store.turn(turn)
         anchor = turn_record(store, ref)
         events: list[dict[str, Any]] = list(store.timeline(ref))
-        store.counting.fill(events)
+        store.line_counts.fill(events)
     if as_json:
         put(document({"turn": anchor, "events": [event_json(event) for event in events]}))
         return

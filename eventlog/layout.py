@@ -30,6 +30,7 @@
       restore/<position:020d>.json                    a restore under way; absent otherwise
       locks/{append,maintain,compact,gc,restore,search,context}.lock    empty, for flock, never deleted
       locks/{worktree,export}-*.lock                  the same
+      locks/{maintainer,briefing}.lock                the same
       tmp/                                            same file system; leftovers of crashes, files for reuse
 
 Paths are text joined with "/". Files are 0600, directories 0700. Parsers return None for names that

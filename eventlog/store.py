@@ -496,9 +496,8 @@ class Store:
         from eventlog.query.engine import run
 
         with self.view() as view:
-            return run(
-                view, self.layout, self.fs, sql, parameters, limits, self._answers, self._asked, self.counting
-            )
+            given = (sql, parameters, limits, self._answers, self._asked, self.line_counts)
+            return run(view, self.layout, self.fs, *given)
 
     def sql(
         self,
@@ -511,12 +510,11 @@ class Store:
         from eventlog.query.engine import table
 
         with self.view() as view:
-            return table(
-                view, self.layout, self.fs, sql, parameters, limits, self._answers, self._asked, self.counting
-            )
+            given = (sql, parameters, limits, self._answers, self._asked, self.line_counts)
+            return table(view, self.layout, self.fs, *given)
 
     @cached_property
-    def counting(self) -> "LineCounts":
+    def line_counts(self) -> "LineCounts":
         """Counts lines of changes whose events do not state them."""
         from eventlog.replay.line_counts import LineCounts
 
@@ -531,7 +529,7 @@ class Store:
         from eventlog.query.engine import Limits
 
         pairs = self.query(views.PAIRS, limits=Limits(rows_max=1 << 40, timeout_s=None)).rows
-        return self.counting.save(pairs)
+        return self.line_counts.save(pairs)
 
     def _answers(self, ask: "Ask") -> "Answers":
         from eventlog.replay.answers import StoreAnswers
@@ -578,7 +576,7 @@ class Store:
         Lines of changes are counted anew too, also of those that are not sealed yet.
         """
         name = self._refresh_derived(fresh=True)
-        self.counting.forget()
+        self.line_counts.forget()
         self.count_lines()
         return name
 

@@ -85,7 +85,7 @@ def _write(store: "Store", view: "LogView", path: str, report: DatabaseReport) -
             con.execute("CHECKPOINT made")
             found = con.execute(f"SELECT count(*) FROM made.{name}").fetchone()
             yield name, found[0] if found else 0
-        bind_counts(con, f"made.{LINE_COUNTS}", store.counting)
+        bind_counts(con, f"made.{LINE_COUNTS}", store.line_counts)
         con.execute("USE made")
         for name in NAMES:
             if name not in ORDER:

@@ -147,7 +147,7 @@ def asking(store: "Store") -> "Iterator[Query]":
     from eventlog.query.engine import run
 
     with store.view() as view:
-        yield partial(run, view, store.layout, store.fs, counting=store.counting)
+        yield partial(run, view, store.layout, store.fs, counting=store.line_counts)
 
 
 def total(query: Query, prices: "Prices | None", since: "int | None" = None) -> Figures:
