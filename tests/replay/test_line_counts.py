@@ -169,7 +169,7 @@ def test_kept_counts_are_not_counted_again_and_others_go(
 
 
 def test_a_content_that_comes_later_is_counted_then(store: Store) -> None:
-    """P7, I19: a content that is not there yet is unknown, and nobody remembers that."""
+    """P7, I19, I21: a content that is not there yet is unknown, and nobody remembers that."""
     store.append([change("a", "add", after=to_text(blob_id(b"late\n")))])
     store.count_lines()
     assert rows(store) == [("a", "add", None, None)]
