@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from eventlog.memory import codes_of_log
+from eventlog.memory.codes_files import SessionContextInjector
+from eventlog.store import Store
 from locus_cli.main import run
 from tests.cli.hook_support import HOOK, Agent
 from tests.snapshots.worktree_support import git
@@ -101,3 +104,19 @@ def test_every_directory_and_file_is_its_owners_alone(
         file.write(b"garbage")
     locus("store", "seal")
     agent.finish()
+
+
+def test_directories_of_codes_are_private_from_the_beginning(umask: int, tmp_path: Path) -> None:
+    """P5: also those above the one that is asked for, wherever the settings put them."""
+    SessionContextInjector(tmp_path / "some/base")
+    assert others(tmp_path / "some") == {}
+
+
+def test_what_an_earlier_version_left_open_is_closed(tmp_path: Path) -> None:
+    """P5: the next maintenance closes a directory of the store that the umask had opened."""
+    with Store.init(tmp_path / ".locus", repo_hash="0123456789ab") as store:
+        memory = Path(store.layout.briefing).parent
+        memory.mkdir()
+        memory.chmod(0o755)
+        codes_of_log.export(store)
+        assert others(Path(store.layout.root)) == {}
