@@ -3,12 +3,15 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from eventlog.replay import line_counts
+from eventlog.serve import mcp_read
 from eventlog.store import Store
 from locus_cli.main import run
 from tests.cli.hook_support import Agent, Codex, project
@@ -18,6 +21,17 @@ def maintain(root: Path) -> None:
     """The detached maintainer, waited for."""
     code = "import sys; from locus_cli.maintainer import main; main(sys.argv[1])"
     subprocess.run([sys.executable, "-c", code, str(root)], check=True)
+
+
+def changes_in(told: Any) -> Iterator[tuple[Any, ...]]:
+    """Path and lines of each change, wherever it stands in a document."""
+    if isinstance(told, dict):
+        if told.get("event_type") == "file":
+            yield told["path"], told.get("lines_added"), told.get("lines_removed")
+        told = list(told.values())
+    if isinstance(told, list):
+        for one in told:
+            yield from changes_in(one)
 
 
 @pytest.mark.fast
@@ -30,9 +44,15 @@ def test_every_change_of_an_agent_has_lines_and_its_tool(
     root = work / ".locus"
 
     def locus(*words: str) -> Any:
+        return json.loads(printed(*words))
+
+    def printed(*words: str) -> str:
         capsys.readouterr()
         assert run(["--store", str(root), *words, "--json"]) == 0
-        return json.loads(capsys.readouterr().out)
+        return capsys.readouterr().out
+
+    def lines_of(*words: str) -> list[Any]:
+        return [json.loads(line) for line in printed(*words).splitlines()]
 
     agent = Agent(work)
     agent.start()
@@ -77,5 +97,16 @@ def test_every_change_of_an_agent_has_lines_and_its_tool(
     with Store.open(root) as store:
         store.seal()
     check()
+    shown = lines_of("log", "--type", "file")
+    logged = {(e["path"], e.get("lines_added"), e.get("lines_removed")) for e in shown}
+    assert {row[1:4] for row in wanted} <= logged
+    for words in (["duckdb", str(tmp_path / "log.duckdb")], ["atif", "--to", str(tmp_path / "log.atif")]):
+        assert run(["--store", str(root), "export", *words]) == 0
+    trajectories = [json.loads(line) for line in (tmp_path / "log.atif").read_text().splitlines()]
+    assert {("readme.md", 0, 1), ("moved.txt", 0, 0)} <= set(changes_in(trajectories))
+    with Store.open(root) as store:
+        assert "edit src/app.py +1 −0" in "".join(mcp_read.timeline(store, "last"))
+    with duckdb.connect(str(tmp_path / "log.duckdb"), read_only=True) as con:
+        assert con.execute(sums).fetchall() == [(5, 3)]
     assert run(["--store", str(root), "stats"]) == 0
     assert "5 (4 worked, 0 failed, 1 unknown)" in capsys.readouterr().out
