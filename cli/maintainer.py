@@ -163,7 +163,7 @@ def _count_lines(store: "Store") -> None:
 
     try:
         store.count_lines()
-    except (EventLogError, OSError):
+    except EventLogError:
         return
 
 

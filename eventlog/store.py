@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from eventlog import gate, identity, jsontext, place, redaction
 from eventlog.errors import EventLogError, InvalidEvent, NoStore, Refused
 from eventlog.fs import REAL, FileSystem, Refusals, publish, refusal
-from eventlog.layout import DIRECTORIES, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout
+from eventlog.layout import DIRECTORIES, INDEX_DIR, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout
 from eventlog.log import upcast
 from eventlog.log.erasures import erasure_of
 from eventlog.log.journal import Journal
@@ -523,13 +523,14 @@ class Store:
     def count_lines(self) -> int:
         """Count the lines of changes that nobody has counted, and keep that; how many were new.
 
-        Raises: EventLogError, OSError.
+        Raises: EventLogError.
         """
         from eventlog.query import views
         from eventlog.query.engine import Limits
 
         pairs = self.query(views.PAIRS, limits=Limits(rows_max=1 << 40, timeout_s=None)).rows
-        return self.line_counts.save(pairs)
+        with Refusals(self.layout.directory(INDEX_DIR), "keep counted lines"):
+            return self.line_counts.save(pairs)
 
     def _answers(self, ask: "Ask") -> "Answers":
         from eventlog.replay.answers import StoreAnswers
@@ -576,7 +577,8 @@ class Store:
         Lines of changes are counted anew too, also of those that are not sealed yet.
         """
         name = self._refresh_derived(fresh=True)
-        self.line_counts.forget()
+        with Refusals(self.layout.directory(INDEX_DIR), "count lines anew"):
+            self.line_counts.forget()
         self.count_lines()
         return name
 

@@ -75,6 +75,8 @@ class LineCounts:
         Nothing is written while an erasure is under way, or while another process writes what is derived.
         Raises: OSError, EventLogError.
         """
+        if not pairs and not self._fs.exists(self._layout.index(NAME)):
+            return 0
         lock = try_acquire(self._fs, self._layout, SEARCH)
         if lock is None:
             return 0
