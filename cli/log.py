@@ -9,7 +9,7 @@ from eventlog.paths import is_within, within_sql
 from . import exits
 from .access import json_option, open_store, put, say
 from .jsonout import line
-from .records import EVENT_COLUMNS, Record, at, event_json, events, records
+from .records import EVENT_COLUMNS, Record, at, event_json, events, records, with_life
 from .repopath import filter_of
 from .search import check_filters, session_id_of
 from .since import Since
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from eventlog.store import Store
 
-    from .records import Record
 
 _COMMIT_SHOWN = 7
 _EVENT_SHOWN = 12
@@ -157,7 +156,8 @@ def _with_life(store: "Store", turn: "Record") -> "Record":
     """The row of a turn; running where SQL, which knows of no process, says unfinished."""
     if turn["end_certainty"] != "unfinished":
         return turn
-    return {**turn, "end_certainty": store.certainty(f"{turn['session_id']}_{turn['turn_id']}").state}
+    at_end = store.certainty(f"{turn['session_id']}_{turn['turn_id']}")
+    return with_life({**turn, "end_certainty": at_end.state}, at_end)
 
 
 def _turn_table(turns: "list[Record]") -> str:
@@ -183,7 +183,7 @@ def _turn_table(turns: "list[Record]") -> str:
 def _state(turn: "Record") -> str:
     """How well the end of a turn is known; nothing where that is exact."""
     state = str(turn["end_certainty"])
-    if state == "unfinished" and turn["status"] == "active":
+    if state == "unfinished" and turn["completed_at"] is None:
         from eventlog.replay.certainty import NOT_CLOSED
 
         return NOT_CLOSED

@@ -69,6 +69,13 @@ def status_words(status: str | None, at_end: "Certainty") -> str:
     return status_words(status, at_end)
 
 
+def with_life(turn: Record, at_end: "Certainty") -> Record:
+    """A turn's row; interrupted where the log says active and its process is gone."""
+    from eventlog.replay.certainty import NOT_CLOSED
+
+    return {**turn, "status": "interrupted"} if status_words(turn["status"], at_end) == NOT_CLOSED else turn
+
+
 def at(event: Mapping[str, Any]) -> int | None:
     """When an event happened, or was recorded where that is all that is known."""
     happened: int | None = event.get("occurred_at")

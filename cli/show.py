@@ -11,7 +11,7 @@ from eventlog.types import COLUMN_KINDS, COLUMN_NAMES, TIME
 from . import table
 from .access import json_option, open_store, put, say
 from .jsonout import certainty_json, compact, document
-from .records import Record, certainty_words, event_json, records, status_words, turn_record
+from .records import Record, certainty_words, event_json, records, status_words, turn_record, with_life
 from .session_text import kept_fields, kept_words
 from .text import lines, microseconds, moment, moment_exact, one_line, terminal_width
 
@@ -100,7 +100,10 @@ def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
     more = f"\n`locus timeline {turn.name}` shows its events.\n"
     shown = {**_telling(anchor), "status": status_words(anchor["status"], known["end"])}
     shown |= {f"{at}_certainty": certainty_words(one) for at, one in known.items()}
-    fields = {"turn": anchor, "certainty": {at: certainty_json(one) for at, one in known.items()}}
+    fields = {
+        "turn": with_life(anchor, known["end"]),
+        "certainty": {at: certainty_json(one) for at, one in known.items()},
+    }
     return fields, _pairs(shown) + more
 
 

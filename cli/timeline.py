@@ -8,7 +8,7 @@ from . import table
 from .access import json_option, open_store, put
 from .events_text import what
 from .jsonout import certainty_json, document
-from .records import Record, at, certainty_words, event_json, status_words, turn_record
+from .records import Record, at, certainty_words, event_json, status_words, turn_record, with_life
 from .text import clock, microseconds, moment, one_line, terminal_width
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def command(ctx: click.Context, turn: str, as_json: bool) -> None:
     if as_json:
         certainty = {at: certainty_json(one) for at, one in known.items()}
         listed = [event_json(event) for event in events]
-        put(document({"turn": anchor, "certainty": certainty, "events": listed}))
+        put(document({"turn": with_life(anchor, known["end"]), "certainty": certainty, "events": listed}))
         return
     put(_head(anchor, known))
     started = microseconds(anchor["started_at"])

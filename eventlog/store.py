@@ -362,16 +362,10 @@ class Store:
         return trees_of(self.events, self.blobs, ref, at, running=self._running(ref))[0]
 
     def certainty(self, turn: "TurnRef | str", at: str = "end") -> "Certainty":
-        """How well the files are known at a turn's end, its start, or just after one of its events
-        (docs/certainty.md). Of a turn without a tree: `none`."""
-        from eventlog.replay.certainty import certainty_of
-        from eventlog.replay.trees import NoTree, events_of
+        """How well the files are known at a moment, given as for `tree` (docs/certainty.md)."""
+        from eventlog.replay.trees import certainty_at
 
-        ref, at = self._ref(turn), self._moment(at)
-        try:
-            return self.tree(ref, at).certainty
-        except NoTree:
-            return certainty_of(events_of(self.events, ref, at), at)
+        return certainty_at(self.tree, self.events, self._ref(turn), self._moment(at))
 
     def _running(self, ref: TurnRef) -> "Running":
         """Tells whether the process of a turn lives, from its events."""
@@ -418,9 +412,9 @@ class Store:
         restore_journal.refuse_unfinished(self.fs, self.layout)
         ref, at = self._ref(turn), self._moment(at)
         with self.view() as view:  # one for all its questions: each new one reads the tail again
-            events = partial(_events_in, view)
+            events, running = partial(_events_in, view), self._running(ref)
             return restore.plan_of_turn(
-                self.blobs, events, ref, at, paths, into, delete=delete, running=self._running(ref)
+                self.blobs, events, ref, at, paths, into, delete=delete, running=running
             )
 
     def undo_plan(self, event_id: str | None = None, *, into: str | os.PathLike[str] | None = None) -> "Plan":
@@ -450,13 +444,10 @@ class Store:
 
         Raises: Refused, Corruption, LockTimeout.
         """
-        from eventlog.replay.restore_run import recover
+        from eventlog.replay.restore_run import ended, recover
 
-        ends = self.events(event_types=("restore",), columns=("operation", "cause", "success"))
-        ended = {
-            str(event["cause"]): event["success"] is True for event in ends if event["operation"] == "end"
-        }
-        return recover(self.blobs, lambda event: self.append([event])[0], undo=undo, ended=ended)
+        known = ended(self.events)
+        return recover(self.blobs, lambda event: self.append([event])[0], undo=undo, ended=known)
 
     def diff(
         self, a: "TurnRef | str", b: "TurnRef | str | None" = None, *, paths: Sequence[str] = ()
@@ -498,16 +489,9 @@ class Store:
 
     def files_at(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
         """The tree at a moment of a turn; where none was recorded, the files that its tools told of."""
-        from eventlog.replay.told import told_trees
-        from eventlog.replay.trees import NoTree
+        from eventlog.replay.told import files_at
 
-        ref = self._ref(turn)
-        try:
-            return self.tree(ref, at)
-        except NoTree:
-            if at not in ("start", "end"):
-                raise
-            return told_trees(self.events, self.blobs, ref)[at == "end"]
+        return files_at(self.tree, self.events, self.blobs, self._ref(turn), at)
 
     # -- questions -----------------------------------------------------------------------------
 
@@ -554,12 +538,7 @@ class Store:
 
         Raises: EventLogError.
         """
-        from eventlog.query import views
-        from eventlog.query.engine import Limits
-
-        pairs = self.query(views.PAIRS, limits=Limits(rows_max=1 << 40, timeout_s=None)).rows
-        with Refusals(self.layout.directory(INDEX_DIR), "keep counted lines"):
-            return self.line_counts.save(pairs)
+        return self.line_counts.count_all(self.query)
 
     def _answers(self, ask: "Ask") -> "Answers":
         from eventlog.replay.answers import StoreAnswers

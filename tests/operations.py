@@ -84,7 +84,7 @@ def _put(scene: Scene, store: Store) -> None:
             [TreeEntry(b"new", FILE, writer.put(b"new content"), 11), TreeEntry(b"old", FILE, _OLD, 3)]
         )
         writer.flush()
-        store.append([{"event_type": "snapshot", "tree_hash": to_text(root)}])
+        store.append([{"event_type": "snapshot", "operation": "turn_end", "tree_hash": to_text(root)}])
     assert store.blobs.get(root)
 
 
@@ -235,7 +235,7 @@ def _capture(scene: Scene, store: Store) -> None:
     with store.blobs.writer() as writer:
         tree = capture(store.blobs, writer, str(work))
         writer.flush()
-        store.append([{"event_type": "snapshot", "tree_hash": to_text(tree.root)}])
+        store.append([{"event_type": "snapshot", "operation": "turn_end", "tree_hash": to_text(tree.root)}])
     if tree.skipped or tree.partial:
         raise EventLogError(f"{work}: not captured, try again: {tree.skipped}")
     assert store.blobs.get(blob_id(b"captured content")) == b"captured content"
@@ -319,7 +319,16 @@ def make(directory: Path) -> Scene:
                 writer.flush()
                 place = {"session_id": "s", "turn": number + 1}
                 store.append([{"event_type": "turn", "operation": "start", **place}])
-                store.append([{"event_type": "snapshot", "tree_hash": to_text(_ROOT), **place}])
+                store.append(
+                    [
+                        {
+                            "event_type": "snapshot",
+                            "operation": "turn_end",
+                            "tree_hash": to_text(_ROOT),
+                            **place,
+                        }
+                    ]
+                )
             if number == 0:
                 scene.append(store, id_of("sealed"), id_of("sealed2"))
                 store.seal()

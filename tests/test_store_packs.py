@@ -44,7 +44,7 @@ def turn_of(store: Store, n: int) -> None:
             [
                 {"event_type": "turn", "operation": "start", **place},
                 {"event_type": "file", "path": "a/said", "after_hash": to_text(loose), **place},
-                {"event_type": "snapshot", "tree_hash": to_text(tree), **place},
+                {"event_type": "snapshot", "operation": "turn_end", "tree_hash": to_text(tree), **place},
             ]
         )
 

@@ -13,19 +13,20 @@ Any number of processes may read and write; a reader meets a whole file or none.
 import os
 import struct
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
 
 from eventlog.errors import EventLogError
-from eventlog.fs import FileSystem, read_file, write_all
+from eventlog.fs import FileSystem, Refusals, read_file, write_all
 from eventlog.layout import INDEX_DIR, Layout
 from eventlog.locks import SEARCH, try_acquire
 from eventlog.replay.linediff import line_diff
 from eventlog.snapshots.ids import from_text
 
 if TYPE_CHECKING:
+    from eventlog.query.engine import Result
     from eventlog.query.views import Pair
     from eventlog.snapshots.store import BlobStore
 
@@ -68,6 +69,18 @@ class LineCounts:
         for event, counts in zip(changes, self(map(pair_of, changes)), strict=True):
             if counts is not None:
                 event["lines_added"], event["lines_removed"] = counts
+
+    def count_all(self, query: "Callable[..., Result]") -> int:
+        """Count every change that nobody has counted, and keep that; how many were new.
+
+        Raises: EventLogError.
+        """
+        from eventlog.query import views
+        from eventlog.query.engine import Limits
+
+        pairs = query(views.PAIRS, limits=Limits(rows_max=1 << 40, timeout_s=None)).rows
+        with Refusals(self._layout.directory(INDEX_DIR), "keep counted lines"):
+            return self.save(pairs)
 
     def save(self, pairs: "Sequence[Pair]") -> int:
         """Count what these pairs lack, and keep the counts of exactly these; how many were new.

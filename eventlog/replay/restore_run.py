@@ -9,7 +9,7 @@ meanwhile. It may be killed at any call (I32), and repeated (I12).
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eventlog import names
@@ -164,6 +164,12 @@ def _go_back(
         raise EventLogError(
             f"the restore failed ({where}{error.strerror}); everything is as it was. See to it and retry."
         ) from error
+
+
+def ended(events: Callable[..., Iterator[Event]]) -> dict[str, bool]:
+    """The start events of restores that have an end in the log, and whether it was a success."""
+    ends = events(event_types=("restore",), columns=("operation", "cause", "success"))
+    return {str(event["cause"]): event["success"] is True for event in ends if event["operation"] == "end"}
 
 
 def recover(

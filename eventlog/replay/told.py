@@ -5,7 +5,7 @@ the files told of: as they were before the turn's first change to each, and as t
 are good for differences and single files, not for a replay (P1). Pure but for what `blobs` reads.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import InvalidEvent
@@ -43,6 +43,21 @@ def trees_or_told(
     except NoTree:
         return told_trees(events, blobs, ref)
     return before, after
+
+
+def files_at(
+    tree: Callable[[TurnRef, str], TreeState], events: Events, blobs: "BlobStore", ref: TurnRef, at: str
+) -> TreeState:
+    """The tree at a moment of a turn; where none was recorded, the files that its tools told of.
+
+    Args: tree: `Store.tree`. Raises: NoTree.
+    """
+    try:
+        return tree(ref, at)
+    except NoTree:
+        if at not in ("start", "end"):
+            raise
+        return told_trees(events, blobs, ref)[at == "end"]
 
 
 def told_trees(events: Events, blobs: "BlobStore", ref: TurnRef) -> tuple[TreeState, TreeState]:

@@ -139,6 +139,19 @@ class TreeState:
         return replace(report, missing=[*report.missing, *unknown]) if unknown else report
 
 
+def certainty_at(
+    tree: Callable[[TurnRef, str], TreeState], events: Events, ref: TurnRef, at: str
+) -> Certainty:
+    """How well a moment of a turn is known; `none` or `failed` where it has no tree.
+
+    Args: tree: `Store.tree`.
+    """
+    try:
+        return tree(ref, at).certainty
+    except NoTree:
+        return certainty_of(events_of(events, ref, at), at)
+
+
 def trees_of(
     events: Events, blobs: "BlobStore", ref: TurnRef, *moments: str, running: Running | None = None
 ) -> list[TreeState]:

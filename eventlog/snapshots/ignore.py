@@ -30,6 +30,7 @@ _CLASSES = {
 }
 
 _STAR, _DEEP = b"[^/]*", b"(?:.*/)?"
+_WILD = frozenset(b"*?[\\")
 
 
 class _Pattern:
@@ -219,8 +220,10 @@ def _compiled(pattern: bytes) -> "re.Pattern[bytes] | None":
             after = at
             while pattern[after : after + 1] == b"*":
                 after += 1
-            # Git takes three stars and more for two.
-            free = (at == 0 or pattern[at - 1 : at] == b"/") and after - at >= 2
+            # Git takes three stars and more for two. It compares the plain text before the first wildcard by
+            # itself, so that what follows begins a pattern.
+            begins = pattern[at - 1 : at] == b"/" or not _WILD.intersection(pattern[:at])
+            free = begins and after - at >= 2
             if free and after == end:
                 out.append(b".*")
             elif free and pattern[after : after + 1] == b"/":

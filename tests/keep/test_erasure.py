@@ -318,7 +318,18 @@ def test_what_was_erased_is_not_recorded_again(tmp_path: Path) -> None:
             with store.blobs.writer() as writer:
                 tree = to_text(capture(store.blobs, writer, str(tmp_path / "work")).root)
                 said = {"tree_hash": tree, "blobs": [tree], "payload": {"x": f"={CANARY};"}}
-                store.append([event(number, event_type="snapshot", session_id=SID, turn=1, **said)])
+                store.append(
+                    [
+                        event(
+                            number,
+                            event_type="snapshot",
+                            operation="turn_end",
+                            session_id=SID,
+                            turn=1,
+                            **said,
+                        )
+                    ]
+                )
         assert [e["redacted"] for e in store.events(1) if e["event_type"] == "snapshot"] == [True, True]
         report = store.replay(f"{SID}_001", tmp_path / "out")
         assert [(path, "was not stored again" in why) for path, why in report.missing] == [(b".env", True)]

@@ -51,10 +51,7 @@ def test_every_call_is_counted_once(store: Store) -> None:
 
     assert (said.tool_calls, said.captured, said.without_outcome, said.partial) == (5, 4, ("t2",), 2)
     assert (said.ended, said.skipped, said.is_complete) == (False, None, False)
-    assert str(said) == (
-        "captured 4 of 5 tool calls, 2 captures partial, the files at the end of 1 turn unknown, "
-        "files unknown: no snapshot"
-    )
+    assert str(said) == ("captured 4 of 5 tool calls, 2 captures partial, files unknown: no snapshot")
 
 
 def test_calls_of_a_batch_and_of_raw_hooks_count(store: Store) -> None:

@@ -67,6 +67,8 @@ def gits(root: Path, names: list[str]) -> set[str]:
 @example(["a\\ ", "b/\\ "], [])
 @example(["/*", "!/a", "!b/"], ["*"])
 @example([], ["***/a"])
+@example([], ["a**/b"])
+@example(["d/a**"], [])
 def test_ignore_files_mean_what_they_mean_to_git(lines: list[str], below: list[str]) -> None:
     """P1: outside of a repository a `.gitignore` hides what git would hide inside of one."""
     root = Path(mkdtemp())
