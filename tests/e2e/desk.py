@@ -4,6 +4,7 @@ What the end-to-end tests share. The store is read through the public `Store`; t
 same eyes for the project and for a replay, so that the two can be compared.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from eventlog.query.lookup import TurnRef
 from eventlog.store import Store
@@ -44,8 +46,8 @@ class Desk:
         """One prompt from its beginning to the client's end."""
         return self.client.run(self.home, self.project, prompt_of(scenario), resume=resume, fork=fork)
 
-    def locus(self, *arguments: str) -> str:
-        """The command, as the person whose home this is gives it in the project."""
+    def locus(self, *arguments: str, code: int = 0) -> str:
+        """The command, as the person whose home this is gives it in the project; it ends with `code`."""
         done = subprocess.run(
             [sys.executable, "-m", "locus_cli", *arguments],
             cwd=self.project,
@@ -54,7 +56,7 @@ class Desk:
             text=True,
             timeout=60,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 
     def events(self, *types: str) -> list[Event]:
@@ -80,6 +82,12 @@ class Desk:
             report = store.replay(store.turn(turn.context_id), target)
         assert (report.missing, report.skipped) == ([], [])
         return tree_of(target)
+
+    def unsure(self, turn: TurnRef, name: str) -> Any:
+        """What `locus replay` says of a turn whose end is not exact; it ends with 4."""
+        target = self.scratch / f"unsure-{name}"
+        said = self.locus("replay", turn.context_id, "--to", str(target), "--json", code=4)
+        return json.loads(said)["certainty"]
 
     def on_disk(self) -> Tree:
         """The project's files but for those that a .gitignore hides: OpenCode makes one that hides itself."""

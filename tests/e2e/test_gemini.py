@@ -165,12 +165,18 @@ def test_stopped_in_mid_tool(desk: Desk, number: signal.Signals) -> None:
         ended(process)
     end_command(desk)
     assert len(desk.events("tool_start")) == 1
+    stopped = desk.turns()[0]
+    killed = number == signal.SIGKILL  # else it tells the end of its session
+    assert not killed or desk.unsure(stopped, "before")["paths"][0]["path"] == "."
 
     done = desk.run("more", resume=desk.session())
     assert done.code == 0, done.err
     assert len(desk.turns()) == 2
     assert {"half.txt"} <= {str(event["path"]) for event in desk.events("file")}
     assert {Path(path).name for path in desk.replayed(desk.turns()[-1])} >= {"half.txt", "log.txt"}
+    if killed:
+        doubted = desk.unsure(stopped, "after")
+        assert (doubted["state"], [one["path"] for one in doubted["paths"]]) == ("unfinished", ["half.txt"])
     agree(desk)
 
 

@@ -1,5 +1,6 @@
 """Sessions: resumed, forked, side by side, with a person's hand between turns, stopped and killed."""
 
+import json
 import re
 import shutil
 import signal
@@ -130,12 +131,26 @@ def test_interrupted_in_mid_tool(desk: Desk) -> None:
 
 
 def test_killed_in_mid_tool(desk: Desk) -> None:
-    """P1, P4: after kill -9 in mid-tool the tool's start is in the log; the next turn finds what it did."""
+    """P1, P4, P7: after kill -9 in mid-tool the log has the start of the tool, a replay says that the turn's
+    end is not known; the next turn closes it, with what the command did as probably its doing."""
     stop(desk, signal.SIGKILL)
     (begun,) = desk.events("tool_start")
 
     assert (str(begun["tool"]).lower(), actions(desk)) == ("bash", {})
+    killed = desk.turns()[0]
+    assert desk.unsure(killed, "before")["paths"][0]["path"] == "."
+    (listed,) = json.loads("[" + desk.locus("session", "ls", "--all", "--json") + "]")
+    assert listed["status"] == "interrupted"
     go_on(desk)
+
+    (action,) = (one for one in desk.events("action") if one["turn"] == killed.turn)
+    assert (action["tool_use_id"], action.get("success")) == (begun["tool_use_id"], None)
+    (half,) = (one for one in desk.events("file") if one["path"] == "half.txt" and one["turn"] == killed.turn)
+    assert (half["cause"], half["payload"]["certainty"]) == (action["event_id"], "probable")  # type: ignore[index]
+    ends = [e for e in desk.events("turn") if e["turn"] == killed.turn and e.get("operation") == "end"]
+    assert [end["status"] for end in ends] == ["interrupted"]
+    doubted = desk.unsure(killed, "after")
+    assert (doubted["state"], [one["path"] for one in doubted["paths"]]) == ("unfinished", ["half.txt"])
 
 
 @pytest.mark.parametrize("broken", ["no store", "store damaged", "store read-only", "stub gone"])
