@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from eventlog.errors import NotFound, Refused
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.deferred import hashed
-from eventlog.snapshots.materialize import DEPTH_MAX, ENTRIES_MAX
+from eventlog.snapshots.extent import DEPTH_MAX
+from eventlog.snapshots.materialize import ENTRIES_MAX
 from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SYMLINK, TreeEntry
 
 if TYPE_CHECKING:

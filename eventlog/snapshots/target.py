@@ -13,18 +13,20 @@ from eventlog.snapshots.userfiles import UserFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 FILE_MODE, EXECUTABLE_MODE, DIRECTORY_MODE = 0o644, 0o755, 0o755
 
 _DESCRIPTORS_MAX = 128
+_CHUNK_BYTES = 1 << 20
 
 
 class Target:
     """The directories of a plan below `root_fd`, which it closes.
 
     `dirs` are rows (index of the parent, name, path), parents first, row 0 the root. `failed` lists those
-    that could not be made, `made` counts the others.
+    that could not be made, `made` counts the others. `go_on` is called before each MiB that is written, and
+    stops the writing by an exception.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Target:
         self.force = force
         self.failed: list[tuple[bytes, str]] = []
         self.made = 0
+        self.go_on: Callable[[], None] = lambda: None
         self._root_fd = root_fd
         self._open: dict[int, int] = {}  # in order of use, the oldest first
         self._last_index = 0
@@ -128,9 +131,7 @@ class Target:
         fd = calls.create(dir_fd, name, mode)
         try:
             try:
-                written = calls.write(fd, data) if data else 0
-                if written < len(data):
-                    self._write_rest(fd, memoryview(data)[written:])
+                self._write(fd, data)
                 calls.fchmod(fd, mode)  # the umask may have taken bits away
             finally:
                 calls.close(fd)
@@ -138,9 +139,15 @@ class Target:
             calls.unlink(dir_fd, name)  # half a file must not pass for the whole one
             raise
 
-    def _write_rest(self, fd: int, rest: memoryview) -> None:
+    def _write(self, fd: int, data: bytes) -> None:
+        self.go_on()
+        written = self.calls.write(fd, data) if 0 < len(data) <= _CHUNK_BYTES else 0
+        if written == len(data):
+            return  # nearly every file
+        rest = memoryview(data)[written:]
         while rest:
-            written = self.calls.write(fd, rest)
+            self.go_on()
+            written = self.calls.write(fd, rest[:_CHUNK_BYTES])
             if written <= 0:
                 raise OSError(errno.ENOSPC, "the disk took no more bytes")
             rest = rest[written:]
