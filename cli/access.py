@@ -20,6 +20,7 @@ def open_store(ctx: click.Context, *, maintained: bool = True, records: bool = F
     takes long is left to a process that nobody waits for. `maintained=False` leaves everything as it is.
     A command that `records` notes the store as one of this user's, for `--all-stores`.
     """
+    from eventlog import config
     from eventlog.store import Store
 
     store = Store.open(ctx.find_root().obj)
@@ -36,6 +37,10 @@ def open_store(ctx: click.Context, *, maintained: bool = True, records: bool = F
 
         upkeep = maintain(store)
         with contextlib.suppress(OSError):
+            if config.read(store.fs, store.layout).briefing_at_start:
+                from .maintainer import start_missing_facts
+
+                start_missing_facts(store.layout.root)
             waits = upkeep.waits or store.fs.exists(store.layout.erasing)
             waits = waits or bool(worktrees_with_open_lists(store.fs, store.layout))
             if waits or is_asked_for(store.fs, store.layout):

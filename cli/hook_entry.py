@@ -25,6 +25,9 @@ _USAGE = (
 # The first signal ends a look at the directory, and the event is appended; the next one ends that.
 _DEADLINE_S = 4.0
 _DEADLINE_NEXT_S = 1.0
+# A session that begins waits so long, recording included, for the facts of its briefing to be made.
+_FACTS_WITHIN_S = 2.0
+_POLL_S = 0.01
 _INPUT_SIZE_MAX = 32 << 20
 _TEXT_SIZE_KEPT = 2 << 20
 _TAIL_SIZE_KEPT = 64 << 10
@@ -72,11 +75,13 @@ def main() -> None:
                 start=_start_contents,
             )
             if call.moment == "session" and recorded.settings.briefing_at_start:
-                _brief(call, recorded)
+                _brief(call, recorded, started_s + _FACTS_WITHIN_S * live.patience(os.environ))
             if call.moment in ("turn_end", "session_end"):
                 from . import maintainer
 
                 maintainer.start(store)
+                if recorded.settings.briefing_at_start:
+                    maintainer.start_missing_facts(store)  # the next session asks for them
     except BaseException as error:
         note(root, error)
     finally:
@@ -91,8 +96,11 @@ def _start_contents(job: "Job") -> "Started":
     return contents.start(job)
 
 
-def _brief(call: "Call", recorded: "Recorded") -> None:
-    """Tell the agent of a session that begins what is known here (docs/briefing.md)."""
+def _brief(call: "Call", recorded: "Recorded", until_s: float) -> None:
+    """Tell the agent of a session that begins what is known here (docs/briefing.md).
+
+    Args: until_s: until when, by the monotonic clock, it waits for facts that nobody has made yet.
+    """
     operation = call.events[-1].get("operation")
     if operation != "start" and (operation, call.agent) != ("resume", _FORGETS):
         return  # one that goes on has its context
@@ -100,9 +108,19 @@ def _brief(call: "Call", recorded: "Recorded") -> None:
 
     top = None if recorded.place is None else recorded.place.root
     who, settings = recorded.who, recorded.settings
+    if briefing_hook.is_told(call.agent) and briefing_hook.lacks_facts(recorded.layout, who):
+        from . import maintainer
+
+        _await(maintainer.start_facts(recorded.layout.root), until_s)
     data = briefing_hook.at_start(call.agent, call.session, recorded.layout, who, settings, top)
     while data:
         data = data[os.write(1, data) :]
+
+
+def _await(child: "int | None", until_s: float) -> None:
+    """Wait for the end of a child, until a monotonic time; one that takes longer goes on by itself."""
+    while child is not None and time.monotonic() < until_s and not os.waitpid(child, os.WNOHANG)[0]:
+        time.sleep(_POLL_S)
 
 
 def _agent(arguments: "list[str]") -> str:

@@ -9,7 +9,7 @@ from eventlog.paths import is_within, within_sql
 from . import exits
 from .access import json_option, open_store, put, say
 from .jsonout import line
-from .records import EVENT_COLUMNS, at, event_json, events, records
+from .records import EVENT_COLUMNS, Record, at, event_json, events, records
 from .repopath import filter_of
 from .search import check_filters, session_id_of
 from .since import Since
@@ -18,7 +18,6 @@ from .text import microseconds, moment, one_line, terminal_width
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eventlog.query.engine import Result
     from eventlog.store import Store
 
     from .records import Record
@@ -72,16 +71,17 @@ def command(
         if follow:
             return _follow(store, where, limit, as_json, session, event_type, within)
         # One more than is shown, to know whether there are more.
-        found = (_find_events if want_events else _find_turns)(store, where, limit + 1)
-        turns = [] if want_events else [_with_life(store, turn) for turn in records(found)][:limit]
-    more = len(found.rows) > limit
-    del found.rows[limit:]
+        found = _find_events(store, where, limit + 1) if want_events else _find_turns(store, where, limit + 1)
+        if not want_events:
+            found = [_with_life(store, turn) for turn in found]
+    more = len(found) > limit
+    del found[limit:]
     if as_json:
-        for record in _event_objects(found) if want_events else turns:
+        for record in map(event_json, found) if want_events else found:
             put(line(record))
         return None
-    put(_event_table(found) if want_events else _turn_table(turns))
-    if not found.rows:
+    put(_event_table(found) if want_events else _turn_table(found))
+    if not found:
         say("Nothing fits." if where.parameters else "Nothing is recorded yet. `locus import git` starts.")
     if more:
         say(f"There are more; --limit N shows more than {limit}.")
@@ -110,10 +110,11 @@ def _follow(
         put(line(event_json(event)) if as_json else "  ".join(_cells(event)) + "\n")
 
     try:
-        for event in reversed(list(events(_find_events(store, where, limit)))):
+        for event in reversed(_find_events(store, where, limit)):
             show(event)
         for event in store.follow(end, event_types=None if event_type is None else [event_type]):
             if fits(event):
+                store.line_counts.fill([event])
                 show(event)
     except KeyboardInterrupt:  # the way to end it, and nothing to complain about
         pass
@@ -136,20 +137,20 @@ class _Where:
         return f"where {' and '.join(self._conditions)}" if self._conditions else ""
 
 
-def _find_turns(store: "Store", where: _Where, limit: int) -> "Result":
-    return store.query(
+def _find_turns(store: "Store", where: _Where, limit: int) -> "list[Record]":
+    found = store.query(
         f"select * from turns {where} order by last_position desc limit {limit}", where.parameters
     )
+    return list(records(found))
 
 
-def _find_events(store: "Store", where: _Where, limit: int) -> "Result":
-    return store.query(
+def _find_events(store: "Store", where: _Where, limit: int) -> "list[dict[str, Any]]":
+    found = store.query(
         f"select {EVENT_COLUMNS} from events {where} order by position desc limit {limit}", where.parameters
     )
-
-
-def _event_objects(found: "Result") -> list[dict[str, Any]]:
-    return [event_json(event) for event in events(found)]
+    told = list(events(found))
+    store.line_counts.fill(told)
+    return told
 
 
 def _with_life(store: "Store", turn: "Record") -> "Record":
@@ -189,10 +190,10 @@ def _state(turn: "Record") -> str:
     return "" if state == "exact" else state
 
 
-def _event_table(found: "Result") -> str:
+def _event_table(found: "list[dict[str, Any]]") -> str:
     from .table import render
 
-    cells = [_cells(event) for event in events(found)]
+    cells = [_cells(event) for event in found]
     heads = ("EVENT", "WHEN (UTC)", "TURN", "TYPE", "WHAT")
     return render(heads, cells, width=terminal_width()) if cells else ""
 

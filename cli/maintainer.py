@@ -3,12 +3,17 @@
 `start` is called by a hook when a turn or a session has ended; it returns at once, and starts at most one
 process in `INTERVAL_S`, however many hooks ask. The process is nobody's child, shares no file and no
 terminal with the agent, and ends by itself. `main` is that process: `python -m locus_cli.maintainer STORE`.
-Any number may be started; one works, the others end (I31). The first part is on the hook path.
+Any number may be started; one works, the others end (I31). `start_facts` starts one that only makes the facts
+of a briefing, for which a hook may wait a little (docs/briefing.md). The first part is on the hook path.
 """
 
 import os
 import sys
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from eventlog.store import Store
 
 INTERVAL_S = 300
 _KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "XDG_DATA_HOME", "LOCUS_NO_MAINTENANCE")
@@ -22,14 +27,42 @@ def start(root: str) -> bool:
     """
     if os.environ.get("LOCUS_NO_MAINTENANCE") or not _is_due(f"{root}/live/maintained"):
         return False
+    _detach(root, "main")
+    return True
+
+
+def start_facts(root: str) -> "int | None":
+    """Start a process that makes the facts of a briefing where they are missing; its id, None where nothing
+    may be started. It is the caller's child, and outlives it. Raises: OSError.
+    """
+    if os.environ.get("LOCUS_NO_MAINTENANCE"):
+        return None
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()
+            _become(root, "make_facts")
+        finally:
+            os._exit(0)
+    return child
+
+
+def start_missing_facts(root: str) -> None:
+    """The same for somebody who does not wait, where there are no facts at all. Raises: OSError."""
+    if not os.environ.get("LOCUS_NO_MAINTENANCE") and not os.path.exists(f"{root}/memory/briefing.json"):
+        _detach(root, "make_facts")
+
+
+def _detach(root: str, function: str) -> None:
+    """Run a function of this module in a process that is nobody's child."""
     child = os.fork()
     if child:
         os.waitpid(child, 0)  # which ends at once: the one that works is its child, and then nobody's
-        return True
+        return
     try:
         os.setsid()
         if os.fork() == 0:
-            _become(root)
+            _become(root, function)
     finally:
         os._exit(0)
 
@@ -60,14 +93,14 @@ def _is_due(path: str) -> bool:
         os.close(fd)
 
 
-def _become(root: str) -> None:
-    """Replace this process by the maintainer, with nothing of the agent's but a few variables."""
+def _become(root: str, function: str) -> None:
+    """Replace this process by a function of this module, with nothing of the agent's but a few variables."""
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
     os.closerange(3, 256)
     os.chdir("/")
-    code = "import sys; from locus_cli.maintainer import main; main(*sys.argv[1:])"
+    code = f"import sys; from locus_cli.maintainer import {function}; {function}(*sys.argv[1:])"
     os.execve(sys.executable, [sys.executable, "-I", "-c", code, root, sys.argv[0]], variables())
 
 
@@ -109,12 +142,37 @@ def main(root: str, program: str = "") -> None:
         live_sweep.sweep(store.fs, store.layout)
         erasure.resume(store)
         search.maintain(store)
+        _count_lines(store)
         try:
             codes_of_log.export(store)
         except OSError:
             pass  # the directory is the user's to choose, and perhaps not there
         if briefing_of_log.is_told_at_start(store):
             briefing_of_log.export(store)
+
+
+def make_facts(root: str, _program: str = "") -> None:
+    """Make the facts of a briefing of the store at `root`, unless another process has just made them."""
+    import fcntl
+
+    from eventlog.memory import briefing_hook, briefing_of_log
+    from eventlog.store import Store
+
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    fcntl.flock(os.open(f"{root}/locks/briefing.lock", flags, 0o600), fcntl.LOCK_EX)
+    with Store.open(root) as store:
+        if not briefing_hook.has_facts(store.layout, store.identity):
+            briefing_of_log.export(store)
+
+
+def _count_lines(store: "Store") -> None:
+    """Count the lines of changes before somebody asks. Whatever keeps it from that, asking counts them."""
+    from eventlog.errors import EventLogError
+
+    try:
+        store.count_lines()
+    except EventLogError:
+        return
 
 
 def step_back() -> None:

@@ -90,10 +90,10 @@ def priced(total: "Figures", source: "Source | None") -> str:
 
 
 def _total(total: "Figures") -> list[tuple[str, str]]:
-    said = (total.tool_succeeded or 0) + (total.tool_failed or 0)
     tools = f"{total.tool_calls or 0:,}"
-    if said:
-        tools += f" ({total.tool_succeeded:,} worked, {total.tool_failed:,} failed)"
+    if total.tool_calls:
+        tools += f" ({total.tool_succeeded or 0:,} worked, {total.tool_failed or 0:,} failed"
+        tools += f", {total.tool_unknown:,} unknown)" if total.tool_unknown else ")"
     if total.tool_median_ms is not None:
         tools += f", median {duration(total.tool_median_ms * 1000)}"
     turns = f"{total.turns or 0:,}"

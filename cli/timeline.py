@@ -31,6 +31,7 @@ def command(ctx: click.Context, turn: str, as_json: bool) -> None:
         anchor = turn_record(store, ref)
         events: list[dict[str, Any]] = list(store.timeline(ref))
         known = {at: store.certainty(ref, at) for at in ("start", "end")}
+        store.line_counts.fill(events)
     if as_json:
         certainty = {at: certainty_json(one) for at, one in known.items()}
         listed = [event_json(event) for event in events]

@@ -13,6 +13,7 @@
       log/manifest/<n:020d>.json                      n from 1; the highest is current
       log/quarantine/<journal:020d>@<offset>-<hash16>.bin (+ .json)
       index/<manifest:020d>-<code8>.duckdb            derived
+      index/line-counts                              derived: lines of changes (docs/sql.md)
       index/search-<code8>.sqlite (+ -wal, -shm)      derived: words, and where they stand
       snapshots/packs/<hash64>.evp                    live by existence
       snapshots/condemned/<unix>-<hash64>.evp         dead, kept one day
@@ -31,6 +32,7 @@
       locks/{append,maintain,compact,gc,restore,search,context}.lock    empty, for flock, never deleted
       locks/{contents,contents-next}.lock             the same: who stores what hooks deferred
       locks/{worktree,export}-*.lock                  the same
+      locks/{maintainer,briefing}.lock                the same
       tmp/                                            same file system; leftovers of crashes, files for reuse
 
 Paths are text joined with "/". Files are 0600, directories 0700. Parsers return None for names that

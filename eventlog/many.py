@@ -143,7 +143,7 @@ def _sources(opened: Opened) -> "Iterator[list[Source]]":
 
     with ExitStack() as stack:
         yield [
-            Source(name, stack.enter_context(store.view()), store.layout, store.fs)
+            Source(name, stack.enter_context(store.view()), store.layout, store.fs, store.line_counts)
             for name, store in opened.stores.items()
         ]
 

@@ -7,14 +7,14 @@ open. Heavy rooms (DuckDB, pyarrow) are imported by the methods that need them.
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from eventlog import gate, identity, jsontext, place, redaction
 from eventlog.errors import EventLogError, InvalidEvent, NoStore, Refused
 from eventlog.fs import REAL, FileSystem, Refusals, publish, refusal
-from eventlog.layout import DIRECTORIES, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout
+from eventlog.layout import DIRECTORIES, INDEX_DIR, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout
 from eventlog.log import upcast
 from eventlog.log.erasures import erasure_of
 from eventlog.log.journal import Journal
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from eventlog.replay.certainty import Certainty
     from eventlog.replay.diffs import Diff
     from eventlog.replay.history import Version
+    from eventlog.replay.line_counts import LineCounts
     from eventlog.replay.restore import Plan
     from eventlog.replay.restore_run import Outcome
     from eventlog.replay.trees import Running, TreeState
@@ -524,7 +525,8 @@ class Store:
         from eventlog.query.engine import run
 
         with self.view() as view:
-            return run(view, self.layout, self.fs, sql, parameters, limits, self._answers, self._asked)
+            given = (sql, parameters, limits, self._answers, self._asked, self.line_counts)
+            return run(view, self.layout, self.fs, *given)
 
     def sql(
         self,
@@ -537,7 +539,27 @@ class Store:
         from eventlog.query.engine import table
 
         with self.view() as view:
-            return table(view, self.layout, self.fs, sql, parameters, limits, self._answers, self._asked)
+            given = (sql, parameters, limits, self._answers, self._asked, self.line_counts)
+            return table(view, self.layout, self.fs, *given)
+
+    @cached_property
+    def line_counts(self) -> "LineCounts":
+        """Counts lines of changes whose events do not state them."""
+        from eventlog.replay.line_counts import LineCounts
+
+        return LineCounts(self.fs, self.layout, self.blobs)
+
+    def count_lines(self) -> int:
+        """Count the lines of changes that nobody has counted, and keep that; how many were new.
+
+        Raises: EventLogError.
+        """
+        from eventlog.query import views
+        from eventlog.query.engine import Limits
+
+        pairs = self.query(views.PAIRS, limits=Limits(rows_max=1 << 40, timeout_s=None)).rows
+        with Refusals(self.layout.directory(INDEX_DIR), "keep counted lines"):
+            return self.line_counts.save(pairs)
 
     def _answers(self, ask: "Ask") -> "Answers":
         from eventlog.replay.answers import StoreAnswers
@@ -579,8 +601,15 @@ class Store:
         return report
 
     def rebuild(self) -> str | None:
-        """Build the index anew from the segments; its file name, None when nothing is sealed."""
-        return self._refresh_derived(fresh=True)
+        """Build the index anew from the segments; its file name, None when nothing is sealed.
+
+        Lines of changes are counted anew too, also of those that are not sealed yet.
+        """
+        name = self._refresh_derived(fresh=True)
+        with Refusals(self.layout.directory(INDEX_DIR), "count lines anew"):
+            self.line_counts.forget()
+        self.count_lines()
+        return name
 
     def reindex(self) -> str | None:
         """Bring the index up to the newest manifest, from the generation before where there is one."""

@@ -8,10 +8,11 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from eventlog import erased, identity, place
+from eventlog import config, erased, identity, place
 from eventlog.fs import REAL, read_file
 from eventlog.layout import LOCK_DIR, TMP_DIR
 from eventlog.locks import APPEND, WORKTREE
+from eventlog.memory.briefing_hook import lacks_facts
 from eventlog.recorder import failures
 from eventlog.recorder.completeness import skipped_in
 from eventlog.snapshots import deferred
@@ -251,6 +252,17 @@ def _skipped(store: Store) -> Iterator[Finding]:
             yield Finding(NOTE, "skipped", f"and {len(skipped) - _SHOWN:,} more paths are not captured")
 
 
+def _briefing(store: Store) -> Iterator[Finding]:
+    if not config.read(store.fs, store.layout).briefing_at_start:
+        return
+    if lacks_facts(store.layout, store.identity):
+        what = "sessions that begin are to be told a briefing, and what it is made of is not gathered yet"
+        todo = "`locus briefing` gathers it; else the next session waits up to 2 s for that when it begins"
+        yield Finding(NOTE, "briefing", what, todo)
+    else:
+        yield Finding(OK, "briefing", "a session that begins is told what is known here")
+
+
 CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
     ("store", _is_readable),
     ("locks", _locks),
@@ -261,6 +273,7 @@ CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
     ("withheld", _not_looked_through),
     ("skipped", _skipped),
     ("sessions", _sessions),
+    ("briefing", _briefing),
     ("clock", _clock),
 )
 

@@ -76,6 +76,7 @@ def _read(store: "Store", view: "LogView", session: Said) -> Conversation:
         payload = event["payload"]
         event["payload"] = jsontext.decode(payload) if isinstance(payload, str) else payload or {}
         events.append(upcast.upcast(event))
+    store.line_counts.fill(events)
     return Conversation(session, events)
 
 

@@ -2,6 +2,7 @@
 
     events, turns, sessions, sessions_master, llm_calls    tables with all columns and rows
     the other views of docs/sql.md                          views over the table `events`
+    line_counts                                             lines of changes that do not state them
     locus                                                   one row: store_id, repo_hash, next_position
 
 All of one pinned view of the log. Contents are not in it, and so neither are the functions of files. The file
@@ -17,6 +18,7 @@ import duckdb
 from eventlog.errors import EventLogError, QueryError
 from eventlog.exports import files, streams
 from eventlog.projections import source
+from eventlog.query.engine import bind_counts
 from eventlog.query.views import NAMES, PROJECTIONS, over_events
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from eventlog.log.reader import LogView
     from eventlog.store import Store
 
+LINE_COUNTS = "line_counts"
 ORDER = {
     "events": "",  # as the log has them
     "turns": "ORDER BY first_position",
@@ -82,10 +85,11 @@ def _write(store: "Store", view: "LogView", path: str, report: DatabaseReport) -
             con.execute("CHECKPOINT made")
             found = con.execute(f"SELECT count(*) FROM made.{name}").fetchone()
             yield name, found[0] if found else 0
+        bind_counts(con, f"made.{LINE_COUNTS}", store.line_counts)
         con.execute("USE made")
         for name in NAMES:
             if name not in ORDER:
-                con.execute(f"CREATE VIEW {name} AS {over_events(name)}")
+                con.execute(f"CREATE VIEW {name} AS {over_events(name, counts=LINE_COUNTS)}")
         con.execute(
             "CREATE TABLE locus AS SELECT ?::VARCHAR AS store_id, ?::VARCHAR AS repo_hash, "
             "?::BIGINT AS next_position",

@@ -43,9 +43,25 @@ _TYPE = b'"event_type":"'
 _TAKE_JSON = ("claude-code", "codex", "gemini-cli", "opencode")
 
 
+def is_told(agent: str) -> bool:
+    """Whether an agent takes in what the hook prints that starts its session."""
+    return agent in _TAKE_JSON
+
+
+def lacks_facts(layout: "Layout", who: "Identity") -> bool:
+    """Whether there are no kept facts, and more is recorded than a hook reads by itself."""
+    more = _begins_in_segments(layout) or os.path.exists(layout.journal(2))
+    return more and not has_facts(layout, who)
+
+
+def has_facts(layout: "Layout", who: "Identity") -> bool:
+    """Whether there are kept facts, however old."""
+    return _kept(layout, who) is not None
+
+
 def answer(agent: str, text: str) -> bytes:
     """What the hook of an agent prints so that the agent reads `text`; nothing for one that cannot."""
-    if agent not in _TAKE_JSON:
+    if not is_told(agent):
         return b""
     said = {"hookEventName": "SessionStart", "additionalContext": text}
     return jsontext.encode({"hookSpecificOutput": said}) + b"\n"
@@ -60,7 +76,7 @@ def at_start(
     top: "str | None",
 ) -> bytes:
     """What the hook of an agent's session that begins prints (docs/briefing.md)."""
-    if agent not in _TAKE_JSON:
+    if not is_told(agent):
         return b""
     reader = Reader(agent, agent_session=agent_session, overlaps=settings.briefing_overlaps)
     tokens = TOKENS if settings.briefing_tokens is None else settings.briefing_tokens
@@ -95,8 +111,8 @@ def facts_now(layout: "Layout", who: "Identity", deadline_s: float) -> "Facts | 
     """The kept facts with what the journals say since; None without any."""
     facts = _kept(layout, who)
     if facts is None:
-        if os.path.exists(layout.manifest(1)) or not os.path.exists(layout.journal(1)):
-            return None  # the beginning of the log is in segments, or there is none
+        if _begins_in_segments(layout):
+            return None
         facts = _nothing(who)
     fold = _Fold(facts)
     try:
@@ -106,6 +122,11 @@ def facts_now(layout: "Layout", who: "Identity", deadline_s: float) -> "Facts | 
     except (EventLogError, OSError):
         pass  # the kept facts alone
     return facts
+
+
+def _begins_in_segments(layout: "Layout") -> bool:
+    """Whether the beginning of the log is in no journal any more, or nowhere."""
+    return os.path.exists(layout.manifest(1)) or not os.path.exists(layout.journal(1))
 
 
 def _kept(layout: "Layout", who: "Identity") -> "Facts | None":

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from eventlog.memory.codes import EXPIRES_AFTER, InjectionPackage, SessionContext, lines_of, tokens_of
-from eventlog.memory.files import read_json, replace_file
+from eventlog.memory.files import make_private, read_json, replace_file
 
 _ACTIVE, _ARCHIVE = "active-", "archive"
 
@@ -23,7 +23,7 @@ class SessionContextInjector:
 
     def __init__(self, base_path: "str | os.PathLike[str]") -> None:
         self.sessions_dir = Path(base_path) / "memory" / "sessions"
-        self.sessions_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self.sessions_dir)
 
     def path_of(self, project: str) -> Path:
         """Where the codes of a project are; what cannot stand in a file name is quoted."""

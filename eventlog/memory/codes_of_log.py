@@ -75,6 +75,9 @@ def export(store: Store, base: "str | os.PathLike[str] | None" = None) -> "Path 
     Raises: OSError, Corruption.
     """
     injector = SessionContextInjector(base or base_of(store))
+    memory = os.path.dirname(store.layout.briefing)
+    if os.path.isdir(memory) and os.stat(memory).st_mode & 0o077:
+        os.chmod(memory, 0o700)  # an earlier version left it to the umask
     codes = of_store(store)
     path = injector.path_of(store.project_name)
     if codes is None or codes.context.status == COMPLETED:

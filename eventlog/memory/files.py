@@ -21,6 +21,16 @@ def read_json(path: Path) -> Any:
         return None
 
 
+def make_private(directory: Path) -> None:
+    """Make a directory that nobody but its owner may look into, and those above it that are missing.
+
+    Raises: OSError.
+    """
+    for one in reversed((directory, *directory.parents)):
+        if not one.exists():
+            one.mkdir(mode=0o700, exist_ok=True)
+
+
 def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Write `path` anew: durable before it gets the name. Raises: OSError, with the old file in place."""
     tmp = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")

@@ -25,7 +25,7 @@ from eventlog.errors import InvalidEvent, Unsupported
 from eventlog.fs import refusal
 from eventlog.jsontext import object_of
 from eventlog.locks import CONTEXT, acquire
-from eventlog.memory.files import read_json, replace_file
+from eventlog.memory.files import make_private, read_json, replace_file
 from eventlog.memory.shared_entry import (
     PHASES,
     SCHEMA_VERSION,
@@ -201,7 +201,7 @@ class ContextStore:
         directory = Path(self.store.layout.root) / "memory" / "aside"
         path = directory / f"{blake3(data).hexdigest(8)}-{name}"
         if not path.exists():
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(directory)
             replace_file(path, data)
         return str(path)
 

@@ -10,7 +10,8 @@ Calls may run in several threads at once, each with its own view of the log, and
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -85,6 +86,10 @@ class Limits:
 # Makes what the functions of SQL answer, for a way to ask about the same moment of the log.
 Answering = Callable[[of_files.Ask], of_files.Answers]
 
+# Counts the lines that changes added and removed, in the order given: None where a content is not there, two
+# of it where one is no text.
+Counting = Callable[[Iterable[views.Pair]], Iterable["tuple[int | None, int | None] | None"]]
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -109,14 +114,16 @@ def run(
     limits: "Limits | None" = None,
     answering: "Answering | None" = None,
     kept: "Kept[Bound] | None" = None,
+    counting: "Counting | None" = None,
 ) -> Result:
     """The answer to one SELECT, in safe mode. Without `answering` it cannot call functions of files.
 
-    Args: kept: of this store, for the connection; without one it is gone afterwards.
+    Args: kept: of this store, for the connection; without one it is gone afterwards. counting: for lines of
+    changes whose events do not state them; without one they are unknown.
     Raises: QueryError (wrong, or beyond its limits), Refused (not a plain SELECT), Corruption.
     """
     limits = limits or Limits()
-    return _answer(view, layout, fs, sql, parameters, limits, rows_within(limits), answering, kept)
+    return _answer(view, layout, fs, sql, parameters, limits, rows_within(limits), answering, kept, counting)
 
 
 def table(
@@ -128,10 +135,11 @@ def table(
     limits: "Limits | None" = None,
     answering: "Answering | None" = None,
     kept: "Kept[Bound] | None" = None,
+    counting: "Counting | None" = None,
 ) -> "pa.Table":
     """The answer to one SELECT as an Arrow table. Raises: as `run`."""
     limits = limits or Limits()
-    return _answer(view, layout, fs, sql, parameters, limits, arrow_within(limits), answering, kept)
+    return _answer(view, layout, fs, sql, parameters, limits, arrow_within(limits), answering, kept, counting)
 
 
 def rows_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], Result]":
@@ -171,6 +179,7 @@ def _answer(
     read: "Callable[[duckdb.DuckDBPyRelation], _Answer]",
     answering: "Answering | None",
     kept: "Kept[Bound] | None",
+    counting: "Counting | None",
 ) -> "_Answer":
     """What `read` makes of the relation, of the connection that answered last or of one of its own."""
     # Of an equal moment every event is the same, whoever wrote to the files meanwhile (I5).
@@ -187,7 +196,8 @@ def _answer(
             kept.put(moment, before)
             return again[0]
     for use_index in (True, False):
-        binding = Binding(source.connect(), view, layout, fs, use_index=use_index)
+        binding = Binding(source.connect(), view, layout, fs, use_index=use_index, counting=counting)
+        binding.until_s = None if limits.timeout_s is None else time.monotonic() + limits.timeout_s
         made: of_files.Functions | None = None
         bound = keep = False
         try:
@@ -204,6 +214,7 @@ def _answer(
                 )
                 answer = read(binding.con.sql(statement.sql, params=parameters))
             keep = not called and not statement.lists_catalog and binding.rows <= _KEPT_ROWS_MAX
+            keep = keep and not binding.waits
             return answer
         except duckdb.InterruptException as error:
             raise too_long(limits) from error
@@ -279,6 +290,8 @@ class Bound:
     made: set[str] = field(default_factory=set)  # names of the views
     tail: "str | None" = None  # the table of the tail, where there is one
     columns: frozenset[str] = frozenset()  # those that `events` knows, also of the tail
+    counts: "str | None" = None  # the table of LINE_COUNTS, where there is one
+    calls: bool = False  # whether changes of files name their calls
 
     def close(self) -> None:
         self.con.close()
@@ -286,6 +299,8 @@ class Bound:
     def fits(self, statement: safe.Statement) -> bool:
         """Whether the statement names nothing but what is made, or what a view over `events` makes."""
         if statement.lists_catalog or statement.functions & of_files.NAMES:
+            return False
+        if (counts_meant(statement) and self.counts is None) or (_calls_meant(statement) and not self.calls):
             return False
         named = _named(statement)
         others = named - set(fold.PROJECTIONS)
@@ -298,7 +313,8 @@ class Bound:
             self.con.execute(f"CREATE VIEW events AS {source.events(self.files, self.tail)}")
             self.made.add("events")
         for name in names - self.made:
-            self.con.execute(f"CREATE VIEW {name} AS {views.over_events(name)}")
+            select = views.over_events(name, counts=self.counts, calls=self.calls)
+            self.con.execute(f"CREATE VIEW {name} AS {select}")
             self.made.add(name)
 
 
@@ -314,17 +330,41 @@ def _meant(statement: safe.Statement) -> frozenset[str]:
     return columns if columns is not None and plain else _COLUMNS
 
 
+def counts_meant(statement: safe.Statement) -> bool:
+    """Whether a statement can mean the lines that changes of files added or removed."""
+    return _of_changes(statement, views.COUNTED)
+
+
+def _calls_meant(statement: safe.Statement) -> bool:
+    return _of_changes(statement, views.OF_CALL)
+
+
+def _of_changes(statement: safe.Statement, columns: frozenset[str]) -> bool:
+    of_files = statement.tables & views.OF_FILES
+    return bool(of_files) and (statement.columns is None or bool(statement.columns & columns))
+
+
 class Binding:
     """The views on one connection, made as a statement needs them."""
 
     def __init__(
-        self, con: duckdb.DuckDBPyConnection, view: View, layout: Layout, fs: FileSystem, *, use_index: bool
+        self,
+        con: duckdb.DuckDBPyConnection,
+        view: View,
+        layout: Layout,
+        fs: FileSystem,
+        *,
+        use_index: bool,
+        counting: "Counting | None" = None,
     ) -> None:
         self.con = con
         self.view = view
         self.layout = layout
         self.fs = fs
         self.use_index = use_index
+        self.counting = counting
+        self.until_s: float | None = None  # when to stop counting lines
+        self.waits = False  # a count is unknown that may become known while the log stays as it is
         self.generation: index.Generation | None = None
         self.bound = Bound(con, view.segment_paths)
 
@@ -364,6 +404,11 @@ class Binding:
             self.bound.add({"events"})
         if projections:
             self._bind_projections(projections)
+        if self.counting is not None and (counts_meant(statement) or (before and before.counts)):
+            self.bound.add({"events"})
+            self.bound.counts = "memory.main.line_counts"
+            self.waits = not bind_counts(self.con, self.bound.counts, self.counting, self.until_s)
+        self.bound.calls = _calls_meant(statement) or (before is not None and before.calls)
         self.bound.add(named)
 
     def _bind_count(self) -> None:
@@ -412,6 +457,31 @@ class Binding:
             return f"({source.events_with_anchors(paths, tail)})"
 
         fold.merge(self.con, generation.catalog, "events", "work.fresh", history, wanted)
+
+
+def bind_counts(
+    con: duckdb.DuckDBPyConnection, table: str, counting: Counting, until_s: "float | None" = None
+) -> bool:
+    """Make a table of LINE_COUNTS of all changes in `events` that have contents and state no lines.
+
+    False when a content is not in the store, so that a count may become known while the log stays as it is.
+    Raises: duckdb.InterruptException at `until_s`, a monotonic time.
+    """
+    pairs = con.execute(views.PAIRS).fetchall()
+    rows = []
+    for (old, new, whole), counts in zip(pairs, counting(pairs), strict=True):
+        if until_s is not None and time.monotonic() > until_s:
+            raise duckdb.InterruptException("counting lines took too long")
+        if counts is not None:
+            rows.append((old or "", new or "", whole, *counts))
+    con.execute(f"CREATE TABLE {table} ({views.LINE_COUNTS})")
+    if rows:
+        con.execute(
+            f"INSERT INTO {table} SELECT unnest(?::VARCHAR[]), unnest(?::VARCHAR[]), unnest(?::BOOLEAN[]), "
+            "unnest(?::BIGINT[]), unnest(?::BIGINT[])",
+            [list(column) for column in zip(*rows, strict=True)],
+        )
+    return len(rows) == len(pairs)
 
 
 @contextmanager

@@ -37,6 +37,7 @@ class Source:
     view: "LogView"
     layout: Layout
     fs: FileSystem
+    counting: "engine.Counting | None" = None
 
 
 def run(
@@ -79,7 +80,7 @@ def _answer(
         bound = False
         try:
             for number, one in enumerate(sources):
-                _bind(con, f"store_{number}", one, named)
+                _bind(con, f"store_{number}", one, named, engine.counts_meant(statement))
             asks = {one.name: _asking(con, f"store_{n}") for n, one in enumerate(sources)} if called else {}
             con.execute("USE memory")
             for name in named:
@@ -106,8 +107,10 @@ def _answer(
             raise QueryError(str(error)) from error
 
 
-def _bind(con: duckdb.DuckDBPyConnection, catalog: str, one: Source, named: "set[str]") -> None:
-    """Make the named views of one store in a database of its own."""
+def _bind(
+    con: duckdb.DuckDBPyConnection, catalog: str, one: Source, named: "set[str]", counted: bool
+) -> None:
+    """Make the named views of one store in a database of its own; with `counted` also lines of changes."""
     con.execute(f"ATTACH ':memory:' AS {catalog}; USE {catalog}")
     tail = None
     if one.view.tail_count_raw:
@@ -121,8 +124,12 @@ def _bind(con: duckdb.DuckDBPyConnection, catalog: str, one: Source, named: "set
         con.register("given", found)
         con.execute(f"CREATE TABLE {name} AS FROM given")
         con.unregister("given")
+    counts = None
+    if counted and one.counting is not None:
+        counts = f"{catalog}.main.line_counts"
+        engine.bind_counts(con, counts, one.counting)
     for name in named - set(_PROJECTIONS) - {"events"}:
-        con.execute(f"CREATE VIEW {name} AS {views.over_events(name)}")
+        con.execute(f"CREATE VIEW {name} AS {views.over_events(name, counts=counts)}")
 
 
 def _asking(con: duckdb.DuckDBPyConnection, catalog: str) -> of_files.Ask:

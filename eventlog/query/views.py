@@ -10,6 +10,21 @@ from eventlog.types import COLUMNS
 
 Columns = d.Columns
 
+# A change of a file, as far as its lines are concerned: the hashes of its contents before and after, null
+# where there is none, and whether all lines of the one give place to all of the other (another type of file).
+Pair = tuple["str | None", "str | None", bool]
+
+# Which events say nothing of lines, and have contents that do. A hash that is null where a content should
+# be is unknown (P7). Of `line_counts.is_countable` the same.
+COUNTABLE = (
+    "event_type = 'file' AND operation IS DISTINCT FROM 'read' AND lines_added IS NULL "
+    "AND lines_removed IS NULL AND (before_hash IS NOT NULL OR operation = 'add') "
+    "AND (after_hash IS NOT NULL OR operation = 'delete')"
+)
+_WHOLE = "operation IS NOT DISTINCT FROM 'type'"
+PAIRS = f"SELECT DISTINCT before_hash, after_hash, {_WHOLE} FROM events WHERE {COUNTABLE}"
+LINE_COUNTS = "before_hash VARCHAR, after_hash VARCHAR, whole BOOLEAN, added BIGINT, removed BIGINT"
+
 # Meaning of the envelope's columns, for documentation.
 _MEANING_OF = {
     "position": "place of the event in the log, from 0",
@@ -63,8 +78,8 @@ _MEANING_OF = {
     "before_hash": "content before, null when there was none",
     "after_hash": "content after, null when there is none",
     "tree_hash": "tree of the working directory",
-    "lines_added": "lines added",
-    "lines_removed": "lines removed",
+    "lines_added": "lines added, as its writer counted them; `files` has those of the contents too",
+    "lines_removed": "lines removed, as its writer counted them; `files` has those of the contents too",
     "blobs": "all contents and trees that the event refers to",
     "payload": "the rest of the event, JSON text",
 }
@@ -72,6 +87,14 @@ _MEANING_OF = {
 EVENTS: Columns = tuple((name, SQL_TYPE_OF[kind], _MEANING_OF[name]) for name, kind in COLUMNS)
 
 _PLACE = ("position", "event_id", "session_id", "turn", "seq", "context_id", "occurred_at", "agent", "repo")
+
+# What columns mean in views of changes of files, where they are not taken from the change's own event alone.
+_MEANING_OF_CHANGE = {
+    "lines_added": "lines added: as its writer counted them, else counted from the contents",
+    "lines_removed": "lines removed, likewise",
+    "tool": "name of the tool; of the call that is its cause where the change itself names none",
+    "tool_use_id": "the agent's own id of the tool call, likewise",
+}
 
 # Of a payload: (column, key, SQL type, meaning).
 _Key = tuple[str, str, str, str]
@@ -91,17 +114,19 @@ class _OfType:
         envelope: "tuple[str, ...]",
         keys: "tuple[_Key, ...]",
         where: "str | None" = None,
+        meanings: "dict[str, str] | None" = None,
     ) -> None:
         self.where = where or f"event_type IN ({', '.join(map(repr, types))})"
         self.envelope = (*_PLACE, *envelope)
         self.keys = keys
-        kinds = {name: (name, kind, meaning) for name, kind, meaning in EVENTS}
+        said = meanings or {}
+        kinds = {name: (name, kind, said.get(name, meaning)) for name, kind, meaning in EVENTS}
         own = tuple((name, kind, meaning) for name, _, kind, meaning in keys)
         self.columns: Columns = (*(kinds[name] for name in self.envelope), *own)
 
-    def select(self) -> str:
+    def select(self, events: str = "events") -> str:
         keys = [f", {_key(key, kind)} AS {d.quoted((name,))}" for name, key, kind, _ in self.keys]
-        return f"SELECT {d.quoted(self.envelope)}{''.join(keys)} FROM events WHERE {self.where}"
+        return f"SELECT {d.quoted(self.envelope)}{''.join(keys)} FROM {events} WHERE {self.where}"
 
 
 def _key(key: str, kind: str) -> str:
@@ -136,6 +161,7 @@ _OF_TYPE = {
             ("after_size", "after_size", "BIGINT", "bytes of the content after"),
             ("description", "description", "VARCHAR", "what the change is about"),
         ),
+        meanings=_MEANING_OF_CHANGE,
     ),
     "file_versions": _OfType(
         ("file",),
@@ -154,6 +180,7 @@ _OF_TYPE = {
             ("bytes", "after_size", "BIGINT", "size of the content after"),
         ),
         "event_type = 'file' AND operation IS DISTINCT FROM 'read'",
+        _MEANING_OF_CHANGE,
     ),
     "decisions": _OfType(
         ("decision",),
@@ -284,6 +311,49 @@ COLUMNS_OF: "dict[str, Columns]" = {
 NAMES = tuple(COLUMNS_OF)
 
 
-def over_events(name: str) -> str:
-    """The SELECT of a view that is no projection, out of the view `events`."""
-    return _duplicates() if name == "llm_duplicates" else _OF_TYPE[name].select()
+# Views of changes of files, and what in them is not taken from the change's own event alone.
+OF_FILES = frozenset(("files", "file_versions"))
+COUNTED = frozenset(("lines_added", "lines_removed"))
+OF_CALL = frozenset(("tool", "tool_use_id"))
+
+
+def over_events(name: str, *, counts: "str | None" = None, calls: bool = True) -> str:
+    """The SELECT of a view that is no projection, out of the view `events`.
+
+    Args: counts: a table of LINE_COUNTS for changes of files, without which only what events state is
+    there; calls: whether these changes name the call that caused them.
+    """
+    if name == "llm_duplicates":
+        return _duplicates()
+    return _OF_TYPE[name].select(_changes(counts, calls) if name in OF_FILES else "events")
+
+
+def _changes(counts: "str | None", calls: bool) -> str:
+    """The events of files, with the lines of their contents and the tool of the call that is their cause."""
+    columns, joins = [], []
+    if counts is not None:
+        columns += [f"coalesce(change.lines_{what}, counted.{what}) AS lines_{what}" for what in _LINES]
+        joins.append(
+            f"LEFT JOIN {counts} AS counted "
+            "ON CASE WHEN change.countable THEN coalesce(change.before_hash, '') END = counted.before_hash "
+            "AND coalesce(change.after_hash, '') = counted.after_hash "
+            "AND change.whole = counted.whole"
+        )
+    if calls:
+        columns += [f"coalesce(change.{name}, call.{name}) AS {name}" for name in sorted(OF_CALL)]
+        joins.append(
+            "LEFT JOIN (SELECT event_id, tool, tool_use_id FROM events "
+            "WHERE event_type IN ('action', 'mcp_action', 'tool_start')) AS call "
+            "ON change.cause = call.event_id"
+        )
+    if not joins:
+        return "events"
+    return (
+        f"(SELECT change.* EXCLUDE (countable, whole) REPLACE ({', '.join(columns)}) "
+        f"FROM (SELECT *, {COUNTABLE} AS countable, {_WHOLE} AS whole FROM events "
+        "WHERE event_type = 'file') AS change "
+        f"{' '.join(joins)})"
+    )
+
+
+_LINES = ("added", "removed")

@@ -16,10 +16,10 @@ from eventlog.errors import EventLogError, NotFound
 from eventlog.names import turn_id_of
 from eventlog.replay.certainty import Certainty, doubt_bytes
 from eventlog.replay.deferred import Deferred, hashed, told_by
-from eventlog.replay.linediff import line_diff
+from eventlog.replay.line_counts import COUNTED_BY, count, is_countable, pair_of
 from eventlog.replay.trees import list_named_by
 from eventlog.snapshots.deferred import sentence_of
-from eventlog.snapshots.ids import blob_id, from_text, to_text
+from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.snapshots.tree import SKIPPED, TreeEntry
 
 if TYPE_CHECKING:
@@ -187,19 +187,14 @@ def _stored(version: Version, row: tuple[Any, ...], blobs: "BlobStore", deferred
 
 def _counted(version: Version, blobs: "BlobStore") -> Version:
     """The version with its line counts, where the contents can say what the event does not."""
-    if version.lines_added is not None:
+    event = {"event_type": "file", **{name: getattr(version, name) for name in COUNTED_BY}}
+    if not is_countable(event):
         return version
-    old, new = version.before_hash, version.after_hash
-    if (old is None and version.operation != "add") or (new is None and version.operation != "delete"):
-        return version  # what is not there may be unknown rather than absent (P7)
     try:
-        before, after = (b"" if text is None else blobs.get(from_text(text)) for text in (old, new))
+        counts = count(blobs, pair_of(event))
     except EventLogError:
-        return version
-    if b"\0" in before or b"\0" in after:
-        return version
-    lines = line_diff(before, after)
-    return replace(version, lines_added=lines.added, lines_removed=lines.removed)
+        return version  # not in the store
+    return version if counts is None else replace(version, lines_added=counts[0], lines_removed=counts[1])
 
 
 def _old_path(payload: Any) -> str | None:

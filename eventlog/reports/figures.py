@@ -99,6 +99,7 @@ class Figures:
     tool_calls: "int | None" = None
     tool_succeeded: "int | None" = None
     tool_failed: "int | None" = None
+    tool_unknown: "int | None" = None  # it is not known whether they worked
     tool_total_ms: "int | None" = None
     tool_median_ms: "int | None" = None
     errors: "int | None" = None
@@ -146,7 +147,7 @@ def asking(store: "Store") -> "Iterator[Query]":
     from eventlog.query.engine import run
 
     with store.view() as view:
-        yield partial(run, view, store.layout, store.fs)
+        yield partial(run, view, store.layout, store.fs, counting=store.line_counts)
 
 
 def total(query: Query, prices: "Prices | None", since: "int | None" = None) -> Figures:
@@ -194,7 +195,8 @@ def _counts_of(dimension: "str | None", prices: "Prices | None") -> "list[str]":
         names += ["llm_calls", "unpriced_calls"] if prices else ["llm_calls"]
     if dimension is None or dimension in _OF_EVENTS:
         names += ["errors", "errors_open"]
-        names += ["tool_calls", "tool_succeeded", "tool_failed"] if dimension != "path" else []
+        if dimension != "path":
+            names += ["tool_calls", "tool_succeeded", "tool_failed", "tool_unknown"]
         names += ["file_changes", "files", "lines_unknown"] if dimension != "tool" else []
     return names
 
@@ -247,25 +249,28 @@ def _events(query: Query, dimensions: "Sequence[str | None]", since: "int | None
     if not sets.known:
         return
     names = (
-        "tool_calls", "tool_succeeded", "tool_failed", "tool_total_ms", "tool_median_ms", "errors",
-        "file_changes", "files", "lines_added", "lines_removed", "lines_unknown",
+        "tool_calls", "tool_succeeded", "tool_failed", "tool_unknown", "tool_total_ms", "tool_median_ms",
+        "errors", "file_changes", "files", "lines_added", "lines_removed", "lines_unknown",
     )  # fmt: skip
     rows = query(
         f"""
-        with done as (
+        with changed as (select position, lines_added as added, lines_removed as removed from files),
+        done as (
             select {sets.keys} session_id as session_of, path as path_of, event_type, operation, success,
-                duration_ms, lines_added, lines_removed
-            from events where event_type in {_DOINGS} and {_since(_AT, since)}
+                duration_ms, added, removed
+            from events left join changed using (position)
+            where event_type in {_DOINGS} and {_since(_AT, since)}
                 and position not in {_EMPTY_DIRECTORIES})
         select {sets.select}
             count(distinct session_of), count(distinct session_of) filter ({_ACTIONS}),
             count(distinct session_of) filter ({_CHANGES}),
             count(*) filter ({_ACTIONS}), count(*) filter ({_ACTIONS} and success),
-            count(*) filter ({_ACTIONS} and not success), sum(duration_ms) filter ({_ACTIONS})::bigint,
+            count(*) filter ({_ACTIONS} and not success),
+            count(*) filter ({_ACTIONS} and success is null), sum(duration_ms) filter ({_ACTIONS})::bigint,
             median(duration_ms) filter ({_ACTIONS}), count(*) filter ({_ERRORS}),
             count(*) filter ({_CHANGES}), count(distinct path_of) filter ({_CHANGES}),
-            sum(lines_added) filter ({_CHANGES})::bigint, sum(lines_removed) filter ({_CHANGES})::bigint,
-            count(*) filter ({_CHANGES} and (lines_added is null or lines_removed is null))
+            sum(added) filter ({_CHANGES})::bigint, sum(removed) filter ({_CHANGES})::bigint,
+            count(*) filter ({_CHANGES} and (added is null or removed is null))
         from done {sets.group}""",
         [],
     ).rows
@@ -277,7 +282,7 @@ def _events(query: Query, dimensions: "Sequence[str | None]", since: "int | None
         said["sessions"] = {"tool": of_tool, "path": of_path}.get(dimension or "", sessions)
         said |= _resolved(of_errors.get((dimension, key), []), said["errors"])
         if dimension in ("tool", "path"):  # of each other they know nothing
-            gone = names[:5] if dimension == "path" else names[6:]
+            gone = names[:6] if dimension == "path" else names[7:]
             said = {name: value for name, value in said.items() if name not in gone}
             if not (said["errors"] or said.get("tool_calls") or said.get("file_changes")):
                 continue

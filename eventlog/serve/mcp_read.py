@@ -74,7 +74,9 @@ def timeline(store: Store, turn: str) -> Iterator[str]:
             **_certainty_of(store, ref, anchor),
         }
     )
-    for event in store.timeline(ref):
+    events = store.timeline(ref)
+    store.line_counts.fill(events)
+    for event in events:
         happened = event["recorded_at"] if event["occurred_at"] is None else event["occurred_at"]
         at = moment_exact(microseconds(happened)) or "-"
         seq = "   " if event["seq"] is None else f"{event['seq']:03d}"

@@ -316,6 +316,19 @@ def test_sessions_without_an_end_and_odd_clocks(project: Path, locus: Locus) -> 
     assert "in the future" in texts(found, "clock") and "went back 1 time " in texts(found, "clock")
 
 
+def test_a_briefing_that_nobody_gathered_yet(project: Path, locus: Locus) -> None:
+    """S3-28: switched on in a store that is sealed, it is a note until it is gathered."""
+    append(project, {"event_type": "decision", "payload": {"decision": "Boil the water"}})
+    assert locus("store", "seal").code == 0
+    assert "briefing" not in asked(locus)[1]
+    (project / ".locus/config.toml").write_text("[briefing]\nat_start = true\n")
+    code, found = asked(locus)
+    assert code == 0 and levels(found, "briefing") == ["note"]
+    assert "`locus briefing` gathers it" in texts(found, "briefing")
+    assert locus("briefing").code == 0
+    assert levels(asked(locus)[1], "briefing") == ["ok"]
+
+
 def test_damage_and_unfinished_restores(project: Path, locus: Locus) -> None:
     """I11: what a quick look finds damaged is a problem, and so is a restore that never ended."""
     append(project, {"event_type": "action"})

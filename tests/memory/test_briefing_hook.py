@@ -1,5 +1,6 @@
 """The hook that starts a session: it records, and where a setting asks for it, tells what is known here."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -18,6 +19,9 @@ from eventlog.memory.briefing import Reader
 from eventlog.memory.evidence import NOTE
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
+from locus_cli import hook_entry
+from locus_cli.main import run
+from tests.cli.hook_support import Agent, project
 from tests.test_house import HOOK_PROBE, ROOT
 
 ENABLED = "[briefing]\nat_start = true\n"
@@ -50,7 +54,8 @@ def store(work: Path) -> Iterator[Store]:
         yield opened
 
 
-def hook(work: Path, agent: str, name: str = "SessionStart", **fields: Any) -> bytes:
+def hook(work: Path, agent: str, name: str = "SessionStart", *, starts: bool = False, **fields: Any) -> bytes:
+    """What one hook prints. Args: starts: whether it may start processes."""
     if agent == "opencode" and name == "SessionStart":
         name = "session.created"
     said = {"session_id": "s-1", "cwd": str(work), "hook_event_name": name, "source": "startup", **fields}
@@ -59,7 +64,11 @@ def hook(work: Path, agent: str, name: str = "SessionStart", **fields: Any) -> b
         input=json.dumps(said).encode(),
         capture_output=True,
         cwd=work.parent,
-        env={**os.environ, "LOCUS_NO_MAINTENANCE": "1", "LOCUS_HOOK_PATIENCE": "20"},
+        env={
+            **os.environ,
+            "LOCUS_NO_MAINTENANCE": "" if starts else "1",
+            "LOCUS_HOOK_PATIENCE": "20",
+        },
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, b"")
@@ -172,6 +181,73 @@ def test_without_kept_facts_a_young_log_is_read_and_an_old_one_is_not(store: Sto
     assert briefing_hook.facts_now(store.layout, store.identity, time.monotonic() + 60) is None
     briefing_of_log.export(store)
     assert now(store)["position"] == briefing_of_log.gather(store)["position"]
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_store_that_was_filled_before_it_is_switched_on_is_told_of_at_once(
+    tmp_path: Path, sealed: bool
+) -> None:
+    """S3-28: by hooks and by an import, sealed or not: the first session that begins afterwards is told,
+    though nobody ran `locus briefing`."""
+    work = project(tmp_path)
+    root = work / ".locus"
+    assert run(["--store", str(root), "import", "git", str(work)]) == 0
+    agent = Agent(work)
+    agent.start()
+    agent.prompt("Explain the parser")
+    agent.write("parser.py", "x = 1\n")
+    agent.stop("It parses.")
+    agent.finish()
+    if sealed:
+        assert run(["--store", str(root), "store", "seal"]) == 0
+    (root / "config.toml").write_text(ENABLED)
+    text = text_in(hook(work, "claude-code", starts=True))
+
+    assert "Explain the parser" in text and "parser.py" in text
+    if sealed:
+        kept = root / "memory/briefing.json"
+        made = kept.stat()
+        assert "Explain the parser" in text_in(hook(work, "claude-code", starts=True, session_id="s-2"))
+        assert kept.stat() == made, "facts that are there are not made again"
+        kept.write_bytes(b"{}")
+        assert "Explain the parser" in text_in(hook(work, "codex", starts=True, session_id="s-3"))
+        kept.unlink()
+        assert hook(work, "claude-code", session_id="s-4") == b"", "nothing may be started here"
+        assert hook(work, "cursor", starts=True, session_id="s-5") == b""
+        assert not kept.exists(), "an agent that is told nothing needs no facts"
+
+
+def test_a_session_does_not_wait_longer_than_its_time_for_facts() -> None:
+    """P4: whoever makes the facts goes on alone when the time is over, and is there for the next session."""
+    slow = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    hook_entry._await(slow.pid, time.monotonic() - 1)
+    assert slow.poll() is None
+    slow.communicate(b"\n")
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    hook_entry._await(done.pid, time.monotonic() + 60)
+    hook_entry._await(None, time.monotonic() + 60)
+    done.wait()
+
+
+@pytest.mark.parametrize("by", ["hook", "command"])
+def test_facts_are_made_before_a_session_asks_for_them(work: Path, store: Store, by: str) -> None:
+    """S3-28: when a turn ends and beside a command, however lately the maintainer was at work."""
+    store.seal()
+    note = Path(store.layout.live("maintained"))
+    note.parent.mkdir(mode=0o700, exist_ok=True)
+    note.write_text("1\n")
+    if by == "hook":
+        hook(work, "claude-code", "Stop", starts=True, last_assistant_message="Done.", prompt_id="p")
+    else:
+        environ = {**os.environ, "LOCUS_NO_MAINTENANCE": ""}
+        subprocess.run([sys.executable, "-m", "locus_cli", "log"], cwd=work, check=True, env=environ)
+    lock = os.open(f"{store.layout.root}/locks/briefing.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    until_s = time.monotonic() + 60
+    while not os.path.exists(store.layout.briefing) and time.monotonic() < until_s:
+        time.sleep(0.02)
+    fcntl.flock(lock, fcntl.LOCK_EX)  # whoever makes them has ended
+    os.close(lock)
+    assert "Parser looked at" in text_in(hook(work, "claude-code"))
 
 
 def test_kept_facts_that_are_damaged_or_of_another_store_count_as_none(store: Store) -> None:

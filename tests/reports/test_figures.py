@@ -158,6 +158,7 @@ def recount(store: Store, key: Callable[[Told], Any], since: int = 0) -> dict[An
             count["tool_calls"] += 1
             count["tool_succeeded"] += event["success"] is True
             count["tool_failed"] += event["success"] is False
+            count["tool_unknown"] += event["success"] is None
             tools[key(event)] += [event["duration_ms"]] if event["duration_ms"] is not None else []
         if kind == "error":
             count["errors"] += 1
@@ -253,7 +254,7 @@ def test_models_tools_and_paths_know_what_concerns_them(store: Store, prices: Pr
     assert {row.key for row in models} == set(MODELS)
     assert [row.key for row in models if differences(row, called[row.key], OF_CALLS)] == []
     assert all(row.turns is None and row.tool_calls is None and row.errors is None for row in models)
-    names = frozenset(("tool_calls", "tool_succeeded", "tool_failed", "errors", "tool_median_ms"))
+    names = frozenset(("tool_calls", "tool_failed", "tool_unknown", "errors", "tool_median_ms"))
     assert [row.key for row in tools if differences(row, used[row.key], names)] == []
     assert {row.key for row in paths} == {"f0", "f1", "f2", "f3"}
     assert [

@@ -1,0 +1,208 @@
+"""How many lines a change of a file added and removed, counted from its contents before and after.
+
+A count is a function of two contents, and contents are named by their hashes: so it belongs to no event, is
+the same whoever counts, and may be forgotten at any time (I22). Counts are kept in `index/line-counts`, which
+maintenance writes and erasure removes; what is not in there is counted when it is asked for (docs/sql.md).
+
+    the file: MAGIC, then for each pair of contents 16 bytes of its key, lines added and removed as signed
+    64-bit little-endian numbers (both -1: binary or too large), then the BLAKE3 digest of all that, 32 bytes
+
+Any number of processes may read and write; a reader meets a whole file or none. Threads may share a counter.
+"""
+
+import os
+import struct
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from blake3 import blake3
+
+from eventlog.errors import EventLogError
+from eventlog.fs import FileSystem, read_file, write_all
+from eventlog.layout import INDEX_DIR, Layout
+from eventlog.locks import SEARCH, try_acquire
+from eventlog.replay.linediff import line_diff
+from eventlog.snapshots.ids import from_text
+
+if TYPE_CHECKING:
+    from eventlog.query.views import Pair
+    from eventlog.snapshots.store import BlobStore
+
+# The last digit is raised by hand when another count comes of the same contents.
+MAGIC = b"locus line counts 1\n"
+NAME = "line-counts"
+
+# A larger content counts as binary and is not split into lines.
+CONTENT_MAX = 32 << 20
+
+_RECORD = struct.Struct("<16sqq")
+_BINARY = (-1, -1)
+
+Counts = tuple[int, int]  # lines added, lines removed
+
+
+class LineCounts:
+    """The counts of one store."""
+
+    def __init__(self, fs: FileSystem, layout: Layout, blobs: "BlobStore") -> None:
+        self._fs = fs
+        self._layout = layout
+        self._blobs = blobs
+        self._known: dict[bytes, Counts] | None = None
+        self._one_at_a_time = threading.Lock()
+
+    def __call__(self, pairs: "Iterable[Pair]") -> "Iterator[tuple[int | None, int | None] | None]":
+        """Lines added and removed by each change, in the order given.
+
+        Both None where a content is binary or larger than CONTENT_MAX; None where one is not in the store.
+        """
+        for pair in pairs:
+            with self._one_at_a_time:
+                found = self._of(pair)
+            yield (None, None) if found == _BINARY else found
+
+    def fill(self, events: "Iterable[dict[str, Any]]") -> None:
+        """Give changes of files that state no counts those of their contents, in place."""
+        changes = [event for event in events if is_countable(event)]
+        for event, counts in zip(changes, self(map(pair_of, changes)), strict=True):
+            if counts is not None:
+                event["lines_added"], event["lines_removed"] = counts
+
+    def save(self, pairs: "Sequence[Pair]") -> int:
+        """Count what these pairs lack, and keep the counts of exactly these; how many were new.
+
+        Nothing is written while an erasure is under way, or while another process writes what is derived.
+        Raises: OSError, EventLogError.
+        """
+        if not pairs and not self._fs.exists(self._layout.index(NAME)):
+            return 0
+        lock = try_acquire(self._fs, self._layout, SEARCH)
+        if lock is None:
+            return 0
+        with lock:
+            if self._fs.exists(self._layout.erasing):
+                return 0
+            with self._one_at_a_time:
+                before = self._read()
+                self._known = {**(self._known or {}), **before}
+            for _ in self(pairs):
+                pass
+            known = self._load()
+            kept = {key: known[key] for key in map(_key, pairs) if key in known}
+            if kept != before:
+                self._write(kept)
+            return len(kept.keys() - before.keys())
+
+    def forget(self) -> None:
+        """Let go of all counts, so that they are made anew."""
+        with self._one_at_a_time:
+            self._known = {}
+        try:
+            self._fs.unlink(self._layout.index(NAME))
+        except FileNotFoundError:
+            pass
+
+    def _of(self, pair: "Pair") -> "Counts | None":
+        known, key = self._load(), _key(pair)
+        if key not in known:
+            try:
+                known[key] = count(self._blobs, pair) or _BINARY
+            except EventLogError:
+                return None  # not in the store; it may come
+        return known[key]
+
+    def _load(self) -> "dict[bytes, Counts]":
+        if self._known is None:
+            self._known = self._read()
+        return self._known
+
+    def _read(self) -> "dict[bytes, Counts]":
+        """What the file holds; nothing when it is absent, damaged or of another version."""
+        try:
+            data = read_file(self._fs, self._layout.index(NAME))
+        except OSError:
+            return {}
+        body, digest = data[:-32], data[-32:]
+        if not body.startswith(MAGIC) or blake3(body).digest() != digest:
+            return {}
+        records = memoryview(body)[len(MAGIC) :]
+        if len(records) % _RECORD.size:
+            return {}
+        return {key: (added, removed) for key, added, removed in _RECORD.iter_unpack(records)}
+
+    def _write(self, counts: "dict[bytes, Counts]") -> None:
+        fs, directory = self._fs, self._layout.directory(INDEX_DIR)
+        if not fs.exists(directory):
+            fs.mkdir(directory)
+        body = MAGIC + b"".join(_RECORD.pack(key, *counts[key]) for key in sorted(counts))
+        tmp = self._layout.tmp(f"index-{NAME}-{fs.random_bytes(8).hex()}")
+        fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            write_all(fs, fd, body + blake3(body).digest())
+            fs.fsync(fd)
+        finally:
+            fs.close(fd)
+        fs.rename(tmp, self._layout.index(NAME))
+        fs.fsync_dir(directory)
+
+
+def count(blobs: "BlobStore", pair: "Pair") -> "Counts | None":
+    """Lines that a change added and removed; None where a content is binary or larger than CONTENT_MAX.
+
+    Raises: NotFound, Corruption.
+    """
+    old, new, whole = pair
+    if old == new:
+        return 0, 0
+    contents = []
+    for id in (None if text is None else from_text(text) for text in (old, new)):
+        if id is not None and _is_large(blobs, id):
+            return None
+        contents.append(b"" if id is None else blobs.get(id))
+        if b"\0" in contents[-1]:
+            return None
+    before, after = contents
+    if whole or not before or not after:
+        return _lines(after), _lines(before)
+    lines = line_diff(before, after)
+    return lines.added, lines.removed
+
+
+def _is_large(blobs: "BlobStore", id: bytes) -> bool:
+    place = blobs.places((id,)).get(id)
+    return place is not None and place[-1] > CONTENT_MAX
+
+
+# The columns of an event that say whether and how its lines are counted.
+COUNTED_BY = ("operation", "before_hash", "after_hash", "lines_added", "lines_removed")
+
+
+def is_countable(event: "dict[str, Any]") -> bool:
+    """Whether the contents of this change say how many lines it changed, and the event does not.
+
+    As `views.COUNTABLE` says it in SQL. A hash that is null where a content should be is one that is unknown.
+    """
+    operation = event.get("operation")
+    return (
+        event.get("event_type") == "file"
+        and operation != "read"
+        and event.get("lines_added") is None
+        and event.get("lines_removed") is None
+        and (event.get("before_hash") is not None or operation == "add")
+        and (event.get("after_hash") is not None or operation == "delete")
+    )
+
+
+def pair_of(event: "dict[str, Any]") -> "Pair":
+    return event["before_hash"], event["after_hash"], event["operation"] == "type"
+
+
+def _key(pair: "Pair") -> bytes:
+    old, new, whole = pair
+    return blake3(f"{old or ''} {new or ''} {int(whole)}".encode()).digest(16)
+
+
+def _lines(text: bytes) -> int:
+    """How many lines; the last one may lack its newline."""
+    return text.count(b"\n") + (not text.endswith(b"\n") if text else 0)
