@@ -14,13 +14,24 @@ from eventlog.paths import path_bytes, path_text
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.deferred import hashed
 from eventlog.replay.restore_journal import Document
-from eventlog.replay.restore_place import FILES, NO_ID, State
+from eventlog.replay.restore_place import NO_ID, State
 from eventlog.replay.trees import TreeState
 from eventlog.snapshots.extent import DEPTH_MAX, Entries, extent_of, read_directories, wish_of
 from eventlog.snapshots.ids import from_text
 from eventlog.snapshots.materialize import ENTRIES_MAX
 from eventlog.snapshots.parallel import Listed
-from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SYMLINK, legal_name
+from eventlog.snapshots.tree import (
+    DIRECTORY,
+    EXECUTABLE,
+    FILE,
+    FILES,
+    MODE_OF_KIND,
+    SKIPPED,
+    SYMLINK,
+    legal_name,
+    mode_of_directory,
+    plain_kind,
+)
 
 # What is read of the events behind the moment.
 COLUMNS_OF_LATER = ("event_type", "operation", "path", "tree_hash")
@@ -174,7 +185,10 @@ def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
     directories = {b"": state.root}
     read = _read(wanted, state)
     stack = [(b"", state.deferred.entries(read(state.root), b""))]
-    some, leaves, make = bool(wanted.paths), (*FILES, SYMLINK), tuple.__new__
+    some, make = bool(wanted.paths), tuple.__new__
+    leaves: dict[bytes, tuple[bytes, int | None]]
+    leaves = {kind: (kind, None) for kind in (FILE, EXECUTABLE, SYMLINK)}
+    leaves |= {kind: (plain_kind(kind), MODE_OF_KIND[kind]) for kind in FILES - leaves.keys()}
     while stack:
         prefix, entries = stack.pop()
         for entry in entries:
@@ -185,12 +199,13 @@ def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
             if kind in leaves:
                 try:
                     # Only what git holds has to be read for its id.
-                    wanted.entries[path] = make(State, (kind, None, hashed(state.blobs, entry).id, size))
+                    wanted.entries[path] = make(State, (*leaves[kind], hashed(state.blobs, entry).id, size))
                 except NotFound as error:
                     wanted.missing.append((path, str(error)))
                     wanted.alone.add(path)
             elif kind == DIRECTORY:
-                wanted.entries[path] = State(DIRECTORY, None, NO_ID, 0)
+                mode = mode_of_directory(size) if size else None
+                wanted.entries[path] = State(DIRECTORY, mode, NO_ID, 0)
                 try:
                     stack.append((path + b"/", state.deferred.entries(read(id), path)))
                     directories[path] = id
@@ -261,7 +276,7 @@ def _see_tree(
                     stack.append((below, entry.id))
                 if below not in wanted.entries and wanted.selects(below):
                     wanted.gone_dirs.add(below)
-            elif entry.kind in (*FILES, SYMLINK):
+            elif entry.kind in FILES or entry.kind == SYMLINK:
                 if entry.kind == SYMLINK:
                     wanted.links.add(below)
                 _see(wanted, below)

@@ -4,7 +4,8 @@ The target is missing or empty, unless `force` is given; then files are replaced
 temporary sibling, and what the tree does not name stays. The walk goes down by directory descriptors
 that never follow a symlink, files are created exclusively, every content is re-hashed before it gets a
 name, and symlinks come last, so that nothing is ever written through one. Modes are 0644, 0755 and 0755
-for directories whatever the umask: two replays of one turn are then equal, whoever runs them (I27).
+for directories whatever the umask, and those of the tree where that keeps narrower ones: two replays of one
+turn are then equal, whoever runs them (I27).
 
 What cannot be written is listed in the report and the rest is written all the same. A kill leaves
 a part of the files, inside the target.
@@ -41,12 +42,13 @@ from eventlog.snapshots.store import BlobStore
 from eventlog.snapshots.target import DIRECTORY_MODE, Target, reason_of
 from eventlog.snapshots.tree import (
     DIRECTORY,
-    EXECUTABLE,
+    MODE_OF_KIND,
     SKIPPED,
     SUBMODULE,
     SYMLINK,
     TreeEntry,
     decode_tree,
+    mode_of_directory,
 )
 from eventlog.snapshots.userfiles import UserFiles
 
@@ -106,12 +108,13 @@ def materialize(
     _check_target(blobs, target)
     plan = _plan(blobs, root, target, wish_of(paths), trees or {}, resolve or _as_they_are, force=force)
     calls = calls or UserFiles()
-    place = Target(calls, _open_target(calls, target, force), plan.dirs, force)
+    place = Target(calls, _open_target(calls, target, force), plan.dirs, force, plan.modes)
     try:
         place.make_all()
         done = write_files(blobs, place, plan.files, workers)
-        missing = plan.missing + place.failed + done.missing
         unlinked = _write_symlinks(blobs, place, plan)
+        place.set_modes()
+        missing = plan.missing + place.failed + done.missing
     finally:
         place.close()
     return Report(
@@ -158,6 +161,7 @@ class _Plan:
     skipped: list[tuple[bytes, bytes]] = field(default_factory=list)
     submodules: list[tuple[bytes, bytes]] = field(default_factory=list)
     missing: Listed = field(default_factory=list)
+    modes: dict[int, int] = field(default_factory=dict)  # of directories that have not the usual one
     claims: dict[bytes, int] = field(default_factory=dict)  # size of each content, as the tree has it
 
 
@@ -243,6 +247,8 @@ def _plan_directory(
         path = prefix + name
         if kind == DIRECTORY:
             plan.dirs.append((index, name, path))
+            if size:
+                plan.modes[len(plan.dirs) - 1] = mode_of_directory(size)
             level.append((len(plan.dirs) - 1, id, below))
             continue
         if below and below.keys() != {ALL}:
@@ -257,7 +263,7 @@ def _plan_directory(
         elif kind == SKIPPED:
             plan.skipped.append((path, id))
         else:
-            files.append((id, index, name, kind == EXECUTABLE))
+            files.append((id, index, name, MODE_OF_KIND[kind]))
             plan.claims[id] = size
 
 

@@ -31,8 +31,8 @@ from eventlog.snapshots.pack import GROUP_RAW_MAX
 from eventlog.snapshots.store import BlobStore
 from eventlog.snapshots.target import Target, reason_of
 
-# (id, index of the directory, name, executable)
-FileJob = tuple[bytes, int, bytes, bool]
+# (id, index of the directory, name, mode)
+FileJob = tuple[bytes, int, bytes, int]
 
 # (path, reason)
 Listed = list[tuple[bytes, str]]
@@ -132,9 +132,9 @@ def _write_run(blobs: BlobStore, target: Target, run: _Run, progress: mmap.mmap 
 
 
 def _write(target: Target, job: FileJob, data: bytes, done: Done) -> None:
-    _, index, name, executable = job
+    _, index, name, mode = job
     try:
-        target.write_file(index, name, executable, data)
+        target.write_file(index, name, mode, data)
     except OSError as error:
         done.missing.append((target.path(index, name), f"it cannot be written: {reason_of(error)}"))
     else:

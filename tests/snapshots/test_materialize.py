@@ -592,7 +592,7 @@ def test_a_large_file_is_not_finished_for_nobody(tmp_path):
     place = Target(Counts(), os.open(tmp_path, os.O_RDONLY), [(0, b"", b"")], False)
     place.go_on = go_on
     with pytest.raises(KeyboardInterrupt):
-        place.write_file(0, b"large", False, bytes(9 << 20))
+        place.write_file(0, b"large", 0o644, bytes(9 << 20))
     place.close()
     assert written == [1 << 20] * 3
     assert os.listdir(tmp_path) == []
