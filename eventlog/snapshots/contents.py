@@ -151,7 +151,8 @@ class Contents:
         kind, id = other.kinds[row : row + 1], other.id(row)
         if kind not in FILES or not self._entries.writer.holds(id):
             return None
-        return kind, id, other.size(row), self._entries.proof(one.found)
+        # Its kind is as the options of that cache had it: a plan's say nothing of narrower modes.
+        return self._entries.kind_of(one.found), id, other.size(row), self._entries.proof(one.found)
 
     def _defer(
         self, held: "list[tuple[Unread, os.stat_result, bytes | None]]"

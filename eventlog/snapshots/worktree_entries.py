@@ -146,13 +146,16 @@ class Entries:
             return kind_of_mode(found.st_mode)
         return EXECUTABLE if found.st_mode & 0o100 else FILE
 
+    def size_of(self, found: os.stat_result) -> int:
+        """The size in the entry of a directory: its mode, where that says something."""
+        return size_of_directory(found.st_mode) if self.modes else 0
+
     def list(self, directory: bytes) -> "tuple[bytes, int, dict[bytes, bool]]":
         """Of a directory the stat and the size of its entry, from before it was listed, and its names: is
         each a directory?"""
         fd = self.dir(directory)
         before = self.calls.fstat(fd)
-        size = size_of_directory(before.st_mode) if self.modes else 0
-        return self.proof(before), size, self.calls.scan(fd)
+        return self.proof(before), self.size_of(before), self.calls.scan(fd)
 
     def proof(self, found: os.stat_result) -> bytes:
         """The stat to keep: one that a later change cannot leave as it is, else none.

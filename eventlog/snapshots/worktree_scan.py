@@ -460,7 +460,8 @@ class Scan:
         elif row is None or row[0] != DIRECTORY:
             if row is not None:
                 self._forget(directory, name)
-            self._new(directory, name)
+            # It may be too late to list it; it must not come back open for that.
+            self._new(directory, name).size = self.entries.size_of(found)
         else:
             below = row[5]
             if isinstance(below, int):

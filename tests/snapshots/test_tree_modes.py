@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from eventlog.errors import Corruption, InvalidEvent
 from eventlog.layout import DIRECTORIES, Layout
+from eventlog.snapshots.contents import Deferral
 from eventlog.snapshots.deferred import DeferredFile, decode_list, encode_list
 from eventlog.snapshots.ids import blob_id, tree_id
 from eventlog.snapshots.materialize import materialize
@@ -197,3 +198,25 @@ def test_a_private_file_is_never_open_to_others_while_it_is_written(bench: Bench
     finally:
         os.umask(before)
     assert seen == [(0o600, 0o700)]
+
+
+def test_a_deferred_content_keeps_its_mode(bench: Bench) -> None:
+    """P1: the list of what is stored later says the mode; what a plan saw of the file says nothing of it."""
+    path = bench.work / "large"
+    path.write_bytes(bytes(2 << 20))
+    path.chmod(0o600)
+    done = bench.capture(deferral=Deferral())
+    assert [(row.path, row.kind) for row in done.new_deferred] == [(b"large", kind_of_mode(0o600))]
+
+
+def test_a_cache_of_a_plan_does_not_open_a_private_file(bench: Bench) -> None:
+    """It has two kinds; a capture that believes its contents takes the mode from the file."""
+    path = bench.work / "f"
+    path.write_bytes(b"f")
+    path.chmod(0o600)
+    age(bench.work)
+    bench.modes = False
+    bench.capture()  # with these options a row of the file is `f`
+    bench.modes = True
+    bench.capture(deferral=Deferral(), size_max=1000)  # with others
+    assert {p: kind for p, (kind, _) in bench.tree().items()} == {b"f": kind_of_mode(0o600)}
