@@ -221,8 +221,12 @@ def _moment(state: "TreeState") -> dict[str, Any]:
 def _entry(entry: "TreeEntry | None") -> dict[str, Any] | None:
     from eventlog.replay.patches import mode_of
     from eventlog.snapshots.ids import to_text
+    from eventlog.snapshots.tree import DIRECTORY
 
-    return entry and {"mode": mode_of(entry), "hash": to_text(entry.id), "size": entry.size}
+    if entry is None:
+        return None
+    size = 0 if entry.kind == DIRECTORY else entry.size
+    return {"mode": mode_of(entry), "hash": to_text(entry.id), "size": size}
 
 
 def _say_missing(diff: "Diff", reading: _Reading) -> None:

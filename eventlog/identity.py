@@ -13,7 +13,8 @@ from eventlog.fs import FileSystem, read_file, refusal
 from eventlog.layout import DIRECTORIES, Layout
 
 FORMAT = 1
-KNOWN_FEATURES: "frozenset[str]" = frozenset()  # of `required`: none exist in format 1
+MODES = "1-modes"  # of `required`: trees keep permissions that lack some of git's
+KNOWN_FEATURES = frozenset((MODES,))
 STORE_DIRECTORY = ".locus"
 ON_SHARED = "shared-file-system"  # of `optional`: made on one, on purpose (`init --force`)
 _STORE_SIZE_MAX = 65_536
@@ -33,10 +34,19 @@ _WITHOUT_PERMISSIONS = frozenset(
 class Identity:
     """What STORE says. `store_id` is 16 bytes; `repo_hash_origin` is `roots` or `random`.
 
-    `optional` are words that a reader may pass over, such as ON_SHARED.
+    `required` are features that a reader must know, such as MODES; `optional` are words that it may pass
+    over, such as ON_SHARED.
     """
 
-    __slots__ = ("created_at", "optional", "project_name", "repo_hash", "repo_hash_origin", "store_id")
+    __slots__ = (
+        "created_at",
+        "optional",
+        "project_name",
+        "repo_hash",
+        "repo_hash_origin",
+        "required",
+        "store_id",
+    )
 
     def __init__(
         self,
@@ -46,6 +56,7 @@ class Identity:
         project_name: str,
         created_at: int,
         optional: "tuple[str, ...]" = (),
+        required: "tuple[str, ...]" = (),
     ) -> None:
         self.store_id = store_id
         self.repo_hash = repo_hash
@@ -53,12 +64,17 @@ class Identity:
         self.project_name = project_name
         self.created_at = created_at
         self.optional = optional
+        self.required = required
+
+    @property
+    def keeps_modes(self) -> bool:
+        return MODES in self.required
 
 
 def encode(identity: Identity) -> bytes:
     fields: "dict[str, object]" = {
         "format": FORMAT,
-        "required": [],
+        "required": list(identity.required),
         "optional": list(identity.optional),
         "store_id": identity.store_id.hex(),
         "repo_hash": identity.repo_hash,
@@ -97,6 +113,7 @@ def decode(data: bytes, path: str) -> Identity:
             fields["project_name"],
             fields["created_at"],
             tuple(map(str, fields["optional"])),
+            tuple(map(str, fields["required"])),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Corruption(path, f"it is not the STORE file of a Locus store ({error})") from error

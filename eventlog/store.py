@@ -94,7 +94,7 @@ class Store:
         self.layout = layout
         self.identity = who
         self.journal = Journal(fs, layout, who.store_id)
-        self.blobs = BlobStore(fs, layout, who.store_id, kinds_in=self._kinds_in)
+        self.blobs = BlobStore(fs, layout, who.store_id, kinds_in=self._kinds_in, modes=who.keeps_modes)
         self._redactor: redaction.Redactor | None = None
         self._place_is_known = False
         self._asked: Kept[Bound] = Kept()
@@ -152,6 +152,7 @@ class Store:
             project_name=project_name or os.path.basename(parent) or "root",
             created_at=fs.time_ns() // 1000,
             optional=(identity.ON_SHARED,) if place.is_shared(parent) else (),
+            required=(identity.MODES,),
         )
         try:
             publish(fs, layout.tmp(f"STORE-{who.store_id.hex()}"), layout.store_file, identity.encode(who))

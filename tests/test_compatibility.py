@@ -63,7 +63,7 @@ def test_the_versions_are_those_of_the_code() -> None:
 def test_the_lists_of_the_table_are_those_of_the_code() -> None:
     """Codecs, kinds of tree entries and words of `optional` are all named, and the next free codec is."""
     codecs = pack.CODEC_NAMES
-    kinds = b"".join(sorted(tree.KINDS)).decode()
+    kinds = b"".join(sorted(kind for kind in tree.KINDS if kind < b"\x80")).decode()
 
     assert ROWS["pack: codec of a group"][0] == ", ".join(f"{name} {codecs[name]}" for name in codecs)
     assert f"next free codec is {max(codecs.values()) + 1}" in ROWS["pack: codec of a group"][3]
@@ -84,6 +84,25 @@ def test_every_feature_is_in_the_table_and_numbered_once() -> None:
     assert ("None exists yet." in section) == (not listed)
     for row, features in (("STORE", identity.KNOWN_FEATURES), ("manifest", manifest.REQUIRED_KNOWN)):
         assert ROWS[f"{row}: required"][0] == (", ".join(sorted(features)) or "no features")
+
+
+def test_a_store_that_keeps_modes_is_refused_by_a_locus_before(
+    store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P7: a version that knows no feature says so, in the words of the page, and takes nothing for damage."""
+    monkeypatch.setattr(identity, "KNOWN_FEATURES", frozenset())
+    said = "this store needs the feature(s) 1-modes, which this version of Locus does not know. Upgrade Locus"
+    with pytest.raises(Unsupported, match=re.escape(said)):
+        Store.open(store_path)
+
+
+def test_a_store_of_a_locus_before_is_given_no_feature(store_path: Path) -> None:
+    """It is read, `init` changes nothing, and its trees go on with git's two modes."""
+    change(store_path / "STORE", required=[])
+    before = (store_path / "STORE").read_bytes()
+    with Store.init(store_path) as store:
+        assert not store.blobs.modes
+    assert (store_path / "STORE").read_bytes() == before
 
 
 def test_every_version_below_the_present_one_has_a_step() -> None:

@@ -60,7 +60,7 @@ def test_an_unknown_required_feature_is_refused(tmp_path) -> None:
     with open(path, "rb") as file:
         data = file.read()
     with open(path, "wb") as file:
-        file.write(data.replace(b'"required":[]', b'"required":["time-travel"]'))
+        file.write(data.replace(b'"required":["1-modes"]', b'"required":["time-travel"]'))
 
     with pytest.raises(Unsupported, match="time-travel"):
         Store.open(tmp_path / ".locus")

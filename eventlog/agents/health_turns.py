@@ -21,7 +21,7 @@ from eventlog.recorder.completeness import completeness
 from eventlog.snapshots import deferred
 from eventlog.snapshots.ids import from_text
 from eventlog.snapshots.materialize import walk
-from eventlog.snapshots.tree import EXECUTABLE, FILE, SKIPPED
+from eventlog.snapshots.tree import FILES, SKIPPED
 from eventlog.store import Store
 
 _SLOW_US = 400_000
@@ -190,7 +190,7 @@ def _large_files(store: Store) -> list[tuple[str, int]]:
     for (tree,) in store.query(_LAST_TREE).rows:
         try:
             for path, entry in walk(store.blobs, from_text(tree), {}):
-                if entry.kind in (FILE, EXECUTABLE, SKIPPED) and _LARGE_BYTES <= entry.size < 1 << 62:
+                if entry.kind in FILES | {SKIPPED} and _LARGE_BYTES <= entry.size < 1 << 62:
                     found.append((path_text(path), entry.size))
         except EventLogError:
             return []

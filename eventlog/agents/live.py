@@ -565,7 +565,13 @@ class _Recording:
         from eventlog.snapshots.store import BlobStore
 
         self.redactor.look_until = self.began_s + _LOOK_S * patience(self.environ)
-        self.blobs = BlobStore(self.fs, self.layout, self.who.store_id, kinds_in=self.redactor.kinds_in)
+        self.blobs = BlobStore(
+            self.fs,
+            self.layout,
+            self.who.store_id,
+            kinds_in=self.redactor.kinds_in,
+            modes=self.who.keeps_modes,
+        )
         return self.blobs
 
     def _append(self, events: "list[Event]") -> None:

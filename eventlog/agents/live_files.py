@@ -13,7 +13,7 @@ from eventlog.errors import EventLogError
 from eventlog.names import event_id_of
 from eventlog.paths import path_text
 from eventlog.snapshots.ids import blob_id, to_text
-from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLINK
+from eventlog.snapshots.tree import DIRECTORY, FILE, FILES, MODE_OF_KIND, SKIPPED, SUBMODULE, SYMLINK
 from eventlog.types import RELATED_OF_TYPE, Event
 
 TYPE_CHECKING = False
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 FILES_MAX = 5_000
 
 _MODE_OF = {
-    FILE: "100644",
-    EXECUTABLE: "100755",
+    **{kind: f"100{mode:03o}" for kind, mode in MODE_OF_KIND.items()},
     SYMLINK: "120000",
     SUBMODULE: "160000",
     DIRECTORY: "040000",
@@ -112,7 +111,7 @@ class Teller:
         data = original.encode("utf-8", "replace")
         if before is not None and before.id == blob_id(data):
             return None
-        if before is not None and before.kind in (FILE, EXECUTABLE):
+        if before is not None and before.kind in FILES:
             try:
                 known = blobs.get(before.id)
             except EventLogError:

@@ -163,7 +163,13 @@ class _Storing:
             self._proofs[row.path] = statcache.pack_stat(found)
 
     def _blobs(self) -> BlobStore:
-        return BlobStore(self._fs, self._layout, self._who.store_id, kinds_in=self._redactor.kinds_in)
+        return BlobStore(
+            self._fs,
+            self._layout,
+            self._who.store_id,
+            kinds_in=self._redactor.kinds_in,
+            modes=self._who.keeps_modes,
+        )
 
     def _in_order(self, rows: "Iterable[DeferredFile]") -> list[DeferredFile]:
         """First what has no copy, and may change at any moment, from the smallest on."""

@@ -31,6 +31,7 @@ from eventlog.projections.prefix import SegmentsPrefix
 from eventlog.recorder.ledger import CURSOR
 from eventlog.redaction import texts_of
 from eventlog.snapshots.ids import blob_id, from_text, tree_id
+from eventlog.snapshots.tree import has_modes
 from eventlog.types import Event
 
 if TYPE_CHECKING:
@@ -249,6 +250,11 @@ class _Import:
         if kind == "blob":
             self._writer.put(data)
         else:
+            if not self._store.blobs.modes and has_modes(data):
+                raise Unsupported(
+                    "a tree in it keeps permissions of files, which this store cannot: an earlier version of "
+                    "Locus made it, and must be able to read it. Import into a new store (`locus init`)."
+                )
             self._writer.put_encoded_tree(data)
         self._report.contents += 1
         if self._writer.pending_bytes() >= _PACK_BYTES:

@@ -24,14 +24,24 @@ from eventlog.replay.history import history
 from eventlog.replay.told import told_trees
 from eventlog.replay.trees import NoTree, TreeState, tree_at
 from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLINK, TreeEntry
+from eventlog.snapshots.tree import (
+    DIRECTORY,
+    EXECUTABLE,
+    FILE,
+    FILES,
+    SKIPPED,
+    SUBMODULE,
+    SYMLINK,
+    TreeEntry,
+    plain_kind,
+)
 from eventlog.types import Event
 
 if TYPE_CHECKING:
     from eventlog.query.functions import Ask, Rows, Texts
     from eventlog.snapshots.store import BlobStore
 
-_CONTENT = frozenset((FILE, EXECUTABLE, SYMLINK))
+_CONTENT = FILES | {SYMLINK}
 _KIND_NAMES = {
     FILE: "file", EXECUTABLE: "executable", SYMLINK: "symlink", SUBMODULE: "submodule", SKIPPED: "skipped",
 }  # fmt: skip
@@ -223,7 +233,7 @@ class StoreAnswers:
         return [
             {
                 "path": path_text(path),
-                "kind": _KIND_NAMES[entry.kind],
+                "kind": _KIND_NAMES[plain_kind(entry.kind)],
                 "bytes": None if entry.kind == SKIPPED and entry.size == 2**64 - 1 else entry.size,
                 "content_hash": _hash_of(entry),
                 "doubt": state.certainty.doubt(path_text(path)),

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from eventlog.errors import NotFound, Refused
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.deferred import hashed
-from eventlog.snapshots.materialize import DEPTH_MAX, ENTRIES_MAX
-from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SYMLINK, TreeEntry
+from eventlog.snapshots.extent import DEPTH_MAX
+from eventlog.snapshots.materialize import ENTRIES_MAX
+from eventlog.snapshots.tree import DIRECTORY, FILE, FILES, SKIPPED, SYMLINK, TreeEntry
 
 if TYPE_CHECKING:
     from eventlog.replay.trees import TreeState
@@ -23,7 +24,7 @@ ADD, EDIT, DELETE, RENAME, MODE, TYPE = "add", "edit", "delete", "rename", "mode
 ROOT = b"."  # the whole tree, as a path
 
 # Kinds whose contents may take each other's place under another name.
-_FAMILY = {FILE: FILE, EXECUTABLE: FILE, SYMLINK: SYMLINK}
+_FAMILY = {**dict.fromkeys(FILES, FILE), SYMLINK: SYMLINK}
 
 _Entries = dict[bytes, TreeEntry]
 
@@ -32,8 +33,8 @@ _Entries = dict[bytes, TreeEntry]
 class Change:
     """One path that differs.
 
-    `operation` is `add`, `edit` (the content, perhaps the executable bit too), `delete`, `rename` (the
-    same content under another name, perhaps another executable bit), `mode` (the executable bit alone)
+    `operation` is `add`, `edit` (the content, perhaps the permissions too), `delete`, `rename` (the
+    same content under another name, perhaps other permissions), `mode` (the permissions alone)
     or `type` (a file became a symlink, a symlink a submodule, …). An entry that is a directory stands
     for an empty one.
     """

@@ -22,7 +22,7 @@ from eventlog.replay.edited_tree import EditedTree
 from eventlog.replay.git_contents import GitContents
 from eventlog.snapshots.deferred import DeferredFile, decode_list, list_of
 from eventlog.snapshots.ids import blob_id, from_text, to_text
-from eventlog.snapshots.tree import EXECUTABLE, FILE, SKIPPED, TreeEntry
+from eventlog.snapshots.tree import FILES, SKIPPED, TreeEntry
 
 if TYPE_CHECKING:
     from eventlog.query.functions import Ask
@@ -256,7 +256,7 @@ class _List:
                 entry = tree.get(path)
             except (NotFound, Corruption):
                 continue
-            if entry is not None and entry.kind in (FILE, EXECUTABLE):
+            if entry is not None and entry.kind in FILES:
                 return entry
         if path in self._lost:
             return _LOST + self._lost[path]

@@ -24,9 +24,10 @@ class _Directory:
     entry is checked and encoded once, not whenever its directory is written.
     """
 
-    __slots__ = ("below", "entries", "id", "rows")
+    __slots__ = ("below", "entries", "id", "rows", "size")
 
-    def __init__(self, id: bytes | None, entries: Iterable[TreeEntry]) -> None:
+    def __init__(self, id: bytes | None, entries: Iterable[TreeEntry], size: int = 0) -> None:
+        self.size = size  # of its entry, which says its mode
         self.id = id  # None: changed since it was last written
         self.entries = {entry.name: entry for entry in entries}
         self.below: dict[bytes, _Directory] = {}
@@ -54,7 +55,7 @@ class EditedTree:
             directory = found
         below = directory.below.get(name)
         if below is not None:
-            return TreeEntry(name, DIRECTORY, below.id or bytes(32))
+            return TreeEntry(name, DIRECTORY, below.id or bytes(32), below.size)
         return directory.entries.get(name)
 
     def put(self, path: bytes, kind: bytes, id: bytes, size: int) -> None:
@@ -112,7 +113,7 @@ class EditedTree:
             rows = directory.rows
             for name, below in directory.below.items():
                 if below.id is None or name not in rows:
-                    rows[name] = _row(TreeEntry(name, DIRECTORY, self._write(below, write)))
+                    rows[name] = _row(TreeEntry(name, DIRECTORY, self._write(below, write), below.size))
             for name, entry in directory.entries.items():
                 if name not in rows:
                     rows[name] = _row(entry)
@@ -125,7 +126,7 @@ class EditedTree:
             entry = directory.entries.get(name)
             if entry is None or entry.kind != DIRECTORY:
                 return None
-            below = directory.below[name] = _Directory(entry.id, self._read(entry.id))
+            below = directory.below[name] = _Directory(entry.id, self._read(entry.id), entry.size)
             del directory.entries[name]
         return below
 

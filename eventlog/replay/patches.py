@@ -10,10 +10,20 @@ import zlib
 from base64 import b85encode
 from collections.abc import Iterator
 
-from eventlog.replay.compare import ADD, DELETE, RENAME, TYPE, Change
+from eventlog.replay.compare import ADD, DELETE, MODE, RENAME, TYPE, Change
 from eventlog.replay.linediff import LineDiff
-from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SUBMODULE, SYMLINK, TreeEntry
+from eventlog.snapshots.tree import (
+    DIRECTORY,
+    EXECUTABLE,
+    FILE,
+    MODE_OF_KIND,
+    SUBMODULE,
+    SYMLINK,
+    TreeEntry,
+    plain_kind,
+)
 
+# What git has: a mode that is narrower is one of its two in a patch.
 _MODE_OF_KIND = {FILE: b"100644", EXECUTABLE: b"100755", SYMLINK: b"120000", SUBMODULE: b"160000"}
 _NOWHERE = b"/dev/null"
 _NO_ID = b"0" * 40
@@ -25,18 +35,25 @@ _SHORT_ESCAPES = {7: b"a", 8: b"b", 9: b"t", 10: b"n", 11: b"v", 12: b"f", 13: b
 
 
 def mode_of(entry: TreeEntry | None) -> str | None:
-    """The mode as git writes it; of a directory, which git has none for, that of its trees."""
-    return None if entry is None else _MODE_OF_KIND.get(entry.kind, b"040000").decode()
+    """The mode as git writes it, also where git has no such; of a directory that of git's trees."""
+    if entry is None:
+        return None
+    if entry.kind in MODE_OF_KIND:
+        return f"100{MODE_OF_KIND[entry.kind]:03o}"
+    return _MODE_OF_KIND.get(entry.kind, b"040000").decode()
 
 
 def sections(change: Change) -> list[Change]:
     """The parts in which a change is written: another type is a deletion and an addition.
 
-    An empty directory has none; git knows no such thing.
+    An empty directory has none; git knows no such thing, and no modes but two.
     """
     before, after = _written(change.before), _written(change.after)
+    if change.operation == MODE and before and after and before.kind == after.kind:
+        return []
     if change.operation != TYPE:
-        return [change] if before or after else []
+        written = Change(change.path, change.operation, before, after, change.old_path)
+        return [written] if before or after else []
     parts = [Change(change.path, DELETE, before, None)] if before else []
     return [*parts, Change(change.path, ADD, None, after)] if after else parts
 
@@ -138,4 +155,6 @@ def _ended(name: bytes) -> bytes:
 
 
 def _written(entry: TreeEntry | None) -> TreeEntry | None:
-    return None if entry is None or entry.kind == DIRECTORY else entry
+    if entry is None or entry.kind == DIRECTORY:
+        return None
+    return TreeEntry(entry.name, plain_kind(entry.kind), entry.id, entry.size)

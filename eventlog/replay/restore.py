@@ -26,6 +26,7 @@ from eventlog.replay.restore_wanted import Wanted, wanted_of_turn, wanted_of_und
 from eventlog.replay.trees import Events, Running, trees_of
 from eventlog.snapshots.ids import blob_id, from_text
 from eventlog.snapshots.parallel import Listed
+from eventlog.snapshots.room import refuse_without_room
 from eventlog.snapshots.tree import DIRECTORY, SYMLINK
 from eventlog.snapshots.worktree_entries import LEFT_OUT
 from eventlog.types import Event
@@ -250,12 +251,13 @@ def make_plan(
     comparison.find_kept()
     if wanted.whole and not wanted.paths:
         seen.keep(comparison.believed)
-    lost = _unreadable(blobs, comparison.steps)
+    lost, lengths = _unreadable(blobs, comparison.steps)
     # A directory that cannot become a file keeps what is in it.
     possible = (
         [s for s in comparison.steps if lost.keys().isdisjoint(ways(s.path))] if lost else comparison.steps
     )
     steps = tuple(sorted(possible, key=lambda step: step.path))
+    refuse_without_room(sum(lengths.get(s.after.id, 0) for s in steps if s.after is not None), place.path)
     token = blake3(
         jsontext.encode(
             {
@@ -301,26 +303,28 @@ def _protected(place: Place, store_root: str) -> bytes | None:
     return None
 
 
-def _unreadable(blobs: "BlobStore", steps: Iterable[Step]) -> dict[bytes, str]:
-    """The paths whose wanted content the store cannot give, with the reason."""
+def _unreadable(blobs: "BlobStore", steps: Iterable[Step]) -> tuple[dict[bytes, str], dict[bytes, int]]:
+    """The paths whose wanted content the store cannot give, with the reason; the length of each content."""
     needed: dict[bytes, list[Step]] = {}
     for step in steps:
         if step.after is not None and step.after.kind != DIRECTORY:
             needed.setdefault(step.after.id, []).append(step)
     lost: dict[bytes, str] = {}
+    lengths: dict[bytes, int] = {}
     for id in blobs.read_order(needed):
         try:
             data = blobs.get(id)
             problem = "" if blob_id(data) == id else "its hash is that of a tree"
         except (NotFound, Corruption) as error:
             data, problem = b"", f"its content cannot be read: {error}"
+        lengths[id] = len(data)
         for step in needed[id]:
             assert step.after is not None
             if not problem and step.after.kind == SYMLINK and (not data or b"\0" in data):
                 lost[step.path] = "no symlink can have this target"
             elif problem:
                 lost[step.path] = problem
-    return lost
+    return lost, lengths
 
 
 def _named(state: State | None, *, mode: bool = False) -> list[object] | None:

@@ -15,7 +15,7 @@ from eventlog.replay.restore_wanted import Wanted, is_below, ways
 from eventlog.repository import git_environment
 from eventlog.snapshots.parallel import Listed
 from eventlog.snapshots.statcache import pack_fields
-from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, SYMLINK, legal_name
+from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, PLAIN, SYMLINK, kind_of_mode, legal_name
 
 _DIRECTORY = DIRECTORY[0]
 # What an older part of the log saw is kept too: only what came later may go.
@@ -120,7 +120,7 @@ class Comparison:
         fd = -1
         for path, kind, (id,), (proof,) in self.seen.rows():
             want = entries.get(path)
-            if want is None or want[2] != id or want[0][0] != kind or kind == _DIRECTORY:
+            if want is None or want[2] != id or want[0][0] != PLAIN[kind] or kind == _DIRECTORY:
                 continue
             parent, _, name = path.rpartition(b"/")
             try:
@@ -134,6 +134,8 @@ class Comparison:
                 found = lstat(fd, name)
             except OSError:
                 continue  # it is looked at like any other, and what is wrong is told
+            if want[1] is not None and kind_of_mode(found.st_mode) != kind_of_mode(want[1]):
+                continue
             if proof == pack(
                 found.st_mode, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
             ):

@@ -41,11 +41,9 @@ class Step:
             return CREATE
         if after is None:
             return DELETE
-        if before.kind == after.kind:
-            return OVERWRITE
         if before.kind in FILES and after.kind in FILES:
             return CHMOD if before.id == after.id else OVERWRITE
-        return RETYPE
+        return OVERWRITE if before.kind == after.kind else RETYPE
 
 
 @dataclass(frozen=True, slots=True)

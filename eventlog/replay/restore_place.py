@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from eventlog.errors import NotFound, Refused
 from eventlog.snapshots.ids import blob_id
-from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SYMLINK
+from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SYMLINK, kind_of_mode
 from eventlog.snapshots.userfiles import UserFiles
 
 OTHER = b"?"  # a pipe, a socket, a device
@@ -36,10 +36,14 @@ class State(NamedTuple):
 
 
 def same(a: State | None, b: State | None) -> bool:
-    """Whether two states are one as a tree sees it: kind and content."""
+    """Whether two states are one as a tree sees it: kind, content, and permissions where both have some."""
     if a is None or b is None:
         return a is b
-    return a.kind == b.kind and a.id == b.id
+    if a.kind != b.kind or a.id != b.id:
+        return False
+    if a.kind not in FILES or a.mode is None or b.mode is None:
+        return True
+    return a.mode == b.mode or kind_of_mode(a.mode) == kind_of_mode(b.mode)
 
 
 def untouched(a: os.stat_result, b: os.stat_result) -> bool:

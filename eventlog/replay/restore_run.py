@@ -23,12 +23,12 @@ from eventlog.replay.deferred import is_of_git
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.replay.restore import EVENT_TYPE, Plan
 from eventlog.replay.restore_journal import Document, Step
-from eventlog.replay.restore_place import Place, same
+from eventlog.replay.restore_place import FILES, Place, State, same
 from eventlog.replay.restore_switch import Found, carry_out, changed_since
 from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.parallel import Listed
 from eventlog.snapshots.store import BlobStore
-from eventlog.snapshots.tree import DIRECTORY
+from eventlog.snapshots.tree import DIRECTORY, kind_of_mode
 from eventlog.snapshots.userfiles import UserFiles
 from eventlog.types import Event
 
@@ -92,7 +92,7 @@ def _run(plan: Plan, place: Place, blobs: BlobStore, append: Append) -> Outcome:
             state, found = _save(place, step, writer.put)
             known[step.path] = (state, found)
             if state is not None and state.kind != DIRECTORY:
-                saved.put(step.path, state.kind, state.id, state.size)
+                saved.put(step.path, _kind_of(state, blobs), state.id, state.size)
         safety, plan_id = saved.write(writer.put_encoded_tree), writer.put(encoded)
         writer.flush()
         position = append(start_event(plan, document.id, safety, plan_id, kept))
@@ -123,6 +123,12 @@ def _run(plan: Plan, place: Place, blobs: BlobStore, append: Append) -> Outcome:
 def _wanted_of_git(plan: Plan, blobs: BlobStore) -> list[bytes]:
     wanted = {step.after.id for step in plan.steps if step.after is not None}
     return sorted(id for id in wanted if is_of_git(blobs, id))
+
+
+def _kind_of(state: State, blobs: BlobStore) -> bytes:
+    if state.kind in FILES and state.mode is not None and blobs.modes:
+        return kind_of_mode(state.mode)
+    return state.kind
 
 
 def _save(place: Place, step: Step, put: Callable[[bytes], bytes]) -> Found:

@@ -209,7 +209,7 @@ class _Switch:
     def _make_directory(self, change: _Change) -> None:
         assert change.goal is not None
         dir_fd, name = self._parent(change.path)
-        self.calls.mkdir(dir_fd, name, 0o777)
+        self.calls.mkdir(dir_fd, name, 0o777 if change.goal.mode is None else 0o700)
 
     def _take_name(self, change: _Change) -> None:
         if change.replaces:

@@ -5,21 +5,33 @@ moment that is restored and the wanted tree lacks it: later trees are compared w
 directory by directory, and equal ids are not entered. Deterministic, and reads only.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eventlog.errors import Corruption, InvalidEvent, NotFound, Refused
+from eventlog.errors import Corruption, EventLogError, InvalidEvent, NotFound, Refused
 from eventlog.paths import path_bytes, path_text
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.deferred import hashed
 from eventlog.replay.restore_journal import Document
-from eventlog.replay.restore_place import FILES, NO_ID, State
+from eventlog.replay.restore_place import NO_ID, State
 from eventlog.replay.trees import TreeState
+from eventlog.snapshots.extent import DEPTH_MAX, Entries, extent_of, read_directories, wish_of
 from eventlog.snapshots.ids import from_text
-from eventlog.snapshots.materialize import DEPTH_MAX, ENTRIES_MAX
+from eventlog.snapshots.materialize import ENTRIES_MAX
 from eventlog.snapshots.parallel import Listed
-from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SYMLINK, legal_name
+from eventlog.snapshots.tree import (
+    DIRECTORY,
+    EXECUTABLE,
+    FILE,
+    FILES,
+    MODE_OF_KIND,
+    SKIPPED,
+    SYMLINK,
+    legal_name,
+    mode_of_directory,
+    plain_kind,
+)
 
 # What is read of the events behind the moment.
 COLUMNS_OF_LATER = ("event_type", "operation", "path", "tree_hash")
@@ -144,17 +156,41 @@ def _selection(paths: Sequence[str]) -> tuple[bytes, ...]:
     return tuple(sorted(wishes))
 
 
+def _read(wanted: Wanted, state: TreeState) -> Callable[[bytes], Entries]:
+    """A reader of the wanted directories of a tree, after a count of what they add up to."""
+    read: dict[bytes, Entries | EventLogError] = {}
+
+    def get(id: bytes) -> Entries:
+        found = read.get(id)
+        if found is None:
+            try:
+                found = state.stored_tree(id)
+            except (NotFound, Corruption) as error:
+                found = error
+            read[id] = found
+        if isinstance(found, EventLogError):
+            raise found
+        return found
+
+    top, wish = get(state.root), wish_of(wanted.paths)
+    directories = read_directories(state.blobs, get, top, wish, ENTRIES_MAX)
+    extent = extent_of(top, wish, directories, {})
+    if extent.entries > ENTRIES_MAX or extent.depth > DEPTH_MAX:
+        raise Refused("the tree is too large or too deep to be restored; nothing was touched")
+    return get
+
+
 def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
     """Fill in what the tree holds; the id of each of its directories."""
     directories = {b"": state.root}
-    stack = [(b"", 0, state.get_tree(state.root, b""))]
-    some, leaves, make = bool(wanted.paths), (*FILES, SYMLINK), tuple.__new__
-    count = 0
+    read = _read(wanted, state)
+    stack = [(b"", state.deferred.entries(read(state.root), b""))]
+    some, make = bool(wanted.paths), tuple.__new__
+    leaves: dict[bytes, tuple[bytes, int | None]]
+    leaves = {kind: (kind, None) for kind in (FILE, EXECUTABLE, SYMLINK)}
+    leaves |= {kind: (plain_kind(kind), MODE_OF_KIND[kind]) for kind in FILES - leaves.keys()}
     while stack:
-        prefix, depth, entries = stack.pop()
-        count += len(entries)
-        if count > ENTRIES_MAX or depth > DEPTH_MAX:
-            raise Refused("the tree is too large or too deep to be restored; nothing was touched")
+        prefix, entries = stack.pop()
         for entry in entries:
             name, kind, id, size = entry
             path = prefix + name
@@ -163,14 +199,15 @@ def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
             if kind in leaves:
                 try:
                     # Only what git holds has to be read for its id.
-                    wanted.entries[path] = make(State, (kind, None, hashed(state.blobs, entry).id, size))
+                    wanted.entries[path] = make(State, (*leaves[kind], hashed(state.blobs, entry).id, size))
                 except NotFound as error:
                     wanted.missing.append((path, str(error)))
                     wanted.alone.add(path)
             elif kind == DIRECTORY:
-                wanted.entries[path] = State(DIRECTORY, None, NO_ID, 0)
+                mode = mode_of_directory(size) if size else None
+                wanted.entries[path] = State(DIRECTORY, mode, NO_ID, 0)
                 try:
-                    stack.append((path + b"/", depth + 1, state.get_tree(id, path)))
+                    stack.append((path + b"/", state.deferred.entries(read(id), path)))
                     directories[path] = id
                 except (NotFound, Corruption) as error:
                     del wanted.entries[path]
@@ -239,7 +276,7 @@ def _see_tree(
                     stack.append((below, entry.id))
                 if below not in wanted.entries and wanted.selects(below):
                     wanted.gone_dirs.add(below)
-            elif entry.kind in (*FILES, SYMLINK):
+            elif entry.kind in FILES or entry.kind == SYMLINK:
                 if entry.kind == SYMLINK:
                     wanted.links.add(below)
                 _see(wanted, below)

@@ -21,8 +21,9 @@ from eventlog.snapshots.deferred import sentence_of
 from eventlog.snapshots.ids import blob_id, from_text, to_text, tree_id
 from eventlog.snapshots.tree import (
     DIRECTORY,
-    EXECUTABLE,
     FILE,
+    FILES,
+    MODE_OF_KIND,
     SIZE_UNKNOWN,
     SKIPPED,
     SUBMODULE,
@@ -50,7 +51,9 @@ Events = Callable[..., Iterator[Event]]
 # Whether the process of the turn with these events lives.
 Running = Callable[[Sequence[Mapping[str, Any]]], bool]
 
-_KIND_OF_MODE = {"100644": FILE, "100755": EXECUTABLE, "120000": SYMLINK, "160000": SUBMODULE}
+_KIND_OF_MODE = {
+    **{f"100{mode:03o}": kind for kind, mode in MODE_OF_KIND.items()}, "120000": SYMLINK, "160000": SUBMODULE,
+}  # fmt: skip
 
 
 class NoTree(NotFound):
@@ -309,7 +312,7 @@ def _after(event: Mapping[str, Any], payload: Mapping[str, Any], before: TreeEnt
     mode = payload.get("after_mode")
     kind = kind_of_mode(mode)
     if kind is None:
-        kind = before.kind if before is not None and before.kind in (EXECUTABLE, SYMLINK) else FILE
+        kind = before.kind if before is not None and before.kind in FILES | {SYMLINK} else FILE
     content = event.get("after_hash")
     if content is None:
         for list_id in list_named_by(event):

@@ -8,6 +8,8 @@
     catalog      which packs there are, and where in them an id is
     writer       BlobWriter: put, flush
     store        BlobStore: get, resolve, and the writer
+    extent       how many files and bytes a tree expands to
+    room         whether the disk has room for it
     materialize  a tree written out as files
     verify       the findings of a check of packs
     due          which packs a merge would take
@@ -15,5 +17,5 @@
     mark         which contents are live
     condemn      packs leave; the plan of a collection
 
-Those from materialize on are off the hook path.
+Those from extent on are off the hook path.
 """

@@ -10,7 +10,7 @@ import time
 from eventlog.errors import Corruption, NotFound
 from eventlog.snapshots.ids import blob_id
 from eventlog.snapshots.statcache import pack_stat
-from eventlog.snapshots.tree import EXECUTABLE, FILE, SKIPPED
+from eventlog.snapshots.tree import EXECUTABLE, FILE, FILES, SKIPPED
 from eventlog.snapshots.worktree_entries import TooMuch
 
 TYPE_CHECKING = False
@@ -134,7 +134,7 @@ class Contents:
             return found
         list_id = None if one.entry is None else self._lists.named_by(one.entry)
         row = None if list_id is None else self._lists.row(list_id, one.path)
-        if row is None or row.kind != kind_of(one.found) or row.stat != stat_of(one.found):
+        if row is None or row.kind != self._entries.kind_of(one.found) or row.stat != stat_of(one.found):
             return None
         assert one.entry is not None
         return SKIPPED, one.entry, row.size, self._entries.proof(one.found)
@@ -149,9 +149,10 @@ class Contents:
         if row is None or other.stat(row) != pack_stat(one.found):
             return None
         kind, id = other.kinds[row : row + 1], other.id(row)
-        if kind not in (FILE, EXECUTABLE) or not self._entries.writer.holds(id):
+        if kind not in FILES or not self._entries.writer.holds(id):
             return None
-        return kind, id, other.size(row), self._entries.proof(one.found)
+        # Its kind is as the options of that cache had it: a plan's say nothing of narrower modes.
+        return self._entries.kind_of(one.found), id, other.size(row), self._entries.proof(one.found)
 
     def _defer(
         self, held: "list[tuple[Unread, os.stat_result, bytes | None]]"
@@ -163,7 +164,7 @@ class Contents:
         rows = {}
         for one, found, object in held:
             size, mtime_ns, ctime_ns, inode = stat_of(found)
-            fields = one.path, kind_of(found), size, mtime_ns, ctime_ns, inode, object
+            fields = one.path, self._entries.kind_of(found), size, mtime_ns, ctime_ns, inode, object
             rows[one.path] = DeferredFile(fields)
         put = self._entries.writer.put
         sentences = {}
@@ -244,7 +245,7 @@ class Lists:
         was = None if before is None else self._row_of(before, change.path)
         if was is None or after is None:
             return False
-        if after.kind in (FILE, EXECUTABLE):
+        if after.kind in FILES:
             return was.kind == after.kind and was.stat == tables.times(change.path)
         now = self._row_of(after, change.path)
         return now is not None and (now.kind, now.stat) == (was.kind, was.stat)
@@ -256,6 +257,7 @@ class Lists:
 
 
 def kind_of(found: "os.stat_result") -> bytes:
+    """The kind of a file, as far as all stores keep it."""
     return EXECUTABLE if found.st_mode & 0o100 else FILE
 
 

@@ -9,7 +9,7 @@ Pure functions; on the hook path.
 """
 
 from eventlog.errors import Corruption, InvalidEvent
-from eventlog.snapshots.tree import EXECUTABLE, FILE, SIZE_UNKNOWN, legal_name
+from eventlog.snapshots.tree import FILES, SIZE_UNKNOWN, legal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _HEX = frozenset(b"0123456789abcdef")
 class DeferredFile(tuple[bytes, bytes, int, int, int, int, "bytes | None"]):
     """(path, kind, size, mtime_ns, ctime_ns, inode, object): one file of a list.
 
-    `path` is relative to the captured directory, `kind` is `f` or `x`. `object` is git's id of the same
+    `path` is relative to the captured directory, `kind` is that of a file. `object` is git's id of the same
     content, 20 or 32 bytes; None where git does not hold it. Sorts by path.
     """
 
@@ -117,7 +117,7 @@ def _path(row: "tuple[bytes, bytes, int, int, int, int, bytes | None]") -> bytes
 
 
 def _problem(kind: bytes, size: int, inode: int, object: "bytes | None") -> "str | None":
-    if kind not in (FILE, EXECUTABLE):
+    if kind not in FILES:
         return f"has the kind {kind!r}, which is never deferred"
     if not 0 <= size < SIZE_UNKNOWN or inode < 0:
         return f"has the impossible size {size} or inode {inode}"

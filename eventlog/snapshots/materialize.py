@@ -4,12 +4,14 @@ The target is missing or empty, unless `force` is given; then files are replaced
 temporary sibling, and what the tree does not name stays. The walk goes down by directory descriptors
 that never follow a symlink, files are created exclusively, every content is re-hashed before it gets a
 name, and symlinks come last, so that nothing is ever written through one. Modes are 0644, 0755 and 0755
-for directories whatever the umask: two replays of one turn are then equal, whoever runs them (I27).
+for directories whatever the umask, and those of the tree where that keeps narrower ones: two replays of one
+turn are then equal, whoever runs them (I27).
 
 What cannot be written is listed in the report and the rest is written all the same. A kill leaves
 a part of the files, inside the target.
 
-Plan, then execute: the whole tree is read, and every wanted path found, before the first name is made.
+Plan, then execute: the whole tree is read and added up, and every wanted path found, before the first name
+is made; what has no room is refused.
 Files are written in the order in which packs hold them, by two processes when there are enough of them.
 One thread may call this; others may use other `BlobStore` objects meanwhile.
 """
@@ -18,22 +20,35 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from eventlog.errors import EventLogError, NotFound, Refused
 from eventlog.paths import path_text
+from eventlog.snapshots.extent import (
+    ALL,
+    DEPTH_MAX,
+    Entries,
+    Wish,
+    extent_of,
+    read_directories,
+    too_deep,
+    too_many,
+    wanted_of,
+    wish_of,
+)
 from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.parallel import FileJob, Listed, write_files
+from eventlog.snapshots.room import refuse_without_room
 from eventlog.snapshots.store import BlobStore
 from eventlog.snapshots.target import DIRECTORY_MODE, Target, reason_of
 from eventlog.snapshots.tree import (
     DIRECTORY,
-    EXECUTABLE,
+    MODE_OF_KIND,
     SKIPPED,
     SUBMODULE,
     SYMLINK,
     TreeEntry,
     decode_tree,
+    mode_of_directory,
 )
 from eventlog.snapshots.userfiles import UserFiles
 
@@ -41,7 +56,6 @@ from eventlog.snapshots.userfiles import UserFiles
 Resolve = Callable[[Sequence[TreeEntry], bytes], Sequence[TreeEntry]]
 
 ENTRIES_MAX = 10_000_000
-DEPTH_MAX = 2_048  # PATH_MAX allows no deeper working tree to be captured
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +102,19 @@ def materialize(
         resolve: what stands for the entries of the directory at a path.
         workers: how many processes write at once; None lets the amount of work decide.
     Raises: NotFound when a path is not in the tree, or the tree itself is not in the store;
-        Refused when the target holds something, is not a directory, or is inside the store.
+        Refused when the target holds something, is not a directory, or is inside the store, and when the tree
+        is too large for it.
     """
-    plan = _plan(blobs, root, _wish(paths), trees or {}, resolve or _as_they_are)
-    calls = calls or UserFiles()
     _check_target(blobs, target)
-    place = Target(calls, _open_target(calls, target, force), plan.dirs, force)
+    plan = _plan(blobs, root, target, wish_of(paths), trees or {}, resolve or _as_they_are, force=force)
+    calls = calls or UserFiles()
+    place = Target(calls, _open_target(calls, target, force), plan.dirs, force, plan.modes)
     try:
         place.make_all()
         done = write_files(blobs, place, plan.files, workers)
-        missing = plan.missing + place.failed + done.missing
         unlinked = _write_symlinks(blobs, place, plan)
+        place.set_modes()
+        missing = plan.missing + place.failed + done.missing
     finally:
         place.close()
     return Report(
@@ -131,7 +147,7 @@ def walk(
         yield path, entry
         if entry.kind == DIRECTORY:
             if len(stack) >= DEPTH_MAX:
-                raise _too_deep(path)
+                raise too_deep()
             stack.append((path + b"/", iter(get(entry.id))))
 
 
@@ -145,72 +161,66 @@ class _Plan:
     skipped: list[tuple[bytes, bytes]] = field(default_factory=list)
     submodules: list[tuple[bytes, bytes]] = field(default_factory=list)
     missing: Listed = field(default_factory=list)
+    modes: dict[int, int] = field(default_factory=dict)  # of directories that have not the usual one
+    claims: dict[bytes, int] = field(default_factory=dict)  # size of each content, as the tree has it
 
 
-# The wanted names of one directory, each with the wish for what is below it. The empty name, which no
-# file has, says that all of the directory is wanted; no wish at all says the same.
-_Wish = dict[bytes, Any]
-_ALL = b""
-
-
-def _wish(paths: Sequence[bytes]) -> _Wish | None:
-    """Paths as nested names. The empty path and `.` name the whole tree."""
-    wish: _Wish = {}
-    for path in paths:
-        at = wish
-        for name in path.split(b"/"):
-            if name not in (b"", b"."):
-                at = at.setdefault(name, {})
-        at[_ALL] = {}
-    return wish or None
+# What has these kinds is no file with a content of its own.
+_NO_FILES = frozenset((DIRECTORY, SYMLINK, SUBMODULE, SKIPPED))
 
 
 def _plan(
     blobs: BlobStore,
-    root: bytes | Sequence[TreeEntry],
-    wish: _Wish | None,
+    root: bytes | Entries,
+    target: str,
+    wish: Wish | None,
     trees: Mapping[bytes, bytes],
     resolve: "Resolve",
+    *,
+    force: bool,
 ) -> _Plan:
-    """Read the tree level by level, each level in the order of the packs."""
+    """Read the tree, add up what it is, and only then list what is to be made.
+
+    Raises: NotFound, Refused.
+    """
     get = _tree_getter(blobs, trees)
+    # Without its root there is nothing to write: that is an error, not a partial result.
+    top = get(root) if isinstance(root, bytes) else root
+    directories = read_directories(blobs, get, top, wish, ENTRIES_MAX)
+    lists = [top, *(entries for entries in directories.values() if not isinstance(entries, str))]
+    places = blobs.places({id for entries in lists for _, kind, id, _ in entries if kind not in _NO_FILES})
+    lengths = {id: place[4] for id, place in places.items()}
+    extent = extent_of(top, wish, directories, lengths)
+    if extent.entries > ENTRIES_MAX:
+        raise too_many(ENTRIES_MAX)
+    if extent.depth > DEPTH_MAX:
+        raise too_deep()
+    refuse_without_room(extent.bytes, target, replaces=force)
     plan = _Plan()
-    count = 0
-    level: list[tuple[int, bytes, _Wish | None]] = []
-    if isinstance(root, bytes):
-        # Without its root there is nothing to write: that is an error, not a partial result.
-        root = get(root)
-    _plan_directory(plan, level, 0, resolve(root, b""), wish)
-    for _ in range(DEPTH_MAX):
-        if not level:
-            return plan
-        read: dict[bytes, Sequence[TreeEntry] | str] = {}
-        for id in blobs.read_order(id for _, id, _ in level):
-            try:
-                read[id] = get(id)
-            except EventLogError as error:
-                read[id] = f"its list of names cannot be read: {error}"
-        below: list[tuple[int, bytes, _Wish | None]] = []
+    level: list[tuple[int, bytes, Wish | None]] = []
+    _plan_directory(plan, level, 0, resolve(top, b""), wish)
+    while level:
+        below: list[tuple[int, bytes, Wish | None]] = []
         for index, id, part in level:
-            entries = read[id]
+            entries = directories[id]
             if isinstance(entries, str):
                 plan.missing.append((plan.dirs[index][2], entries))
                 continue
-            count += len(entries)
-            if count > ENTRIES_MAX:
-                raise Refused(f"the tree holds more than {ENTRIES_MAX} files; nothing was written")
             _plan_directory(plan, below, index, resolve(entries, plan.dirs[index][2]), part)
         level = below
-    raise _too_deep(plan.dirs[level[0][0]][2])
+    # Contents that stand elsewhere, and not in a pack, are known only now.
+    needed = sum(lengths.get(job[0], plan.claims.get(job[0], 0)) for job in plan.files)
+    refuse_without_room(needed, target, replaces=force)
+    return plan
 
 
 def _as_they_are(entries: Sequence[TreeEntry], _folder: bytes) -> Sequence[TreeEntry]:
     return entries
 
 
-def _first_path(name: bytes, wish: _Wish | None) -> bytes:
+def _first_path(name: bytes, wish: Wish | None) -> bytes:
     """A path that was asked for below `name`, as it was asked for."""
-    while wish and _ALL not in wish:
+    while wish and ALL not in wish:
         below, wish = next(iter(wish.items()))
         name += b"/" + below
     return name
@@ -218,10 +228,10 @@ def _first_path(name: bytes, wish: _Wish | None) -> bytes:
 
 def _plan_directory(
     plan: _Plan,
-    level: list[tuple[int, bytes, _Wish | None]],
+    level: list[tuple[int, bytes, Wish | None]],
     index: int,
     entries: Sequence[TreeEntry],
-    wish: _Wish | None,
+    wish: Wish | None,
 ) -> None:
     prefix = plan.dirs[index][2]
     if prefix:
@@ -229,20 +239,19 @@ def _plan_directory(
     if wish:
         names = {entry[0] for entry in entries}
         for name in wish:
-            if name not in names and name != _ALL:
+            if name not in names and name != ALL:
                 wanted = path_text(prefix + _first_path(name, wish[name]))
                 raise NotFound(f"{wanted} is not in this tree; nothing was written")
-        if _ALL not in wish:
-            entries = [entry for entry in entries if entry[0] in wish]
     files = plan.files
-    for name, kind, id, _size in entries:
+    for (name, kind, id, size), below in wanted_of(entries, wish):
         path = prefix + name
-        below = wish.get(name) if wish else None
         if kind == DIRECTORY:
             plan.dirs.append((index, name, path))
+            if size:
+                plan.modes[len(plan.dirs) - 1] = mode_of_directory(size)
             level.append((len(plan.dirs) - 1, id, below))
             continue
-        if below and below.keys() != {_ALL}:
+        if below and below.keys() != {ALL}:
             raise NotFound(
                 f"{path_text(path)} is no directory in this tree, so nothing is below it; nothing was written"
             )
@@ -254,7 +263,8 @@ def _plan_directory(
         elif kind == SKIPPED:
             plan.skipped.append((path, id))
         else:
-            files.append((id, index, name, kind == EXECUTABLE))
+            files.append((id, index, name, MODE_OF_KIND[kind]))
+            plan.claims[id] = size
 
 
 def _tree_getter(blobs: BlobStore, trees: Mapping[bytes, bytes]) -> Callable[[bytes], Sequence[TreeEntry]]:
@@ -312,7 +322,3 @@ def _sentence(blobs: BlobStore, id: bytes) -> str:
         return blobs.get(id).decode("utf-8", "replace")
     except EventLogError:
         return "the reason cannot be read"
-
-
-def _too_deep(path: bytes) -> Refused:
-    return Refused(f"the tree is more than {DEPTH_MAX} directories deep at {path_text(path[:80])}…")

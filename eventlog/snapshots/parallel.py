@@ -4,7 +4,8 @@ The files are put into the order in which packs hold them, so that each group is
 and cut into as many runs of about equal cost as there are workers. This process takes the first run,
 forked children the others. They share nothing that moves: packs are read by position, and each opens
 directories of its own. A child makes plain system calls, reports through a pipe and leaves by
-`os._exit`. The run of a child that dies, or stands still, is written again by this process.
+`os._exit`. The run of a child that dies, or stands still, is written again by this process. A child whose
+parent was killed has another parent from then on; it asks before each MiB, and writes nothing more.
 
 Only a program with a single Python thread forks, and only on Linux: others write alone. Idle threads of
 native libraries do no harm, as the child never calls into what they belong to, and the allocators
@@ -30,8 +31,8 @@ from eventlog.snapshots.pack import GROUP_RAW_MAX
 from eventlog.snapshots.store import BlobStore
 from eventlog.snapshots.target import Target, reason_of
 
-# (id, index of the directory, name, executable)
-FileJob = tuple[bytes, int, bytes, bool]
+# (id, index of the directory, name, mode)
+FileJob = tuple[bytes, int, bytes, int]
 
 # (path, reason)
 Listed = list[tuple[bytes, str]]
@@ -131,9 +132,9 @@ def _write_run(blobs: BlobStore, target: Target, run: _Run, progress: mmap.mmap 
 
 
 def _write(target: Target, job: FileJob, data: bytes, done: Done) -> None:
-    _, index, name, executable = job
+    _, index, name, mode = job
     try:
-        target.write_file(index, name, executable, data)
+        target.write_file(index, name, mode, data)
     except OSError as error:
         done.missing.append((target.path(index, name), f"it cannot be written: {reason_of(error)}"))
     else:
@@ -184,6 +185,10 @@ def _write_again(blobs: BlobStore, target: Target, run: _Run) -> Done:
         target.force = force
 
 
+class _Orphaned(BaseException):
+    """Whoever asked for these files is gone. No error of one file, so nothing that handles those takes it."""
+
+
 _Message = tuple[int, int, Listed, list[FileJob]]
 
 
@@ -194,6 +199,7 @@ class _Child:
         # Counts the files the child has done, in memory that both see.
         self._progress = mmap.mmap(-1, 8)
         self._pipe, write_fd = os.pipe()
+        self._parent = os.getpid()
         with warnings.catch_warnings():
             # Later Pythons warn of a fork beside native threads; the module's docstring says why not here.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -237,10 +243,15 @@ class _Child:
         os.close(self._pipe)
         self._progress.close()
 
+    def _stop_without_parent(self) -> None:
+        if os.getppid() != self._parent:
+            raise _Orphaned
+
     def _work(self, blobs: BlobStore, target: Target, run: _Run, write_fd: int) -> NoReturn:
         code = 1
         try:
             os.close(self._pipe)
+            target.go_on = self._stop_without_parent
             done = _write_run(blobs, target, run, self._progress)
             message: _Message = (done.files, done.bytes, done.missing, done.unread)
             with open(write_fd, "wb") as pipe:

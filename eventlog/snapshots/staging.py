@@ -11,6 +11,7 @@ import stat
 from eventlog.fs import FileSystem
 from eventlog.layout import TMP_DIR, Layout
 from eventlog.snapshots.contents import kind_of, stat_of
+from eventlog.snapshots.tree import plain_kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +87,11 @@ def _copy(fs: FileSystem, source: int, copy: int, size: int, bytes_max: int) -> 
 
 def is_as_listed(found: os.stat_result, file: "DeferredFile") -> bool:
     """Whether a file is still the one of the list, untouched."""
-    return stat.S_ISREG(found.st_mode) and kind_of(found) == file.kind and stat_of(found) == file.stat
+    return (
+        stat.S_ISREG(found.st_mode)
+        and kind_of(found) == plain_kind(file.kind)
+        and stat_of(found) == file.stat
+    )
 
 
 def open_below(calls: "UserFiles", root: str, path: bytes) -> int:

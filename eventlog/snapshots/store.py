@@ -42,8 +42,12 @@ class BlobStore:
         *,
         cache_bytes: "int | None" = None,
         kinds_in: "KindsIn | None" = None,
+        modes: bool = False,
     ) -> None:
-        """Args: kinds_in: tells the secrets in a content, as `Redactor.kinds_in` does; asked of every put."""
+        """Args:
+        kinds_in: tells the secrets in a content, as `Redactor.kinds_in` does; asked of every put.
+        modes: whether its trees may say more of permissions than git's two modes (`Identity.keeps_modes`).
+        """
         self.withheld: "dict[bytes, tuple[str, ...]]" = {}  # put since the last `forget_withheld`
         # Says why what is asked for may have gone; also asked with the first digits of its hash.
         self.fate: "Callable[..., str | None]" = lambda _="": None
@@ -51,6 +55,7 @@ class BlobStore:
         # Contents that readers know of and no pack holds (replay/deferred.py).
         self.elsewhere: "Callable[[bytes], bytes | None]" = lambda _: None
         self._kinds_in = kinds_in
+        self.modes = modes
         self.fs = fs
         self.layout = layout
         self.store_id = store_id

@@ -13,28 +13,40 @@ from eventlog.snapshots.userfiles import UserFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-FILE_MODE, EXECUTABLE_MODE, DIRECTORY_MODE = 0o644, 0o755, 0o755
+DIRECTORY_MODE = 0o755
+_PRIVATE_MODE = 0o700  # of a directory until all is in it that belongs there
 
 _DESCRIPTORS_MAX = 128
+_CHUNK_BYTES = 1 << 20
 
 
 class Target:
     """The directories of a plan below `root_fd`, which it closes.
 
     `dirs` are rows (index of the parent, name, path), parents first, row 0 the root. `failed` lists those
-    that could not be made, `made` counts the others.
+    that could not be made, `made` counts the others. `modes` are those of directories that do not have the
+    usual one, by index: `set_modes` gives them, when nothing more is to be written. `go_on` is called before
+    each MiB that is written, and stops the writing by an exception.
     """
 
     def __init__(
-        self, calls: UserFiles, root_fd: int, dirs: "Sequence[tuple[int, bytes, bytes]]", force: bool
+        self,
+        calls: UserFiles,
+        root_fd: int,
+        dirs: "Sequence[tuple[int, bytes, bytes]]",
+        force: bool,
+        modes: "Mapping[int, int] | None" = None,
     ) -> None:
         self.calls = calls
         self.dirs = dirs
+        self._modes = modes or {}
+        self._to_set: list[int] = []
         self.force = force
         self.failed: list[tuple[bytes, str]] = []
         self.made = 0
+        self.go_on: Callable[[], None] = lambda: None
         self._root_fd = root_fd
         self._open: dict[int, int] = {}  # in order of use, the oldest first
         self._last_index = 0
@@ -54,8 +66,11 @@ class Target:
         for index in range(1, len(self.dirs)):
             parent, name, path = self.dirs[index]
             try:
-                self._make(self.fd(parent), name)
-                self.calls.fchmod(self.fd(index), DIRECTORY_MODE)
+                mode = _PRIVATE_MODE if index in self._modes else DIRECTORY_MODE
+                self._make(self.fd(parent), name, mode)
+                self.calls.fchmod(self.fd(index), mode)
+                if index in self._modes:
+                    self._to_set.append(index)
             except FileExistsError:  # with force: it was there, and keeps its mode
                 if not self.force:
                     self.failed.append((path, COLLISION))
@@ -64,6 +79,14 @@ class Target:
                 self.failed.append((path, f"the directory cannot be made: {reason_of(error)}"))
                 continue
             self.made += 1
+
+    def set_modes(self) -> None:
+        """Give directories the modes they had, from below: one may forbid to enter it."""
+        for index in reversed(self._to_set):
+            try:
+                self.calls.fchmod(self.fd(index), self._modes[index])
+            except OSError as error:
+                self.failed.append((self.dirs[index][2], f"its mode cannot be set: {reason_of(error)}"))
 
     def fd(self, index: int) -> int:
         """A descriptor of a directory, good until the next call."""
@@ -86,16 +109,16 @@ class Target:
         self._last_index, self._last_fd = index, fd
         return fd
 
-    def write_file(self, index: int, name: bytes, executable: bool, data: bytes) -> None:
+    def write_file(self, index: int, name: bytes, mode: int, data: bytes) -> None:
         """A new file, or with `force` one in the place of an old one. Raises: OSError."""
         dir_fd = self.fd(index)
         try:
-            self._create(dir_fd, name, executable, data)
+            self._create(dir_fd, name, mode, data)
         except FileExistsError:
             if not self.force:
                 raise
             made = sibling()
-            self._create(dir_fd, made, executable, data)
+            self._create(dir_fd, made, mode, data)
             self._take_name(dir_fd, made, name)
 
     def write_symlink(self, index: int, name: bytes, content: bytes) -> None:
@@ -112,25 +135,22 @@ class Target:
             self.calls.symlink(content, dir_fd, made)
             self._take_name(dir_fd, made, name)
 
-    def _make(self, parent_fd: int, name: bytes) -> None:
+    def _make(self, parent_fd: int, name: bytes, mode: int) -> None:
         """FileExistsError when a directory stands there already."""
         try:
-            self.calls.mkdir(parent_fd, name, DIRECTORY_MODE)
+            self.calls.mkdir(parent_fd, name, mode)
         except FileExistsError:
             if not self.force or stat.S_ISDIR(self.calls.lstat(parent_fd, name).st_mode):
                 raise
             self.calls.unlink(parent_fd, name)
-            self.calls.mkdir(parent_fd, name, DIRECTORY_MODE)
+            self.calls.mkdir(parent_fd, name, mode)
 
-    def _create(self, dir_fd: int, name: bytes, executable: bool, data: bytes) -> None:
+    def _create(self, dir_fd: int, name: bytes, mode: int, data: bytes) -> None:
         calls = self.calls
-        mode = EXECUTABLE_MODE if executable else FILE_MODE
         fd = calls.create(dir_fd, name, mode)
         try:
             try:
-                written = calls.write(fd, data) if data else 0
-                if written < len(data):
-                    self._write_rest(fd, memoryview(data)[written:])
+                self._write(fd, data)
                 calls.fchmod(fd, mode)  # the umask may have taken bits away
             finally:
                 calls.close(fd)
@@ -138,9 +158,15 @@ class Target:
             calls.unlink(dir_fd, name)  # half a file must not pass for the whole one
             raise
 
-    def _write_rest(self, fd: int, rest: memoryview) -> None:
+    def _write(self, fd: int, data: bytes) -> None:
+        self.go_on()
+        written = self.calls.write(fd, data) if 0 < len(data) <= _CHUNK_BYTES else 0
+        if written == len(data):
+            return  # nearly every file
+        rest = memoryview(data)[written:]
         while rest:
-            written = self.calls.write(fd, rest)
+            self.go_on()
+            written = self.calls.write(fd, rest[:_CHUNK_BYTES])
             if written <= 0:
                 raise OSError(errno.ENOSPC, "the disk took no more bytes")
             rest = rest[written:]

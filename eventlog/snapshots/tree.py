@@ -2,8 +2,10 @@
 
 `'T' 0x01`, then the entries in strictly increasing order of their name's bytes:
 
-    1   kind: f file, x executable file, l symlink, d directory, m submodule, s skipped
-    8   size of the content (d: 0; s: the size seen, all ones when unknown)
+    1   kind: f file, x executable file, l symlink, d directory, m submodule, s skipped; above 127 a
+        file that lacks permissions which git's two modes have, with those that it has (docs/trees.md §2)
+    8   size of the content (d: 0, or its mode where that lacks any of 0755; s: the size seen, all ones
+        when unknown)
     32  id: f, x, l, s, m a blob; d a tree
     2   length of the name
     n   name
@@ -24,7 +26,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 FILE, EXECUTABLE, SYMLINK, DIRECTORY, SUBMODULE, SKIPPED = b"f", b"x", b"l", b"d", b"m", b"s"
-KINDS = frozenset((FILE, EXECUTABLE, SYMLINK, DIRECTORY, SUBMODULE, SKIPPED))
+
+# A file's kind says its permissions, as far as they lack none of git's (0644, 0755) or lack some. The bits
+# of a kind above 127 are these, from the highest on.
+_PERMISSIONS = (0o400, 0o200, 0o100, 0o040, 0o010, 0o004, 0o001)
+_OF_FILE, _OF_EXECUTABLE, _OF_DIRECTORY = 0o644, 0o755, 0o755
+_IS_DIRECTORY = 0o040000
+
+
+def _kinds_of_modes() -> "dict[int, bytes]":
+    kinds = {}
+    for bits in range(128):
+        mode = sum(one for place, one in enumerate(_PERMISSIONS) if bits & 0x40 >> place)
+        if mode & 0o100 or not mode & ~_OF_FILE:
+            kinds[mode] = bytes((0x80 | bits,))
+    return {**kinds, _OF_FILE: FILE, _OF_EXECUTABLE: EXECUTABLE}
+
+
+_KIND_OF_MODE = _kinds_of_modes()
+# The permissions that a file of each kind has, and gets when it is written out.
+MODE_OF_KIND = {kind: mode for mode, kind in _KIND_OF_MODE.items()}
+FILES = frozenset(MODE_OF_KIND)
+KINDS = FILES | {SYMLINK, DIRECTORY, SUBMODULE, SKIPPED}
+# For `bytes.translate`: each kind of file as `f` or `x`.
+PLAIN = bytes.maketrans(
+    b"".join(MODE_OF_KIND),
+    b"".join(EXECUTABLE if mode & 0o100 else FILE for mode in MODE_OF_KIND.values()),
+)
 
 SIZE_UNKNOWN = 2**64 - 1
 NAME_SIZE_MAX = 65_535
@@ -68,6 +96,32 @@ class TreeEntry(tuple[bytes, bytes, bytes, int]):
 
     def __repr__(self) -> str:
         return f"TreeEntry({self[0]!r}, {self[1]!r}, {self[2].hex()[:12]}…, {self[3]})"
+
+
+def kind_of_mode(mode: int) -> bytes:
+    """The kind of a regular file with these permissions; bits beyond 0755 do not count."""
+    return _KIND_OF_MODE[mode & (_OF_EXECUTABLE if mode & 0o100 else _OF_FILE)]
+
+
+def plain_kind(kind: bytes) -> bytes:
+    """The same kind without what it says of permissions beyond the exec bit."""
+    return kind.translate(PLAIN)
+
+
+def size_of_directory(mode: int) -> int:
+    """What stands as size in the entry of a directory with these permissions."""
+    permissions = mode & _OF_DIRECTORY
+    return 0 if permissions == _OF_DIRECTORY else _IS_DIRECTORY | permissions
+
+
+def mode_of_directory(size: int) -> int:
+    """The permissions of a directory in whose entry this stands as size."""
+    return size & _OF_DIRECTORY if size else _OF_DIRECTORY
+
+
+def has_modes(encoding: bytes) -> bool:
+    """Whether a tree says more of permissions than git's two modes, which takes the feature of the store."""
+    return any(kind >= b"\x80" or (kind == DIRECTORY and size) for _, kind, _, size in decode_tree(encoding))
 
 
 def encode_tree(entries: "Iterable[tuple[bytes, bytes, bytes, int]]") -> bytes:
@@ -122,7 +176,7 @@ def decode_tree(encoding: bytes, where: str = "tree") -> "tuple[TreeEntry, ...]"
         name = encoding[name_at:after]
         if name <= previous:
             raise Corruption(where, f"tree entry {name!r} is not in order", at)
-        if kind not in KINDS or (size and kind == DIRECTORY):
+        if kind not in KINDS or (size and kind == DIRECTORY and not _is_mode(size)):
             raise Corruption(where, f"tree entry {name!r} {_problem(kind, id, size)}", at)
         entries.append(make(TreeEntry, (name, kind, id, size)))
         previous = name
@@ -203,10 +257,14 @@ def _reserved(name: bytes) -> "str | None":
     return None
 
 
+def _is_mode(size: int) -> bool:
+    return size == size_of_directory(size)
+
+
 def _problem(kind: bytes, id: bytes, size: int) -> "str | None":
     if kind not in KINDS:
         return f"has the unknown kind {kind!r}"
-    if kind == DIRECTORY and size != 0:
+    if kind == DIRECTORY and size and not _is_mode(size):
         return "is a directory with a size"
     if len(id) != 32:
         return "has an id that is not 32 bytes long"

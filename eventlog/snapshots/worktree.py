@@ -19,7 +19,7 @@ from eventlog.snapshots import statcache, worktree_git
 from eventlog.snapshots.contents import CONTENT_SIZE_MAX, Contents, Lists
 from eventlog.snapshots.ids import blob_id, tree_id
 from eventlog.snapshots.statcache import Key, StatCache
-from eventlog.snapshots.tree import SKIPPED, encode_tree
+from eventlog.snapshots.tree import PLAIN, SKIPPED, encode_tree
 from eventlog.snapshots.userfiles import UserFiles
 from eventlog.snapshots.worktree_changes import Change, changes_between
 from eventlog.snapshots.worktree_entries import Entries, reason_texts
@@ -66,7 +66,8 @@ class Capture:
 
     def __init__(self, tables: StatCache, scan: Scan) -> None:
         self.root = tables.root
-        self.files = tables.kinds.count(b"f") + tables.kinds.count(b"x")
+        kinds = tables.kinds.translate(PLAIN)
+        self.files = kinds.count(b"f") + kinds.count(b"x")
         self.symlinks = tables.kinds.count(b"l")
         self.dirs = tables.kinds.count(b"d") - 1
         self.submodules = tables.kinds.count(b"m")
@@ -130,7 +131,7 @@ def capture(
         generation = statcache.read_generation(fs, layout)
     probe = probe_of(fs, layout, path)
     cache = statcache.load(fs, layout, key)
-    entries = Entries(path, calls or UserFiles(), writer, probe, size_max)
+    entries = Entries(path, calls or UserFiles(), writer, probe, size_max, modes=blobs.modes)
     if deferral is not None:
         entries.content_max = CONTENT_SIZE_MAX
     never = _never(layout, place)

@@ -7,7 +7,7 @@ path.
 """
 
 from eventlog.snapshots.ids import tree_id
-from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, TreeEntry, encode_tree
+from eventlog.snapshots.tree import DIRECTORY, FILES, TreeEntry, encode_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ EMPTY_TREE = tree_id(encode_tree(()))
 class Change(tuple[str, bytes, "TreeEntry | None", "TreeEntry | None", "bytes | None"]):
     """(operation, path, before, after, old path of a rename).
 
-    `mode` is a change of the exec bit alone; an `edit` may change the kind too. Directories have
+    `mode` is a change of the permissions alone; an `edit` may change the kind too. Directories have
     changes of their own only when they are empty.
     """
 
@@ -139,8 +139,7 @@ def _operation(before: "TreeEntry | None", after: "TreeEntry | None") -> "str | 
         return None if after is None else ADD
     if after is None:
         return DELETE
-    files = (FILE, EXECUTABLE)
-    if before.id == after.id and before.kind in files and after.kind in files:
+    if before.id == after.id and before.kind in FILES and after.kind in FILES:
         return MODE if before.kind != after.kind else None
     return EDIT
 

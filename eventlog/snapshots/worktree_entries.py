@@ -21,7 +21,9 @@ from eventlog.snapshots.tree import (
     SUBMODULE,
     SYMLINK,
     all_legal,
+    kind_of_mode,
     legal_name,
+    size_of_directory,
 )
 
 TYPE_CHECKING = False
@@ -78,15 +80,26 @@ def all_plain(names: "list[bytes]") -> bool:
 
 
 class Entries:
-    """Reads names below `root`. `probe` is (now, device): see docs/capture.md."""
+    """Reads names below `root`. `probe` is (now, device): see docs/capture.md.
+
+    `modes`: whether the store keeps permissions that lack some of git's (docs/trees.md §2).
+    """
 
     def __init__(
-        self, root: bytes, calls: "UserFiles", writer: "BlobWriter", probe: "tuple[int, int]", size_max: int
+        self,
+        root: bytes,
+        calls: "UserFiles",
+        writer: "BlobWriter",
+        probe: "tuple[int, int]",
+        size_max: int,
+        *,
+        modes: bool = False,
     ) -> None:
         self.root = root
         self.calls = calls
         self.writer = writer
         self.size_max = min(size_max, BLOB_SIZE_MAX)
+        self.modes = modes
         self.content_max: "int | None" = None  # of a content that is read here, for who waits for none
         self.read_files = 0
         self.read_bytes = 0
@@ -127,11 +140,22 @@ class Entries:
     def lstat(self, directory: bytes, name: bytes) -> os.stat_result:
         return self.calls.lstat(self.dir(directory), name)
 
-    def list(self, directory: bytes) -> "tuple[bytes, dict[bytes, bool]]":
-        """The stat of a directory from before it was listed, and its names: is each a directory?"""
+    def kind_of(self, found: os.stat_result) -> bytes:
+        """The kind of a regular file."""
+        if self.modes:
+            return kind_of_mode(found.st_mode)
+        return EXECUTABLE if found.st_mode & 0o100 else FILE
+
+    def size_of(self, found: os.stat_result) -> int:
+        """The size in the entry of a directory: its mode, where that says something."""
+        return size_of_directory(found.st_mode) if self.modes else 0
+
+    def list(self, directory: bytes) -> "tuple[bytes, int, dict[bytes, bool]]":
+        """Of a directory the stat and the size of its entry, from before it was listed, and its names: is
+        each a directory?"""
         fd = self.dir(directory)
-        before = self.proof(self.calls.fstat(fd))
-        return before, self.calls.scan(fd)
+        before = self.calls.fstat(fd)
+        return self.proof(before), self.size_of(before), self.calls.scan(fd)
 
     def proof(self, found: os.stat_result) -> bytes:
         """The stat to keep: one that a later change cannot leave as it is, else none.
@@ -211,8 +235,7 @@ class Entries:
             if len(data) == after.st_size and pack_stat(after) == pack_stat(found):
                 self.read_files += 1
                 self.read_bytes += len(data)
-                kind = EXECUTABLE if found.st_mode & 0o100 else FILE
-                return kind, self.writer.put(data), len(data), self.proof(found)
+                return self.kind_of(found), self.writer.put(data), len(data), self.proof(found)
             found = after
             if not stat.S_ISREG(found.st_mode):
                 break

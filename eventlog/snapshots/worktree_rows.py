@@ -35,6 +35,7 @@ class Directory:
         "proof",
         "refused",
         "rows",
+        "size",
         "stat",
         "suspects",
     )
@@ -53,11 +54,12 @@ class Directory:
         self.done = True
         self.stat = self.proof = UNPROVEN
         self.id = EMPTY_TREE
+        self.size = 0  # of its entry: its mode, where that says something
 
     def set_id(self, id: bytes) -> None:
         self.id = id
         if self.parent is not None:
-            self.parent.rows[self.name] = (DIRECTORY, id, 0, self.stat, NO, self)
+            self.parent.rows[self.name] = (DIRECTORY, id, self.size, self.stat, NO, self)
 
 
 def join(directory: Directory, name: bytes) -> bytes:

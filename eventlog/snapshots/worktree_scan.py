@@ -16,7 +16,7 @@ from itertools import compress, pairwise
 from eventlog.snapshots.ids import blob_id
 from eventlog.snapshots.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
 from eventlog.snapshots.temporary import is_temporary
-from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE
+from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SUBMODULE
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
 from eventlog.snapshots.worktree_entries import REFUSED, TOO_DEEP, Entries, all_plain, name_in_tree
 from eventlog.snapshots.worktree_git import ATTRIBUTES_FILE, GitFailed
@@ -178,11 +178,11 @@ class Scan:
         assert cache is not None
         directory = Directory(parent, name, number)
         if number == 1:
-            parent.rows[name] = (DIRECTORY, cache.id(0), 0, cache.stat(0), NO, 1)
+            parent.rows[name] = (DIRECTORY, cache.id(0), cache.size(0), cache.stat(0), NO, 1)
             if self._fresh[:STAT_SIZE] != cache.stat(0):
                 parent.suspects.add(name)
-        _, directory.id, _, directory.stat, _, _ = parent.rows[name]
-        parent.rows[name] = (DIRECTORY, directory.id, 0, directory.stat, NO, directory)
+        _, directory.id, directory.size, directory.stat, _, _ = parent.rows[name]
+        parent.rows[name] = (DIRECTORY, directory.id, directory.size, directory.stat, NO, directory)
         prefix = len(directory.path) + 1 if directory.path else 0
         first, end = cache.rows_of(number)
         below = number + 1
@@ -271,7 +271,7 @@ class Scan:
     ) -> None:
         """Compare the names in a directory with its rows."""
         try:
-            directory.proof, found = self.entries.list(directory.path)
+            directory.proof, directory.size, found = self.entries.list(directory.path)
         except OSError as error:
             self._cannot_list(directory, error)
             return
@@ -354,12 +354,11 @@ class Scan:
         self._held = list(compress(self._held, there))
         if not self._held:
             return
-        kinds = {0: FILE, 0o100: EXECUTABLE}
         sentence = contents.list_held(
             [
                 (
                     path,
-                    kinds[found.st_mode & 0o100],
+                    self.entries.kind_of(found),
                     found.st_size,
                     found.st_mtime_ns,
                     found.st_ctime_ns,
@@ -461,7 +460,8 @@ class Scan:
         elif row is None or row[0] != DIRECTORY:
             if row is not None:
                 self._forget(directory, name)
-            self._new(directory, name)
+            # It may be too late to list it; it must not come back open for that.
+            self._new(directory, name).size = self.entries.size_of(found)
         else:
             below = row[5]
             if isinstance(below, int):
@@ -472,7 +472,7 @@ class Scan:
     def _staged_commit(self, path: bytes) -> "str | None":
         """The commit of a submodule that was not checked out: its directory is empty."""
         commit = self.rules.staged_commit(path)
-        return None if commit is None or self.entries.list(path)[1] else commit
+        return None if commit is None or self.entries.list(path)[2] else commit
 
     def _put(self, directory: Directory, name: bytes, found: "Found") -> None:
         old = directory.rows.get(name)

@@ -17,6 +17,7 @@ from eventlog.snapshots import materialize as materialize_module
 from eventlog.snapshots import parallel
 from eventlog.snapshots.ids import blob_id, tree_id
 from eventlog.snapshots.materialize import materialize, walk
+from eventlog.snapshots.target import Target
 from eventlog.snapshots.tree import (
     DIRECTORY,
     EXECUTABLE,
@@ -573,3 +574,25 @@ def test_no_descriptor_is_left_open(blobs, target):
     blobs.close()
     after = os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd") else []
     assert len(after) <= len(before)
+
+
+def test_a_large_file_is_not_finished_for_nobody(tmp_path):
+    """Before each MiB it is asked whether to go on; half a file loses its name."""
+    written = []
+
+    class Counts(UserFiles):
+        def write(self, fd: int, data: bytes | memoryview) -> int:
+            written.append(len(data))
+            return super().write(fd, data)
+
+    def go_on() -> None:
+        if len(written) == 3:
+            raise KeyboardInterrupt
+
+    place = Target(Counts(), os.open(tmp_path, os.O_RDONLY), [(0, b"", b"")], False)
+    place.go_on = go_on
+    with pytest.raises(KeyboardInterrupt):
+        place.write_file(0, b"large", 0o644, bytes(9 << 20))
+    place.close()
+    assert written == [1 << 20] * 3
+    assert os.listdir(tmp_path) == []

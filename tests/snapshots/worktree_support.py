@@ -23,15 +23,16 @@ Files = dict[bytes, tuple[bytes, bytes]]
 class Bench:
     """A store, a working directory, and captures that go on from one another."""
 
-    def __init__(self, layout: Layout, work: Path, fs: FileSystem = REAL) -> None:
+    def __init__(self, layout: Layout, work: Path, fs: FileSystem = REAL, *, modes: bool = False) -> None:
         self.layout = layout
         self.work = work
         self.fs = fs
         self.last: bytes | None = None
+        self.modes = modes
         work.mkdir(exist_ok=True)
 
     def open(self) -> BlobStore:
-        return BlobStore(self.fs, self.layout, STORE_ID)
+        return BlobStore(self.fs, self.layout, STORE_ID, modes=self.modes)
 
     def capture(self, **options: Any) -> Capture:
         """One capture, with changes since the last of this object."""

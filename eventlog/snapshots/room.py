@@ -1,0 +1,43 @@
+"""Whether a file system has room for what is about to be written: asked before the first byte (P4)."""
+
+import os
+
+from eventlog.errors import Refused
+
+
+def refuse_without_room(needed: int, directory: str, *, replaces: bool = False) -> None:
+    """Refuse to begin what cannot end.
+
+    Args:
+        needed: bytes of all contents. Names and blocks that are not full are not counted.
+        directory: where they are to go; it may be missing.
+        replaces: what is written over gives its room back, how much nobody knows before. Then only what the
+            whole file system could not hold is refused.
+    Raises: Refused.
+    """
+    found = _file_system_of(directory)
+    if found is None or found.f_blocks == 0:
+        return  # it does not say how large it is
+    room = (found.f_blocks if replaces else found.f_bavail) * found.f_frsize
+    if needed > room:
+        has = "is no larger than" if replaces else "has no more room than"
+        raise Refused(
+            f"{directory}: the files take {needed:,} bytes, and the file system {has} {room:,} bytes. "
+            "Nothing was written. Make room, name a directory on a larger disk, or name only the paths that "
+            "you need."
+        )
+
+
+def _file_system_of(directory: str) -> os.statvfs_result | None:
+    """Of the directory, or of the nearest one above it that is there."""
+    path = os.path.abspath(directory)
+    while True:
+        try:
+            return os.statvfs(path)
+        except (FileNotFoundError, NotADirectoryError):
+            above = os.path.dirname(path)
+            if above == path:
+                return None
+            path = above
+        except OSError:
+            return None
