@@ -90,9 +90,14 @@ class Desk:
         return json.loads(said)["certainty"]
 
     def on_disk(self) -> Tree:
-        """The project's files but for those that a .gitignore hides: OpenCode makes one that hides itself."""
-        hidden = (".tmp", ".opencode/.gitignore")
-        return {path: entry for path, entry in tree_of(self.project).items() if not path.endswith(hidden)}
+        """The project's files but for those that git ignores: our own settings are, and OpenCode's own file."""
+        tree = tree_of(self.project)
+        asked = "\0".join(tree).encode("utf-8", "surrogateescape")
+        ignored = subprocess.run(
+            ["git", "check-ignore", "-z", "--stdin"], input=asked, cwd=self.project, capture_output=True
+        ).stdout
+        hidden = set(ignored.decode("utf-8", "surrogateescape").split("\0"))
+        return {path: entry for path, entry in tree.items() if path not in hidden}
 
     def prompts(self, *sources: str) -> list[object]:
         """What was asked of the client, by a person or by anybody."""

@@ -114,11 +114,21 @@ def test_the_inspector_lists_and_calls(tmp_path: Path) -> None:
     if not (node.exists() and program.exists()):
         pytest.skip("the inspector, or a node of 22.19 that it needs, is not installed: scripts/e2e")
     record(tmp_path / ".locus")
+    locus = Path(sys.executable).with_name("locus")
     main = program.parent / json.loads(program.read_text())["bin"]["mcp-inspector"]
 
     def inspect(*arguments: str) -> dict[str, object]:
         done = subprocess.run(
-            [str(node), str(main), "--cli", "locus", "--store", str(tmp_path / ".locus"), "mcp", *arguments],
+            [
+                str(node),
+                str(main),
+                "--cli",
+                str(locus),
+                "--store",
+                str(tmp_path / ".locus"),
+                "mcp",
+                *arguments,
+            ],
             cwd=tmp_path,
             capture_output=True,
             text=True,
