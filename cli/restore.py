@@ -10,7 +10,7 @@ from . import exits
 from .access import json_option, open_store, put, say
 from .jsonout import certainty_json, document
 from .progress import Progress
-from .text import count, one_line
+from .text import count, ignored_text, one_line
 
 if TYPE_CHECKING:
     from eventlog.replay.restore import Plan
@@ -191,6 +191,8 @@ def _show(plan: "Plan") -> None:
         put(f"{known.state}: {one_line(known.why)}\n")
         if known.doubt(".") is not None:
             put("nothing is touched; --at with a snapshot that `locus timeline` lists brings back that one\n")
+    if plan.ignored_count:
+        put(f"{ignored_text(plan.ignored_count)}\n")
     for path, why in plan.missing:
         put(f"not restored: {_text(path)}: {one_line(why)}\n")
     for path, why in plan.conflicts:
@@ -227,6 +229,7 @@ def _as_json(plan: "Plan", outcome: "Outcome | None") -> dict[str, Any]:
         "unchanged": plan.unchanged,
         "kept": _reasons(plan.kept),
         "missing": _reasons(plan.missing),
+        "ignored": plan.ignored_count,
         "certainty": certainty_json(plan.certainty),
         "conflicts": _reasons(plan.conflicts),
         "submodules": [{"path": _name(path), "commit": commit} for path, commit in plan.submodules],

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from eventlog import erased, identity, place
+from eventlog import config, erased, identity, place
 from eventlog.fs import REAL, read_file
 from eventlog.layout import LOCK_DIR, TMP_DIR
 from eventlog.locks import APPEND, WORKTREE
@@ -251,6 +251,25 @@ def _skipped(store: Store) -> Iterator[Finding]:
             yield Finding(NOTE, "skipped", f"and {len(skipped) - _SHOWN:,} more paths are not captured")
 
 
+def _ignored(store: Store) -> Iterator[Finding]:
+    """Whether ignored files are kept that nothing could rebuild, and how much of the rest was left out."""
+    rows = store.query(
+        "select try_cast(payload->>'ignored_count' as bigint) from events where event_type = 'snapshot' "
+        "and tree_hash is not null and agent <> 'git' order by position desc limit 1"
+    ).rows
+    number = rows[0][0] if rows else None
+    left = "" if number is None else f"; the last snapshot left out {number:,} ignored "
+    left += "" if number is None else "entry" if number == 1 else "entries"
+    keeps = config.keeps_ignored(store.fs, store.layout)
+    if keeps is None:
+        todo = "`locus init --keep-ignored` keeps them, `locus init --leave-ignored` leaves it at that"
+        what = f"ignored files that nothing could rebuild, such as .env, are not kept{left}"
+        yield Finding(NOTE, "ignored", what, todo)
+    else:
+        kept = "kept, and withheld from all that leaves this machine" if keeps else "not kept, by choice"
+        yield Finding(OK, "ignored", f"ignored files that nothing could rebuild are {kept}{left}")
+
+
 CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
     ("store", _is_readable),
     ("locks", _locks),
@@ -260,6 +279,7 @@ CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
     ("errors", _errors),
     ("withheld", _not_looked_through),
     ("skipped", _skipped),
+    ("ignored", _ignored),
     ("sessions", _sessions),
     ("clock", _clock),
 )

@@ -59,17 +59,16 @@ _REBUILT_NAMES = frozenset((b"thumbs.db", b".coverage.db", b"package-cache.db"))
 def is_kept(path: bytes) -> bool:
     """Whether a file at this path is kept although git ignores it, if it is small enough."""
     directory, name = _parts(path)
-    if _is_private(directory, name) or name in _REBUILT_NAMES:
-        return False
-    if not _REBUILT_DIRS.isdisjoint(directory):
+    if _is_private(directory, name) or name in _REBUILT_NAMES or not _REBUILT_DIRS.isdisjoint(directory):
         return False
     return _is_setting(name) or database_name(name) is not None
 
 
 def is_withheld(path: bytes) -> bool:
-    """Whether what tools say of an ignored file at this path is left out: it is kept, or holds credentials."""
+    """Whether what tools say of an ignored file at this path is left out, wherever it is: it may be kept, or
+    hold credentials."""
     directory, name = _parts(path)
-    return _is_private(directory, name) or is_kept(path)
+    return _is_private(directory, name) or _is_setting(name) or database_name(name) is not None
 
 
 def database_name(path: bytes) -> "bytes | None":

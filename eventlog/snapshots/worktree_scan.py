@@ -19,7 +19,6 @@ from eventlog.snapshots.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
 from eventlog.snapshots.temporary import is_temporary
 from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SUBMODULE
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
-from eventlog.snapshots.worktree_databases import Databases
 from eventlog.snapshots.worktree_entries import REFUSED, TOO_DEEP, Entries, name_in_tree
 from eventlog.snapshots.worktree_git import GitFailed
 from eventlog.snapshots.worktree_look import look_at_all
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eventlog.snapshots.contents import Contents, Lists, Unread
+    from eventlog.snapshots.worktree_databases import Databases
     from eventlog.snapshots.worktree_entries import Found
     from eventlog.snapshots.worktree_rows import Row
 
@@ -73,7 +73,7 @@ class Scan:
         self._contents = contents
         self._lists = lists
         self._unread: "list[tuple[Directory, Unread]]" = []
-        self._databases = Databases(entries, lists)
+        self._databases: "Databases | None" = None  # that git ignores, and of which a part was looked at
         self._fresh = b""
         self._moved: "set[int]" = set()  # rows to look at though their stat is the same
         self._full = False
@@ -153,7 +153,8 @@ class Scan:
             level = [below for directory in level for below in self._below(directory)]
         if self._contents is not None and self._unread:
             self._take_contents(self._contents)
-        self._databases.check(self._put)
+        if self._databases is not None:
+            self._databases.check(self._put)
         return top
 
     def _take_contents(self, contents: "Contents") -> None:
@@ -377,7 +378,12 @@ class Scan:
         row = directory.rows.get(name)
         if name not in directory.kept and (row is None or row[4] != KEPT):
             return False
-        self._databases.note(directory, name, found)
+        if kept_ignored.database_name(name) is not None:
+            if self._databases is None:
+                from eventlog.snapshots.worktree_databases import Databases
+
+                self._databases = Databases(self.entries, self._lists)
+            self._databases.note(directory, name, found)
         return stat.S_ISREG(found.st_mode) and found.st_size > kept_ignored.SIZE_MAX
 
     def _read_later(self, directory: Directory, name: bytes, found: os.stat_result) -> None:
