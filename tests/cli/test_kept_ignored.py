@@ -18,8 +18,11 @@ from eventlog.layout import Layout
 from eventlog.serve import mcp_read
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
+from eventlog.transcripts import formats, importer
 from tests.cli.hook_support import Agent, events, notes, project
 from tests.cli.support import git, locus_process
+from tests.cli.test_hook_contents import until_stored
+from tests.transcripts.claude_support import Teller
 
 # No rule for secrets knows it.
 CANARY = "the plum tree is blue"
@@ -131,7 +134,6 @@ def test_no_text_of_an_ignored_file_is_recorded_or_leaves(work: Path, tmp_path: 
     assert [(one["event_type"], one["tool"]) for one in told] == []
     marked = {one["tool"] for one in events(work, "action") if "LEFT OUT" in json.dumps(one["payload"])}
     assert marked == {"Read", "Edit", "Write", "Bash", "Grep", "mcp__files__read"}
-    assert all(name.startswith("snapshots/packs/") for name in holders(work / ".locus"))
     commands = [one["payload"]["args"]["command"] for one in events(work, "action") if one["tool"] == "Bash"]
     assert commands[0] == "cat .env" and commands[2].startswith("[LEFT OUT")
 
@@ -154,6 +156,7 @@ def test_no_text_of_an_ignored_file_is_recorded_or_leaves(work: Path, tmp_path: 
         done = locus_process(*words, cwd=work)
         (out / name).write_bytes(done.out + done.err.encode())
     assert holders(out) == []
+    assert all(name.startswith("snapshots/packs/") for name in holders(work / ".locus"))
 
     target = tmp_path / "replayed"
     done = locus_process("replay", "last", "--at", "start", "--to", target, cwd=work)
@@ -324,3 +327,42 @@ def test_a_journal_that_nobody_recorded_does_not_stay_beside_an_older_database(w
     assert rows_of(work / "app.db") == ["one"]
     assert locus_process("restore", "--undo", "--yes", cwd=work).code == 0
     assert (work / "app.db-journal").read_bytes() == b"a journal of another database"
+
+
+def test_a_database_that_a_hook_defers_is_withheld_when_it_is_stored(work: Path) -> None:
+    """P5: the process that stores what hooks left says so of ignored files too."""
+    agent = Agent(work)
+    agent.prompt("Begin")
+    content = os.urandom(2 << 20)
+    (work / "app.db").write_bytes(content)
+    (work / "plain.bin").write_bytes(content[1:])
+    agent.bash("true")
+    until_stored(work)
+    assert withheld(work) == {hash_of(SETTINGS): ["ignored"], to_text(blob_id(content)): ["ignored"]}
+
+
+def test_a_transcript_lets_no_text_of_an_ignored_file_through(work: Path) -> None:
+    """P5: an import leaves out what hooks would, and withholds the contents that it puts together."""
+    teller = Teller(cwd=str(work))
+    target = str(work / ".env")
+    args = {"file_path": target, "content": SETTINGS}
+    told = {"type": "update", "filePath": target, "content": SETTINGS, "originalFile": f"OLD={CANARY}\n"}
+    edit = {"file_path": target, "old_string": CANARY, "new_string": "red"}
+    patch = [{"oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 1, "lines": [f"-X={CANARY}", "+X=red"]}]
+    lines = [
+        teller.user("go", promptId="p"),
+        *teller.call("m1", "t1", "Write", args, "Updated", told),
+        *teller.call("m2", "t2", "Edit", edit, "Updated", {"filePath": target, "structuredPatch": patch}),
+        *teller.call("m3", "t3", "Bash", {"command": "cat .env"}, CANARY, {"stdout": CANARY}),
+        *teller.call("m4", "t4", "Bash", {"command": "cat .env; false"}, CANARY, f"Error: {CANARY}"),
+    ]
+    (work.parent / "one.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with Store.open(work / ".locus") as store:
+        source = formats.source_of("claude-code", str(work.parent / "one.jsonl"))
+        source.root = str(work)
+        assert importer.run(store, "claude-code", [source]).problems == []
+        texts = json.dumps(list(store.events()), default=str)
+        contents = {hash for e in store.events(event_types=["file"]) for hash in e["blobs"] or ()}  # type: ignore[attr-defined]
+
+    assert CANARY not in texts and texts.count("LEFT OUT") >= 4
+    assert contents and contents <= set(withheld(work))

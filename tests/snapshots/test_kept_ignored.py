@@ -1,11 +1,12 @@
 """Which ignored files a capture keeps: the rule by names, and what a capture makes of it."""
 
 import os
+import shutil
 from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.layout import Layout
@@ -14,6 +15,7 @@ from eventlog.snapshots.kept_ignored import database_name, is_kept, is_withheld,
 from eventlog.snapshots.tree import SKIPPED
 from eventlog.snapshots.userfiles import UserFiles
 from tests.snapshots.test_worktree import write
+from tests.snapshots.test_worktree_steps import CONTENTS, EXAMPLES, STEPS, new_bench, step
 from tests.snapshots.worktree_support import Bench, age
 
 KEPT = (
@@ -31,6 +33,7 @@ REBUILT = "node_modules .venv venv target dist build .cache __pycache__ .next .p
 
 @pytest.mark.parametrize("path", KEPT)
 def test_settings_and_databases_are_kept(path: str) -> None:
+    """P1: what holds the settings or the data of one machine is kept, in any case."""
     assert is_kept(path.encode()) and is_withheld(path.encode())
 
 
@@ -42,16 +45,19 @@ def test_keys_and_credentials_never_are(path: str) -> None:
 
 @pytest.mark.parametrize("path", NOT)
 def test_other_names_are_not(path: str) -> None:
+    """A name that only resembles one, and what is made anew, stays out."""
     assert not is_kept(path.encode())
 
 
 @pytest.mark.parametrize(("directory", "name"), list(product(REBUILT, KEPT[:4])))
 def test_nothing_is_kept_where_a_tool_makes_it_anew(directory: str, name: str) -> None:
+    """Dependencies, results and caches hold nothing of a person, at any depth."""
     assert not is_kept(f"{directory}/{name}".encode()) and not is_kept(f"a/{directory}/b/{name}".encode())
 
 
 @given(st.sampled_from(KEPT + NEVER + NOT), st.lists(st.sampled_from(["a", "src", "Lib", "x y"])))
 def test_a_plain_directory_changes_nothing(path: str, above: list[str]) -> None:
+    """The rule is about names: where else a file stands says nothing."""
     below = "/".join([*above, path]).encode()
     assert is_kept(below) == is_kept(path.encode()) and is_withheld(below) == is_withheld(path.encode())
 
@@ -177,3 +183,32 @@ def test_a_database_without_its_journal_is_not_exact(bench: Bench, monkeypatch: 
         b"app.db-wal": kept_ignored.TOO_LARGE,
     }
     assert dict(bench.capture(keep_ignored=True).skipped)[b"app.db"] == kept_ignored.JOURNAL_MISSING
+
+
+STEPS_HERE = st.one_of(
+    STEPS,
+    st.tuples(st.just("write"), st.sampled_from([".env", "a/.env", "c", "a.db"]), CONTENTS),
+    st.tuples(st.just("write"), st.just(".gitignore"), st.sampled_from([b".env\nc\n", b"a/\n*.db\n", b"*\n", b""])),
+    st.tuples(st.sampled_from(["track", "untrack", "delete", "mkdir"]), st.just("a/.env"), st.just(b"")),
+)
+
+
+@settings(max_examples=max(8, EXAMPLES // 4))
+@given(st.lists(st.lists(STEPS_HERE, min_size=1, max_size=4), min_size=1, max_size=5), st.booleans())
+def test_a_cached_capture_keeps_what_a_first_one_would(
+    rounds: list[list[tuple[str, str, bytes]]], waits: bool
+) -> None:
+    """I26, I22: after any edits tree, kept files and the number of ignored entries are a first capture's."""
+    bench = new_bench()
+    try:
+        bench.git("init", "-q")
+        for edits in rounds:
+            for edit in edits:
+                step(bench, *edit)
+            done = bench.capture(keep_ignored=True)
+            first = bench.uncached(keep_ignored=True)
+            assert (done.root, done.kept, done.ignored_count) == (first.root, first.kept, first.ignored_count)
+            if waits:
+                age(bench.work)
+    finally:
+        shutil.rmtree(bench.work.parent)
