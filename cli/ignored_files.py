@@ -1,4 +1,4 @@
-"""Whether a store keeps ignored files that nothing could rebuild: said, asked once, and set (docs/install.md)."""
+"""Whether a store keeps ignored files that nothing could rebuild: said, asked once, set (docs/install.md)."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -11,18 +11,21 @@ if TYPE_CHECKING:
     from eventlog.layout import Layout
 
 KEPT = (
-    "Files that git ignores and that nothing could rebuild (.env and the like, local databases, up to 5 MB) are "
-    "kept for replay and restore on this machine, and withheld from all that leaves it. "
+    "Files that git ignores and that nothing could rebuild (.env and the like, local databases, up to 5 MB) "
+    "are kept for replay and restore on this machine, and withheld from all that leaves it. "
     "`locus init --leave-ignored` switches that off."
 )
-LEFT = "Files that git ignores are left out. `locus init --keep-ignored` keeps those that nothing could rebuild."
+LEFT = (
+    "Files that git ignores are left out. `locus init --keep-ignored` keeps those that nothing could rebuild."
+)
 _QUESTION = (
     "Keep files that git ignores and that nothing could rebuild (.env and the like, local databases, up to "
     "5 MB) for replay and restore on this machine, withheld from all that leaves it?"
 )
 _UNDECIDED = (
-    "Files that git ignores are left out, also those that nothing could rebuild, such as .env: a restore cannot "
-    "bring them back. `locus init --keep-ignored` keeps these, withheld from all that leaves this machine; "
+    "Files that git ignores are left out, also those that nothing could rebuild, such as .env: a restore "
+    "cannot bring them back. `locus init --keep-ignored` keeps these, withheld from all that leaves this "
+    "machine; "
     "`locus init --leave-ignored` leaves it as it is, and no command says this again."
 )
 

@@ -72,10 +72,11 @@ def command(
     --undo undoes the first. It happens whole or not at all; after a kill or a power cut --recover
     finishes it.
 
-    Only files that were recorded after that moment are deleted. Other files, files that git
-    ignores, .git and .locus stay as they are. What could not be restored is listed
-    with its reason, and the exit code is 4, unless .locusignore left it out and no PATH names it. A
-    path whose state at that moment is not known is left alone.
+    Only files that were recorded after that moment are deleted, and none that git ignores but the
+    journal of a database that is restored. Other files, .git and .locus stay as they are. What could
+    not be restored is listed with its reason, and the exit code is 4, unless .locusignore left it out,
+    or it was ignored and too large to be kept, and no PATH names it. A path whose state at that moment
+    is not known is left alone. A database that a process has open is a conflict.
     """
     if recover:
         if turn is not None or dry_run or yes or token or force or into is not None:

@@ -29,8 +29,8 @@ A file that cannot be understood stops nobody: the defaults apply, what the last
 denied, and `problem` says file, line and what to do. Parsing TOML takes longer than a whole hook call, so
 whoever parses keeps what came of it in a derived twin, which counts while it names the file's digest.
 
-Whether ignored files that nothing could rebuild are kept stands in a file of its own, `keep-ignored`: an earlier
-version would take the defaults for everything if `config.toml` had a key that it does not know.
+Whether ignored files that nothing could rebuild are kept stands in a file of its own, `keep-ignored`: an
+earlier version would take the defaults for everything if `config.toml` had a key that it does not know.
 On the hook path.
 """
 

@@ -5,7 +5,7 @@
       STORE                                           identity, written once
       config.toml                                     settings; a person writes it
       config.json                                     derived: what came of parsing it
-      keep-ignored                                    "yes" or "no": are ignored files kept; absent: not asked yet
+      keep-ignored                                    "yes" or "no": are ignored files kept?
       redaction.key                                   made at the first secret, random, not exported
       erased, erased.copy                             what was erased, as keyed digests: never recorded again
       erasing                                         an erasure under way; absent otherwise

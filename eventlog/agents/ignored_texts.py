@@ -5,8 +5,8 @@
 
 A call names such a file in an argument that is a path, in a patch, or as a word of a command. Then its result
 is left out, and of its arguments all but paths, numbers and commands that only name the file. A result that
-quotes such a file as `grep` does (`PATH:`) is left out, too. docs/secrets.md says what this cannot see. Files of
-which `kept_ignored.is_withheld` knows the name are meant, where git ignores them and does not track them.
+quotes such a file as `grep` does (`PATH:`) is left out, too. docs/secrets.md says what this cannot see. Files
+are meant of which `kept_ignored.is_withheld` knows the name, where git ignores them and does not track them.
 
 Works on the events of a hook and on those of a transcript. On the hook path.
 """
@@ -92,9 +92,7 @@ class Outside:
             return IgnoreFiles(self._root).hidden(path, False)
 
 
-def leave_out(
-    events: "Sequence[Event]", outside: "Outside | None", cwd: object = None
-) -> "list[Event]":
+def leave_out(events: "Sequence[Event]", outside: "Outside | None", cwd: object = None) -> "list[Event]":
     """The events without what they say of ignored files. Events of one tool call are judged together.
 
     Args: outside: None where the directory is not known; then the name of a file decides. cwd: of the agent,
@@ -165,7 +163,7 @@ def _quoted_in(payload: "dict[str, object]") -> "Iterator[tuple[str, bool]]":
         elif isinstance(value, list) and depth < _DEPTH_MAX:
             waiting += [(item, depth + 1) for item in value]
         elif isinstance(value, str) and ":" in value:
-            for path in {line.partition(":")[0] for line in value.split("\n") if ":" in line[:_PATH_SIZE_MAX]}:
+            for path in {line[:_PATH_SIZE_MAX].partition(":")[0] for line in value.split("\n")}:
                 if " " not in path and _is_suspect(path):
                     yield path, True
 

@@ -246,7 +246,7 @@ class _Recording:
         from eventlog.agents.ignored_texts import Outside, leave_out
 
         call = self.call
-        if any("args" in one["payload"] or one["event_type"] == "hook" for one in call.events):
+        if any(one["event_type"] in ("tool_start", "action", "hook") for one in call.events):
             outside = None if self.place is None else Outside(self.place.root)
             call.events = leave_out(call.events, outside, call.columns.get("cwd"))
 

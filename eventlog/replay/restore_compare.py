@@ -51,7 +51,8 @@ class Comparison:
     def find_deletes(self) -> None:
         """The files and links that go, then the directories that are empty without them."""
         candidates = [path for path in sorted(self.wanted.gone) if self._is_dir(path) is False]
-        ignored = _ignored(self.place.path, candidates)
+        # An undo takes away what the restore made, whatever git says of it.
+        ignored = _ignored(self.place.path, candidates) if self.wanted.whole else set()
         for path in candidates:
             if (ignored is None or path in ignored) and not self._is_journal(path):
                 why = "git ignores it" if ignored else "git cannot be asked whether it ignores it"

@@ -83,7 +83,7 @@ def database_name(path: bytes) -> "bytes | None":
 
 
 def journals_of(path: bytes) -> "list[bytes]":
-    """The files that hold writes which are not in the database at `path` yet; none where it is no database."""
+    """The files that hold writes which are not in the database at `path` yet; of what is none, none."""
     if not path.lower().endswith(_DATABASE_ENDS):
         return []
     return [path + end for end in JOURNAL_ENDS]

@@ -1,4 +1,4 @@
-"""Databases that git ignores and a capture keeps: exact only together with their journals (docs/capture.md §1).
+"""Databases that git ignores and a capture keeps: exact only with their journals (docs/capture.md §1).
 
 A database and its journal are two files, and a process may write to both while they are read. So their stats
 are compared once more after the last read; where one differs, the tree says that the database is not exact.

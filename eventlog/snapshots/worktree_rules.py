@@ -132,7 +132,8 @@ class Rules:
         self.warning = why
         self.digest = bytes(16)
         cache = self._cache
-        known = () if cache is None else (p for p, f in zip(cache.paths, cache.flags, strict=True) if f == YES[0])
+        rows = () if cache is None else zip(cache.paths, cache.flags, strict=True)
+        known = (path for path, flag in rows if flag == YES[0])
         absent = () if cache is None else cache.absent
         self._set_tracked(dict.fromkeys([*known, *absent]))
 
@@ -186,9 +187,7 @@ class Rules:
             assert self._asked is not None
         return self._asked.get(path)
 
-    def left_out(
-        self, paths: "Sequence[tuple[bytes, bool]]"
-    ) -> "tuple[set[bytes], set[bytes], set[bytes]]":
+    def left_out(self, paths: "Sequence[tuple[bytes, bool]]") -> "tuple[set[bytes], set[bytes], set[bytes]]":
         """Those of the untracked paths (is each a directory?) that git ignores, those that only
         `.locusignore` keeps out, and those that git ignores and that are taken in because nothing could
         rebuild them.

@@ -528,4 +528,5 @@ class Scan:
         if not self._full:
             assert cache is not None
             tracked.update(cache.absent, compress(cache.paths, cache.flags.translate(_IS_TRACKED)))
-        return sorted(tracked.difference(compress(tables.paths, b"".join(tables.flags).translate(_IS_TRACKED))))
+        flags = b"".join(tables.flags).translate(_IS_TRACKED)
+        return sorted(tracked.difference(compress(tables.paths, flags)))

@@ -22,7 +22,7 @@ from eventlog.transcripts import formats, importer
 from tests.cli.hook_support import Agent, events, notes, project
 from tests.cli.support import git, locus_process
 from tests.cli.test_hook_contents import until_stored
-from tests.transcripts.claude_support import Teller
+from tests.transcripts.claude_support import Teller, patch
 
 # No rule for secrets knows it.
 CANARY = "the plum tree is blue"
@@ -81,6 +81,8 @@ def test_what_an_agent_removed_is_restored_by_the_documented_command(tmp_path: P
     assert made.code == 0 and done.code == 0, done.err
     assert (work / ".env").read_text() == SETTINGS
     assert (work / "src/app.py").read_text() == "print('one')\n"
+    undone = locus_process("restore", "--undo", "--yes", cwd=work)
+    assert undone.code == 0 and not (work / ".env").exists() and not (work / "src").exists()
 
 
 def play(work: Path) -> None:
@@ -99,7 +101,8 @@ def play(work: Path) -> None:
     args = {"pattern": "plum"}
     agent.end(agent.begin("Grep", args), "Grep", args, {"content": f".env:1:SHAPE={CANARY}"})
     args = {"path": ".env"}
-    agent.end(agent.begin("mcp__files__read", args), "mcp__files__read", args, [{"type": "text", "text": CANARY}])
+    tool = "mcp__files__read"
+    agent.end(agent.begin(tool, args), tool, args, [{"type": "text", "text": CANARY}])
     agent.stop("All is well.")
 
 
@@ -264,14 +267,15 @@ def test_a_person_is_asked_once(tmp_path: Path) -> None:
     assert config.keeps_ignored(REAL, Layout(str(new / ".locus"))) is True
 
     old = project(tmp_path)
-    told = [locus_process("init", cwd=old), locus_process("hooks", "install", "--agent", "claude-code", cwd=old)]
+    install = ("hooks", "install", "--agent", "claude-code")
+    told = [locus_process(*words, cwd=old) for words in (("init",), install)]
     doctor = json.loads(locus_process("doctor", "--json", cwd=old).text)
     (finding,) = [one for one in doctor["findings"] if one["about"] == "ignored"]
     assert all("--keep-ignored" in one.err and "--leave-ignored" in one.err for one in told)
     assert (finding["level"], "--keep-ignored" in finding["todo"]) == ("note", True)
     assert config.keeps_ignored(REAL, Layout(str(old / ".locus"))) is None
     locus_process("init", "--leave-ignored", cwd=old)
-    assert "--keep-ignored" not in locus_process("hooks", "install", "--agent", "claude-code", cwd=old).err
+    assert "--keep-ignored" not in locus_process(*install, cwd=old).err
 
 
 def database(path: Path, *rows: str) -> sqlite3.Connection:
@@ -348,11 +352,11 @@ def test_a_transcript_lets_no_text_of_an_ignored_file_through(work: Path) -> Non
     args = {"file_path": target, "content": SETTINGS}
     told = {"type": "update", "filePath": target, "content": SETTINGS, "originalFile": f"OLD={CANARY}\n"}
     edit = {"file_path": target, "old_string": CANARY, "new_string": "red"}
-    patch = [{"oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 1, "lines": [f"-X={CANARY}", "+X=red"]}]
+    hunk = patch(1, f"-X={CANARY}", "+X=red")
     lines = [
         teller.user("go", promptId="p"),
         *teller.call("m1", "t1", "Write", args, "Updated", told),
-        *teller.call("m2", "t2", "Edit", edit, "Updated", {"filePath": target, "structuredPatch": patch}),
+        *teller.call("m2", "t2", "Edit", edit, "Updated", {"filePath": target, "structuredPatch": hunk}),
         *teller.call("m3", "t3", "Bash", {"command": "cat .env"}, CANARY, {"stdout": CANARY}),
         *teller.call("m4", "t4", "Bash", {"command": "cat .env; false"}, CANARY, f"Error: {CANARY}"),
     ]

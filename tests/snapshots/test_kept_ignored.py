@@ -19,16 +19,24 @@ from tests.snapshots.test_worktree_steps import CONTENTS, EXAMPLES, STEPS, new_b
 from tests.snapshots.worktree_support import Bench, age
 
 KEPT = (
-    ".env .env.local .envrc .ENV prod.env app.local CLAUDE.local.md .claude/settings.local.json "
-    "terraform.tfstate x.tfvars .dev.vars local.properties a/b/db.sqlite3 app.sqlite x.DB x.db3 x.duckdb "
-    "x.db-wal x.sqlite-journal x.duckdb.wal"
-).split()
+    ".env", ".env.local", ".envrc", ".ENV", "prod.env", "app.local", "CLAUDE.local.md",
+    ".claude/settings.local.json", "terraform.tfstate", "x.tfvars", ".dev.vars", "local.properties",
+    "a/b/db.sqlite3", "app.sqlite", "x.DB", "x.db3", "x.duckdb", "x.db-wal", "x.sqlite-journal",
+    "x.duckdb.wal",
+)  # fmt: skip
 NEVER = (
-    "id_rsa id_ed25519 id_x.db server.pem .env.pem tls.key x.p12 .npmrc .netrc .pypirc .pgpass .git-credentials "
-    "credentials.json key4.db cookies.sqlite .env.keys .ssh/config.local .aws/x.env home/.kube/a.local"
-).split()
-NOT = "notes.txt app.log x.db-shm dbx env environment local x.localhost thumbs.db a.o".split()
-REBUILT = "node_modules .venv venv target dist build .cache __pycache__ .next .pytest_cache".split()
+    "id_rsa", "id_ed25519", "id_x.db", "server.pem", ".env.pem", "tls.key", "x.p12", ".npmrc",
+    ".netrc", ".pypirc", ".pgpass", ".git-credentials", "credentials.json", "key4.db",
+    "cookies.sqlite", ".env.keys", ".ssh/config.local", ".aws/x.env", "home/.kube/a.local",
+)  # fmt: skip
+NOT = (
+    "notes.txt", "app.log", "x.db-shm", "dbx", "env", "environment", "local", "x.localhost",
+    "thumbs.db", "a.o",
+)  # fmt: skip
+REBUILT = (
+    "node_modules", ".venv", "venv", "target", "dist", "build", ".cache", "__pycache__", ".next",
+    ".pytest_cache",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("path", KEPT)
@@ -136,7 +144,7 @@ def test_what_is_no_longer_ignored_is_kept_by_itself(bench: Bench) -> None:
 
 
 def test_a_directory_of_such_a_name_is_not_entered(bench: Bench) -> None:
-    """An environment that is called `.env` is a directory like any that git ignores, also where a file was."""
+    """An environment called `.env` is a directory like any that git ignores, also where a file was."""
     write(bench.work / ".env")
     bench.capture(keep_ignored=True)
     (bench.work / ".env").unlink()
@@ -162,7 +170,7 @@ class _Writing(UserFiles):
 
 
 def test_a_database_that_is_written_meanwhile_is_not_exact(bench: Bench) -> None:
-    """P1: a database and its journal are of one moment, or the tree says that they are not; the next look is."""
+    """P1: a database and its journal are of one moment, or the tree says that they are not."""
     write(bench.work / "app.db", b"one")
     write(bench.work / "app.db-wal", b"two")
     writing = _Writing(bench.work)
@@ -185,10 +193,11 @@ def test_a_database_without_its_journal_is_not_exact(bench: Bench, monkeypatch: 
     assert dict(bench.capture(keep_ignored=True).skipped)[b"app.db"] == kept_ignored.JOURNAL_MISSING
 
 
+IGNORES = st.sampled_from([b".env\nc\n", b"a/\n*.db\n", b"*\n", b""])
 STEPS_HERE = st.one_of(
     STEPS,
     st.tuples(st.just("write"), st.sampled_from([".env", "a/.env", "c", "a.db"]), CONTENTS),
-    st.tuples(st.just("write"), st.just(".gitignore"), st.sampled_from([b".env\nc\n", b"a/\n*.db\n", b"*\n", b""])),
+    st.tuples(st.just("write"), st.just(".gitignore"), IGNORES),
     st.tuples(st.sampled_from(["track", "untrack", "delete", "mkdir"]), st.just("a/.env"), st.just(b"")),
 )
 
