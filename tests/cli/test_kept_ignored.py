@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import config
+from eventlog import config, identity
+from eventlog.agents import stored_contents
 from eventlog.errors import EventLogError
 from eventlog.exports import jsonl, locusgraph, parquet
 from eventlog.fs import REAL
@@ -21,7 +22,7 @@ from eventlog.store import Store
 from eventlog.transcripts import formats, importer
 from tests.cli.hook_support import Agent, events, notes, project
 from tests.cli.support import git, locus_process
-from tests.cli.test_hook_contents import until_stored
+from tests.cli.test_hook_contents import after_a_tool, begun
 from tests.transcripts.claude_support import Teller, patch
 
 # No rule for secrets knows it.
@@ -334,14 +335,14 @@ def test_a_journal_that_nobody_recorded_does_not_stay_beside_an_older_database(w
 
 
 def test_a_database_that_a_hook_defers_is_withheld_when_it_is_stored(work: Path) -> None:
-    """P5: the process that stores what hooks left says so of ignored files too."""
-    agent = Agent(work)
-    agent.prompt("Begin")
+    """P5: who stores what hooks left says so of ignored files too."""
+    begun(work)
     content = os.urandom(2 << 20)
     (work / "app.db").write_bytes(content)
     (work / "plain.bin").write_bytes(content[1:])
-    agent.bash("true")
-    until_stored(work)
+    after_a_tool(work)
+    layout = Layout(str(work / ".locus"))
+    assert stored_contents.store_all(REAL, layout, identity.read(REAL, layout)) == 1
     assert withheld(work) == {hash_of(SETTINGS): ["ignored"], to_text(blob_id(content)): ["ignored"]}
 
 

@@ -221,3 +221,16 @@ def test_a_cached_capture_keeps_what_a_first_one_would(
                 age(bench.work)
     finally:
         shutil.rmtree(bench.work.parent)
+
+
+def test_a_kept_file_that_goes_is_no_tracked_one(bench: Bench) -> None:
+    """P1: git never tracked it, so when it is gone nothing waits for it among the tracked paths."""
+    write(bench.work / ".env")
+    bench.capture(keep_ignored=True)
+    age(bench.work)
+    bench.capture(keep_ignored=True)
+    (bench.work / ".env").unlink()
+    bench.capture(keep_ignored=True)
+    age(bench.work)
+    write(bench.work / ".env")
+    assert bench.capture(keep_ignored=True).kept == {b".env"}
