@@ -295,7 +295,7 @@ def rows_of(path: Path) -> list[str]:
 
 
 def test_a_database_comes_back_with_its_journal(work: Path) -> None:
-    """P1: rows that stand in `-wal` alone are restored; a later journal is never applied to an older file."""
+    """P1, P4: rows that stand in `-wal` alone are restored, and never while a process has it open."""
     connection = database(work / "app.db")
     connection.execute("pragma journal_mode=wal")
     connection.execute("pragma wal_autocheckpoint=0")

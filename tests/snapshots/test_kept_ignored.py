@@ -47,7 +47,7 @@ def test_settings_and_databases_are_kept(path: str) -> None:
 
 @pytest.mark.parametrize("path", NEVER)
 def test_keys_and_credentials_never_are(path: str) -> None:
-    """They are not captured, and what tools say of them is left out like that of the others."""
+    """P5: they are not captured, and what tools say of them is left out like that of the others."""
     assert not is_kept(path.encode()) and is_withheld(path.encode())
 
 
@@ -94,7 +94,7 @@ def files(bench: Bench) -> set[str]:
 
 
 def test_a_capture_keeps_them_and_counts_the_rest(bench: Bench) -> None:
-    """P1: also over quick captures, of which each looks only at what changed."""
+    """P1, I22: also over quick captures, of which each looks only at what changed."""
     for name in (".env", "sub/.env", "sub/x.key", "a.key", "out/.env", "node_modules/.env"):
         write(bench.work / name)
     first = bench.capture(keep_ignored=True)
@@ -112,7 +112,7 @@ def test_a_capture_keeps_them_and_counts_the_rest(bench: Bench) -> None:
 
 
 def test_a_persons_word_goes_before_the_rule(bench: Bench) -> None:
-    """`.locusignore` keeps out what the rule takes in and takes in what it does not; `include` goes first."""
+    """P1: `.locusignore` keeps out what the rule takes in, and the other way round; `include` goes first."""
     write(bench.work / ".locusignore", b"sub/.env\n.env.b\n!a.key\n")
     for name in (".env", "sub/.env", ".env.b", ".env.c", "a.key"):
         write(bench.work / name)
@@ -132,7 +132,7 @@ def test_a_large_one_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_is_no_longer_ignored_is_kept_by_itself(bench: Bench) -> None:
-    """The mark of a row follows git: added, it is tracked; no longer ignored, it is like any other file."""
+    """P5: the mark of a row follows git: added, it is tracked; no longer ignored, it is like any other."""
     write(bench.work / ".env")
     write(bench.work / ".env.b")
     assert bench.capture(keep_ignored=True).kept == {b".env", b".env.b"}
