@@ -84,12 +84,18 @@ def _say_what_is_left(ctx: click.Context, directory: str, changes: "list[Change]
     from eventlog import identity
     from eventlog.agents import install as engine
     from eventlog.errors import Refused
+    from eventlog.layout import Layout
+
+    from .ignored_files import ask_once
 
     if any(change.agent == engine.CODEX for change in changes):
         say("Codex leaves hooks out until you trust them: start `codex` here and give the command /hooks.")
     try:
-        if not ctx.find_root().obj and identity.find(directory, os.environ) is None:
+        store = ctx.find_root().obj or identity.find(directory, os.environ)
+        if store is None:
             say("There is no store here yet, so the hooks record nothing: `locus init` makes one.")
+        elif os.path.isfile(Layout(store).store_file):
+            ask_once(Layout(store))
     except Refused as error:  # installed they are: for other projects, or for when this is put right
         say(f"The hooks record nothing here: {error}")
     say("Start running agents anew; `locus doctor` checks all of it.")

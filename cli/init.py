@@ -12,20 +12,36 @@ from .access import say
 @click.argument("directory", required=False, type=click.Path())
 @click.option("--name", metavar="NAME", help="The project's name. [default: the directory's]")
 @click.option("--hooks", is_flag=True, help="Also install the hooks, as `locus hooks install` does.")
+@click.option(
+    "--keep-ignored/--leave-ignored",
+    "keep_ignored",
+    default=None,
+    help="Whether files are kept that git ignores and nothing could rebuild. [default: kept in a new store]",
+)
 @click.option("--force", is_flag=True, help="Also in the home directory, in /, or on a shared file system.")
 @click.pass_context
-def command(ctx: click.Context, directory: str | None, name: str | None, hooks: bool, force: bool) -> None:
+def command(
+    ctx: click.Context,
+    directory: str | None,
+    name: str | None,
+    hooks: bool,
+    keep_ignored: bool | None,
+    force: bool,
+) -> None:
     """Make a store for this repository.
 
     The store is the directory .locus at the root of the git repository around the working
     directory; outside git, in the working directory itself; or in DIRECTORY when that is given.
-    LOCUS_DIR or --store puts it elsewhere. Where a store is already, nothing changes. A directory that
-    hooks would refuse is refused, with the reason; one of yours that others may write to is closed to them.
+    LOCUS_DIR or --store puts it elsewhere. Where a store is already, nothing changes, but what
+    --keep-ignored or --leave-ignored say. A directory that hooks would refuse is refused, with the
+    reason; one of yours that others may write to is closed to them.
     """
     from eventlog import identity
     from eventlog.many import remember
     from eventlog.repository import repo_hash_of
     from eventlog.store import Store
+
+    from .ignored_files import ask_once, decide
 
     given = ctx.find_root().obj
     root, repository = _places(given, directory)
@@ -52,6 +68,10 @@ def command(ctx: click.Context, directory: str | None, name: str | None, hooks: 
             )
         elif not existed:
             say("Next: `locus import git` records the git history, `locus status` shows what is there.")
+        if keep_ignored is not None or not existed:
+            decide(store.layout, keep_ignored is not False)
+        elif not hooks:
+            ask_once(store.layout)
     if hooks:
         from .hooks_install import install
 

@@ -6,7 +6,7 @@ from . import exits
 from .access import json_option, open_store, put, say
 from .jsonout import certainty_json, document
 from .progress import Progress
-from .text import count, one_line, size
+from .text import count, ignored_text, one_line, size
 
 
 @click.command("replay")
@@ -41,7 +41,7 @@ def command(
     submodule is the commit of another repository: it stands as an empty directory, and the commit
     is named.
     """
-    from eventlog.snapshots.worktree_entries import LEFT_OUT
+    from eventlog.snapshots.worktree_entries import BY_CHOICE
 
     with open_store(ctx) as store, Progress("replaying"):
         ref = store.turn(turn)
@@ -61,6 +61,7 @@ def command(
                     "bytes": report.bytes,
                     "symlinks": report.symlinks,
                     "directories": report.dirs,
+                    "ignored": state.ignored_count,
                     "certainty": certainty_json(state.certainty),
                     "missing": [{"path": path, "reason": reason} for path, reason in absent],
                     "submodules": [{"path": path, "commit": commit} for path, commit in submodules],
@@ -76,10 +77,12 @@ def command(
             if path == "." and reason == state.certainty.why:
                 continue  # it stands there already
             put(f"not reproduced: {one_line(path)}: {one_line(reason)}\n")
+        if state.ignored_count:
+            put(f"{ignored_text(state.ignored_count)}\n")
         for path, commit in submodules:
             put(f"submodule, left empty: {one_line(path)} at {one_line(commit)}\n")
     named = {path.rstrip("/") for path in paths}
-    if any(reason != LEFT_OUT or path in named for path, reason in absent):
+    if any(reason not in BY_CHOICE or path in named for path, reason in absent):
         ctx.exit(exits.PARTIAL)
 
 

@@ -10,7 +10,7 @@ from . import exits
 from .access import json_option, open_store, put, say
 from .jsonout import certainty_json, document
 from .progress import Progress
-from .text import count, one_line
+from .text import count, ignored_text, one_line
 
 if TYPE_CHECKING:
     from eventlog.replay.restore import Plan
@@ -72,10 +72,11 @@ def command(
     --undo undoes the first. It happens whole or not at all; after a kill or a power cut --recover
     finishes it.
 
-    Only files that were recorded after that moment are deleted. Other files, files that git
-    ignores, .git and .locus stay as they are. What could not be restored is listed
-    with its reason, and the exit code is 4, unless .locusignore left it out and no PATH names it. A
-    path whose state at that moment is not known is left alone.
+    Only files that were recorded after that moment are deleted, and none that git ignores but the
+    journal of a database that is restored. Other files, .git and .locus stay as they are. What could
+    not be restored is listed with its reason, and the exit code is 4, unless .locusignore left it out,
+    or it was ignored and too large to be kept, and no PATH names it. A path whose state at that moment
+    is not known is left alone. A database that a process has open is a conflict.
     """
     if recover:
         if turn is not None or dry_run or yes or token or force or into is not None:
@@ -191,6 +192,8 @@ def _show(plan: "Plan") -> None:
         put(f"{known.state}: {one_line(known.why)}\n")
         if known.doubt(".") is not None:
             put("nothing is touched; --at with a snapshot that `locus timeline` lists brings back that one\n")
+    if plan.ignored_count:
+        put(f"{ignored_text(plan.ignored_count)}\n")
     for path, why in plan.missing:
         put(f"not restored: {_text(path)}: {one_line(why)}\n")
     for path, why in plan.conflicts:
@@ -227,6 +230,7 @@ def _as_json(plan: "Plan", outcome: "Outcome | None") -> dict[str, Any]:
         "unchanged": plan.unchanged,
         "kept": _reasons(plan.kept),
         "missing": _reasons(plan.missing),
+        "ignored": plan.ignored_count,
         "certainty": certainty_json(plan.certainty),
         "conflicts": _reasons(plan.conflicts),
         "submodules": [{"path": _name(path), "commit": commit} for path, commit in plan.submodules],

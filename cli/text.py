@@ -41,3 +41,9 @@ def terminal_width() -> int:
         return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
     except (OSError, ValueError):  # a stdout that has no descriptor or no size
         return 0
+
+
+def ignored_text(number: int) -> str:
+    """What a replay or a restore says of entries that git ignored."""
+    entries = "1 entry" if number == 1 else f"{number:,} entries"
+    return f"ignored: {entries} that git ignored then, not recorded (a directory counts as one)"

@@ -28,6 +28,9 @@
 A file that cannot be understood stops nobody: the defaults apply, what the last good one denied stays
 denied, and `problem` says file, line and what to do. Parsing TOML takes longer than a whole hook call, so
 whoever parses keeps what came of it in a derived twin, which counts while it names the file's digest.
+
+Whether ignored files that nothing could rebuild are kept stands in a file of its own, `keep-ignored`: an
+earlier version would take the defaults for everything if `config.toml` had a key that it does not know.
 On the hook path.
 """
 
@@ -123,6 +126,32 @@ def read(fs: FileSystem, layout: Layout) -> Config:
         return _defaults(twin, f"{layout.config_file}, {error}")
     _keep_twin(fs, layout, {"digest": digest, **found})
     return _config_of(found)
+
+
+def keeps_ignored(fs: FileSystem, layout: Layout) -> "bool | None":
+    """Whether captures keep ignored files that nothing could rebuild; None when nobody has decided.
+
+    What cannot be read, or says something else than `set_keeps_ignored` writes, decides nothing.
+    """
+    try:
+        if not fs.exists(layout.keep_ignored):
+            return None
+        return {b"yes\n": True, b"no\n": False}.get(read_file(fs, layout.keep_ignored, 64))
+    except (OSError, ValueError):
+        return None
+
+
+def set_keeps_ignored(fs: FileSystem, layout: Layout, keeps: bool) -> None:
+    """Decide it, durably. Raises: OSError."""
+    tmp = layout.tmp(f"keep-ignored-{fs.random_bytes(8).hex()}")
+    fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        write_all(fs, fd, b"yes\n" if keeps else b"no\n")
+        fs.fsync(fd)
+    finally:
+        fs.close(fd)
+    fs.rename(tmp, layout.keep_ignored)
+    fs.fsync_dir(layout.root)
 
 
 def _defaults(twin: "dict[str, Any]", why: str) -> Config:

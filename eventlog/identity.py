@@ -23,7 +23,10 @@ _GROUP_OR_OTHERS_WRITE = 0o022
 _GROUP_OR_OTHERS = 0o077
 _KIND, _LINK = 0o170000, 0o120000
 # Files that say what a store is and what it takes for secret.
-_RULES = ("STORE", "config.toml", "config.json", "redaction.key", "erased", "erased.copy", "erasing")
+_RULES = (
+    "STORE", "config.toml", "config.json", "keep-ignored", "redaction.key", "erased", "erased.copy",
+    "erasing",
+)  # fmt: skip
 # Disks that know no owners and no permissions: the mount says who may write, for every file alike.
 _WITHOUT_PERMISSIONS = frozenset(
     ("9p", "cifs", "drvfs", "exfat", "fuseblk", "hfs", "msdos", "ntfs", "ntfs3", "prl_fs", "smb3", "vboxsf",

@@ -5,6 +5,7 @@
       STORE                                           identity, written once
       config.toml                                     settings; a person writes it
       config.json                                     derived: what came of parsing it
+      keep-ignored                                    "yes" or "no": are ignored files kept?
       redaction.key                                   made at the first secret, random, not exported
       erased, erased.copy                             what was erased, as keyed digests: never recorded again
       erasing                                         an erasure under way; absent otherwise
@@ -98,6 +99,10 @@ class Layout:
     @property
     def config_twin(self) -> str:
         return f"{self.root}/config.json"
+
+    @property
+    def keep_ignored(self) -> str:
+        return f"{self.root}/keep-ignored"
 
     @property
     def briefing(self) -> str:

@@ -37,6 +37,7 @@ DENIED = "denied"
 ERASED = erased.ERASED
 # Kinds of contents of which nobody knows whether they hold a secret: time was up, or a rule failed.
 NOT_LOOKED_THROUGH, UNREADABLE = "not_looked_through", "unreadable"
+IGNORED = "ignored"  # the kind of a content that is withheld because git ignores the file it is in
 
 # Columns that hold what somebody said. The others are ids, hashes, links, places and numbers.
 TEXT_COLUMNS = (

@@ -239,12 +239,14 @@ def test_a_hook_loads_no_heavy_module(tmp_path: Path) -> None:
 
     Measured in an interpreter without site-packages hooks, so that only our imports count.
     """
+    from eventlog import config
     from eventlog.store import Store
 
     work = tmp_path / "work"
     work.mkdir()
     subprocess.run(["git", "init", "-q"], cwd=work, check=True)
-    Store.init(work / ".locus").close()
+    with Store.init(work / ".locus") as store:
+        config.set_keeps_ignored(store.fs, store.layout, True)
     target = str(work / "a.py")
     shared = {"session_id": "s", "prompt_id": "p", "cwd": str(work), "tool_name": "Edit", "tool_use_id": "t"}
     result = {"filePath": target, "originalFile": "one", "structuredPatch": [{"lines": ["-one", "+two"]}]}

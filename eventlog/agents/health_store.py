@@ -263,6 +263,25 @@ def _briefing(store: Store) -> Iterator[Finding]:
         yield Finding(OK, "briefing", "a session that begins is told what is known here")
 
 
+def _ignored(store: Store) -> Iterator[Finding]:
+    """Whether ignored files are kept that nothing could rebuild, and how much of the rest was left out."""
+    rows = store.query(
+        "select try_cast(payload->>'ignored_count' as bigint) from events where event_type = 'snapshot' "
+        "and tree_hash is not null and agent <> 'git' order by position desc limit 1"
+    ).rows
+    number = rows[0][0] if rows else None
+    left = "" if number is None else f"; the last snapshot left out {number:,} ignored "
+    left += "" if number is None else "entry" if number == 1 else "entries"
+    keeps = config.keeps_ignored(store.fs, store.layout)
+    if keeps is None:
+        todo = "`locus init --keep-ignored` keeps them, `locus init --leave-ignored` leaves it at that"
+        what = f"ignored files that nothing could rebuild, such as .env, are not kept{left}"
+        yield Finding(NOTE, "ignored", what, todo)
+    else:
+        kept = "kept, and withheld from all that leaves this machine" if keeps else "not kept, by choice"
+        yield Finding(OK, "ignored", f"ignored files that nothing could rebuild are {kept}{left}")
+
+
 CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
     ("store", _is_readable),
     ("locks", _locks),
@@ -272,6 +291,7 @@ CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
     ("errors", _errors),
     ("withheld", _not_looked_through),
     ("skipped", _skipped),
+    ("ignored", _ignored),
     ("sessions", _sessions),
     ("briefing", _briefing),
     ("clock", _clock),

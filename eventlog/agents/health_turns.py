@@ -10,12 +10,10 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from eventlog import activity, config, identity, jsontext
+from eventlog import activity, jsontext
 from eventlog.agents import live_closing
-from eventlog.agents.health_store import HOOKED, NOTE, OK, PROBLEM, Finding, age, counted, recent
+from eventlog.agents.health_store import HOOKED, NOTE, OK, Finding, age, counted, recent
 from eventlog.errors import EventLogError
-from eventlog.fs import REAL
-from eventlog.memory import briefing_hook
 from eventlog.paths import path_text
 from eventlog.recorder.completeness import completeness
 from eventlog.snapshots import deferred
@@ -27,7 +25,6 @@ from eventlog.store import Store
 _SLOW_US = 400_000
 _LARGE_BYTES = 1 << 20
 _SHOWN = 5
-_BRIEFING_S = 2.0
 _CAPTURE = "json_extract(payload, '$.capture')"
 _LAST_TREE = (
     "select tree_hash from snapshots where tree_hash is not null and agent <> 'git' "
@@ -242,27 +239,10 @@ def _paths_in(listed: object) -> list[str]:
     return [str(one) for one in listed] if isinstance(listed, list) else []
 
 
-# -- the briefing ------------------------------------------------------------------------------
-
-
-def _briefing(store: Store) -> Iterator[Finding]:
-    """Whether hooks that are to tell a briefing have something to make it of."""
-    if not config.read(store.fs, store.layout).briefing_at_start:
-        return
-    with store.view() as view:
-        is_empty = view.next_position == 0
-    deadline_s = REAL.monotonic() + _BRIEFING_S
-    who = identity.read(store.fs, store.layout)
-    if not is_empty and briefing_hook.facts_now(store.layout, who, deadline_s) is None:
-        what = "`[briefing] at_start` is on, and sessions begin without one: its facts were never gathered"
-        yield Finding(PROBLEM, "briefing", what, "`locus briefing` gathers them")
-
-
 CHECKS: tuple[tuple[str, Callable[[Store], Iterable[Finding]]], ...] = (
     ("durations", _durations),
     ("captures", _captures),
     ("turns", _dead_turns),
     ("turns", _killed),
     ("completeness", _completeness),
-    ("briefing", _briefing),
 )

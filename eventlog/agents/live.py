@@ -175,6 +175,7 @@ class _Recording:
         self.wait_until = self.began_s
         self.blobs: "BlobStore | None" = None
         self.settings = config.read(fs, layout)
+        self.keeps_ignored = config.keeps_ignored(fs, layout) is True
         self.redactor = redaction.of_store(fs, layout, self.settings)
         if self.redactor.problem is not None:
             note(EventLogError(self.redactor.problem))
@@ -209,6 +210,8 @@ class _Recording:
 
     def run(self) -> None:
         call = self.call
+        if self.keeps_ignored:
+            self._leave_out_ignored()
         if (
             call.repeats
             or call.settles
@@ -237,6 +240,15 @@ class _Recording:
         if self.started is not None:
             self.started.wait(self.wait_until - time.monotonic())
             self.started.close()
+
+    def _leave_out_ignored(self) -> None:
+        """Take out of the call what its tools say of files that are kept although git ignores them (P5)."""
+        from eventlog.agents.ignored_texts import Outside, leave_out
+
+        call = self.call
+        if any(one["event_type"] in ("tool_start", "action", "hook") for one in call.events):
+            outside = None if self.place is None else Outside(self.place.root)
+            call.events = leave_out(call.events, outside, call.columns.get("cwd"))
 
     def _complete(self) -> None:
         from eventlog.agents.live_complete import Completion
@@ -305,6 +317,7 @@ class _Recording:
         root, settings = self.place.root, self.settings
         wanted: "dict[str, Any]" = {
             "include": settings.include,
+            "keep_ignored": self.keeps_ignored,
             "size_max": FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes,
             "deadline": deadline,
             "may_fork": True,  # a hook has one thread, and ends soon
@@ -392,7 +405,7 @@ class _Recording:
         if len(changes) > FILES_MAX or not changes:
             return []
         turn = self._open_turn(told) if call.moment == SESSION_END else call.turn
-        teller = Teller(call, turn, told, done, self._named(), self.under_way, writer.put)
+        teller = Teller(call, turn, told, done, self._named(), self.under_way, writer)
         return [self._admit(event) for change in changes for event in teller.tell(change, blobs)]
 
     def _ends(self, done: "Capture", previous: "bytes | None") -> "Ends | None":
@@ -468,6 +481,7 @@ class _Recording:
             "git_head": self.place.commit,
             "git_branch": self.place.branch,
             "tracked_files": done.files,
+            "ignored_count": done.ignored_count,
             "files_changed": len(done.changes),
             "skipped": [[_shown(path), why] for path, why in done.skipped[:_SHOWN_MAX]] or None,
             "skipped_count": len(done.skipped) or None,

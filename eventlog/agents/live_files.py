@@ -12,18 +12,21 @@ from eventlog.agents.tools import ANY, EDITS
 from eventlog.errors import EventLogError
 from eventlog.names import event_id_of
 from eventlog.paths import path_text
+from eventlog.redaction import IGNORED
 from eventlog.snapshots.ids import blob_id, to_text
+from eventlog.snapshots.kept_ignored import is_withheld
 from eventlog.snapshots.tree import DIRECTORY, FILE, FILES, MODE_OF_KIND, SKIPPED, SUBMODULE, SYMLINK
 from eventlog.types import RELATED_OF_TYPE, Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from eventlog.snapshots.store import BlobStore
     from eventlog.snapshots.tree import TreeEntry
     from eventlog.snapshots.worktree import Capture
     from eventlog.snapshots.worktree_changes import Change
+    from eventlog.snapshots.writer import BlobWriter
 
 # More changes than this are told by the snapshot alone: the two trees say what they are.
 FILES_MAX = 5_000
@@ -52,14 +55,15 @@ class Teller:
         done: "Capture",
         named: "dict[bytes, Named]",
         calls: "Sequence[Running]",
-        put: "Callable[[bytes], bytes]",
+        writer: "BlobWriter",
     ) -> None:
         self._call = call
         self._told = told
         self._looker = _looker(call, turn)
         self._named = named if call.moment == TOOL else {}
         self._others = [one for one in calls if one.cause != call.cause]
-        self._put = put
+        self._writer = writer
+        self._kept = done.kept
         self._skipped = dict(done.skipped)
         self._lists = {one.sentence: to_text(one.list_id) for one in done.deferred}
 
@@ -72,7 +76,7 @@ class Teller:
         found = []
         before = change.before
         if named is not None and named.original is not None and change.old_path is None:
-            between = self._between(named.original, before, blobs)
+            between = self._between(named.original, change, blobs)
             if between is not None:
                 # Somebody changed the file behind the last capture and before the tool did.
                 found.append(self._event(change, before, between, {"source": "user"}, None, None))
@@ -104,10 +108,11 @@ class Teller:
             return columns
         return {**columns, "cwd": None, "model": None, "agent_version": None}
 
-    def _between(self, original: str, before: "TreeEntry | None", blobs: "BlobStore") -> "TreeEntry | None":
+    def _between(self, original: str, change: "Change", blobs: "BlobStore") -> "TreeEntry | None":
         """The state that the tool found, when it is another one than the log knows."""
         from eventlog.snapshots.tree import TreeEntry
 
+        before = change.before
         data = original.encode("utf-8", "replace")
         if before is not None and before.id == blob_id(data):
             return None
@@ -121,7 +126,10 @@ class Teller:
                 return None
         elif before is not None:
             return None
-        return TreeEntry(b"-", FILE if before is None else before.kind, self._put(data), len(data))
+        id = self._writer.put(data)
+        if change.path in self._kept or (change.after is None and is_withheld(change.path)):
+            self._writer.withhold(id, IGNORED)
+        return TreeEntry(b"-", FILE if before is None else before.kind, id, len(data))
 
     def _event(
         self,

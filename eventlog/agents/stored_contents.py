@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from eventlog import config, gate, redaction
 from eventlog.agents import live_contents, live_state
+from eventlog.agents.ignored_texts import Outside
 from eventlog.agents.live_contents import OpenList
 from eventlog.errors import Corruption, EventLogError, NotFound
 from eventlog.fs import FileSystem
@@ -28,6 +29,7 @@ from eventlog.snapshots import healing, statcache
 from eventlog.snapshots.deferred import DeferredFile, decode_list, sentence_of
 from eventlog.snapshots.healing import Content
 from eventlog.snapshots.ids import blob_id, to_text
+from eventlog.snapshots.kept_ignored import is_kept
 from eventlog.snapshots.staging import is_as_listed, open_below
 from eventlog.snapshots.store import BlobStore
 from eventlog.snapshots.tree import DIRECTORY, SKIPPED
@@ -110,6 +112,7 @@ class _Storing:
         self._calls = calls
         self._git = GitContents(open_list.root)
         self._redactor = redaction.of_store(fs, layout, config.read(fs, layout))
+        self._outside = Outside(open_list.root) if config.keeps_ignored(fs, layout) else None
         self._stored: dict[bytes, Content] = {}
         self._unreadable: dict[bytes, str] = {}  # path → what a tree says of it
         self._proofs: dict[bytes, bytes] = {}  # path → the stat of a row in the stat cache
@@ -188,6 +191,8 @@ class _Storing:
                 data = self._read(row, lost)
                 if data is not None:
                     stored[row.path] = row.kind, writer.put(data), len(data)
+                    if self._is_ignored(row.path):
+                        blobs.withhold(stored[row.path][1], redaction.IGNORED)
                 del data
                 if writer.pending_bytes() >= BATCH_BYTES:
                     break
@@ -199,6 +204,10 @@ class _Storing:
                     live_contents.note_part(self._layout, self._worktree, self._list.list_id, tree)
         self._stored |= stored
         return any_left
+
+    def _is_ignored(self, path: bytes) -> bool:
+        """Whether a file is one that git ignores and that is kept all the same."""
+        return self._outside is not None and is_kept(path) and self._outside.has(os.fsdecode(path), None)
 
     def _read(self, row: DeferredFile, lost: "dict[bytes, str]") -> bytes | None:
         """The content that the list means; None, with the reason in `lost`, when nobody has it any more."""

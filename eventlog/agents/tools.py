@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 # are told on their own; nothing at all.
 EDITS, ANY, WAITS, QUIET = "edits", "any", "waits", "quiet"
 
+# What tools, those of MCP servers too, call an argument that is a path, or several; and a command.
+PATH_ARGUMENTS = frozenset(
+    (
+        "file_path", "filePath", "path", "paths", "notebook_path", "absolute_path", "dir_path", "file",
+        "files", "filename", "file_name", "filepath", "relative_path", "target_file", "source",
+        "destination", "uri",
+    )
+)  # fmt: skip
+COMMAND_ARGUMENTS = frozenset(("command", "cmd", "script", "commandLine", "command_line"))
+
 _PATCH_LINES = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
 
 

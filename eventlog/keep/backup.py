@@ -232,7 +232,7 @@ class _Backup:
         report, fs, target = self._report, self._fs, self._target
         self._copier.clean()
         self._refuse_diverged()
-        for name in (".gitignore", "config.toml", "redaction.key", "erased", "erased.copy"):
+        for name in (".gitignore", "config.toml", "keep-ignored", "redaction.key", "erased", "erased.copy"):
             self._settings(name)
         self._copy_packs()
         self._copy_segments()

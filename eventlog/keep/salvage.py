@@ -209,7 +209,7 @@ class _Salvage:
         """Where the new store is from; and what makes secrets come out as they did."""
         note = {"source": self._report.source, "store_id": self._report.store_id}
         files = {NOTE: json.dumps(note).encode() + b"\n"}
-        for name in ("config.toml", "redaction.key", "erased", "erased.copy"):
+        for name in ("config.toml", "keep-ignored", "redaction.key", "erased", "erased.copy"):
             with suppress(OSError, ValueError):
                 files[name] = read_file(self._fs, f"{self._layout.root}/{name}", 1 << 20)
         for name, data in files.items():

@@ -9,7 +9,7 @@ of its own.
 from typing import TYPE_CHECKING
 
 from eventlog.jsontext import object_of
-from eventlog.redaction import NOT_LOOKED_THROUGH, UNREADABLE, WITHHELD
+from eventlog.redaction import IGNORED, NOT_LOOKED_THROUGH, UNREADABLE, WITHHELD
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,6 +31,8 @@ def reason_in(view: "LogView", hashes: "Collection[object]") -> str:
         if event["title"] in hashes:
             kinds = object_of(event["payload"]).get("kinds")
             said.update(map(str, kinds) if isinstance(kinds, list) else ())
+    if said == {IGNORED}:
+        return "stands in a file that git ignores"
     if not said or said - {NOT_LOOKED_THROUGH, UNREADABLE}:
         return "holds a secret"
     return f"was not looked through for secrets{' in time' if said == {NOT_LOOKED_THROUGH} else ''}"

@@ -57,7 +57,8 @@ class Completeness:
     `without_outcome` are the ids of calls of which only the beginning is known. `partial` counts the
     captures of the working directory that did not see all of it; the next whole one told the rest.
     `skipped` is what the session's last snapshot leaves out; None when there is none, or it cannot be read.
-    `unsure_turns` are those that hooks told and whose last look failed, or whose end nobody saw.
+    `ignored` is how many entries git ignored at that snapshot and were left out, a directory as one; None is
+    unknown. `unsure_turns` are those that hooks told and whose last look failed, or whose end nobody saw.
     """
 
     session_id: str
@@ -68,6 +69,7 @@ class Completeness:
     partial: int | None
     skipped: tuple[Skipped, ...] | None
     unsure_turns: tuple[UnsureTurn, ...] = ()
+    ignored: int | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -86,6 +88,8 @@ class Completeness:
             number = len(self.unsure_turns)
             parts.append(f"the files at the end of {number:,} {'turn' if number == 1 else 'turns'} unknown")
         parts.append(_skipped_text(self.skipped))
+        if self.ignored:
+            parts.append(f"{self.ignored:,} ignored {'entry' if self.ignored == 1 else 'entries'} left out")
         return ", ".join(parts)
 
 
@@ -106,6 +110,7 @@ def completeness(store: "Store", session_id: str) -> Completeness:
         partial=fold.partial if fold.has_hooks else None,
         skipped=skipped_in(store, fold.tree_hash),
         unsure_turns=tuple(_unsure(store, fold)) if fold.has_hooks else (),
+        ignored=fold.ignored,
     )
 
 
@@ -166,6 +171,7 @@ class _Fold:
         self.could_tell = self.has_hooks = False
         self.partial = 0
         self.tree_hash: str | None = None
+        self.ignored: int | None = None
 
     def take(self, event: Mapping[str, Any]) -> None:
         self.count += 1
@@ -175,6 +181,8 @@ class _Fold:
             self.ended = operation == "end"
         elif kind == "snapshot" and event["tree_hash"] is not None:
             self.tree_hash = event["tree_hash"]
+            count = payload.get("ignored_count")
+            self.ignored = count if isinstance(count, int) else None
         if kind == "hook" or "hook_us" in payload:
             self.could_tell = self.has_hooks = True
         self.partial += not is_whole(payload.get("capture"))

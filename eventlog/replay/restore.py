@@ -28,7 +28,7 @@ from eventlog.snapshots.ids import blob_id, from_text
 from eventlog.snapshots.parallel import Listed
 from eventlog.snapshots.room import refuse_without_room
 from eventlog.snapshots.tree import DIRECTORY, SYMLINK
-from eventlog.snapshots.worktree_entries import LEFT_OUT
+from eventlog.snapshots.worktree_entries import BY_CHOICE
 from eventlog.types import Event
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Plan:
     token: str
     redo: bool = False
     certainty: Certainty = _KNOWN  # of what is wanted
+    ignored_count: int | None = None  # entries that git ignored then, and that were left out; None: unknown
 
     @property
     def counts(self) -> dict[str, int]:
@@ -79,7 +80,7 @@ class Plan:
     @property
     def partial(self) -> bool:
         """Whether the outcome will lack something that is wanted; what was left out by choice is not."""
-        return bool(self.conflicts) or any(reason != LEFT_OUT for _, reason in self.missing)
+        return bool(self.conflicts) or any(reason not in BY_CHOICE for _, reason in self.missing)
 
     def document(self, id: str) -> Document:
         return Document(
@@ -132,7 +133,7 @@ def plan_of_turn(
         plan = make_plan(
             place, wanted, blobs, turn=ref.name, at=state.at, tree=state.tree_hash, delete=delete
         )
-        return replace(plan, certainty=state.certainty)
+        return replace(plan, certainty=state.certainty, ignored_count=state.ignored_count)
 
 
 def plan_of_undo(
@@ -248,6 +249,8 @@ def make_plan(
     comparison = Comparison(place, wanted, seen, protected, delete=delete)
     comparison.find_deletes()
     comparison.compare()
+    comparison.find_stale_journals()
+    comparison.spare_open_databases()
     comparison.find_kept()
     if wanted.whole and not wanted.paths:
         seen.keep(comparison.believed)

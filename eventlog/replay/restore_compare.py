@@ -8,11 +8,13 @@ import os
 import subprocess
 from collections.abc import Collection
 
+from eventlog.replay.open_files import databases_in, has_open, openers
 from eventlog.replay.restore_journal import Step
 from eventlog.replay.restore_place import FILES, NO_ID, OTHER, Place, State, same
 from eventlog.replay.restore_seen import Seen
 from eventlog.replay.restore_wanted import Wanted, is_below, ways
 from eventlog.repository import git_environment
+from eventlog.snapshots.kept_ignored import database_name, journals_of
 from eventlog.snapshots.parallel import Listed
 from eventlog.snapshots.statcache import pack_fields
 from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, PLAIN, SYMLINK, kind_of_mode, legal_name
@@ -49,9 +51,10 @@ class Comparison:
     def find_deletes(self) -> None:
         """The files and links that go, then the directories that are empty without them."""
         candidates = [path for path in sorted(self.wanted.gone) if self._is_dir(path) is False]
-        ignored = _ignored(self.place.path, candidates)
+        # An undo takes away what the restore made, whatever git says of it.
+        ignored = _ignored(self.place.path, candidates) if self.wanted.whole else set()
         for path in candidates:
-            if ignored is None or path in ignored:
+            if (ignored is None or path in ignored) and not self._is_journal(path):
                 why = "git ignores it" if ignored else "git cannot be asked whether it ignores it"
                 self.kept.append((path, why))
                 continue
@@ -170,6 +173,34 @@ class Comparison:
                 self.seen.learn(path, state, found)
         else:
             self.steps.append(Step(path, state, _with_mode(want, state)))
+
+    def _is_journal(self, path: bytes) -> bool:
+        """Whether a path is the journal of a database that is restored: another one would change that."""
+        database = database_name(path)
+        return database != path and database in self.wanted.entries
+
+    def find_stale_journals(self) -> None:
+        """Journals that nobody recorded beside databases that change: they would be applied to these."""
+        for step in [step for step in self.steps if step.after is not None]:
+            for path in journals_of(step.path):
+                if path in self.wanted.entries or path in self._doomed or self._is_dir(path) is not False:
+                    continue
+                try:
+                    state = self.place.look(path)[0]
+                except OSError as error:
+                    self._block(path, f"it cannot be read, and so not be saved: {error.strerror}")
+                    continue
+                if state is not None and state.kind in FILES:
+                    self._doomed.add(path)
+                    self.steps.append(Step(path, state, None))
+                    self.kept = [entry for entry in self.kept if entry[0] != path]
+
+    def spare_open_databases(self) -> None:
+        """Make a conflict of each database that a process has open, instead of steps."""
+        open_ones = openers(self.place.path, databases_in([step.path for step in self.steps]))
+        for database, process in open_ones.items():
+            self.steps = [step for step in self.steps if database_name(step.path) != database]
+            self._block(database, has_open(process))
 
     def find_kept(self) -> None:
         """What nobody asked about in the directories that are wanted whole."""

@@ -21,6 +21,7 @@ from eventlog.paths import path_text
 from eventlog.replay import restore_journal
 from eventlog.replay.deferred import is_of_git
 from eventlog.replay.edited_tree import EditedTree, no_trees
+from eventlog.replay.open_files import databases_in, has_open, openers
 from eventlog.replay.restore import EVENT_TYPE, Plan
 from eventlog.replay.restore_journal import Document, Step
 from eventlog.replay.restore_place import FILES, Place, State, same
@@ -74,6 +75,9 @@ def run(
         if not plan.steps:
             return Outcome(None, plan.target, 0, [])
         with Place(plan.target, calls) as place:
+            open_ones = openers(place.path, databases_in([step.path for step in plan.steps]))
+            for path, process in open_ones.items():
+                raise Refused(f"{path_text(path)}: {has_open(process)}; nothing was touched.")
             if place.inode != plan.inode:
                 raise Refused(f"{plan.target} is another directory than when the plan was made. Plan again.")
             return _run(plan, place, blobs, append)

@@ -18,6 +18,7 @@ from eventlog.replay.restore_place import NO_ID, State
 from eventlog.replay.trees import TreeState
 from eventlog.snapshots.extent import DEPTH_MAX, Entries, extent_of, read_directories, wish_of
 from eventlog.snapshots.ids import from_text
+from eventlog.snapshots.kept_ignored import database_name
 from eventlog.snapshots.materialize import ENTRIES_MAX
 from eventlog.snapshots.parallel import Listed
 from eventlog.snapshots.tree import (
@@ -55,8 +56,11 @@ class Wanted:
     whole: bool = True
 
     def selects(self, path: bytes) -> bool:
-        """Whether a path was asked for, itself or by a directory above it."""
-        return not self.paths or any(is_below(path, wish) for wish in self.paths)
+        """Whether a path was asked for, itself, by a directory above it, or a journal by its database."""
+        if not self.paths:
+            return True
+        database = database_name(path) or path
+        return any(is_below(path, wish) or is_below(database, wish) for wish in self.paths)
 
     def leads(self, path: bytes) -> bool:
         """Whether something below a directory was asked for."""

@@ -80,6 +80,7 @@ class TreeState:
     made: Mapping[bytes, bytes]  # encodings of trees that are in no pack, by id
     certainty: Certainty
     deferred: Deferred = field(compare=False)
+    ignored_count: int | None = None  # entries that git ignored then, and that were left out; None: unknown
 
     @property
     def tree_hash(self) -> str:
@@ -211,8 +212,14 @@ def tree_at(
         made=made,
         certainty=certainty_of(timeline, at, running=running),
         deferred=deferred or Deferred(blobs),
+        ignored_count=_ignored_count(snapshot),
     )
     return replace(state, certainty=_with_contents(state, timeline, [snapshot, *files]))
+
+
+def _ignored_count(snapshot: Mapping[str, Any]) -> int | None:
+    count = (snapshot.get("payload") or {}).get("ignored_count")
+    return count if isinstance(count, int) else None
 
 
 def _with_contents(

@@ -127,7 +127,7 @@ def heal_cache(
 def _rows_of_dirs(cache: StatCache) -> dict[int, int]:
     """The row of each directory, by its number."""
     above = {1: 0}
-    for dir in range(1, len(cache.dirs) // 8):
+    for dir in range(1, len(cache.firsts) - 1):
         below = dir + 1
         for row in range(*cache.rows_of(dir)):
             if cache.kinds[row : row + 1] == DIRECTORY:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 ID_SIZE = 32
+EMPTY_BLOB = bytes.fromhex("af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262")
 TEXT_PREFIX = "blake3:"
 
 _TREE_CONTEXT = "locus 2026 tree v1"

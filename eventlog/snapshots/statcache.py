@@ -4,13 +4,13 @@ One file per working directory, replaced as a whole, read whole. Derived: deleti
 changes no answer (I22); what is damaged, foreign, or of another format counts as absent.
 
     128 header (below)
-    8   per directory, a directory before those in it: number of rows u32, span u32 (directories in
-        its sub-tree, itself included)
+    12  per directory, a directory before those in it: number of rows u32, span u32 (directories in
+        its sub-tree, itself included), number of ignored entries u32 (names that were left out)
     36  per row: mode u32, inode u64, size u64, mtime ns i64, ctime ns i64; zeros when it proves nothing
     8   per row: size in the tree entry u64
     32  per row: id
     1   per row: kind, as in a tree
-    1   per row: 1 when git tracks it
+    1   per row: 1 when git tracks it, 2 when git ignores it and it is kept all the same
     36  per watched file: its stat as above, all ones when it is missing
     n   NUL-separated: the path of each row, each watched file, each tracked path that is not on disk, and
         last that of the working directory itself
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from eventlog.snapshots.worktree_rows import Row
 
 _MAGIC = b"\x89EVS"
-_VERSION = 2
+_VERSION = 3
 # magic, version, flags, store id, worktree, options, tracked set, root tree, generation, directories,
 # rows, watched files, absent paths
 _HEADER = Struct("<4sHH16s16s16s16s32sQIIII")
@@ -53,7 +53,7 @@ _PATH_SIZE_MAX = 4096
 
 _STAT = Struct("<IQQqq")
 STAT_SIZE = _STAT.size
-_DIR = Struct("<II")
+_DIR = Struct("<III")
 _SIZE = Struct("<Q")
 
 UNPROVEN = bytes(STAT_SIZE)
@@ -137,7 +137,7 @@ class StatCache:
         self.watched = watched
         self.absent = absent
         self.row_count = len(kinds)
-        self.firsts = [0, *accumulate(count for count, _ in _DIR.iter_unpack(dirs))]
+        self.firsts = [0, *accumulate(count for count, _, _ in _DIR.iter_unpack(dirs))]
         self._paths: "list[bytes] | None" = None
 
     @property
@@ -172,8 +172,18 @@ class StatCache:
 
     def span(self, dir: int) -> int:
         """How many directories the sub-tree of a directory has, itself included."""
-        span: int = _DIR.unpack_from(self.dirs, dir * 8)[1]
+        span: int = _DIR.unpack_from(self.dirs, dir * _DIR.size)[1]
         return span
+
+    def ignored_in(self, dir: int) -> int:
+        """How many entries of a directory were left out because git ignores them."""
+        ignored: int = _DIR.unpack_from(self.dirs, dir * _DIR.size)[2]
+        return ignored
+
+    @property
+    def ignored_count(self) -> int:
+        """The same of all directories. Goes through all of them."""
+        return sum(ignored for _, _, ignored in _DIR.iter_unpack(self.dirs))
 
 
 class Tables:
@@ -197,9 +207,9 @@ class Tables:
         self.dir_count += 1
         return len(self.dirs) - 1, self.dir_count - 1
 
-    def end_dir(self, mark: "tuple[int, int]", row_count: int) -> None:
+    def end_dir(self, mark: "tuple[int, int]", row_count: int, ignored: int = 0) -> None:
         """All directories below the one begun with `mark` have been written."""
-        self.dirs[mark[0]] = _DIR.pack(row_count, self.dir_count - mark[1])
+        self.dirs[mark[0]] = _DIR.pack(row_count, self.dir_count - mark[1], ignored)
 
     def add_rows(self, paths: "Sequence[bytes]", rows: "Sequence[Row]") -> None:
         """The rows of one directory, in order of their names."""
@@ -216,7 +226,7 @@ class Tables:
     def copy(self, cache: StatCache, dir: int, end_dir: int) -> None:
         """Directories [dir, end_dir) of the last cache: siblings with all that is below them."""
         first, end = cache.firsts[dir], cache.firsts[end_dir]
-        self.dirs.append(cache.dirs[dir * 8 : end_dir * 8])
+        self.dirs.append(cache.dirs[dir * _DIR.size : end_dir * _DIR.size])
         self.dir_count += end_dir - dir
         self.stats.append(cache.stats[first * STAT_SIZE : end * STAT_SIZE])
         self.sizes.append(cache.sizes[first * 8 : end * 8])
@@ -266,7 +276,7 @@ def encode(cache: StatCache, key: Key) -> bytes:
         cache.tracked,
         cache.root,
         cache.generation,
-        len(cache.dirs) // 8,
+        len(cache.dirs) // _DIR.size,
         cache.row_count,
         len(cache.watched),
         len(cache.absent),
@@ -296,7 +306,7 @@ def decode(data: bytes, key: Key) -> "StatCache | None":
         return None
     parts = []
     at = _HEADER.size
-    for size in (dirs * 8, rows * STAT_SIZE, rows * 8, rows * 32, rows, rows, watched * STAT_SIZE):
+    for size in (dirs * _DIR.size, rows * STAT_SIZE, rows * 8, rows * 32, rows, rows, watched * STAT_SIZE):
         parts.append(data[at : at + size])
         at += size
     if at > end:
@@ -407,8 +417,8 @@ def is_nested(cache: StatCache) -> bool:
 
     The digest proves no good will, so whoever walks by spans asks first.
     """
-    dirs, kinds = len(cache.dirs) // 8, cache.kinds
-    spans = [span for _, span in _DIR.iter_unpack(cache.dirs)]
+    dirs, kinds = len(cache.dirs) // _DIR.size, cache.kinds
+    spans = [span for _, span, _ in _DIR.iter_unpack(cache.dirs)]
     for dir in range(dirs - 1, -1, -1):
         below = dir + 1
         for _ in range(kinds.count(b"d", *cache.rows_of(dir))):

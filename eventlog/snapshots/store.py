@@ -13,7 +13,7 @@ from eventlog.fs import FileSystem, Refusals, publish
 from eventlog.layout import IDX_DIR, PACK_DIR, Layout, parse_idx
 from eventlog.redaction import withheld_event
 from eventlog.snapshots.catalog import Catalog, Place
-from eventlog.snapshots.ids import ID_SIZE, TEXT_PREFIX, blob_id, to_text, tree_id
+from eventlog.snapshots.ids import EMPTY_BLOB, ID_SIZE, TEXT_PREFIX, blob_id, to_text, tree_id
 from eventlog.snapshots.pack import BLOB, TREE
 from eventlog.snapshots.tree import TreeEntry, decode_tree
 from eventlog.snapshots.writer import BlobWriter
@@ -112,6 +112,11 @@ class BlobStore:
     def kinds_in(self, data: bytes) -> "tuple[str, ...]":
         """The kinds of secrets in a content, as far as this store can tell."""
         return () if self._kinds_in is None else self._kinds_in(data)
+
+    def withhold(self, id: bytes, kind: str) -> None:
+        """Withhold a content, whatever is in it; an empty one never is."""
+        if id != EMPTY_BLOB:
+            self.withheld[id] = tuple(dict.fromkeys((*self.withheld.get(id, ()), kind)))
 
     def withheld_events(self) -> "list[Event]":
         """What is to be said of contents put so far that hold a secret, in one frame with what names them."""

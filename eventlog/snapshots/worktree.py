@@ -15,14 +15,16 @@ from blake3 import blake3
 
 from eventlog.errors import InvalidEvent, NotFound, Refused
 from eventlog.fs import Refusals
+from eventlog.redaction import IGNORED
 from eventlog.snapshots import statcache, worktree_git
 from eventlog.snapshots.contents import CONTENT_SIZE_MAX, Contents, Lists
-from eventlog.snapshots.ids import blob_id, tree_id
+from eventlog.snapshots.ids import ID_SIZE, blob_id, tree_id
 from eventlog.snapshots.statcache import Key, StatCache
 from eventlog.snapshots.tree import PLAIN, SKIPPED, encode_tree
 from eventlog.snapshots.userfiles import UserFiles
 from eventlog.snapshots.worktree_changes import Change, changes_between
 from eventlog.snapshots.worktree_entries import Entries, reason_texts
+from eventlog.snapshots.worktree_rows import KEPT, YES
 from eventlog.snapshots.worktree_rules import Rules
 from eventlog.snapshots.worktree_scan import RulesChanged, Scan
 
@@ -51,6 +53,8 @@ class Capture:
         "deferred",
         "dirs",
         "files",
+        "ignored_count",
+        "kept",
         "new_deferred",
         "partial",
         "pending",
@@ -71,6 +75,8 @@ class Capture:
         self.symlinks = tables.kinds.count(b"l")
         self.dirs = tables.kinds.count(b"d") - 1
         self.submodules = tables.kinds.count(b"m")
+        self.ignored_count = tables.ignored_count  # names that were left out because git ignores them
+        self.kept = _kept_in(tables)  # files that git ignores and that are kept all the same
         self.read_files = scan.entries.read_files
         self.read_bytes = scan.entries.read_bytes
         self.partial = bool(scan.pending_count) or scan.rules.warning is not None
@@ -102,6 +108,7 @@ def capture(
     *,
     previous: "bytes | None" = None,
     include: "Sequence[str]" = (),
+    keep_ignored: bool = False,
     size_max: int = FILE_SIZE_MAX,
     deadline: "float | None" = None,
     calls: "UserFiles | None" = None,
@@ -116,6 +123,8 @@ def capture(
     Args:
         previous: id of the tree to list the changes since; without it none are listed.
         include: patterns, in the syntax of gitignore, of ignored files to capture all the same.
+        keep_ignored: capture ignored files that nothing could rebuild (`kept_ignored.py`). Their contents
+            are withheld: `BlobStore.withheld_events` says so.
         size_max: larger files are skipped.
         deadline: monotonic time after which nothing more is looked at.
         may_fork: children of this process may look at a part of a large directory. For processes of one
@@ -126,7 +135,7 @@ def capture(
     path = os.fsencode(os.path.realpath(root))
     fs, layout = blobs.fs, blobs.layout
     place = _place_of(layout, path, root)
-    key = Key(blobs.store_id, blake3(path).digest(16), _options(place, include, size_max), path)
+    key = Key(blobs.store_id, blake3(path).digest(16), _options(place, include, size_max, keep_ignored), path)
     with Refusals(layout.gc_generation, "read how often contents were collected"):
         generation = statcache.read_generation(fs, layout)
     probe = probe_of(fs, layout, path)
@@ -142,7 +151,7 @@ def capture(
     lists = Lists(blobs.get)
 
     def scan_with(known: "StatCache | None") -> "tuple[Scan, StatCache]":
-        rules = Rules(path, place, known, probe, include, deadline)
+        rules = Rules(path, place, known, probe, include, deadline, keep_ignored)
         nonlocal contents
         contents = None if deferral is None else Contents(deferral, entries, lists, deadline, other)
         scan = Scan(
@@ -179,7 +188,38 @@ def capture(
     if previous is not None and previous != tables.root:
         changes = changes_between(blobs, previous, cache, tables)
         done.changes = [change for change in changes if not lists.is_same(change, tables)]
+    if keep_ignored:
+        _withhold_kept(writer, tables, None if previous is None else done.changes)
     return done
+
+
+def _kept_in(tables: StatCache) -> "frozenset[bytes]":
+    if KEPT not in tables.flags:
+        return frozenset()
+    return frozenset(path for path, flag in zip(tables.paths, tables.flags, strict=True) if flag == KEPT[0])
+
+
+def _withhold_kept(writer: "BlobWriter", tables: StatCache, changes: "list[Change] | None") -> None:
+    """Withhold the contents of the files that git ignores and that are kept all the same.
+
+    Args: changes: since a tree that an event names; None where there is none, and all of them are new.
+    """
+    row = tables.flags.find(KEPT)
+    changed = None if changes is None else {change.path for change in changes}
+    while row >= 0:
+        if tables.kinds[row : row + 1] != SKIPPED and (changed is None or tables.paths[row] in changed):
+            withhold_ignored(writer, tables, tables.id(row))
+        row = tables.flags.find(KEPT, row + 1)
+
+
+def withhold_ignored(writer: "BlobWriter", tables: StatCache, id: bytes) -> None:
+    """Withhold a content of an ignored file, unless a tracked file has the same, or it is empty."""
+    at = tables.ids.find(id)
+    while at >= 0:
+        if at % ID_SIZE == 0 and tables.flags[at // ID_SIZE] == YES[0]:
+            return
+        at = tables.ids.find(id, at + 1)
+    writer.withhold(id, IGNORED)
 
 
 def _never(layout: "Layout", place: "worktree_git.GitPlace | None") -> "set[tuple[int, int]]":
@@ -206,10 +246,13 @@ def _place_of(layout: "Layout", path: bytes, root: str) -> "worktree_git.GitPlac
     return place
 
 
-def _options(place: "worktree_git.GitPlace | None", include: "Sequence[str]", size_max: int) -> bytes:
+def _options(
+    place: "worktree_git.GitPlace | None", include: "Sequence[str]", size_max: int, keep_ignored: bool
+) -> bytes:
     facts = [b"%d" % _RULES_VERSION, b"%d" % size_max]
     facts += [] if place is None else [place.top, place.git_dir, place.common_dir]
     facts += [b"", *(pattern.encode("utf-8", "surrogateescape") for pattern in include)]
+    facts += [b"", b"keep ignored"] if keep_ignored else []
     return blake3(b"\0".join(facts)).digest(16)
 
 

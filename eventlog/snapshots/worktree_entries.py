@@ -11,6 +11,7 @@ import stat
 
 from eventlog.paths import path_text
 from eventlog.snapshots import worktree_git
+from eventlog.snapshots.kept_ignored import TOO_LARGE
 from eventlog.snapshots.pack import BLOB_SIZE_MAX
 from eventlog.snapshots.statcache import MISSING, UNPROVEN, pack_stat
 from eventlog.snapshots.tree import (
@@ -47,6 +48,7 @@ _UNBORN = "it is a repository without a commit"
 _UNREADABLE = "it cannot be read: "
 TOO_DEEP = "it is too many directories deep"
 LEFT_OUT = ".locusignore leaves it out"
+BY_CHOICE = (LEFT_OUT, TOO_LARGE)  # reasons that are no failure of a replay or a restore
 
 
 class TooMuch(Exception):

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     # kind, id, size, stat, tracked, what is below: a directory of the cache by number, or loaded
     Row = tuple[bytes, bytes, int, bytes, bytes, "int | Directory | None"]
 
-NO, YES = b"\0", b"\1"  # is a row's path tracked?
+# Is a row's path tracked? KEPT: git ignores it, and it is kept all the same.
+NO, YES, KEPT = b"\0", b"\1", b"\2"
 LEFT_OUT_ROW = SKIPPED, blob_id(LEFT_OUT.encode())
 _DIRS = (DIRECTORY, SUBMODULE)
 
@@ -26,6 +27,8 @@ class Directory:
         "depth",
         "done",
         "id",
+        "ignored",
+        "kept",
         "left_out",
         "listing",
         "name",
@@ -49,6 +52,8 @@ class Directory:
         self.rows: "dict[bytes, Row]" = {}
         self.suspects: "set[bytes]" = set()  # names whose stat is not that of the cache
         self.left_out: "set[bytes]" = set()  # names that `.locusignore` keeps out
+        self.kept: "set[bytes]" = set()  # names that git ignores, and that are kept (kept_ignored.py)
+        self.ignored = 0  # names that are left out because git ignores them
         self.refused: "dict[bytes, str]" = {}  # names in the tree that stand for others, and why
         self.listing = False
         self.done = True
@@ -69,5 +74,5 @@ def join(directory: Directory, name: bytes) -> bytes:
 def is_another(row: "Row", is_dir: bool, suspect: bool) -> bool:
     """Whether a directory may stand where none was, or none where one was."""
     if row[0] == SKIPPED:
-        return suspect and row[:2] == LEFT_OUT_ROW
+        return suspect and (row[:2] == LEFT_OUT_ROW or row[4] == KEPT)
     return (row[0] in _DIRS) != is_dir

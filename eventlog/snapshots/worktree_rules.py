@@ -13,8 +13,10 @@ from blake3 import blake3
 
 from eventlog.snapshots import worktree_git
 from eventlog.snapshots.ignore import IgnoreFiles, Patterns, lines_of
+from eventlog.snapshots.kept_ignored import is_kept
 from eventlog.snapshots.statcache import MISSING, UNPROVEN, pack_stat
 from eventlog.snapshots.worktree_git import GitFailed
+from eventlog.snapshots.worktree_rows import YES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,12 +51,14 @@ class Rules:
         probe: "tuple[int, int]",
         include: "Sequence[str]",
         deadline: "float | None",
+        keep_ignored: bool = False,
     ) -> None:
         self._root = root
         self._place = place
         self._cache = cache
         self._now, self._device = probe
         self._include = Patterns(include)
+        self._keep_ignored = keep_ignored
         self._own_file = root + b"/" + OWN_IGNORE_FILE
         self._own: "Patterns | None" = None  # until it is read
         self._ignore_files = IgnoreFiles(root)
@@ -149,7 +153,8 @@ class Rules:
         self.warning = why
         self.digest = bytes(16)
         cache = self._cache
-        known = () if cache is None else (p for p, f in zip(cache.paths, cache.flags, strict=True) if f)
+        rows = () if cache is None else zip(cache.paths, cache.flags, strict=True)
+        known = (path for path, flag in rows if flag == YES[0])
         absent = () if cache is None else cache.absent
         self._set_tracked(dict.fromkeys([*known, *absent]))
 
@@ -211,14 +216,15 @@ class Rules:
             assert self._asked is not None
         return self._asked.get(path)
 
-    def left_out(self, paths: "Sequence[tuple[bytes, bool]]") -> "tuple[set[bytes], set[bytes]]":
-        """Those of the untracked paths (is each a directory?) that git ignores, and those that only
-        `.locusignore` keeps out.
+    def left_out(self, paths: "Sequence[tuple[bytes, bool]]") -> "tuple[set[bytes], set[bytes], set[bytes]]":
+        """Those of the untracked paths (is each a directory?) that git ignores, those that only
+        `.locusignore` keeps out, and those that git ignores and that are taken in because nothing could
+        rebuild them.
 
         Raises: GitFailed when the deadline passed.
         """
         if not paths:
-            return set(), set()
+            return set(), set(), set()
         ignored: "set[bytes]"
         if self._place is not None and self.warning is None:
             try:
@@ -232,8 +238,9 @@ class Rules:
             ignored = self._read_ignored(paths)
         if self._own is None:
             self._own = Patterns(lines_of(self._own_file), hide=True)
+        kept = self._kept_of(paths, ignored) if self._keep_ignored and ignored else set()
         if not self._include and not self._own:
-            return ignored, set()
+            return ignored - kept, set(), kept
         kept_out = set()
         for path, is_dir in paths:
             # What a person set for this store goes before what a repository brings along.
@@ -243,7 +250,12 @@ class Rules:
                 ignored.discard(path)
             elif own is False and path not in ignored:
                 kept_out.add(path)
-        return ignored, kept_out
+            elif word is False or own is False:
+                kept.discard(path)
+        return ignored - kept, kept_out, kept
+
+    def _kept_of(self, paths: "Sequence[tuple[bytes, bool]]", ignored: "set[bytes]") -> "set[bytes]":
+        return {path for path, is_dir in paths if not is_dir and path in ignored and is_kept(path)}
 
     def _read_ignored(self, paths: "Sequence[tuple[bytes, bool]]") -> "set[bytes]":
         return {path for path, is_dir in paths if self._ignore_files.hidden(path, is_dir)}

@@ -13,6 +13,7 @@ import stat
 import time
 from itertools import compress, pairwise
 
+from eventlog.snapshots import kept_ignored
 from eventlog.snapshots.ids import blob_id
 from eventlog.snapshots.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
 from eventlog.snapshots.temporary import is_temporary
@@ -21,7 +22,7 @@ from eventlog.snapshots.worktree_changes import EMPTY_TREE
 from eventlog.snapshots.worktree_entries import REFUSED, TOO_DEEP, Entries, all_plain, name_in_tree
 from eventlog.snapshots.worktree_git import ATTRIBUTES_FILE, GitFailed
 from eventlog.snapshots.worktree_look import look_at_all
-from eventlog.snapshots.worktree_rows import LEFT_OUT_ROW, NO, YES, Directory, is_another, join
+from eventlog.snapshots.worktree_rows import KEPT, LEFT_OUT_ROW, NO, YES, Directory, is_another, join
 from eventlog.snapshots.worktree_rules import IGNORE_FILE, Rules
 
 TYPE_CHECKING = False
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from eventlog.snapshots.contents import Contents, Lists, Unread
     from eventlog.snapshots.git_held import HeldByGit
+    from eventlog.snapshots.worktree_databases import Databases
     from eventlog.snapshots.worktree_entries import Found
     from eventlog.snapshots.worktree_rows import Row
 
@@ -37,6 +39,7 @@ DEPTH_MAX = 2_048  # a deeper tree could not be written out again
 PENDING_SHOWN = 100
 
 _STRIDE = 256  # rows compared at once
+_IS_TRACKED = bytes.maketrans(KEPT, NO)  # for the flags of rows
 
 # Reading no more than this takes no longer than asking git for it, and starting who stores it later.
 READ_FILES_MAX = 100
@@ -77,6 +80,7 @@ class Scan:
         self._unread: "list[tuple[Directory, Unread]]" = []
         # With its stat and git's object; their rows come when all are known.
         self._held: "list[tuple[Directory, bytes, bytes, os.stat_result, bytes]]" = []
+        self._databases: "Databases | None" = None  # that git ignores, and of which a part was looked at
         self._fresh = b""
         self._moved: "set[int]" = set()  # rows to look at though their stat is the same
         self._full = False
@@ -159,6 +163,8 @@ class Scan:
             self._put_held(self._contents, self.rules.held)
         if self._contents is not None and self._unread:
             self._take_contents(self._contents)
+        if self._databases is not None:
+            self._databases.check(self._put)
         return top
 
     def _take_contents(self, contents: "Contents") -> None:
@@ -183,6 +189,7 @@ class Scan:
                 parent.suspects.add(name)
         _, directory.id, directory.size, directory.stat, _, _ = parent.rows[name]
         parent.rows[name] = (DIRECTORY, directory.id, directory.size, directory.stat, NO, directory)
+        directory.ignored = cache.ignored_in(number)
         prefix = len(directory.path) + 1 if directory.path else 0
         first, end = cache.rows_of(number)
         below = number + 1
@@ -275,6 +282,7 @@ class Scan:
         except OSError as error:
             self._cannot_list(directory, error)
             return
+        directory.ignored = 0
         names = {}
         are_plain = all_plain(list(found))
         for name, is_dir in found.items():
@@ -384,7 +392,7 @@ class Scan:
         """The names to look at, of those that an ignore file may hide."""
         paths = [join(directory, name) for directory, name, _ in doubts]
         try:
-            hidden, kept_out = self.rules.left_out(
+            hidden, kept_out, kept = self.rules.left_out(
                 [(path, is_dir) for path, (_, _, is_dir) in zip(paths, doubts, strict=True)]
             )
         except GitFailed:  # too late
@@ -396,12 +404,18 @@ class Scan:
             if name in directory.rows and (path in hidden or path in kept_out):
                 self._forget(directory, name)
             if path in hidden:
+                directory.ignored += 1
                 if name == IGNORE_FILE:
                     self._rules_changed()
                     self.rules.watch(path)
                 continue
             if path in kept_out:
                 directory.left_out.add(name)
+            if path in kept:
+                directory.kept.add(name)
+                if name in directory.rows:
+                    row = directory.rows[name]
+                    directory.rows[name] = (*row[:4], KEPT, row[5])
             if name not in directory.rows or name in directory.suspects:
                 yield directory, name
 
@@ -421,6 +435,11 @@ class Scan:
                 self._put(directory, name, self.entries.left_out(self.entries.proof(found)))
             elif stat.S_ISDIR(found.st_mode):
                 self._look_at_dir(directory, name, found)
+            elif self._is_too_large(directory, name, found):
+                reason = kept_ignored.TOO_LARGE
+                self._put(
+                    directory, name, self.entries.skipped(reason, found.st_size, self.entries.proof(found))
+                )
             elif self._contents is not None and stat.S_ISREG(found.st_mode):
                 self._read_later(directory, name, found)
             else:
@@ -429,6 +448,19 @@ class Scan:
             self._gone(directory, name)
         except OSError as error:
             self._put(directory, name, self.entries.unreadable(error, 0))
+
+    def _is_too_large(self, directory: Directory, name: bytes, found: os.stat_result) -> bool:
+        """Whether a file that git ignores is too large to be kept all the same."""
+        row = directory.rows.get(name)
+        if name not in directory.kept and (row is None or row[4] != KEPT):
+            return False
+        if kept_ignored.database_name(name) is not None:
+            if self._databases is None:
+                from eventlog.snapshots.worktree_databases import Databases
+
+                self._databases = Databases(self.entries, self._lists)
+            self._databases.note(directory, name, found)
+        return stat.S_ISREG(found.st_mode) and found.st_size > kept_ignored.SIZE_MAX
 
     def _read_later(self, directory: Directory, name: bytes, found: os.stat_result) -> None:
         from eventlog.snapshots.contents import Unread
@@ -481,6 +513,8 @@ class Scan:
         else:
             flag = YES if join(directory, name) in self.rules.tracked else NO
             self._reshaped = True
+        if name in directory.kept:
+            flag = KEPT
         directory.rows[name] = (*found, flag, None)
 
     def _cannot_list(self, directory: Directory, error: OSError) -> None:
@@ -538,7 +572,7 @@ class Scan:
                 assert self.cache is not None and isinstance(mark, int)
                 tables.copy(self.cache, directory, mark)
             elif isinstance(mark, tuple):
-                tables.end_dir(mark, len(directory.rows))
+                tables.end_dir(mark, len(directory.rows), directory.ignored)
             else:
                 stack.append((directory, tables.begin_dir()))
                 below: "list[tuple[Directory | int, int | None]]" = []
@@ -572,5 +606,6 @@ class Scan:
         tracked = set(self.rules.tracked)
         if not self._full:
             assert cache is not None
-            tracked.update(cache.absent, compress(cache.paths, cache.flags))
-        return sorted(tracked.difference(compress(tables.paths, b"".join(tables.flags))))
+            tracked.update(cache.absent, compress(cache.paths, cache.flags.translate(_IS_TRACKED)))
+        flags = b"".join(tables.flags).translate(_IS_TRACKED)
+        return sorted(tracked.difference(compress(tables.paths, flags)))

@@ -23,7 +23,7 @@ from eventlog.fs import FileSystem, Refusals, refusal, write_all
 from eventlog.layout import PACK_DIR, Layout
 from eventlog.locks import GC, acquire
 from eventlog.snapshots.catalog import Catalog
-from eventlog.snapshots.ids import tree_id
+from eventlog.snapshots.ids import EMPTY_BLOB, tree_id
 from eventlog.snapshots.pack import (
     BLOB,
     BLOB_SIZE_MAX,
@@ -156,6 +156,11 @@ class BlobWriter:
         if id not in self._pending and not self._known(id) and ERASED not in self._withheld.get(id, ()):
             self._add(self._blobs, id, BLOB, data)
         return id
+
+    def withhold(self, id: bytes, kind: str) -> None:
+        """Have the log say that a content is withheld, whatever is in it; of an empty one it never does."""
+        if id != EMPTY_BLOB:
+            self._withheld[id] = tuple(dict.fromkeys((*self._withheld.get(id, ()), kind)))
 
     def put_tree(self, entries: "Iterable[tuple[bytes, bytes, bytes, int]]") -> bytes:
         """Store a directory's entries, in any order; the tree's id.

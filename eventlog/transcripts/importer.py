@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from blake3 import blake3
 
-from eventlog import secret_scan
+from eventlog import config, secret_scan
 from eventlog.agents.batch import Batch
 from eventlog.errors import EventLogError
 from eventlog.names import event_id_of
@@ -140,6 +140,7 @@ class Import:
         self.store = store
         self.report = report
         self.known = Known(store, agent, facts)
+        self.keeps_ignored = config.keeps_ignored(store.fs, store.layout) is True
         self._agent = agent
         self._marks = self.known.marks()
         self._is_begun = self.known.has_master

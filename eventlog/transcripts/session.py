@@ -5,10 +5,14 @@ that is known under another name becomes a copy of it, and where hooks looked at
 (docs/transcripts.md). One thread.
 """
 
+import os
 from typing import TYPE_CHECKING
 
 from eventlog.agents.call import title_of
+from eventlog.agents.ignored_texts import Outside, leave_out, without
 from eventlog.names import event_id_of, session_context, session_id_of, sessions_context, slugify
+from eventlog.redaction import IGNORED
+from eventlog.snapshots.ids import from_text
 from eventlog.transcripts.draft import Draft, FileItem
 from eventlog.transcripts.filestates import FileStates
 from eventlog.transcripts.gitbase import GitBase
@@ -36,6 +40,8 @@ class SourceSession:
         self._turn_is_open = False
         self._last: Event | None = None
         self._missed = 0
+        self._outside: Outside | None = None
+        self._left_out: set[object] = set()  # tool calls of which texts were left out
 
     def settle(self, line: Line | None, *, told: bool) -> None:
         """Send on what the reader said of a line; None: of the end. `told`: an import before has sent it."""
@@ -217,7 +223,25 @@ class SourceSession:
         into.use(base)
         return FileStates(self._draft.agent, root, into.put, base)
 
+    def _without_ignored(self, event: Event) -> Event:
+        """The event without what a tool said of a file that is kept although git ignores it (P5)."""
+        root = self._into.root_of(self._source, self._draft)
+        if self._outside is None and root is not None and os.path.isdir(root):
+            self._outside = Outside(root)
+        left, id = leave_out((event,), self._outside)[0], event.get("tool_use_id")
+        if left is event and id in self._left_out:
+            return without(event)
+        if left is not event and id is not None:
+            self._left_out.add(id)
+        if left is not event and event["event_type"] in ("file", "mismatch"):
+            blobs = event.get("blobs")
+            for one in blobs if isinstance(blobs, (list, tuple)) else ():
+                self._into.store.blobs.withhold(from_text(str(one)), IGNORED)
+        return left
+
     def _add(self, event: Event, size: int) -> None:
+        if self._into.keeps_ignored:
+            event = self._without_ignored(event)
         event_id, report = str(event["event_id"]), self._report
         if self._known.has(event_id):
             report.known += 1

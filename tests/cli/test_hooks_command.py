@@ -81,7 +81,8 @@ def test_the_installed_line_records(project: Path, locus: Locus) -> None:
             timeout=30,
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    asked = locus("sql", "select distinct agent from events order by agent", "--format", "json")
+    by_agents = "select distinct agent from events where agent <> 'locus' order by agent"
+    asked = locus("sql", by_agents, "--format", "json")
     assert json.loads(asked.out) == [{"agent": "claude-code"}, {"agent": "codex"}]
 
 

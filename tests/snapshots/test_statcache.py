@@ -92,7 +92,7 @@ def test_a_damaged_cache_is_replaced(bench: Bench) -> None:
     (file,) = bench.caches()
     whole = file.read_bytes()
     newer = bytearray(whole[:-16])
-    newer[4] = 3
+    newer[4] = 4
     foreign = bytearray(whole[:-16])
     foreign[8:24] = bytes(16)
     resealed = [bytes(body) + blake3(bytes(body)).digest(16) for body in (newer, foreign)]
