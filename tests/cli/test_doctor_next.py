@@ -223,5 +223,6 @@ def test_every_command_that_is_named_exists(source: str) -> None:
                 break
             command, words = found, words[1:]
         assert command is not cli or said == "locus hooks", said
-        known = {option for parameter in command.params for option in parameter.opts}
+        options = [(*parameter.opts, *parameter.secondary_opts) for parameter in command.params]
+        known = {name for names in options for name in names}
         assert {word for word in words if word.startswith("--") and word != "--x"} <= known, said
