@@ -133,9 +133,10 @@ def main(root: str, program: str = "") -> None:
     launch.renew_modules(REAL, os.path.dirname(os.path.abspath(__file__)), program)
     with Store.open(root) as store:
         remember(root, os.environ)  # hooks record here, perhaps nothing else does
-        with open(store.layout.lock(live_contents.WORKING), "a") as working:
-            if store.fs.flock(working.fileno(), True):
-                stored_contents.store_all(store.fs, store.layout, store.identity)
+        working = store.fs.open(store.layout.lock(live_contents.WORKING), os.O_RDWR | os.O_CREAT)
+        if store.fs.flock(working, True):
+            stored_contents.store_all(store.fs, store.layout, store.identity)
+        store.fs.close(working)
         upkeep.maintain(store, thorough=True)
         live_closing.close_dead_turns(store.fs, store.layout, live_closing.MAINTENANCE, lambda _: None)
         collection.maintain(store)

@@ -413,10 +413,8 @@ class Store:
         restore_journal.refuse_unfinished(self.fs, self.layout)
         ref, at = self._ref(turn), self._moment(at)
         with self.view() as view:  # one for all its questions: each new one reads the tail again
-            events, running = partial(_events_in, view), self._running(ref)
-            return restore.plan_of_turn(
-                self.blobs, events, ref, at, paths, into, delete=delete, running=running
-            )
+            given = (partial(_events_in, view), ref, at, paths, into)
+            return restore.plan_of_turn(self.blobs, *given, delete=delete, running=self._running(ref))
 
     def undo_plan(self, event_id: str | None = None, *, into: str | os.PathLike[str] | None = None) -> "Plan":
         """What it would take to undo a restore: that of a start event, or the last one that took place.

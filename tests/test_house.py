@@ -295,7 +295,7 @@ def test_a_hook_loads_no_heavy_module(tmp_path: Path) -> None:
     assert {name.split(".")[0] for name in in_all} & banned == set()
     rooms = {n for n in in_all if n.startswith("eventlog.") and rank_of(n) not in (0, 1)}
     assert {n.split(".")[1] for n in rooms} <= {"agents", "snapshots"}
-    assert len([name for name in in_all if name.startswith("eventlog")]) <= 57
+    assert len([name for name in in_all if name.startswith("eventlog")]) <= 59
     with Store.open(work / ".locus") as store:
         recorded = list(store.events())
     assert [e["path"] for e in recorded if e["event_type"] == "file"] == ["a.py"]

@@ -43,6 +43,7 @@ _ROOTS = (
         "eventlog.agents.live",
         "eventlog.agents.live_place",
         "eventlog.agents.claude_code",
+        "eventlog.agents.ignored_texts",
     ),
     (
         "eventlog.snapshots.store",

@@ -349,7 +349,7 @@ class _Recording:
             events = self._end_open_turn(told) + events
         facts = self._facts(done, previous, files)
         events = [self._with_facts(one, done, facts) for one in events]
-        ends = self._ends(done, previous)
+        ends = self._ends(done, previous, told.passed)
         if call.moment == TOOL:
             if not done.partial and (done.changes or previous is None or self.came_late):
                 events += [*files, self._snapshot(done, facts)]
@@ -370,6 +370,7 @@ class _Recording:
             ends.forget(told)
         self._set_open(told)
         if not done.partial:  # else the next one tells all since the tree told last
+            told.look_of(call.session, done.root)
             told.tree, told.nonce = done.root, os.urandom(8).hex()
         live_state.write_told(self.layout, place.key, told)
         if not done.partial:
@@ -408,7 +409,7 @@ class _Recording:
         teller = Teller(call, turn, told, done, self._named(), self.under_way, writer)
         return [self._admit(event) for change in changes for event in teller.tell(change, blobs)]
 
-    def _ends(self, done: "Capture", previous: "bytes | None") -> "Ends | None":
+    def _ends(self, done: "Capture", previous: "bytes | None", passed: "frozenset[str]") -> "Ends | None":
         """What closes turns and calls that are dead; None where none is."""
         if self.closing is None and not any(one.dead for one in self.under_way):
             return None
@@ -421,6 +422,7 @@ class _Recording:
             self.call,
             done,
             previous,
+            passed,
             self._admit,
             lambda event, facts: self._fill_snapshot(event, done, facts),
         )

@@ -28,6 +28,7 @@ HOOK, DOCTOR, MAINTENANCE = "hook", "doctor", "maintenance"
 
 _WHY = "it changed after the turn's last look"
 _NOT_WHOLE = "the look after the turn was not finished in time"
+_PASSED = "another session changed files after the turn's last look"
 _UNREADABLE = "the tree of the turn's last look cannot be read"
 _PATHS_MAX = 1000  # that a snapshot names; of more it says how many
 # What a look of this patience may take: nobody waits for it.
@@ -77,6 +78,7 @@ def ends_of(
     call: Call,
     done: "Capture",
     previous: "bytes | None",
+    passed: "frozenset[str]",
     admit: "Callable[[Event], Event]",
     fill: "Callable[[Event, dict[str, object]], Event]",
 ) -> Ends:
@@ -86,6 +88,7 @@ def ends_of(
 
     Args:
         previous: the tree that the changes of the look start from.
+        passed: sessions since whose own last look another session's has found changes.
         admit: makes an event whole.
         fill: puts the tree of the look, and what is said of it, into a snapshot.
     """
@@ -108,7 +111,7 @@ def ends_of(
         said: "dict[str, object]" = {"reason": reason, "closed_by": by}
         at = _last_heard_us(layout, turn.session)
         snapshot = _event(turn, "snapshot", "turn_end", None, {"snapshot_type": "turn_end"})
-        ends.after.append(fill(admit(snapshot), _late(done, previous)))
+        ends.after.append(fill(admit(snapshot), _late(done, previous, turn.session in passed)))
         ends.after.append(admit(_event(turn, "turn", "end", at, said, status="interrupted")))
         if reason == GONE and turn.session != call.session and not notes.over:
             said = {"end_reason": reason, "closed_by": by}
@@ -163,11 +166,12 @@ def _action(layout: Layout, one: Running, by: str) -> Event:
     return event if at is None else {**event, "occurred_at": at}
 
 
-def _late(done: "Capture", previous: "bytes | None") -> "dict[str, object]":
+def _late(done: "Capture", previous: "bytes | None", passed: bool) -> "dict[str, object]":
     from eventlog.paths import path_text
 
-    if done.partial or previous is None:
-        return {"state": "late", "paths": [[".", _NOT_WHOLE if done.partial else _UNREADABLE]], "count": 1}
+    if done.partial or previous is None or passed:
+        why = _NOT_WHOLE if done.partial else _UNREADABLE if previous is None else _PASSED
+        return {"state": "late", "paths": [[".", why]], "count": 1}
     found: "dict[str, None]" = {}
     for change in done.changes:
         for path in (change.old_path, change.path):

@@ -45,15 +45,32 @@ def short(text: "str | bytes") -> str:
 
 
 class Told:
-    """`tree` is None where nothing was told yet; `nonce` is new with each told tree and makes event ids."""
+    """`tree` is None where nothing was told yet; `nonce` is new with each told tree and makes event ids.
 
-    __slots__ = ("nonce", "open", "tree")
+    `passed` are the sessions whose turn is under way, and since whose own last look the look of another
+    session has found changes.
+    """
 
-    def __init__(self, tree: "bytes | None", nonce: str, open: "dict[str, list[str]]") -> None:
+    __slots__ = ("nonce", "open", "passed", "tree")
+
+    def __init__(
+        self,
+        tree: "bytes | None",
+        nonce: str,
+        open: "dict[str, list[str]]",
+        passed: "frozenset[str]" = frozenset(),
+    ) -> None:
         self.tree = tree
         self.nonce = nonce
         # Agent's session → [agent, turn, process or "", unix time], of turns under way (`activity.OpenTurn`).
         self.open = open
+        self.passed = passed
+
+    def look_of(self, session: "str | None", tree: bytes) -> None:
+        """A whole look of this session has found `tree`."""
+        if tree != self.tree:
+            self.passed |= self.open.keys()
+        self.passed -= {session or ""}
 
 
 def read_told(layout: Layout, worktree: str) -> Told:
@@ -64,7 +81,7 @@ def read_told(layout: Layout, worktree: str) -> Told:
         if (tree is None or len(tree) == 32) and all(
             len(parts) == 4 and parts[3].isdigit() for parts in turns.values()
         ):
-            return Told(tree, str(said["nonce"]), turns)
+            return Told(tree, str(said["nonce"]), turns, frozenset(map(str, said.get("passed", ()))))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     return Told(None, os.urandom(8).hex(), {})
@@ -76,7 +93,9 @@ def write_told(layout: Layout, worktree: str, told: Told) -> None:
     many turns are under way: a new file, and the end of an old one, take longer. Raises: OSError."""
     turns = dict(list(told.open.items())[-_OPEN_MAX:])
     tree = None if told.tree is None else told.tree.hex()
-    said = {"tree": tree, "nonce": told.nonce, "open": turns}
+    said: "dict[str, object]" = {"tree": tree, "nonce": told.nonce, "open": turns}
+    if passed := sorted(told.passed.intersection(turns)):
+        said["passed"] = passed
     path = layout.live(f"{worktree}.told")
     try:
         fd = os.open(path, _WRITE, 0o600)

@@ -39,7 +39,8 @@ _PRIVATE_NAMES = frozenset(
 )  # fmt: skip
 _PRIVATE_DIRS = frozenset((b".ssh", b".gnupg", b".aws", b".azure", b".kube", b".docker", b"gcloud"))
 
-# Directories whose contents some tool makes anew, and files like that.
+# Directories whose contents some tool makes anew, and files like that. Those of agents hold the hooks: an
+# older version in place of them would end the recording.
 _REBUILT_DIRS = frozenset(
     (
         b"node_modules", b"bower_components", b".venv", b"venv", b".env", b".tox", b".nox",
@@ -51,6 +52,7 @@ _REBUILT_DIRS = frozenset(
         b".aws-sam", b".cache", b"cache", b"caches", b".npm", b".yarn", b".pnpm-store", b".mypy_cache",
         b".pytest_cache", b".ruff_cache", b".hypothesis", b".ipynb_checkpoints", b"htmlcov", b"coverage",
         b".nyc_output", b".vs", b".idea", b"tmp", b"temp", b".tmp",
+        b".claude", b".codex", b".gemini", b".opencode",
     )
 )  # fmt: skip
 _REBUILT_NAMES = frozenset((b"thumbs.db", b".coverage.db", b"package-cache.db"))
@@ -58,7 +60,7 @@ _REBUILT_NAMES = frozenset((b"thumbs.db", b".coverage.db", b"package-cache.db"))
 
 def is_kept(path: bytes) -> bool:
     """Whether a file at this path is kept although git ignores it, if it is small enough."""
-    directory, name = _parts(path)
+    directory, name = _parts(database_name(path) or path)  # a journal goes with its database
     if _is_private(directory, name) or name in _REBUILT_NAMES or not _REBUILT_DIRS.isdisjoint(directory):
         return False
     return _is_setting(name) or database_name(name) is not None
@@ -67,7 +69,7 @@ def is_kept(path: bytes) -> bool:
 def is_withheld(path: bytes) -> bool:
     """Whether what tools say of an ignored file at this path is left out, wherever it is: it may be kept, or
     hold credentials."""
-    directory, name = _parts(path)
+    directory, name = _parts(database_name(path) or path)
     return _is_private(directory, name) or _is_setting(name) or database_name(name) is not None
 
 

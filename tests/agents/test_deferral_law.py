@@ -98,7 +98,7 @@ class World:
                 if what == "delete":
                     target.unlink()
                 elif what == "chmod":
-                    target.chmod(target.stat().st_mode ^ 0o100)
+                    target.chmod(target.stat().st_mode ^ 0o111)
                 else:
                     os.utime(target)
         elif what == "look":

@@ -340,6 +340,28 @@ def test_a_person_at_work_after_the_kill_is_not_the_agent(work: Path) -> None:
     assert [path for path, _ in end["payload"]["capture"]["paths"]] == ["by_hand.txt"]
 
 
+def test_what_others_did_since_is_not_taken_for_the_dead_turn(work: Path, locus: Locus) -> None:
+    """P1: where others changed files after the dead turn's last look, no path of its end is exact."""
+    killed = Client("claude-code", work)
+    killed.start()
+    killed.prompt("Go")
+    killed.shell("a.txt")
+    other = Client("codex", work)
+    other.start()
+    other.prompt("Go")
+    other.shell("b.txt")
+    other.stop()
+    killed.kill()
+    other.prompt("Again")
+
+    (turn,) = [e for e in events(work, "turn") if (e["operation"], e["status"]) == ("end", "interrupted")]
+    other.kill()
+    name, target = f"{turn['session_id']}_001", work / "x"
+    done = locus("--store", work / ".locus", "replay", name, "--to", target, "--json")
+    said = json.loads(done.out)["certainty"]
+    assert (done.code, said["state"], [one["path"] for one in said["paths"]]) == (4, "unfinished", ["."])
+
+
 def test_what_dies_during_a_look_is_closed_by_the_next(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """P1: an agent that is killed while another's look is under way may have changed something behind it; the
     next look finds that, and names it."""

@@ -152,7 +152,7 @@ TABLE: tuple[tuple[Provoke, str, str, str], ...] = (
     (failures, "errors", "1 hook call failed", GONE),
     (stale_session, "sessions", "1 session without an end", GONE),
     (lost_tree, "skipped", "cannot be read", "0" * 20),
-    (no_briefing, "briefing", "sessions begin without one", GONE),
+    (no_briefing, "briefing", "not gathered yet", GONE),
     (lost_outcome, "completeness", "captured 0 of 1", "toolu_7"),
 )
 

@@ -90,7 +90,7 @@ class Desk:
         return json.loads(said)["certainty"]
 
     def on_disk(self) -> Tree:
-        """The project's files but for those that git ignores, as it does our settings and OpenCode's own file."""
+        """The project's files but for those that git ignores, as it does our settings and OpenCode's."""
         tree = tree_of(self.project)
         asked = "\0".join(tree).encode("utf-8", "surrogateescape")
         ignored = subprocess.run(

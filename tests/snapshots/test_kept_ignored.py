@@ -20,7 +20,7 @@ from tests.snapshots.worktree_support import Bench, age
 
 KEPT = (
     ".env", ".env.local", ".envrc", ".ENV", "prod.env", "app.local", "CLAUDE.local.md",
-    ".claude/settings.local.json", "terraform.tfstate", "x.tfvars", ".dev.vars", "local.properties",
+    "settings.local.json", "terraform.tfstate", "x.tfvars", ".dev.vars", "local.properties",
     "a/b/db.sqlite3", "app.sqlite", "x.DB", "x.db3", "x.duckdb", "x.db-wal", "x.sqlite-journal",
     "x.duckdb.wal",
 )  # fmt: skip
@@ -30,6 +30,7 @@ NEVER = (
     "cookies.sqlite", ".env.keys", ".ssh/config.local", ".aws/x.env", "home/.kube/a.local",
 )  # fmt: skip
 NOT = (
+    ".claude/settings.local.json",
     "notes.txt", "app.log", "x.db-shm", "dbx", "env", "environment", "local", "x.localhost",
     "thumbs.db", "a.o",
 )  # fmt: skip
