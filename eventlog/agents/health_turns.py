@@ -127,7 +127,11 @@ def _captures(store: Store) -> Iterator[Finding]:
         sizes = sorted(waiting.items(), key=lambda pair: (-pair[1], pair[0]))
         some = ", ".join(f"{path} ({_size(size)})" for path, size in sizes[:_SHOWN])
         what = f"the contents of {counted(len(sizes), 'file')} are still to be stored: {some}"
-        yield Finding(NOTE, "captures", what, keep_out([path for path, _ in sizes[:_SHOWN]]))
+        todo = (
+            "a process beside the hooks stores them, and the next hook starts one where none is; "
+            "`locus doctor` names those that are left"
+        )
+        yield Finding(NOTE, "captures", what, todo)
     for state, number in rows:
         if state != "baseline":
             what = f"{counted(number, 'capture')} of the directory left to the next one ({state})"

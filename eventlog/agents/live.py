@@ -632,6 +632,8 @@ class _Recording:
             return
         if call.moment == TOOL_START and turn is not None:
             by_subagent = "subagent_id" in call.columns
+            if not by_subagent:
+                self._keep_open(place.key, (call.agent, session, turn))
             process = live_state.process_of(call.agent, self.environ) if by_subagent else ""
             outlives = (call.agent, process) if by_subagent else None
             tool_use_id = call.events[0].get("tool_use_id")
@@ -648,6 +650,18 @@ class _Recording:
             causes = [*call.ended, *map(call.action_id, call.finished)]
             late = call.moment == TOOL and not self.captured
             live_state.note_ended(self.layout, place.key, causes, late=late)
+
+    def _keep_open(self, worktree: str, turn: "tuple[str, str, str]") -> None:
+        """Note a turn as under way whose prompt's hook was killed: so that it is closed when it dies."""
+        if turn[1] in live_state.read_told(self.layout, worktree).open:
+            return
+        try:
+            with acquire(self.fs, self.layout, WORKTREE + worktree, timeout_s=_LOCK_WAIT_S_MIN):
+                told = live_state.read_told(self.layout, worktree)
+                live_state.stay_open(self.layout, told, turn, self.environ, self.fs.time_ns())
+                live_state.write_told(self.layout, worktree, told)
+        except LockTimeout:
+            pass  # its next call notes it
 
 
 def _shown(path: bytes) -> str:

@@ -362,6 +362,30 @@ def test_what_others_did_since_is_not_taken_for_the_dead_turn(work: Path, locus:
     assert (done.code, said["state"], [one["path"] for one in said["paths"]]) == (4, "unfinished", ["."])
 
 
+def test_a_turn_whose_prompt_was_not_heard_is_closed_too(work: Path, locus: Locus) -> None:
+    """P1, P7: where the hook of the prompt was killed, the turn is known from its first tool call on, and its
+    death is told like any other's."""
+    killed = Client("claude-code", work)
+    killed.start()
+    killed.turn = "a-turn"
+    killed.begin("make half.txt")
+    (work / "half.txt").write_text("half")
+    killed.kill()
+    later = Client("codex", work)
+    later.start()
+    later.kill()
+
+    (turn,) = [e for e in events(work, "turn") if (e["operation"], e["status"]) == ("end", "interrupted")]
+    name, target = f"{turn['session_id']}_001", work / "x"
+    done = locus("--store", work / ".locus", "replay", name, "--to", target, "--json")
+    said = json.loads(done.out)["certainty"]
+    assert (done.code, said["state"], [one["path"] for one in said["paths"]]) == (
+        4,
+        "unfinished",
+        ["half.txt"],
+    )
+
+
 def test_what_dies_during_a_look_is_closed_by_the_next(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """P1: an agent that is killed while another's look is under way may have changed something behind it; the
     next look finds that, and names it."""

@@ -219,6 +219,7 @@ def test_contents_that_wait_are_named(project: Path, locus: Locus) -> None:
                      "payload": {"capture": capture}})  # fmt: skip
     said = texts(asked(locus)[1], "captures")
     assert "the contents of 2 files are still to be stored: big.bin (90 MB), lost.bin (9.0 MB)" in said
+    assert "the next hook starts one" in said and ".locusignore" not in said  # nobody need keep them out
 
     append(project, {"event_type": "content", "event_kind": "fact", "source": "system", "operation": "stored",
                      "before_hash": listed, "tree_hash": stored, "payload": {"count": 1}})  # fmt: skip
