@@ -370,7 +370,7 @@ class _Recording:
             ends.forget(told)
         self._set_open(told)
         if not done.partial:  # else the next one tells all since the tree told last
-            told.look_of(call.session, done.root)
+            told.look_of(call.session, call.turn, done.root)
             told.tree, told.nonce = done.root, os.urandom(8).hex()
         live_state.write_told(self.layout, place.key, told)
         if not done.partial:

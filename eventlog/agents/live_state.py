@@ -47,8 +47,8 @@ def short(text: "str | bytes") -> str:
 class Told:
     """`tree` is None where nothing was told yet; `nonce` is new with each told tree and makes event ids.
 
-    `passed` are the sessions whose turn is under way, and since whose own last look the look of another
-    session has found changes.
+    `passed` are the sessions whose turn is under way, and since whose own last look that of another turn has
+    found changes.
     """
 
     __slots__ = ("nonce", "open", "passed", "tree")
@@ -66,11 +66,12 @@ class Told:
         self.open = open
         self.passed = passed
 
-    def look_of(self, session: "str | None", tree: bytes) -> None:
-        """A whole look of this session has found `tree`."""
+    def look_of(self, session: "str | None", turn: "str | None", tree: bytes) -> None:
+        """A whole look of this session in this turn has found `tree`."""
         if tree != self.tree:
             self.passed |= self.open.keys()
-        self.passed -= {session or ""}
+        if session is not None and self.open.get(session, ("", None))[1] == turn:
+            self.passed -= {session}
 
 
 def read_told(layout: Layout, worktree: str) -> Told:

@@ -362,6 +362,23 @@ def test_what_others_did_since_is_not_taken_for_the_dead_turn(work: Path, locus:
     assert (done.code, said["state"], [one["path"] for one in said["paths"]]) == (4, "unfinished", ["."])
 
 
+def test_a_later_turn_of_its_own_session_is_another_turn_too(work: Path, locus: Locus) -> None:
+    """P1: where the prompt of the next turn was not heard, what its tools changed is not the turn's before it."""
+    client = Client("claude-code", work)
+    client.start()
+    client.prompt("Go")
+    client.shell("a.txt")
+    client.turn = "not-heard"
+    client.shell("b.txt")
+    client.prompt("Again")
+    client.kill()
+
+    name, target = events(work, "turn")[0], work / "x"
+    done = locus("--store", work / ".locus", "replay", f"{name['session_id']}_001", "--to", target, "--json")
+    said = json.loads(done.out)["certainty"]
+    assert (done.code, said["state"], [one["path"] for one in said["paths"]]) == (4, "unfinished", ["."])
+
+
 def test_a_turn_whose_prompt_was_not_heard_is_closed_too(work: Path, locus: Locus) -> None:
     """P1, P7: where the hook of the prompt was killed, the turn is known from its first tool call on, and its
     death is told like any other's."""
