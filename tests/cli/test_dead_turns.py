@@ -363,7 +363,7 @@ def test_what_others_did_since_is_not_taken_for_the_dead_turn(work: Path, locus:
 
 
 def test_a_later_turn_of_its_own_session_is_another_turn_too(work: Path, locus: Locus) -> None:
-    """P1: where the prompt of the next turn was not heard, what its tools changed is not the turn's before it."""
+    """P1: where the next turn's prompt was not heard, what its tools changed is not the turn's before it."""
     client = Client("claude-code", work)
     client.start()
     client.prompt("Go")
