@@ -16,7 +16,7 @@ from eventlog.agents.health_store import HOOKED, NOTE, OK, Finding, age, counted
 from eventlog.errors import EventLogError
 from eventlog.paths import path_text
 from eventlog.recorder.completeness import completeness
-from eventlog.snapshots import deferred
+from eventlog.replay.deferred import Deferred, told_in
 from eventlog.snapshots.ids import from_text
 from eventlog.snapshots.materialize import walk
 from eventlog.snapshots.tree import FILES, SKIPPED
@@ -157,32 +157,9 @@ def _deferred(store: Store) -> dict[str, int]:
         "order by position desc limit 1",
         [recent(store)],
     ).rows
-    waiting: dict[str, int] = {}
-    for name in _paths_in(_object(rows[0][0]).get("lists")) if rows else []:
-        try:
-            listed = deferred.decode_list(store.blobs.get(from_text(name)))
-            known = _stored_or_lost(store, name)
-        except EventLogError:
-            continue  # `verify` says what is wrong with it
-        for one in listed:
-            if one.object is None and one.path not in known:
-                waiting[path_text(one.path)] = one.size
-    return waiting
-
-
-def _stored_or_lost(store: Store, name: str) -> set[bytes]:
-    """The paths of a list of which an event of type `content` tells what they became."""
-    known: set[bytes] = set()
-    rows = store.query(
-        "select tree_hash, payload::varchar from events where event_type = 'content' and before_hash = $1",
-        [name],
-    ).rows
-    for tree, payload in rows:
-        if tree is not None:
-            known |= {path for path, _ in walk(store.blobs, from_text(tree), {})}
-        lost = _object(payload).get("lost")
-        known |= {os.fsencode(str(pair[0])) for pair in lost or () if isinstance(pair, list)}
-    return known
+    known = Deferred(store.blobs, told_in(store.events))
+    lists = _paths_in(_object(rows[0][0]).get("lists")) if rows else []
+    return {path_text(row.path): row.size for name in lists for row in known.open_files(from_text(name))}
 
 
 def _large_files(store: Store) -> list[tuple[str, int]]:

@@ -192,6 +192,11 @@ class Deferred:
                 if after.kind == SKIPPED:
                     yield path_text(path), self._blobs.get(after.id).decode()
 
+    def open_files(self, list_id: bytes) -> Iterable[DeferredFile]:
+        """The files of a list of which no event says what became, and which git does not hold."""
+        of_list = self._list(list_id)
+        return [row for row in of_list.rows() if of_list.find(row.path) == OPEN]
+
     def _resolved(self, entry: TreeEntry, path: bytes, list_id: bytes) -> TreeEntry:
         found = self._list(list_id).find(path)
         elsewhere = elsewhere_of(self._blobs)
@@ -248,6 +253,9 @@ class _List:
 
     def paths(self) -> Iterable[bytes]:
         return self._rows
+
+    def rows(self) -> Iterable[DeferredFile]:
+        return self._rows.values()
 
     def find(self, path: bytes) -> "TreeEntry | DeferredFile | str":
         """The entry of the stored content, the row of one that git holds, or why there is neither."""
