@@ -241,16 +241,8 @@ def _is_needed(claim: str) -> bool:
 
 
 def _write(fs: FileSystem, change: Change, made_directory: bool) -> None:
-    directory = os.path.dirname(change.file)
     if change.kind == "removed":
-        settings_file.refuse_changed(fs, change)
-        fs.unlink(change.file)
-        fs.fsync_dir(directory)
-        if made_directory:
-            try:
-                fs.rmdir(directory)
-            except OSError:
-                pass  # somebody put something there: it stays
+        settings_file.remove(fs, change, made_directory)
     elif change.after is not None and change.kind != "unchanged":
         settings_file.replace(fs, change, change.after)
 

@@ -395,17 +395,9 @@ def _carry_out(
     """The receipt first: a crash leaves one that fits no file, which harms nobody."""
     if receipt is not None and change.after is not None:
         receipts.write(fs, kept, change.path, change.file, change.after, receipt)
-    directory = os.path.dirname(change.file)
     if change.after is None:
-        settings_file.refuse_changed(fs, change)
-        fs.unlink(change.file)
-        fs.fsync_dir(directory)
-        if made_directory:
-            try:
-                fs.rmdir(directory)
-            except OSError:
-                pass  # somebody put something there: it stays
+        settings_file.remove(fs, change, made_directory)
     else:
-        os.makedirs(directory, exist_ok=True)
+        os.makedirs(os.path.dirname(change.file), exist_ok=True)
         settings_file.replace(fs, change, change.after)
     receipts.forget(fs, kept, change.file, change.after if receipt is not None else None)

@@ -78,6 +78,22 @@ def read(fs: FileSystem, path: str, file: str) -> bytes | None:
         raise Refused(f"{error}. That is no settings file; nothing was written.") from error
 
 
+def remove(fs: FileSystem, change: Change, made_directory: bool) -> None:
+    """Remove a file that an edit made, and its directory where the edit made that too and nothing is in it.
+
+    Raises: Refused when somebody has changed the file since.
+    """
+    refuse_changed(fs, change)
+    directory = os.path.dirname(change.file)
+    fs.unlink(change.file)
+    fs.fsync_dir(directory)
+    if made_directory:
+        try:
+            fs.rmdir(directory)
+        except OSError:
+            pass  # somebody put something there: it stays
+
+
 def replace(fs: FileSystem, change: Change, data: bytes, mode: int = 0o600) -> None:
     """Write the file anew; `mode` is for one that was not there. Raises: Refused, OSError."""
     directory, name = os.path.split(change.file)
