@@ -15,6 +15,7 @@ Plain Python 3.8 without packages: this runs before anything is installed.
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -136,9 +137,13 @@ def main(arguments):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # A job in the background ignores SIGINT, and so would its stages, whose tests send it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    with tempfile.TemporaryDirectory(prefix="locus-ci-") as scratch:
+    scratch = tempfile.mkdtemp(prefix="locus-ci-")
+    try:
         environment = {**os.environ, "CI_SCRATCH": scratch, "LOCUS_VENV": f"{scratch}/venv"}
         results = run_all(stages, environment)
+    finally:
+        # A process that left its stage's group can still write there: no stage failed by that.
+        shutil.rmtree(scratch, ignore_errors=True)
     print(f"\n== {len(results)} stages in {sum(seconds for _, _, seconds in results):.0f} s")
     for stage, outcome, seconds in results:
         print(f"{stage.name:<16} {seconds:6.1f} s  {outcome}")

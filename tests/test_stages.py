@@ -113,6 +113,32 @@ def test_a_stage_may_end_by_itself_when_its_time_is_up(stages: Stages) -> None:
     assert outcomes(done.stdout) == {"10-polite": "FAILED: not done after 1 s"}
 
 
+def test_a_process_that_outlives_its_stage_decides_nothing(stages: Stages, tmp_path: Path) -> None:
+    """Who left the stage's group may write into the scratch directory while it is removed."""
+    leaver = tmp_path / "leaver.py"
+    leaver.write_text(
+        "import os, sys\n"
+        "os.setsid()\n"
+        "place, stop = sys.argv[1:]\n"
+        "print('ready', flush=True)\n"
+        "for number in range(200_000):\n"
+        "    if os.path.exists(stop): break\n"
+        "    try: os.makedirs(f'{place}/{number}')\n"
+        "    except OSError: pass\n",
+        encoding="utf-8",
+    )
+    stop = tmp_path / "stop"
+    command = f"'{sys.executable}' '{leaver}' \"$CI_SCRATCH/left\" '{stop}'"
+    stages.add("10-leaves", f"{command} >'{tmp_path}/said' 2>&1 &\nuntil test -s '{tmp_path}/said'; do :; done")
+    try:
+        done = stages.run()
+    finally:
+        stop.touch()
+
+    assert outcomes(done.stdout) == {"10-leaves": "ok"}
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_ended_run_ends_its_stage(stages: Stages, tmp_path: Path) -> None:
     """SIGTERM to the runner ends the stage under way, and the scratch directory goes."""
     stages.add("10-long", "echo $CI_SCRATCH; echo ready >&2; sleep 60")
