@@ -27,7 +27,8 @@ class Stages:
 
     def run(self) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, str(RUNNER), str(self.directory)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+        environment = {**os.environ, "TMPDIR": str(self.directory.parent)}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
 
 
 @pytest.fixture
