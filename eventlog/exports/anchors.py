@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog.exports import streams, wire
 from eventlog.names import project_context
+from eventlog.replay.certainty import EXACT, NONE
 
 if TYPE_CHECKING:
     import duckdb
@@ -135,6 +136,7 @@ _TURNS = """
     SELECT t.context_id, t.session_id, t.turn, t.turn_id, t.title, t.user_request, t.outcome, t.status,
         t.started_at::TIMESTAMP AS started_at, t.completed_at::TIMESTAMP AS completed_at,
         t.event_count, t.tokens_used, t.files_modified, t.files_read, t.decisions, t.actions_taken,
+        t.end_certainty,
         e."at", s.context_id AS session_context
     FROM turns t JOIN turns_touched USING (session_id, turn)
     JOIN (SELECT session_id, context_id FROM sessions) s ON s.session_id = t.session_id
@@ -235,6 +237,8 @@ def _turn(row: _Row) -> Anchor:
             "event_count": row["event_count"],
             "tokens_used": row["tokens_used"],
         }
+        if row["end_certainty"] not in (EXACT, NONE):
+            data["files_certainty"] = row["end_certainty"]
     else:
         said = row["user_request"]
         data["user_message"] = None if said is None else wire.cut_text(said, USER_MESSAGE_BYTES_MAX)

@@ -14,6 +14,7 @@ from eventlog.exports.conversation import (
     Conversation,
     Said,
     conversations,
+    doubt_at_end,
     happened,
     moment,
     payload_of,
@@ -75,10 +76,21 @@ def trajectory(conversation: Conversation) -> "Said | None":
             "extra": {
                 "locus": _without_nulls(
                     {name: session[name] for name in ("session_id", "repo", "title", "status")}
+                    | {"files_certainty": _doubts(events) or None}
                 )
             },
         }
     )
+
+
+def _doubts(events: "Sequence[Said]") -> "dict[str, str]":
+    """Turn → how well its last files are known, of the turns where that is not `exact`."""
+    turns: dict[int, list[Said]] = {}
+    for event in events:
+        if event["turn"] is not None:
+            turns.setdefault(event["turn"], []).append(event)
+    doubts = {str(turn): doubt_at_end(some) for turn, some in sorted(turns.items())}
+    return {turn: doubt for turn, doubt in doubts.items() if doubt is not None}
 
 
 def _agent(conversation: Conversation) -> Said:

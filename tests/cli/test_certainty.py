@@ -174,6 +174,9 @@ def test_lists_say_it_and_end_with_0(work: Path, locus: Locus) -> None:
     assert locus("export", "agent-trace", "--to", work.parent / "lines.jsonl").code == 0
     exported = json.loads((work.parent / "lines.jsonl").read_text())
     assert exported["metadata"]["locus"]["certainty"] == "unfinished"
+    assert locus("export", "atif", "--to", work.parent / "atif").code == 0
+    document = json.loads((work.parent / "atif").read_text())
+    assert document["extra"]["locus"]["files_certainty"] == {"1": "unfinished"}
     assert len(events(work)) == before
     with Store.open(work / ".locus") as store:
         assert "not known to be exact" in mcp_read.file_at(store, "last", "half.txt")

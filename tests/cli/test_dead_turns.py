@@ -89,7 +89,17 @@ def test_the_next_session_closes_the_turn_of_a_killed_agent(name: str, work: Pat
     assert notes(work) == ""
     if name == "codex":
         check_agreement(work, locus, active=later, ended=killed)
+        check_export(work, locus)
     later.kill()
+
+
+def check_export(work: Path, locus: Locus) -> None:
+    """The turn that died leaves with how well its files are known; the others leave without a word."""
+    assert locus("--store", work / ".locus", "export", "locusgraph", "--to", work / "batch").code == 0
+    records = [json.loads(line) for line in (work / "batch").read_text().splitlines()]
+    payloads = [json.loads(record["payload_json"]) for record in records]
+    ended = [payload["data"] for payload in payloads if payload.get("kind") == "turn_end"]
+    assert [turn.get("files_certainty") for turn in ended] == ["unfinished", None, None, None]
 
 
 def check_agreement(work: Path, locus: Locus, *, active: Client, ended: Client) -> None:

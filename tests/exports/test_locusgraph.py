@@ -190,6 +190,7 @@ def test_a_turn_that_ended(store: Store, tmp_path: Path) -> None:
             "files_modified": ["auth.py"],
             "event_count": 8,
             "tokens_used": 120,
+            "files_certainty": "unfinished",  # no snapshot was made at its end
         },
     }
 
