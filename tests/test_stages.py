@@ -129,8 +129,9 @@ def test_a_process_that_outlives_its_stage_decides_nothing(stages: Stages, tmp_p
         encoding="utf-8",
     )
     stop = tmp_path / "stop"
+    ready = tmp_path / "ready"
     command = f"'{sys.executable}' '{leaver}' \"$CI_SCRATCH/left\" '{stop}'"
-    stages.add("10-leaves", f"{command} >'{tmp_path}/said' 2>&1 &\nuntil test -s '{tmp_path}/said'; do :; done")
+    stages.add("10-leaves", f"{command} >'{ready}' 2>&1 &\nuntil test -s '{ready}'; do :; done")
     try:
         done = stages.run()
     finally:
