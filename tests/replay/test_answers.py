@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +11,8 @@ import pytest
 
 from eventlog import Recorder, Store
 from eventlog.agents.git_history import import_git
-from eventlog.errors import Ambiguous, Corruption, NotFound, QueryError
+from eventlog.errors import Ambiguous, Corruption, NotFound
 from eventlog.keep import erasure
-from eventlog.query import functions
 from tests.cli.support import git, make_history
 from tests.secrets_made import made
 
@@ -215,10 +215,31 @@ def test_damage_is_said_not_hidden(work: Path, tmp_path: Path) -> None:
         store.query("select file_at(path, turn_name) from file_versions")
 
 
-def test_the_package_that_is_missing_is_named(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without numpy the functions say how to get it, and everything else works."""
-    monkeypatch.setattr(functions, "find_spec", lambda name: None)
+_WITHOUT_NUMPY = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "numpy":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name == "numpy" else find(name, *more)
+from eventlog import Store
+with Store.open(sys.argv[1]) as store:
+    print(store.query(sys.argv[2]).rows)
+print("numpy" in sys.modules)
+"""
 
-    with pytest.raises(QueryError, match=r"pip install 'locus-eventlog\[sql\]'"):
-        store.query("select file_at('README.md', 'last')")
-    assert store.query("select count(*) from turns").rows == [(6,)]
+
+def test_the_functions_need_no_package_that_an_installation_lacks(work: Path, store: Store) -> None:
+    """Where numpy cannot be imported the functions answer as where it can, and leave nothing of that name."""
+    turn = f"git:{commits(work)[0]}"
+    question = f"select file_at('README.md', '{turn}'), (select count(*) from tree_at('{turn}'))"
+    expected = store.query(question).rows
+
+    command = [sys.executable, "-c", _WITHOUT_NUMPY, str(work / ".locus"), question]
+    done = subprocess.run(command, capture_output=True, text=True)
+
+    assert done.stdout.splitlines() == [str(expected), "False"], done.stderr
+    assert expected[0][0] is not None
