@@ -5,17 +5,18 @@ import dataclasses
 import click
 
 from .access import json_option, open_store, put, say
+from .export_to import to_option
 from .jsonout import document
 from .progress import Progress
 from .text import count
 
 
 @click.command("duckdb")
-@click.argument("file", type=click.Path())
+@to_option("FILE")
 @click.option("--force", is_flag=True, help="Replace FILE.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, file: str, force: bool, as_json: bool) -> None:
+def command(ctx: click.Context, path: str, force: bool, as_json: bool) -> None:
     """Write the log as one DuckDB file.
 
     It has every view of docs/sql.md under its name: events, turns, sessions, sessions_master and llm_calls
@@ -25,7 +26,7 @@ def command(ctx: click.Context, file: str, force: bool, as_json: bool) -> None:
     from eventlog.exports.database import export
 
     with open_store(ctx) as store, Progress("exporting"):
-        report = export(store, file, force=force)
+        report = export(store, path, force=force)
     if as_json:
         put(document({"export": dataclasses.asdict(report)}))
         return

@@ -5,17 +5,18 @@ import dataclasses
 import click
 
 from .access import json_option, open_store, put, say
+from .export_to import to_option
 from .jsonout import document
 from .progress import Progress
 from .text import count
 
 
 @click.command("parquet")
-@click.argument("directory", type=click.Path())
+@to_option("DIRECTORY")
 @click.option("--force", is_flag=True, help="Replace the files of an earlier export in DIRECTORY.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, directory: str, force: bool, as_json: bool) -> None:
+def command(ctx: click.Context, path: str, force: bool, as_json: bool) -> None:
     """Write events and projections as Parquet files into DIRECTORY.
 
     events-00000.parquet and further ones hold the events by position; turns, sessions, sessions_master
@@ -25,7 +26,7 @@ def command(ctx: click.Context, directory: str, force: bool, as_json: bool) -> N
     from eventlog.exports.parquet import export
 
     with open_store(ctx) as store, Progress("exporting"):
-        report = export(store, directory, force=force)
+        report = export(store, path, force=force)
     if as_json:
         put(document({"export": dataclasses.asdict(report)}))
         return

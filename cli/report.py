@@ -13,8 +13,9 @@ from .text import size
 
 @click.command("report")
 @click.option(
-    "--html", "path", required=True, metavar="FILE", type=click.Path(), help="The file to write; - is stdout."
-)
+    "--to", "--html", "path", required=True, metavar="FILE", type=click.Path(),
+    help="The file to write; - is stdout.",
+)  # fmt: skip
 @click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @json_option
@@ -29,7 +30,7 @@ def command(ctx: click.Context, path: str, since: int | None, force: bool, as_js
     from eventlog.reports import figures, overview, page, prices
 
     if path == "-" and as_json:
-        raise click.UsageError("--json reports on stdout, where the page goes; give --html FILE", ctx)
+        raise click.UsageError("--json reports on stdout, where the page goes; give --to FILE", ctx)
     if path != "-":
         files.check_free(path, force=force)
     now = datetime.datetime.now(datetime.UTC)

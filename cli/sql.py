@@ -1,5 +1,7 @@
 """`locus sql`: one question in SQL."""
 
+import base64
+import datetime
 import sys
 import threading
 from collections.abc import Callable
@@ -92,7 +94,7 @@ def command(
             data = _asked(
                 text,
                 lambda: (
-                    _encoded_arrow(store.sql(text, parameters, limits=limits), form)
+                    _encoded_arrow(store.sql(text, parameters, limits=limits), form, output is not None)
                     if form in _BINARY
                     else _encoded(
                         store.query(text, parameters, limits=limits), form, to_file=output is not None
@@ -119,7 +121,7 @@ def _of_many(
         return _asked(
             text,
             lambda: (
-                _encoded_arrow(many.sql(opened, text, parameters, limits=limits), form)
+                _encoded_arrow(many.sql(opened, text, parameters, limits=limits), form, to_file)
                 if form in _BINARY
                 else _encoded(many.query(opened, text, parameters, limits=limits), form, to_file=to_file)
             ),
@@ -156,7 +158,6 @@ def _parameters(ctx: click.Context, given: tuple[str, ...]) -> dict[str, Any] | 
 
 def _value(text: str, kind: str) -> Any:
     import json
-    from datetime import UTC, datetime
 
     if kind == "":
         try:
@@ -165,8 +166,8 @@ def _value(text: str, kind: str) -> Any:
             return text
         return value if value is None or isinstance(value, (int, float)) else text
     if kind == "time":
-        at = datetime.fromisoformat(text)
-        return at if at.tzinfo else at.replace(tzinfo=UTC)
+        at = datetime.datetime.fromisoformat(text)
+        return at if at.tzinfo else at.replace(tzinfo=datetime.UTC)
     makers: dict[str, Callable[[str], Any]] = {
         "text": str, "int": int, "float": float, "bool": {"true": True, "false": False}.__getitem__,
     }  # fmt: skip
@@ -221,7 +222,8 @@ def _write(data: bytes, output: str | None, size: int, force: bool) -> None:
         file.write(data)
 
 
-def _encoded_arrow(table: Any, form: str) -> bytes:
+def _encoded_arrow(table: Any, form: str, to_file: bool) -> bytes:
+    """Parquet or Arrow: in a file Arrow's file format, whose parts can be found, on a pipe its stream."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
@@ -230,7 +232,8 @@ def _encoded_arrow(table: Any, form: str) -> bytes:
 
         pq.write_table(table, sink, compression="zstd")
     else:
-        with pa.ipc.new_file(sink, table.schema) as writer:
+        begin = pa.ipc.new_file if to_file else pa.ipc.new_stream
+        with begin(sink, table.schema) as writer:
             writer.write_table(table)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
@@ -253,8 +256,19 @@ def _csv(result: "Result") -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(result.columns)
-    writer.writerows([["" if value is None else _plain(value) for value in row] for row in result.rows])
+    writer.writerows([["" if value is None else _field(value) for value in row] for row in result.rows])
     return text.getvalue()
+
+
+def _field(value: Any) -> str:
+    """A value in CSV. Each has one spelling, so that a column can be parsed by its first row."""
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    if isinstance(value, datetime.timedelta):
+        return str(value.total_seconds())
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    return _plain(value)
 
 
 def _markdown(result: "Result") -> str:
@@ -294,22 +308,19 @@ def _cell(value: Any) -> str:
 
     if value is None:
         return "-"
-    return one_line(_plain(value, zone=""))  # docs/sql.md says which zone tables are in
+    return one_line(_plain(value))
 
 
-def _plain(value: Any, zone: str = "Z") -> str:
-    """A value as one text: times in ISO 8601 with `zone` behind those of UTC, nested values as JSON."""
+def _plain(value: Any) -> str:
+    """A value as one text: times in UTC without saying so, nested values as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    if hasattr(value, "isoformat"):
-        text: str = (
-            value.isoformat(sep=" ")
-            if hasattr(value, "hour") and hasattr(value, "year")
-            else value.isoformat()
-        )
-        return text.removesuffix("+00:00") + zone if text.endswith("+00:00") else text
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(sep=" ").removesuffix("+00:00")
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
     if isinstance(value, (list, dict, bytes)):
         from .jsonout import compact
 

@@ -81,13 +81,16 @@ def test_records_go_on_where_they_ended(copied: Recorded, locus: Locus, tmp_path
 
 def test_parquet_files(recorded: Recorded, locus: Locus, tmp_path: Path) -> None:
     """P8: a directory of Parquet files, and a refusal where something stands."""
-    ended = locus("export", "parquet", tmp_path / "out", "--json")
+    ended = locus("export", "parquet", "--to", tmp_path / "out", "--json")
     rows = json.loads(ended.out)["export"]["rows"]
 
     assert rows["turns.parquet"] == 4 and (tmp_path / "out/events-00000.parquet").is_file()
     refused = locus("export", "parquet", tmp_path / "out")
     assert refused.code == 3 and one_line(refused.err) and "--force" in refused.err
     assert locus("export", "parquet", tmp_path / "out", "--force").code == 0
+    for wrong in ((), ("--to", tmp_path / "one", tmp_path / "other")):
+        ended = locus("export", "parquet", *wrong)
+        assert ended.code == 2 and "--to DIRECTORY" in ended.err
 
 
 @pytest.mark.parametrize("verb", [("export", "jsonl", "--to"), ("export", "locusgraph", "--to")])

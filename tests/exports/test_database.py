@@ -60,7 +60,7 @@ def test_a_name_that_is_taken_is_refused(store: Store, tmp_path: Path) -> None:
     assert target.read_text() == "mine"
     with pytest.raises(NotFound):
         database.export(store, str(tmp_path / "none/log.duckdb"))
-    assert run(["--store", store.layout.root, "export", "duckdb", str(target), "--force"]) == 0
+    assert run(["--store", store.layout.root, "export", "duckdb", "--to", str(target), "--force"]) == 0
     with duckdb.connect(str(target), read_only=True) as con:
         assert con.execute(TYPES).fetchall() == store.query(TYPES).rows
     assert os.listdir(tmp_path) == ["log.duckdb"]

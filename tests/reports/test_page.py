@@ -146,11 +146,11 @@ def test_scales_are_round_and_high_enough() -> None:
 def test_the_command_writes_one_private_file(
     store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """P5: `locus report --html FILE` makes one file of mode 0600, and replaces none."""
+    """P5: `locus report --to FILE` (in 0.1 `--html`) makes one file of mode 0600, and replaces none."""
     target = tmp_path / "report.html"
     arguments = ["--store", store.layout.root, "report", "--html", str(target)]
     assert run([*arguments, "--json"]) == 0
-    assert run(arguments) == 3
+    assert run([*arguments[:-2], "--to", str(target)]) == 3
 
     assert os.listdir(tmp_path) == ["report.html"]
     assert target.stat().st_mode & 0o777 == 0o600
