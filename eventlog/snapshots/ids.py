@@ -7,6 +7,7 @@ tree. Pure functions; on the hook path.
 from blake3 import blake3
 
 from eventlog.errors import InvalidEvent
+from eventlog.snapshots.pack import TREE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,11 @@ def blob_id(data: "bytes | memoryview") -> bytes:
 
 def tree_id(encoding: bytes) -> bytes:
     return blake3(encoding, derive_key_context=_TREE_CONTEXT).digest()
+
+
+def hasher_of(kind: int) -> "blake3":
+    """What makes the id of a BLOB or TREE (pack.py) piece by piece."""
+    return blake3(derive_key_context=_TREE_CONTEXT) if kind == TREE else blake3()
 
 
 def to_text(id: bytes) -> str:

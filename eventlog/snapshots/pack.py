@@ -26,7 +26,7 @@ from eventlog.errors import Corruption
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
 RAW, ZLIB, ZSTD = 0, 1, 2
@@ -57,6 +57,7 @@ PACK_SIZE_MIN = HEADER_SIZE + FOOTER_SIZE
 
 # zlib cannot pack more than about 1,030 bytes into one; a group that claims more is not believed.
 _ZLIB_RATIO_MAX = 1100
+_PIECE = 64 * 1024
 
 # Incompressible data is found by a sample: all of it through zlib would cost 25 ms per MiB.
 _SAMPLE_FROM = 256 * 1024
@@ -290,6 +291,46 @@ def decompress(group: Group, stored: bytes, path: str) -> bytes:
     if raw is None or len(raw) != raw_size:
         raise Corruption(path, "the bytes of this group do not decompress", group.offset)
     return raw
+
+
+def decompressed(group: Group, stored: bytes, path: str) -> "Iterator[bytes]":
+    """The raw bytes of a group as `decompress` gives them, in pieces where it is too large to hold twice.
+
+    Raises: Corruption, also after some pieces.
+    """
+    if group.raw_size <= GROUP_RAW_MAX or group.codec == RAW:
+        yield decompress(group, stored, path)
+        return
+    size = 0
+    try:
+        for piece in _zstd_pieces(stored) if group.codec == ZSTD else _zlib_pieces(stored):
+            size += len(piece)
+            yield piece
+    except (OSError, ValueError):
+        size = -1
+    if size != group.raw_size:
+        raise Corruption(path, "the bytes of this group do not decompress", group.offset)
+
+
+def _zlib_pieces(stored: bytes) -> "Iterator[bytes]":
+    import zlib
+
+    stream, view = zlib.decompressobj(), memoryview(stored)
+    try:
+        for at in range(0, len(view), _PIECE):
+            yield stream.decompress(view[at : at + _PIECE])
+    except zlib.error as error:
+        raise ValueError from error
+    if not stream.eof or stream.unused_data:
+        raise ValueError
+
+
+def _zstd_pieces(stored: bytes) -> "Iterator[bytes]":
+    import pyarrow
+
+    with pyarrow.CompressedInputStream(pyarrow.BufferReader(stored), "zstd") as stream:
+        while piece := stream.read(_PIECE):
+            yield piece
 
 
 def _inflate(stored: bytes, raw_size: int) -> "bytes | None":

@@ -18,12 +18,12 @@ import os
 from blake3 import blake3
 
 from eventlog.erased import ERASED
-from eventlog.errors import EventLogError, NotDurable, Refused
+from eventlog.errors import Corruption, EventLogError, NotDurable, Refused
 from eventlog.fs import FileSystem, Refusals, refusal, write_all
 from eventlog.layout import PACK_DIR, Layout
 from eventlog.locks import GC, acquire
 from eventlog.snapshots.catalog import Catalog
-from eventlog.snapshots.ids import EMPTY_BLOB, tree_id
+from eventlog.snapshots.ids import EMPTY_BLOB, hasher_of, tree_id
 from eventlog.snapshots.pack import (
     BLOB,
     BLOB_SIZE_MAX,
@@ -35,6 +35,8 @@ from eventlog.snapshots.pack import (
     Group,
     PackTables,
     compress,
+    decompress,
+    decompressed,
     encode_group_head,
     encode_header,
     encode_tables,
@@ -294,7 +296,8 @@ class BlobWriter:
         raw = group.parts[0] if len(group.parts) == 1 else b"".join(group.parts)
         number = self._closed
         self._closed += 1
-        self._entries += [(id, kind, number, offset, size) for id, kind, offset, size in group.members]
+        members = group.members
+        self._entries += [(id, kind, number, offset, size) for id, kind, offset, size in members]
         group.parts = []
         group.members = []
         group.size = 0
@@ -303,21 +306,32 @@ class BlobWriter:
                 from concurrent.futures import ThreadPoolExecutor
 
                 self._pool = ThreadPoolExecutor(self._threads, "locus-zstd")
-            self._waiting.append((len(raw), self._pool.submit(compress, raw, ZSTD, self._level)))
+            future = self._pool.submit(_encoded, raw, members, ZSTD, self._level)
+            self._waiting.append((len(raw), future))
             self._drain(_WAITING_MAX)
         else:
-            self._write_group(len(raw), *compress(raw, self._codec, self._level))
+            self._write_group(len(raw), lambda: _encoded(raw, members, self._codec, self._level))
 
     def _drain(self, left: int) -> None:
         """Write compressed groups, in order, until only `left` are waiting."""
         while len(self._waiting) > left:
             raw_size, future = self._waiting.pop(0)
-            self._write_group(raw_size, *future.result())
+            self._write_group(raw_size, future.result)
 
-    def _write_group(self, raw_size: int, codec: int, stored: bytes) -> None:
+    def _write_group(self, raw_size: int, encoded: "Callable[[], tuple[int, bytes]]") -> None:
+        try:
+            codec, stored = encoded()
+        except NotDurable:
+            self._give_up()
+            raise
         self._groups.append(Group(self._size, codec, raw_size, len(stored)))
         self._write(encode_group_head(codec, raw_size, len(stored)))
         self._write(stored)
+
+    def _give_up(self) -> None:
+        """Drop the pack within a put: the ids that were handed out are void, so the next flush must fail."""
+        self._drop_pack()
+        self._broken = True
 
     def _write(self, data: bytes) -> None:
         self._hash.update(data)
@@ -327,9 +341,7 @@ class BlobWriter:
             try:
                 self._spill()
             except OSError as error:
-                # Ids that were handed out are void, so the next flush must not succeed either.
-                self._drop_pack()
-                self._broken = True
+                self._give_up()
                 raise self._not_written(error) from error
 
     def _spill(self) -> None:
@@ -413,6 +425,39 @@ class BlobWriter:
                 self._fs.unlink(tmp)
             except OSError:
                 pass  # a leftover in tmp/ harms nobody and is swept later
+
+
+def _encoded(
+    raw: bytes, members: "list[tuple[bytes, int, int, int]]", codec: int, level: int
+) -> "tuple[int, bytes]":
+    """(codec, stored bytes) of a group, decoded again: each member must have the id that was given for it.
+
+    A pack holds what its ids promise or is not written, whatever memory, processor or library did to it.
+    Raises: NotDurable.
+    """
+    used, stored = compress(raw, codec, level)
+    group = Group(0, used, len(raw), len(stored))
+    try:
+        if len(members) == 1:
+            id, kind = members[0][:2]
+            hasher = hasher_of(kind)
+            for piece in decompressed(group, stored, "a new pack"):
+                hasher.update(piece)
+            whole = hasher.digest() == id
+        else:
+            data = memoryview(decompress(group, stored, "a new pack"))
+            whole = all(
+                hasher_of(kind).update(data[offset : offset + size]).digest() == id
+                for id, kind, offset, size in members
+            )
+    except Corruption:
+        whole = False
+    if not whole:
+        raise NotDurable(
+            "contents did not come back as they were when they were compressed, so nothing of this pack is "
+            "stored. Try again; if it happens again, check the memory of this machine."
+        )
+    return used, stored
 
 
 def _too_large(size: int) -> Refused:

@@ -541,3 +541,42 @@ print(sorted(heavy & (set(sys.modules) - before)))
         [sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True, env=env
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("members", [1, 3])
+def test_what_does_not_come_back_is_not_published(layout, blobs, codec, members, monkeypatch):
+    """I24, P1: a pack whose groups do not decode to what their ids promise is not written; the next is."""
+    contents = [bytes([65 + n]) * 5_000 for n in range(members)]
+    compress = pack_format.compress
+
+    def faulty(raw, codec, level):
+        """As where a bit of memory changes before the content is compressed."""
+        return compress(bytes([raw[0] ^ 1]) + raw[1:], codec, level)
+
+    with blobs.writer(codec=codec) as writer:
+        with monkeypatch.context() as patched:
+            patched.setattr(writer_module, "compress", faulty)
+            with pytest.raises(NotDurable, match="memory"):
+                writer.add_group(contents)
+                writer.flush()
+            if codec != "zstd":  # its groups are compressed beside, so that the flush has failed already
+                with pytest.raises(NotDurable):
+                    writer.flush()
+        assert pack_paths(layout) == [] and os.listdir(layout.directory(TMP_DIR)) == []
+        ids = writer.add_group(contents)
+        writer.flush()
+    assert [blobs.get(id) for id in ids] == contents
+
+
+@pytest.mark.parametrize("codec", [pack_format.ZLIB, pack_format.ZSTD])
+def test_large_contents_are_checked_in_pieces(codec):
+    """A group above 16 MiB is not decompressed into memory as a whole, and is checked all the same."""
+    raw = bytes(range(256)) * 70_000
+    used, stored = pack_format.compress(raw, codec, 1)
+    group = pack_format.Group(0, used, len(raw), len(stored))
+    pieces = list(pack_format.decompressed(group, stored, "x"))
+    assert b"".join(pieces) == raw and max(map(len, pieces)) < len(raw)
+    for wrong in (stored[:-5], stored[:90] + b"\xff" * 40 + stored[130:]):
+        with pytest.raises(Corruption):
+            list(pack_format.decompressed(group, wrong, "x"))
