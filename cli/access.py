@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -58,10 +58,23 @@ def json_option(function: F) -> F:
 
 
 def put(text: str | bytes) -> None:
-    """Data to stdout."""
-    click.echo(text, nl=False)
+    """Data to stdout. Raises: OSError that names it."""
+    with naming_stdout():
+        click.echo(text, nl=False)
+
+
+@contextlib.contextmanager
+def naming_stdout() -> Iterator[None]:
+    """Errors of writing to standard output carry its name, as those of files do."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = "standard output"
+        raise
 
 
 def say(text: str) -> None:
-    """Words to stderr."""
-    click.echo(text, err=True)
+    """Words to stderr; what cannot be said there changes nothing."""
+    with contextlib.suppress(OSError):
+        click.echo(text, err=True)

@@ -9,7 +9,7 @@ import click
 from eventlog.errors import Corruption, NotFound
 
 from . import exits, table
-from .access import json_option, open_store, put, say
+from .access import json_option, naming_stdout, open_store, put, say
 from .jsonout import certainty_json, document
 from .repopath import names_of
 from .text import change as change_text
@@ -153,10 +153,12 @@ def _put_patch(files: "Iterable[FileDiff]", binary: bool) -> None:
         for file in files:
             put(lines(b"".join(file.patch(binary=binary)).decode("utf-8", "replace")))
         return
-    stream = sys.stdout.buffer
     for file in files:
-        stream.writelines(file.patch(binary=binary))
-    stream.flush()
+        patch = file.patch(binary=binary)
+        with naming_stdout():
+            sys.stdout.buffer.writelines(patch)
+    with naming_stdout():
+        sys.stdout.buffer.flush()
 
 
 def _put_names(diff: "Diff") -> None:

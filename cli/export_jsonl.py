@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from . import exits
-from .access import json_option, open_store, put, say
+from .access import json_option, naming_stdout, open_store, put, say
 from .jsonout import document
 from .progress import Progress
 from .text import count, one_line, size
@@ -39,7 +39,8 @@ def command(ctx: click.Context, path: str, contents: bool, since: int, force: bo
         raise click.UsageError("--json reports on stdout, where the events go; give --to FILE", ctx)
     with open_store(ctx) as store, Progress("exporting"):
         if to_stdout:
-            report = write(store, sys.stdout.buffer, contents=contents, since=since)
+            with naming_stdout():
+                report = write(store, sys.stdout.buffer, contents=contents, since=since)
         else:
             report = export(store, path, contents=contents, since=since, force=force)
     if as_json:

@@ -7,6 +7,7 @@ An error is one line on stderr, `locus: …`, or a JSON object there when the co
 JSON. `LOCUS_DEBUG=1` shows the traceback instead.
 """
 
+import contextlib
 import io
 import itertools
 import os
@@ -18,12 +19,20 @@ import click
 from eventlog.errors import EventLogError
 
 from . import exits
+from .access import naming_stdout
 from .root import PipeClosedError, cli
+
+_STREAMS = (
+    (0, "stdin", os.O_RDONLY, "r"),
+    (1, "stdout", os.O_RDONLY, "w"),
+    (2, "stderr", os.O_WRONLY, "w"),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `locus` with the process's arguments and end the process."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _open_closed_streams()
     # Under PYTHONUNBUFFERED a write may be short, and what it leaves would be lost without a word.
     if isinstance(raw := getattr(sys.stdout, "buffer", None), io.RawIOBase):
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), write_through=True)
@@ -32,17 +41,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors=errors)
     code = run(given)
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
     # Everything is written and closed. Leaving without the interpreter's clean-up saves its time, and
     # spares the thread pools of the libraries below a race that can abort a process at its exit.
     os._exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Open those of the standard streams that our caller closed, before a file of a store gets their number.
+
+    Standard output is opened for reading: who writes to it gets an error, as it should be with a closed file.
+    """
+    for number, name, flags, mode in _STREAMS:
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, flags)  # gets the lowest number that is free, which is this one
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def run(arguments: list[str]) -> int:
     """Run `locus` and give its exit code."""
     try:
         ended = cli.main(arguments, prog_name="locus", standalone_mode=False)
-        sys.stdout.flush()
+        with naming_stdout():
+            sys.stdout.flush()
     except (PipeClosedError, BrokenPipeError):
         _silence_stdout()
         return exits.PIPE_CLOSED
@@ -99,6 +123,11 @@ def _usage_message(error: click.UsageError) -> str:
 
 
 def _say(arguments: list[str], kind: str, message: str, code: int) -> None:
+    with contextlib.suppress(OSError):  # the exit code says the rest
+        _write_error(arguments, kind, message, code)
+
+
+def _write_error(arguments: list[str], kind: str, message: str, code: int) -> None:
     if _wants_json(arguments):
         from .jsonout import line
 

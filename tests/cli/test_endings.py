@@ -189,3 +189,40 @@ def test_words_are_completed(tmp_path: Path) -> None:
     )
 
     assert sorted(ended.text.split()) == ["plain,stats", "plain,status", "plain,store"]
+
+
+OUTPUTS = [
+    ("log",),
+    ("show", "last"),
+    ("timeline", "last"),
+    ("status",),
+    ("sql", "select 1"),
+    ("diff", "last"),
+]
+
+
+@pytest.mark.parametrize("where", [">&-", ">/dev/full"])
+@pytest.mark.parametrize("arguments", OUTPUTS)
+def test_an_output_that_takes_nothing_is_an_error(
+    recorded: Recorded, arguments: tuple[str, ...], where: str
+) -> None:
+    """P8: with standard output closed or full a command says which it is in one line, and ends with 1."""
+    ended = shell(recorded, arguments, where)
+
+    assert ended.returncode == 1, ended.stderr
+    assert one_line(ended.stderr) and "standard output" in ended.stderr
+
+
+@pytest.mark.parametrize("where", ["2>&-", "2>/dev/full", "<&-", "0<&- 2>&-"])
+def test_what_cannot_be_said_changes_no_exit_code(recorded: Recorded, where: str) -> None:
+    """P8: without standard error or input a command does and ends as with them."""
+    assert shell(recorded, ("frobnicate",), where).returncode == 2
+    ended = shell(recorded, ("status", "--json"), where)
+    assert ended.returncode == 0 and json.loads(ended.stdout)["version"] == 1
+
+
+def shell(recorded: Recorded, arguments: tuple[str, ...], where: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "locus_cli", "--store", str(recorded.root / ".locus"), *arguments]
+    return subprocess.run(
+        ["sh", "-c", f'exec "$@" {where}', "sh", *command], capture_output=True, text=True, timeout=60
+    )
