@@ -66,7 +66,10 @@ class Completion:
             self._add_model_calls(path)
 
     def _settle(self, place: Place, session: str) -> None:
-        """An action for each tool of the turn that ended unheard, and a look at what it changed."""
+        """An action for each tool of the turn that ended unheard, and a look at what it changed.
+
+        Those of subagents go on: what the agent asks its model says nothing of them.
+        """
         call = self.call
         told = live_state.read_told(self.layout, place.key)
         turn = short(session), short(call.turn or "")
@@ -74,7 +77,7 @@ class Completion:
         ended = [
             one
             for one in live_state.running(self.layout, place.key, told)
-            if one.turn == turn and not one.late
+            if one.turn == turn and not one.late and not one.by_subagent
         ]
         for one in ended:
             id = None if one.tool_use_id == "-" else one.tool_use_id

@@ -171,9 +171,21 @@ class Running:
 
     `turn` is its `short` session and turn, `place` its agent with both in full. `late`: it has ended, and
     nobody has looked at the directory since. `dead`: its process is gone.
+    `by_subagent`: it may outlive its turn.
     """
 
-    __slots__ = ("cause", "dead", "kind", "late", "paths", "place", "tool", "tool_use_id", "turn")
+    __slots__ = (
+        "by_subagent",
+        "cause",
+        "dead",
+        "kind",
+        "late",
+        "paths",
+        "place",
+        "tool",
+        "tool_use_id",
+        "turn",
+    )
 
     def __init__(self, words: "list[str]", place: "tuple[str, str, str]", *, dead: bool = False) -> None:
         _, self.cause, session, turn, self.kind, self.tool_use_id, self.tool, *self.paths = words
@@ -181,6 +193,7 @@ class Running:
         self.place = place
         self.late = False
         self.dead = dead
+        self.by_subagent = False
 
 
 def note_begun(
@@ -240,6 +253,7 @@ def running(
         elif words[0] == "of" and len(words) == 6 and begun[1:2] == words[1:2]:
             _, cause, turn, session, agent, processes[cause] = words
             found[cause] = Running(begun, (agent, session, turn))
+            found[cause].by_subagent = True
         elif words[0] == "anew" and words[-1] not in gone:
             found = {cause: one for cause, one in found.items() if one.turn[0] != words[-1]}
         elif words[0] == "ended" and len(words) == 2:

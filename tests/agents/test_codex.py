@@ -136,3 +136,20 @@ def test_a_session_of_patches_and_commands(tmp_path: Path) -> None:
     with Store.open(work / ".locus") as store:
         (row,) = store.query("select prompt_tokens, completion_tokens, llm_calls, status from sessions").rows
     assert tuple(row) == (3000, 100, 2, "closed")
+
+
+def test_a_subagents_tool_goes_on_while_its_agent_asks_the_model(tmp_path: Path) -> None:
+    """P7: the agent's next model call says that its own tools are over, and nothing of its subagents'."""
+    agent = Codex(project(tmp_path))
+    agent.start()
+    agent.prompt("have it made")
+    subagent = {"agent_id": "sub1", "agent_type": "worker", "turn_id": "inner"}
+    agent.say("SubagentStart", **subagent)
+    make = {"command": "make"}
+    id = agent.begin("Bash", make, **subagent)
+    agent.say("PreModelRequest")
+    agent.end(id, "Bash", make, "Exit code: 0\nOutput:\nmade", **subagent)
+    agent.stop()
+
+    (action,) = events(agent.work, "action")
+    assert (action["subagent_id"], action["success"], action["turn"]) == ("sub1", True, 1)
