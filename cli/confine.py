@@ -1,51 +1,59 @@
-"""The last wall around a question in SQL: this process itself, which the operating system can stop.
-
-DuckDB counts the memory of its tables and not that of a single text, and it looks at an interrupt between
-steps and not inside of one: `repeat('x', 2000000000)`, `levenshtein` of two long texts or a thousand joined
-tables go past its limits. A process that asks one question may be ended, since it holds nothing but pins,
-which the kernel takes back. For a command's main thread; not for programs that use `Store`.
-"""
+"""`locus sql` in a child process that the kernel ends when it takes too much (eventlog/query/confined.py)."""
 
 import os
-import resource
+import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from contextlib import AbstractContextManager, nullcontext
 
-from eventlog.errors import QueryError
+import click
 
-# Above DuckDB's own limit: the interpreter, the libraries, and the answer as Python values.
-_MORE_BYTES = 3 << 30
-# An interrupted question ends within moments, unless it is in such a step.
-GRACE_S = 5.0
+# Whether this process is `locus` and nothing else, so that a fork of it can be. `main` sets it.
+is_own_process = False
+
+_INTERRUPTED_S = 2.0
 
 
-@contextmanager
-def confined(memory_bytes: int, timeout_s: float | None, *, more_bytes: int = _MORE_BYTES) -> Iterator[None]:
-    """Within: an allocation beyond `memory_bytes` and what a process needs fails, and after `timeout_s` and
-    a grace the process ends with exit 1. Raises: QueryError for an allocation that failed in Python."""
-    done = threading.Event()
-    if timeout_s is not None:
-        threading.Thread(target=_end, args=(done, timeout_s), daemon=True).start()
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    hard = before[1]
-    wanted = memory_bytes + more_bytes
-    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+def go_on_in_child(memory_bytes: int, timeout_s: float | None) -> None:
+    """Return in a child that is confined; here, wait for it and end the command as it did.
+
+    For a process into which nothing is loaded yet that has threads. Within a program that calls the command
+    there is no child. Raises: click's Exit; QueryError when a limit ended it; Abort.
+    """
+    if not is_own_process:
+        return
+    from eventlog.query import confined
+
+    sys.stdout.flush()
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        confined.enter(memory_bytes, parent)
+        return
     try:
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
-        yield
-    except MemoryError as error:
-        raise QueryError(
-            f"the question needs more than {wanted >> 30} GB of memory. Ask for less of it."
-        ) from error
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
-        done.set()
+        # Only looked at: what an interrupted call had taken in already would be lost.
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    except KeyboardInterrupt:
+        _end_interrupted(child)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        raise confined.ended_by(os.WTERMSIG(status), memory_bytes, timeout_s)
+    raise click.exceptions.Exit(os.waitstatus_to_exitcode(status))
 
 
-def _end(done: threading.Event, timeout_s: float) -> None:
-    if not done.wait(timeout_s + GRACE_S):
-        said = f"locus: the question did not end within {timeout_s:g} s and could not be interrupted.\n"
-        os.write(sys.stderr.fileno(), said.encode())
-        os._exit(1)
+def _end_interrupted(child: int) -> None:
+    """Wait for a child that the same Ctrl-C reached. Raises: Abort for one that has to be ended."""
+    until_s = time.monotonic() + _INTERRUPTED_S
+    while os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+        if time.monotonic() > until_s:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            raise click.Abort
+        time.sleep(0.02)
+
+
+def ends_within(timeout_s: float | None) -> AbstractContextManager[None]:
+    """Within, the child ends when its time is over, whatever it does."""
+    from eventlog.query import confined
+
+    return confined.within(timeout_s) if is_own_process else nullcontext()

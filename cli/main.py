@@ -18,7 +18,7 @@ import click
 
 from eventlog.errors import EventLogError
 
-from . import exits
+from . import confine, exits
 from .access import naming_stdout
 from .root import PipeClosedError, cli
 
@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run `locus` with the process's arguments and end the process."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     _open_closed_streams()
+    confine.is_own_process = True
     # Under PYTHONUNBUFFERED a write may be short, and what it leaves would be lost without a word.
     if isinstance(raw := getattr(sys.stdout, "buffer", None), io.RawIOBase):
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), write_through=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from .access import open_store, put
+from .confine import ends_within, go_on_in_child
 from .progress import Progress
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ _MIB = 1 << 20
     "--timeout", type=click.FloatRange(min=0), default=300.0, show_default=True, metavar="SECONDS",
     help="Stop a question that takes longer; 0 is without end.",
 )  # fmt: skip
+@click.option(
+    "--memory", type=click.IntRange(min=64 * _MIB), default=2048 * _MIB, show_default=True, metavar="BYTES",
+    help="A question that needs more memory is an error.",
+)  # fmt: skip
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -62,6 +67,7 @@ def command(
     rows: int,
     size: int,
     timeout: float,
+    memory: int,
 ) -> None:
     """Ask a question in SQL (one SELECT, DuckDB's dialect); QUERY - reads it from standard input.
 
@@ -75,8 +81,6 @@ def command(
     locus sql "select file_at('README.md', 'last')"
     locus sql -p since:time=2026-03-01 "select title from turns where started_at >= $since"
     """
-    from eventlog.query.engine import Limits
-
     form = "json" if as_json else form
     if form in _BINARY and output is None and sys.stdout.isatty():
         raise click.UsageError(f"{form} is binary; give --to FILE, or redirect the output", ctx)
@@ -85,14 +89,19 @@ def command(
 
         files.check_free(output, force=force)
     text = _question(ctx, query, source)
-    limits = Limits(rows_max=rows, timeout_s=timeout or None)
     parameters = _parameters(ctx, given)
+    go_on_in_child(memory, timeout or None)
+
+    from eventlog.query.engine import Limits
+
+    limits = Limits(rows_max=rows, timeout_s=timeout or None, memory_bytes=memory)
     if stores or all_stores:
         data = _of_many(stores, all_stores, text, parameters, limits, form, output is not None)
     else:
         with open_store(ctx) as store, Progress("asking"):
             data = _asked(
                 text,
+                limits,
                 lambda: (
                     _encoded_arrow(store.sql(text, parameters, limits=limits), form, output is not None)
                     if form in _BINARY
@@ -120,6 +129,7 @@ def _of_many(
             click.echo(f"left out: {path}", err=True)
         return _asked(
             text,
+            limits,
             lambda: (
                 _encoded_arrow(many.sql(opened, text, parameters, limits=limits), form, to_file)
                 if form in _BINARY
@@ -174,7 +184,7 @@ def _value(text: str, kind: str) -> Any:
     return makers[kind](text)
 
 
-def _asked(text: str, ask: "Callable[[], _Answer]") -> "_Answer":
+def _asked(text: str, limits: "Limits", ask: "Callable[[], _Answer]") -> "_Answer":
     """What `ask` gives; a Ctrl-C ends the wait at once, and a wrong question says where it is wrong.
 
     DuckDB looks at no signals while it works. Only reading goes on behind the back of who has left, and
@@ -196,7 +206,10 @@ def _asked(text: str, ask: "Callable[[], _Answer]") -> "_Answer":
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     try:
-        thread.join()
+        with ends_within(limits.timeout_s):
+            thread.join()
+            if failures and isinstance(failures[0], MemoryError):
+                raise failures[0]
     except KeyboardInterrupt as error:
         raise click.Abort from error
     if not failures:

@@ -5,7 +5,7 @@ open. Heavy rooms (DuckDB, pyarrow) are imported by the methods that need them.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eventlog.log.reader import LogView
     from eventlog.log.seal import SealReport
     from eventlog.log.verify import Finding
-    from eventlog.query.engine import Bound, Limits, Result
+    from eventlog.query.engine import Bound, Limits, Parameters, Result
     from eventlog.query.functions import Answers, Ask
     from eventlog.replay.certainty import Certainty
     from eventlog.replay.diffs import Diff
@@ -494,13 +494,7 @@ class Store:
 
     # -- questions -----------------------------------------------------------------------------
 
-    def query(
-        self,
-        sql: str,
-        parameters: "Sequence[Any] | Mapping[str, Any] | None" = None,
-        *,
-        limits: "Limits | None" = None,
-    ) -> "Result":
+    def query(self, sql: str, parameters: "Parameters" = None, *, limits: "Limits | None" = None) -> "Result":
         """Run one SELECT over the views and functions of docs/sql.md, in safe mode.
 
         Raises: QueryError, Refused (not a SELECT), Corruption.
@@ -511,13 +505,7 @@ class Store:
             given = (sql, parameters, limits, self._answers, self._asked, self.line_counts)
             return run(view, self.layout, self.fs, *given)
 
-    def sql(
-        self,
-        sql: str,
-        parameters: "Sequence[Any] | Mapping[str, Any] | None" = None,
-        *,
-        limits: "Limits | None" = None,
-    ) -> "pa.Table":
+    def sql(self, sql: str, parameters: "Parameters" = None, *, limits: "Limits | None" = None) -> "pa.Table":
         """The answer of `query` as an Arrow table."""
         from eventlog.query.engine import table
 

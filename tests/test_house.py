@@ -39,6 +39,7 @@ ROOM_RANKS = {
     "store": 6,
     "keep": 7,
     "many": 7,
+    "question": 7,
     "recorder": 7,
     "memory": 8,
     "agents": 9,

@@ -87,6 +87,20 @@ _PLAIN_CLASSES = frozenset(_PLAIN_CLASSES_TEXT.split())
 _PLAIN_TYPES_TEXT = "SELECT_NODE BASE_TABLE LIMIT_MODIFIER ORDER_MODIFIER ORDER_DEFAULT ASCENDING DESCENDING"
 _PLAIN_TYPES = frozenset(_PLAIN_TYPES_TEXT.split())
 
+# Settings that anybody may know.
+_SETTINGS = frozenset(("max_memory", "memory_limit", "threads", "timezone", "worker_threads"))
+
+# Tables of DuckDB's catalog that tell paths of this machine, or how it is set up.
+_TABLES_REFUSED = frozenset(
+    (
+        "duckdb_databases", "duckdb_extensions", "duckdb_external_file_cache", "duckdb_logs", "duckdb_memory",
+        "duckdb_secrets", "duckdb_settings", "duckdb_temporary_files", "duckdb_variables", "pg_database",
+        "pg_settings", "pragma_database_list",
+    )
+)  # fmt: skip
+# DuckDB takes a table that it does not know for a file of that name.
+_FILE_CHARACTERS = frozenset("./\\*?[:~")
+
 _CATALOG_WORDS = ("duckdb_", "pragma_")
 _CATALOG_SCHEMAS = ("information_schema", "pg_catalog")
 
@@ -192,7 +206,10 @@ def _checked(text: str, tree: "dict[str, Any]") -> Statement:
             what = kind.removesuffix("_NODE").removesuffix("_QUERY").replace("_", " ")
             raise Refused(f"only reading is allowed here, and this statement contains {what}.")
         if kind == "BASE_TABLE":
-            tables.add(str(node.get("table_name", "")).lower())
+            name = str(node.get("table_name", "")).lower()
+            if name in _TABLES_REFUSED or not _FILE_CHARACTERS.isdisjoint(name):
+                raise Refused(f"{name!r} is not one of the views, and no files are read here. {_hint()}")
+            tables.add(name)
             lists_catalog |= str(node.get("schema_name", "")).lower() in _CATALOG_SCHEMAS
         elif kind == "TABLE_FUNCTION":
             name = str(node.get("function", {}).get("function_name", "")).lower()
@@ -207,11 +224,19 @@ def _checked(text: str, tree: "dict[str, Any]") -> Statement:
                 raise Refused("the type VARIANT is not allowed here. JSON does what it does.")
         elif node.get("class") == "FUNCTION":
             name = str(node.get("function_name", "")).lower()
-            if name in _FUNCTIONS_REFUSED or name.startswith(_BEGINNINGS_REFUSED):
+            refused = name in _FUNCTIONS_REFUSED or name.startswith(_BEGINNINGS_REFUSED)
+            if refused or (name == "current_setting" and _constant(node) not in _SETTINGS):
                 raise Refused(f"the function {name} is not allowed here: queries only read the log.")
             functions.add(name)
     lists_catalog |= any(name.startswith(_CATALOG_WORDS) for name in tables)
     return Statement(text, frozenset(tables), lists_catalog, _columns(tree), frozenset(functions))
+
+
+def _constant(call: "dict[str, Any]") -> str:
+    """The only argument of a function, in lower case; nothing where it is no constant."""
+    arguments = call.get("arguments") or [{}]
+    literal = arguments[0].get("expression", {}).get("literal", {})
+    return str(literal.get("text", "")).lower()
 
 
 def _columns(tree: "dict[str, Any]") -> "frozenset[str] | None":

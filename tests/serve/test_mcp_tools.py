@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp.client.client import Client
 
+from eventlog import question
 from eventlog.errors import EventLogError, NoStore, QueryError, Refused, Unsupported
 from eventlog.recorder.recorder import Recorder
 from eventlog.search import find, query
@@ -153,12 +154,9 @@ def test_what_is_too_large_is_cut_and_said(monkeypatch: pytest.MonkeyPatch) -> N
 def test_sql_that_does_not_end_is_ended(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """P6: a step that DuckDB does not interrupt, and one that takes all memory, end with words."""
     monkeypatch.setattr(mcp_sql, "TIMEOUT_S", 1.0)
-    monkeypatch.setattr(mcp_sql, "_GRACE_S", 0.5)
-    begun = time.monotonic()
     with pytest.raises(QueryError, match="did not end within 1 s"):
-        ask(project, "sql", query="select levenshtein(repeat('a', 100000), repeat('b', 100000))")
-    assert time.monotonic() - begun < 30
-    assert mcp_sql._running == set()
+        ask(project, "sql", query="select levenshtein(repeat('a', 1000000), repeat('b', 1000000))")
+    assert question._running == set()
     monkeypatch.setattr(mcp_sql, "TIMEOUT_S", 25.0)
     with pytest.raises(QueryError, match="memory"):
         ask(project, "sql", query="select length(repeat('x', 4000000000))")

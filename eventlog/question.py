@@ -1,0 +1,158 @@
+"""One SELECT of a stranger, asked in a process of its own (eventlog/query/confined.py): `ask`.
+
+For programs with threads and for servers. The child is this module as a program: it gets the question as JSON
+and gives the rows. Any number at a time.
+"""
+
+import base64
+import io
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from eventlog import errors
+from eventlog.errors import EventLogError, QueryError
+from eventlog.query import confined
+
+if TYPE_CHECKING:
+    from eventlog.query.engine import Limits, Parameters, Result
+    from eventlog.store import Store
+
+# Until the child asks: its start, and maintenance that another process is at.
+_START_S = 60.0
+_FAILED = 3
+_CLASSES = frozenset((
+    ("datetime", "datetime"), ("datetime", "date"), ("datetime", "time"), ("datetime", "timedelta"),
+    ("datetime", "timezone"), ("decimal", "Decimal"), ("uuid", "UUID"), ("uuid", "SafeUUID"),
+))  # fmt: skip
+
+_running: "set[subprocess.Popen[bytes]]" = set()
+
+
+def ask(
+    store: "Store", sql: str, parameters: "Parameters" = None, *, limits: "Limits | None" = None
+) -> "Result":
+    """What `store.query` answers, by a child that the kernel confines.
+
+    Raises: as `Store.query`; QueryError also for one that takes more memory here than DuckDB may use there.
+    """
+    from eventlog.query.engine import Limits, Result
+
+    limits = limits or Limits()
+    asked = {
+        "root": store.layout.root,
+        "parent": os.getpid(),
+        "sql": sql,
+        "parameters": _plain(parameters),
+        "limits": [
+            limits.rows_max, limits.truncate, limits.timeout_s, limits.memory_bytes, limits.threads,
+        ],
+    }  # fmt: skip
+    had = limits.memory_bytes, limits.timeout_s
+    command = [sys.executable, "-P", "-m", __name__]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"
+    ) as process:
+        _running.add(process)
+        # Behind the child's own limits, should it not get as far as to have them.
+        patience_s = None if limits.timeout_s is None else limits.timeout_s + confined.GRACE_S + _START_S
+        try:
+            out, said = process.communicate(json.dumps(asked).encode(), timeout=patience_s)
+        except subprocess.TimeoutExpired:
+            raise confined.ended_by(signal.SIGALRM, *had) from None
+        finally:
+            _running.discard(process)
+            process.kill()
+    if process.returncode < 0:
+        raise confined.ended_by(-process.returncode, *had)
+    if process.returncode == _FAILED:
+        kind, message = json.loads(said)
+        raise getattr(errors, kind, QueryError)(message)
+    if process.returncode != 0:
+        raise confined.ended_by(signal.SIGABRT, *had)
+    return Result(*_Values(io.BytesIO(out)).load())
+
+
+class _Values(pickle.Unpickler):
+    """Reads values of DuckDB and nothing else: what a child says is not trusted."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _CLASSES:
+            raise QueryError("the process that asked gave no answer that can be read")
+        return super().find_class(module, name)
+
+
+def end_all() -> None:
+    """End what is still asked: nobody waits for it any more."""
+    for process in list(_running):
+        process.kill()
+
+
+def _plain(parameters: "Parameters") -> Any:
+    if parameters is None:
+        return None
+    if isinstance(parameters, dict):
+        return {name: _spelled(value) for name, value in parameters.items()}
+    return [_spelled(value) for value in parameters]
+
+
+def _spelled(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return {"time": value.isoformat()}
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return {"bytes": base64.b64encode(value).decode("ascii")}
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    raise QueryError(f"a parameter of the type {type(value).__name__} cannot be given to another process")
+
+
+def _meant(value: Any) -> Any:
+    if isinstance(value, dict):
+        ((kind, text),) = value.items()
+        return datetime.fromisoformat(text) if kind == "time" else base64.b64decode(text)
+    return value
+
+
+def main() -> int:
+    """The program: a question in JSON on standard input, the answer or an error in JSON."""
+    from eventlog.query.engine import Limits
+
+    asked = json.loads(sys.stdin.buffer.read())
+    limits = Limits(*asked["limits"])
+    confined.enter(limits.memory_bytes, asked["parent"])
+    parameters = asked["parameters"]
+    if isinstance(parameters, dict):
+        parameters = {name: _meant(value) for name, value in parameters.items()}
+    elif parameters is not None:
+        parameters = [_meant(value) for value in parameters]
+    try:
+        sys.stdout.buffer.write(_answer(asked["root"], asked["sql"], parameters, limits))
+        sys.stdout.buffer.flush()
+        return 0
+    except EventLogError as error:
+        failed = [type(error).__name__, str(error)]
+    sys.stderr.write(json.dumps(failed))
+    sys.stderr.flush()
+    return _FAILED
+
+
+def _answer(root: str, sql: str, parameters: "Parameters", limits: "Limits") -> bytes:
+    from eventlog.store import Store
+
+    with Store.open(root) as store, confined.within(limits.timeout_s):
+        found = store.query(sql, parameters, limits=limits)
+        data = pickle.dumps((found.columns, found.types, found.rows, found.truncated))
+    if len(data) > limits.memory_bytes:
+        raise QueryError(f"the answer takes {len(data):,} bytes. Ask for less of it.")
+    return data
+
+
+if __name__ == "__main__":
+    code = main()
+    # DuckDB's threads may still be at work on what was interrupted.
+    os._exit(code)
