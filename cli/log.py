@@ -58,6 +58,10 @@ def command(
         where.add("starts_with(session_id, {})", session)
     if event_type is not None:
         where.add("event_type = {}", event_type)
+    if want_events and event_type in (None, "transcript"):
+        from eventlog.query.views import SHOWN_EVENTS
+
+        where.add(SHOWN_EVENTS)
     if since is not None:
         moment_column = "coalesce(occurred_at, recorded_at)" if want_events else "started_at"
         where.add(f"epoch_us({moment_column}) >= {{}}", since)

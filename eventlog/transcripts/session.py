@@ -91,11 +91,10 @@ class SourceSession:
     def _enter(self, start: Event) -> None:
         assert self._draft.session is not None
         self._entered = self._draft.session
-        self._known.enter(self._entered)
+        self._into.enter(self._entered)
         branch, began_at = start.get("branch"), start.get("occurred_at")
         self._branch = branch if isinstance(branch, str) else None
         self._began_at = began_at if isinstance(began_at, int) else None
-        self._report.sessions += 1
         repo = self._into.repo_of(self._source)
         if repo is not None:
             start["repo"] = self._draft.columns["repo"] = repo
