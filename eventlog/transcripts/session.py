@@ -115,7 +115,7 @@ class SourceSession:
         if payload.get("origin") == "user":
             # Before it is cut: half a secret is not recognised any more.
             message = self._into.store.redactor.text(str(payload["user_message"]))
-            event["title"] = title_of(message)
+            event["title"] = title_of(message) or event["title"]
             if first and not told:
                 self._name(message, event)
         if not told and not self._known.has(str(event["event_id"])):
@@ -158,7 +158,7 @@ class SourceSession:
             draft.session,
             "name",
             operation="update",
-            title=title_of(message),
+            title=start["title"],
             context_id=session_context(slug, session_id),
             extends=None if repo is None else [sessions_context(str(repo))],
         )
