@@ -72,9 +72,8 @@ class Batch:
         self._move_texts()
         if self._contents or self._writer is not None:
             self._pack()
-        if self._events:
-            self._count_withheld()
         for at in range(0, len(self._events), self._events_max):
+            self._count_withheld()
             self.events_appended += len(self._store.append(self._events[at : at + self._events_max]))
         self.close()
 
