@@ -201,7 +201,8 @@ class _Search:
     def pass_other(self, path: str, head: "list[dict[str, Any]]") -> None:
         """Pass over a file of JSON that is none of the agent's."""
         whose = foreign.whose(self._agent, path, head)
-        is_any = path.endswith(".json") and whose is None
+        # Of some agents a session's file shows by its place.
+        is_any = whose is None and (path.endswith(".json") or not any(formats.sources_in(self._agent, path)))
         self._pass(
             path,
             whose or ("JSON of another kind" if is_any else f"no transcript of {self._agent}"),

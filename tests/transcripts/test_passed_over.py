@@ -94,6 +94,20 @@ def test_what_a_named_directory_holds_and_cannot_be_imported_is_named(tmp_path: 
     assert all(one["failed"] for one in report["passed"])
 
 
+def test_a_name_that_is_no_text_can_be_told(tmp_path: Path) -> None:
+    """P7: bytes that are no UTF-8 and signs that move a cursor, in words and in JSON."""
+    kept = filled(tmp_path / "kept", {"good.jsonl": TALK})
+    Path(os.fsdecode(os.fsencode(kept) + b"/\xff\x1b[31m.jsonl")).write_bytes(ODD["utf16.jsonl"][0])
+    assert locus_process("init", cwd=tmp_path).code == 0
+
+    as_json = locus_process("import", "claude-code", "--json", "kept", cwd=tmp_path)
+    words = locus_process("import", "claude-code", "kept", cwd=tmp_path)
+
+    (one,) = json.loads(as_json.out)["import"]["passed"]
+    assert (as_json.code, one["path"]) == (4, f"{kept}/\\udcff\x1b[31m.jsonl")
+    assert words.code == 4 and "\x1b" not in words.err and "UTF-16" in words.err
+
+
 def test_a_reason_that_many_files_share_is_one_line(tmp_path: Path) -> None:
     """P7: the first paths and how many more; the last line says what was recorded."""
     files = {f"{number}.jsonl": gzip.compress(TALK) for number in range(9)}
@@ -179,6 +193,18 @@ def test_every_importer_names_what_it_cannot_read(tmp_path: Path, agent: str) ->
     assert found == []
     assert "UTF-16" in reasons[f"wide{suffix}"]
     assert "Factory Droid" in reasons[f"other{suffix}"]
+
+
+def test_what_an_agent_keeps_besides_its_sessions_is_no_failure(tmp_path: Path) -> None:
+    """Lines of another kind where the place of a file says that it is no session."""
+    place = filled(tmp_path / ".claude/projects/a", {"s.jsonl": TALK})
+    filled(place / "s/subagents/work", {"journal.jsonl": encoded({"type": "started"})})
+    passed: list[sources.Passed] = []
+
+    assert len(sources.named("claude-code", [str(place)], passed=passed)) == 1
+    assert [(os.path.basename(one.path), one.failed) for one in passed] == [("journal.jsonl", False)]
+    sources.kept("claude-code", "/", {"HOME": str(tmp_path)}, passed=(own := []))
+    assert own == []
 
 
 def test_json_of_another_kind_is_told_and_no_failure(tmp_path: Path) -> None:
