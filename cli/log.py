@@ -58,10 +58,6 @@ def command(
         where.add("starts_with(session_id, {})", session)
     if event_type is not None:
         where.add("event_type = {}", event_type)
-    if want_events and event_type in (None, "transcript"):
-        from eventlog.query.views import SHOWN_EVENTS
-
-        where.add(SHOWN_EVENTS)
     if since is not None:
         moment_column = "coalesce(occurred_at, recorded_at)" if want_events else "started_at"
         where.add(f"epoch_us({moment_column}) >= {{}}", since)
@@ -148,10 +144,14 @@ def _find_turns(store: "Store", where: _Where, limit: int) -> "list[Record]":
 
 
 def _find_events(store: "Store", where: _Where, limit: int) -> "list[dict[str, Any]]":
-    found = store.query(
-        f"select {EVENT_COLUMNS} from events {where} order by position desc limit {limit}", where.parameters
-    )
-    told = list(events(found))
+    """The newest events that fit. Half lines that were read whole since are left out."""
+    question = f"select {EVENT_COLUMNS} from events {{}} order by position desc limit {limit}"
+    told = list(events(store.query(question.format(where), where.parameters)))
+    if any(event["operation"] in ("malformed", "line_completed") for event in told):
+        from eventlog.query.views import SHOWN_EVENTS
+
+        where.add(SHOWN_EVENTS)  # which has to look at every event
+        told = list(events(store.query(question.format(where), where.parameters)))
     store.line_counts.fill(told)
     return told
 
