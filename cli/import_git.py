@@ -11,6 +11,7 @@ from .access import json_option, open_store, put, say
 from .jsonout import document
 from .progress import Progress, seal_shown
 from .text import count, one_line
+from .withheld_text import say_withheld
 
 if TYPE_CHECKING:
     from eventlog.agents.git_history import ImportReport
@@ -61,4 +62,5 @@ def _tell(report: "ImportReport") -> None:
         f"{count(report.sessions, 'session')}: {count(report.events, 'event')}, "
         f"{count(report.blobs, 'new file content')}."
     )
+    say_withheld(report.withheld)
     say("Next: `locus log` lists the turns, `locus timeline last` shows the newest.")

@@ -12,6 +12,7 @@ from .access import json_option, open_store, put, say
 from .jsonout import document
 from .progress import Progress, seal_shown
 from .text import count, one_line
+from .withheld_text import say_withheld
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from eventlog.transcripts.importer import ImportReport
 
 _SHOWN_MAX = 20
+_PASSED_SHOWN_MAX = 3
 
 _HELP = """Record the sessions that {agent} left on disk.
 
@@ -59,7 +61,7 @@ def make(agent: str, *, has_places: bool, verb: str | None = None) -> click.Comm
             put(document({"import": dataclasses.asdict(report)}))
         else:
             _tell(report)
-        if report.problems or report.malformed:
+        if report.is_partial:
             ctx.exit(exits.PARTIAL)
 
     run.__doc__ = (_HELP if has_places else _HELP_OF_FILES).format(agent=agent)
@@ -88,12 +90,17 @@ def _run(
 ) -> "ImportReport":
     from eventlog.transcripts import importer, sources
 
+    passed: list[sources.Passed] = []
     if paths:
-        found = sources.named(agent, paths, since_s=since_s)
+        found = sources.named(agent, paths, since_s=since_s, passed=passed)
     else:
         home = os.path.dirname(store.layout.root)
-        found = sources.kept(agent, home, os.environ, since_s=since_s, all_projects=all_projects)
-    return importer.run(store, agent, found, progress=progress)
+        found = sources.kept(
+            agent, home, os.environ, since_s=since_s, all_projects=all_projects, passed=passed
+        )
+    report = importer.run(store, agent, found, progress=progress)
+    report.passed = passed
+    return report
 
 
 def _tell(report: "ImportReport") -> None:
@@ -102,13 +109,14 @@ def _tell(report: "ImportReport") -> None:
         say(f"not imported: {where}{one_line(reason)}")
     if len(report.problems) > _SHOWN_MAX:
         say(f"… and {len(report.problems) - _SHOWN_MAX:,} more")
-    if report.malformed:
-        lines = count(report.malformed, "line")
-        say(f"{lines} could not be understood: kept as they are, `locus log --type transcript` shows them.")
-    if not (report.sources or report.unchanged or report.problems):
+    _tell_passed(report)
+    _tell_odd_lines(report)
+    if not (report.sources or report.unchanged):
+        if report.is_partial:
+            return
         say("No transcripts of sessions in this repository; --all-projects takes those of other directories.")
         return
-    if report.events == 0:
+    if report.events == report.notes:
         say(f"Nothing new: {count(report.unchanged + report.sources, 'transcript')} known before.")
         return
     say(
@@ -122,4 +130,30 @@ def _tell(report: "ImportReport") -> None:
             f"{count(report.mismatches, 'file')} had other contents than the calls before explain: "
             "somebody changed them in between (`locus log --type mismatch`)."
         )
+    say_withheld(report.withheld)
     say("Next: `locus log` lists the turns, `locus session ls` the sessions.")
+
+
+def _tell_passed(report: "ImportReport") -> None:
+    """What the search passed over: one line for each reason, with the first few paths."""
+    by_reason: dict[tuple[bool, str], list[str]] = {}
+    for one in report.passed:
+        by_reason.setdefault((one.failed, one.reason), []).append(one.path)
+    for (failed, reason), paths in by_reason.items():
+        shown = ", ".join(one_line(path) for path in paths[:_PASSED_SHOWN_MAX])
+        more = f" and {len(paths) - _PASSED_SHOWN_MAX:,} more" if len(paths) > _PASSED_SHOWN_MAX else ""
+        say(f"{'not imported' if failed else 'passed over'}: {shown}{more}: {one_line(reason)}")
+
+
+def _tell_odd_lines(report: "ImportReport") -> None:
+    for number, what in (
+        (report.malformed, "could not be understood"),
+        (report.oversized, "above 64 MiB could not be read"),
+    ):
+        if number:
+            say(
+                f"{count(number, 'line')} {what}: kept as {'they are' if number > 1 else 'it is'}, "
+                f'`locus sql "from malformed_lines"` lists them.'
+            )
+    if report.completed:
+        say(f"{count(report.completed, 'line')} that stood half written before could be read now.")

@@ -17,20 +17,33 @@ def document(fields: Mapping[str, Any]) -> bytes:
     """One indented document, ended by a newline."""
     import orjson
 
-    return orjson.dumps(
-        {"version": VERSION, **fields},
-        default=_default,
-        option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | _common(),
-    )
+    option = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | _common()
+    return _encoded({"version": VERSION, **fields}, option)
 
 
 def line(fields: Mapping[str, Any]) -> bytes:
     """One object on one line."""
     import orjson
 
-    return orjson.dumps(
-        {"version": VERSION, **fields}, default=_default, option=orjson.OPT_APPEND_NEWLINE | _common()
-    )
+    return _encoded({"version": VERSION, **fields}, orjson.OPT_APPEND_NEWLINE | _common())
+
+
+def _encoded(value: "dict[str, Any]", option: int) -> bytes:
+    """The value as JSON; a file's name that is no UTF-8 with its odd bytes spelled out."""
+    import orjson
+
+    try:
+        return orjson.dumps(value, default=_default, option=option)
+    except TypeError:
+        return orjson.dumps(_spelled(value), default=_default, option=option)
+
+
+def _spelled(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {_spelled(name): _spelled(one) for name, one in value.items()}
+    return [_spelled(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def rows(columns: list[str], values: list[tuple[Any, ...]]) -> bytes:

@@ -144,10 +144,14 @@ def _find_turns(store: "Store", where: _Where, limit: int) -> "list[Record]":
 
 
 def _find_events(store: "Store", where: _Where, limit: int) -> "list[dict[str, Any]]":
-    found = store.query(
-        f"select {EVENT_COLUMNS} from events {where} order by position desc limit {limit}", where.parameters
-    )
-    told = list(events(found))
+    """The newest events that fit. Half lines that were read whole since are left out."""
+    question = f"select {EVENT_COLUMNS} from events {{}} order by position desc limit {limit}"
+    told = list(events(store.query(question.format(where), where.parameters)))
+    if any(event["operation"] in ("malformed", "line_completed") for event in told):
+        from eventlog.query.views import SHOWN_EVENTS
+
+        where.add(SHOWN_EVENTS)  # which has to look at every event
+        told = list(events(store.query(question.format(where), where.parameters)))
     store.line_counts.fill(told)
     return told
 

@@ -1,6 +1,7 @@
-"""Progress on stderr: one line that rewrites itself, on a terminal only, and only after a second.
+"""Progress on stderr: on a terminal one line that rewrites itself, elsewhere a line every half minute.
 
-A thread of its own writes the line, so that work which reports nothing still shows that time passes.
+Work that is done before the first one is due says nothing. A thread of its own writes, so that work which
+reports nothing still shows that time passes.
 """
 
 import sys
@@ -9,45 +10,64 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from eventlog.store import Store
 
 _QUIET_S = 1.0
 _BETWEEN_S = 0.2
+_BETWEEN_LINES_S = 30.0  # in a file that somebody reads later, or watches
 
 
 class Progress:
     """A context manager around work that may take long; call it with (done, total) where that is known."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        clock: "Callable[[], float]" = time.monotonic,
+        wait: "Callable[[float], bool] | None" = None,
+    ) -> None:
+        """Args: clock: seconds; wait: waits so many of them, and returns whether the work is done."""
         self._what = what
         self._counts = (0, 0)
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._show, daemon=True) if sys.stderr.isatty() else None
+        self._clock = clock
+        self._wait = self._done.wait if wait is None else wait
+        show = self._rewrite if sys.stderr.isatty() else self._append
+        self._thread = threading.Thread(target=show, daemon=True)
 
     def __enter__(self) -> "Progress":
-        if self._thread is not None:
-            self._thread.start()
+        self._thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._done.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.join()
 
     def __call__(self, done: int, total: int) -> None:
         self._counts = (done, total)
 
-    def _show(self) -> None:
-        started_s = time.monotonic()
-        if self._done.wait(_QUIET_S):
+    def _rewrite(self) -> None:
+        started_s = self._clock()
+        if self._wait(_QUIET_S):
             return
         while True:
-            sys.stderr.write(f"\r{line(self._what, *self._counts, time.monotonic() - started_s)}\x1b[K")
-            sys.stderr.flush()
-            if self._done.wait(_BETWEEN_S):
+            _put(f"\r{line(self._what, *self._counts, self._clock() - started_s)}\x1b[K")
+            if self._wait(_BETWEEN_S):
                 break
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+        _put("\r\x1b[K")
+
+    def _append(self) -> None:
+        started_s = self._clock()
+        while not self._wait(_BETWEEN_LINES_S):
+            _put(f"{line(self._what, *self._counts, self._clock() - started_s)}\n")
+
+
+def _put(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
 
 
 def line(what: str, done: int, total: int, elapsed_s: float) -> str:

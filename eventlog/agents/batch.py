@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from eventlog import gate, secret_scan
 from eventlog.agents import live_texts
-from eventlog.snapshots.ids import blob_id
+from eventlog.log.withheld import withheld_in
+from eventlog.redaction import IGNORED
+from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.types import Event
 
 if TYPE_CHECKING:
@@ -34,8 +36,10 @@ class Batch:
         self._large: dict[int, int] = {}  # number of an event → size of the line it came from
         self._bytes = 0
         self._waiting = 0  # of those that are in no pack yet
+        self._withheld: set[str] | None = None  # what the log says of that; read when it is needed
         self.events_appended = 0
         self.blobs_stored = 0
+        self.secrets_found = 0  # contents of which this batch was the first to say that they hold one
 
     @property
     def is_full(self) -> bool:
@@ -69,6 +73,7 @@ class Batch:
         if self._contents or self._writer is not None:
             self._pack()
         for at in range(0, len(self._events), self._events_max):
+            self._count_withheld()
             self.events_appended += len(self._store.append(self._events[at : at + self._events_max]))
         self.close()
 
@@ -81,6 +86,19 @@ class Batch:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+
+    def _count_withheld(self) -> None:
+        """Count what the store will say of withheld contents in front of, or behind, the next events."""
+        said = {to_text(id): kinds for id, kinds in self._store.blobs.withheld.items()}
+        if not said:
+            return
+        if self._withheld is None:
+            with self._store.view() as view:
+                self._withheld = set(withheld_in(view))
+        new = said.keys() - self._withheld
+        self._withheld |= new
+        self.events_appended += len(new)
+        self.secrets_found += sum(said[one] != (IGNORED,) for one in new)
 
     def _move_texts(self) -> None:
         """Large texts of events into contents, once they went through the gate (P5)."""

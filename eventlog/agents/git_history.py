@@ -70,7 +70,8 @@ class ImportReport:
     """What one import did. Of `commits + skipped` commits, `skipped` were in the log before.
 
     `provisional`: the clone is shallow, so `repo` and the sessions are counted from its oldest
-    commits, not from the root. `missing`: (path, reason) of what could not be captured.
+    commits, not from the root. `missing`: (path, reason) of what could not be captured. `withheld`: contents
+    of which this import was the first to say that they hold a secret.
     """
 
     repo: str
@@ -82,6 +83,7 @@ class ImportReport:
     sessions: int
     provisional: bool
     missing: tuple[tuple[str, str], ...]
+    withheld: int = 0
 
 
 def import_git(
@@ -195,6 +197,7 @@ class _Import:
             sessions=len(self._sessions),
             provisional=bool(self._repository.shallow),
             missing=tuple(sorted(self._missing.items())),
+            withheld=self._window.secrets_found,
         )
 
     def _is_done(self, index: int) -> bool:

@@ -288,6 +288,66 @@ def _duplicates() -> str:
         WHERE copy.event_type = 'llm_copy'"""
 
 
+# Lines of transcripts that could not be read.
+_MALFORMED: Columns = (
+    ("position", "BIGINT", "place of the event in the log, from 0"),
+    ("event_id", "VARCHAR", "the event that keeps the line"),
+    ("agent", "VARCHAR", "the agent"),
+    ("session_id", "VARCHAR", "the session"),
+    ("path", "VARCHAR", "the file"),
+    ("line", "BIGINT", "number of the line in it, from 1"),
+    ("offset", "BIGINT", "where it begins, in bytes"),
+    ("bytes", "BIGINT", "how long it is; of a piece, how long that is"),
+    ("reason", "VARCHAR", "malformed: no JSON object; oversized: a piece of a line above 64 MiB"),
+    ("begins", "VARCHAR", "its first characters"),
+    ("hash", "VARCHAR", "the content that holds its bytes"),
+)
+
+# Contents that are kept for replay and left out of everything that leaves the machine (P5).
+_WITHHELD: Columns = (
+    ("position", "BIGINT", "place of the event in the log, from 0"),
+    ("hash", "VARCHAR", "the content"),
+    ("kinds", "VARCHAR[]", "kinds of secrets that it looks like it holds, or why it is withheld without"),
+    ("paths", "VARCHAR[]", "files that had this content, as changes say it; null when none says so"),
+    ("recorded_at", "TIMESTAMP WITH TIME ZONE", "when it was recorded"),
+)
+
+
+def _malformed_lines() -> str:
+    keys = {"path": "path", "line": "line", "offset": "offset", "size": "bytes", "begins": "begins"}
+    keys["blob"] = "hash"
+    kinds = {name: kind for name, kind, _ in _MALFORMED}
+    said = {name: f'{_key(key, kinds[name])} AS "{name}"' for key, name in keys.items()}
+    said["reason"] = "operation AS reason"
+    return (
+        f"SELECT {', '.join(said.get(name, name) for name, _, _ in _MALFORMED)} FROM events "
+        "WHERE event_type = 'transcript' AND operation IN ('malformed', 'oversized') "
+        f"AND NOT {LINE_SETTLED}"
+    )
+
+
+# Half a line that an import has read whole since.
+LINE_SETTLED = (
+    "event_id IN (SELECT cause FROM events WHERE event_type = 'transcript' "
+    "AND operation = 'line_completed' AND cause IS NOT NULL)"
+)
+
+# What listings of events leave out: such halves, and the events that say so.
+SHOWN_EVENTS = (
+    "NOT (event_type IS NOT DISTINCT FROM 'transcript' AND (operation IS NOT DISTINCT FROM 'line_completed' "
+    f"OR (operation IS NOT DISTINCT FROM 'malformed' AND {LINE_SETTLED})))"
+)
+
+
+def _withheld_contents() -> str:
+    return f"""
+        SELECT position, title AS hash, {_key("kinds", "VARCHAR[]")} AS kinds, paths, recorded_at
+        FROM events LEFT JOIN (
+            SELECT after_hash AS content, list(DISTINCT path ORDER BY path) AS paths FROM events
+            WHERE event_type = 'file' AND after_hash IS NOT NULL GROUP BY after_hash) ON content = title
+        WHERE event_type = 'withheld'"""
+
+
 PROJECTIONS = ("turns", "sessions", "llm_calls", "sessions_master")
 
 COLUMNS_OF: "dict[str, Columns]" = {
@@ -305,6 +365,8 @@ COLUMNS_OF: "dict[str, Columns]" = {
     "snapshots": _OF_TYPE["snapshots"].columns,
     "hooks": _OF_TYPE["hooks"].columns,
     "exports": _OF_TYPE["exports"].columns,
+    "malformed_lines": _MALFORMED,
+    "withheld_contents": _WITHHELD,
     "sessions_master": d.SESSIONS_MASTER,
 }
 
@@ -325,6 +387,10 @@ def over_events(name: str, *, counts: "str | None" = None, calls: bool = True) -
     """
     if name == "llm_duplicates":
         return _duplicates()
+    if name == "malformed_lines":
+        return _malformed_lines()
+    if name == "withheld_contents":
+        return _withheld_contents()
     return _OF_TYPE[name].select(_changes(counts, calls) if name in OF_FILES else "events")
 
 

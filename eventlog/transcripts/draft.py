@@ -133,8 +133,13 @@ class Draft:
         self.columns["agent_session_id"] = key
         self.event("session", payload, "session", key, operation="start", status="active", **columns)
 
-    def begin_turn(self, key: str, message: str, *, origin: str = "user", **columns: object) -> None:
-        """A turn begins with `message`: its start, and the intent. `key` is the agent's id of the turn."""
+    def begin_turn(
+        self, key: str, message: str, *, origin: str = "user", wordless: str | None = None, **columns: object
+    ) -> None:
+        """A turn begins with `message`: its start, and the intent. `key` is the agent's id of the turn.
+
+        `wordless` is its title when the message has no words.
+        """
         if self.turn is not None:
             self.closed[self.turn] = self.outcome, self.status
         self.outcome = self.status = None
@@ -148,7 +153,7 @@ class Draft:
             "start",
             operation="start",
             status="active",
-            title=None if origin == "user" else f"({origin.replace('_', ' ')})",
+            title=wordless or "(no words)" if origin == "user" else f"({origin.replace('_', ' ')})",
             **columns,
         )
         self.event(

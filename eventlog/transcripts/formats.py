@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, Protocol
 
-from eventlog.errors import EventLogError
 from eventlog.transcripts.draft import Draft
 from eventlog.transcripts.lines import FileSource
 
@@ -15,8 +14,8 @@ Environ = Mapping[str, str]
 # - `SUFFIXES`: how the names of its files end;
 # - `places(environ) -> list[str]`: where the agent keeps them;
 # - `sources_in(path) -> list[FileSource]`: what a file holds, nothing when it is part of another;
-# - `root_of(source, roots) -> str | None`: in which of these working trees a session ran, when its first
-#   lines do not say where as `cwd`.
+# - `root_of(source, head, roots) -> str | None`: in which of these working trees a session ran, when its
+#   first lines do not say where as `cwd`.
 _MODULES = {
     "claude-code": "claude_code",
     "gemini-cli": "gemini_cli",
@@ -83,16 +82,14 @@ def sources_in(agent: str, path: str) -> Iterator[FileSource]:
         yield from of_module(path)
 
 
-def root_of(agent: str, source: FileSource, roots: list[str]) -> tuple[str | None, str | None]:
+def root_of(
+    agent: str, source: FileSource, head: "list[dict[str, Any]]", roots: list[str]
+) -> tuple[str | None, str | None]:
     """Where the session ran, and in which of `roots` that is, as far as its first lines say."""
     of_module = getattr(_module(agent), "root_of", None)
     if of_module is not None:
-        root: str | None = of_module(source, roots)
+        root: str | None = of_module(source, head, roots)
         return root, root
-    try:
-        head = source.head()
-    except EventLogError:
-        return None, None
     for said in head:
         payload = said.get("payload")
         for one in (said, payload if isinstance(payload, dict) else {}):
@@ -103,25 +100,8 @@ def root_of(agent: str, source: FileSource, roots: list[str]) -> tuple[str | Non
     return None, None
 
 
-def check(agent: str, source: FileSource) -> None:
-    """Raises: EventLogError when the beginning of a source shows that it is none of this agent's."""
-    head = source.head()
-    if not head or _is_one(agent, head):
-        return
-    others = [other for other in AGENTS if other != agent and _is_one(other, head)]
-    like = f"; it looks like one of {others[0]}: locus import {verb_of(others[0])}" if others else ""
-    raise EventLogError(f"{source.path} is no transcript of {agent}{like}")
-
-
-def looks_like(agent: str, path: str) -> bool:
-    """Whether a file begins as the agent's transcripts do."""
-    try:
-        return _is_one(agent, sources_of(agent, path)[0].head())
-    except EventLogError:
-        return False
-
-
-def _is_one(agent: str, head: "list[dict[str, Any]]") -> bool:
+def is_one(agent: str, head: "list[dict[str, Any]]") -> bool:
+    """Whether a file that begins with these objects is one of the agent's."""
     recognises = _module(agent).recognises
     return any(recognises(said) for said in head)
 

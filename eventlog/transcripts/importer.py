@@ -18,12 +18,13 @@ from eventlog.names import event_id_of
 from eventlog.recorder import lifecycle
 from eventlog.snapshots.ids import to_text
 from eventlog.store import Store
-from eventlog.transcripts import formats, seen
+from eventlog.transcripts import foreign, formats, halves, seen
 from eventlog.transcripts.draft import Draft
 from eventlog.transcripts.gitbase import GitBase
 from eventlog.transcripts.known import Known, LogFacts
 from eventlog.transcripts.lines import FileSource, Line, names_in
 from eventlog.transcripts.session import SourceSession
+from eventlog.transcripts.sources import Passed
 from eventlog.types import Event
 
 _BATCH_EVENTS = 8_192
@@ -38,10 +39,13 @@ Progress = Callable[[int, int], None]
 class ImportReport:
     """What came of an import.
 
-    `sources` were read, `unchanged` were not, because nothing in them changed. Of the lines read,
-    `malformed` are no JSON objects. `events` were added, `known` were in the log before. `calls` are model
-    calls that were added, `copies` those that were found to be one that is known. `problems` are sources
-    that could not be read to their end, and why.
+    `sources` were read, `unchanged` were not, because nothing in them changed. `sessions` are different ones
+    of which something was read. Of the lines read, `malformed` are no JSON objects and `oversized` too long;
+    `completed` are lines that an import before found half written. `events` were added, `notes` among them
+    are the import's own: how far it read, what is withheld. `known` were in the log before. `calls` are model
+    calls that were added, `copies` those that were found to be one that is known. `withheld` are contents of
+    which this import was the first to say that they hold a secret. `problems` are sources that could not be
+    read to their end, and why; `passed` is what the search for sources passed over.
     """
 
     agent: str
@@ -51,12 +55,23 @@ class ImportReport:
     turns: int = 0
     lines: int = 0
     malformed: int = 0
+    oversized: int = 0
     events: int = 0
     known: int = 0
     calls: int = 0
     copies: int = 0
     mismatches: int = 0
+    completed: int = 0
+    notes: int = 0
+    withheld: int = 0
     problems: list[tuple[str, str]] = field(default_factory=list)
+    passed: list[Passed] = field(default_factory=list)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether something could not be read, or not be understood."""
+        failed = any(one.failed for one in self.passed)
+        return bool(failed or self.problems or self.malformed or self.oversized)
 
 
 def run(
@@ -105,7 +120,7 @@ def run(
                 report.problems.append((one.source.path, str(error)))
             else:
                 remembered[one.source.path] = one.stamp
-        into.commit()
+        into.finish()
     seen.write(store.fs, store.layout, remembered)
     return report
 
@@ -147,6 +162,7 @@ class Import:
         self._batch = Batch(store, bytes_max=_BATCH_BYTES, events_max=_BATCH_EVENTS)
         self.put = self._batch.put
         self._base: GitBase | None = None  # of the source at hand
+        self._sessions: set[str] = set()
 
     def __enter__(self) -> "Import":
         return self
@@ -163,12 +179,12 @@ class Import:
 
     def take(self, source: FileSource) -> None:
         """One source, to its end. Raises: EventLogError."""
-        formats.check(self._agent, source)
+        foreign.check(self._agent, source)
         told = self._marks.get(source.path, {})
         draft = Draft(self._agent, source.parts)
         reader = formats.reader_of(self._agent)(draft)
         session = SourceSession(self, source, draft)
-        new_lines = malformed = 0
+        new_lines = malformed = oversized = 0
         for line in source.lines(told):
             draft.line = line
             if line.said is None:
@@ -178,7 +194,9 @@ class Import:
             session.settle(line, told=line.told)
             if not line.told:
                 new_lines += 1
-                malformed += line.said is None
+                self.report.lines += not line.piece
+                oversized += line.piece == 0
+                malformed += line.said is None and line.piece is None
         draft.line = None
         reader.end()
         session.settle(None, told=bool(told) and not new_lines)
@@ -186,11 +204,11 @@ class Import:
             session.end()
             self._note(source, draft, session.gaps())
         self.report.sources += 1
-        self.report.lines += new_lines
         self.report.malformed += malformed
+        self.report.oversized += oversized
 
     def _keep_malformed(self, source: FileSource, draft: Draft, line: Line) -> None:
-        """Keep the bytes of a line that nobody can read, and say where it stood."""
+        """Keep the bytes of a line that nobody can read, or a piece of one, and say where it stood."""
         digest = blake3(line.data).hexdigest()
         payload: dict[str, object] = {
             "path": source.parts[line.part],
@@ -199,6 +217,8 @@ class Import:
             "size": len(line.data),
             "begins": line.data[:_PREVIEW_BYTES].decode("utf-8", "replace"),
         }
+        if line.piece is not None:
+            payload["piece"] = line.piece
         blob = to_text(self.put(line.data))
         payload["blob"] = blob
         draft.event(
@@ -208,7 +228,7 @@ class Import:
             source.parts[line.part],
             str(line.offset),
             digest,
-            operation="malformed",
+            operation="malformed" if line.piece is None else "oversized",
             blobs=[blob],
         )
 
@@ -263,6 +283,12 @@ class Import:
             self.add(master, 0)
         return self.store.repo_hash
 
+    def enter(self, session: str) -> None:
+        """A session begins to be read, perhaps not for the first time."""
+        self.known.enter(session)
+        self._sessions.add(session)
+        self.report.sessions = len(self._sessions)
+
     def use(self, base: GitBase | None) -> None:
         """The repository that a source is compared with, instead of that of the one before."""
         if self._base is not None:
@@ -277,8 +303,28 @@ class Import:
         if self._batch.is_full:
             self.commit()
 
+    def _sizes(self) -> dict[str, int]:
+        """How far each file is read: a source's own by its path, those of its subagents by their names."""
+        return {
+            (path if name == os.path.basename(path) else name): mark.size
+            for path, marks in self._marks.items()
+            for name, mark in marks.items()
+        }
+
     def commit(self) -> None:
         """Contents, then the events that name them."""
         self.refused = True
         self._batch.commit()
         self.refused = False
+
+    def finish(self) -> None:
+        """Write the rest, and count all that was added to the log."""
+        report = self.report
+        events = list(halves.completed(self.store, self._agent, self.known, self._sizes()))
+        report.completed = len({(e["payload"]["path"], e["payload"]["offset"]) for e in events})  # type: ignore[index]
+        for event in events:
+            self.add(event, 0)
+        self.commit()
+        report.notes = self._batch.events_appended - report.events
+        report.events = self._batch.events_appended
+        report.withheld = self._batch.secrets_found

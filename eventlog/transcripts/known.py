@@ -71,6 +71,7 @@ class Known:
         self._turn_ids = facts.turn_ids.get(agent, set())
         self._has_notes = agent in facts.agents_with_notes
         self.has_master = facts.has_master
+        self.ends: set[tuple[str, int]] = set()  # name of a file, how far an import before had read it
         self._fetched: dict[str, list[tuple[Any, ...]]] = {}
         # Of the session at hand: from hooks.
         self.is_live = False
@@ -174,6 +175,7 @@ class Known:
         for (text,) in self._store.query(_NOTES, [self._agent]).rows:
             note = jsontext.decode(text)
             try:
+                self.ends.update((one["name"], one["bytes"]) for one in note["parts"])
                 found[note["path"]] = {
                     one["name"]: Mark(one["bytes"], one["digest"], one["lines"], one["malformed"])
                     for one in note["parts"]

@@ -27,6 +27,13 @@ BOM = b"\xef\xbb\xbf"
 _CHUNK_BYTES = 1 << 20
 _HEAD_LINES = 20
 _ZSTD_SUFFIX = ".zst"
+_COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd, without .zst in its name",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"PK\3\4": "zip",
+}
 
 
 class Line:
@@ -34,13 +41,21 @@ class Line:
 
     `said` is the JSON object that it is, None when it is none: then `data` says what it is instead. `part` is
     the file it comes from (index into the source's files), `number` its number there from 1, `offset` where
-    it begins. `told` says that an import before has told it.
+    it begins. `told` says that an import before has told it. Of a line above LINE_BYTES_MAX each `piece`
+    comes by itself, numbered from 0; of any other it is None.
     """
 
-    __slots__ = ("data", "number", "offset", "part", "said", "told")
+    __slots__ = ("data", "number", "offset", "part", "piece", "said", "told")
 
     def __init__(
-        self, part: int, number: int, offset: int, data: bytes, said: "dict[str, Any] | None", told: bool
+        self,
+        part: int,
+        number: int,
+        offset: int,
+        data: bytes,
+        said: "dict[str, Any] | None",
+        told: bool,
+        piece: int | None = None,
     ) -> None:
         self.part = part
         self.number = number
@@ -48,6 +63,7 @@ class Line:
         self.data = data
         self.said = said
         self.told = told
+        self.piece = piece
 
 
 class Mark:
@@ -121,22 +137,24 @@ class FileSource:
         mark.hasher = blake3()
         with opened(path) as file:
             offset = 0
-            for data, whole in _split(file, path):
+            for data, piece in _split(file, path):
                 begins = offset == 0 and data.removeprefix(BOM).strip() in (b"{", b"[")
                 if begins and (document := read_document(path)):
                     yield from self._document(part, document, told_size)
                     return
                 known = offset < told_size
-                said = parse(data) if whole else None
-                if said is not None or data.strip():
-                    yield Line(part, mark.lines + 1, offset, data, said, known)
+                said = parse(data) if piece is None else None
+                is_odd = said is None and bool(data.strip())
+                if said is not None or is_odd:
+                    yield Line(part, mark.lines + 1, offset, data, said, known, piece)
                 offset += len(data)
-                if not data.endswith(b"\n") and said is None and whole:
+                ends = data.endswith(b"\n")
+                if said is None and not ends and len(data) < LINE_BYTES_MAX:
                     return  # half a line: it is read again when it is whole
                 mark.hasher.update(data)
                 mark.size = offset
-                mark.lines += 1
-                mark.malformed += said is None and bool(data.strip())
+                mark.lines += ends or piece is None
+                mark.malformed += is_odd and piece in (None, 0)
 
     def _document(
         self, part: int, document: tuple[bytes, "dict[str, Any]"], told_size: int
@@ -214,11 +232,14 @@ def head_of(path: str) -> "list[dict[str, Any]]":
     Raises: as `opened`, and EventLogError when nothing in it begins as a JSON object does.
     """
     with opened(path) as file:
-        head = _read(file, path).removeprefix(BOM)
-    found = [said for line in head.split(b"\n")[:_HEAD_LINES] if line.strip() and (said := parse(line))]
+        head = _read_line(file, path).removeprefix(BOM)
+    lines = head.split(b"\n")
+    found = [said for line in lines[:_HEAD_LINES] if line.strip() and (said := parse(line))]
     if not found and head.lstrip()[:1] == b"{":
         document = read_document(path)
         found = [] if document is None else [document[1]]
+        if document is None and lines[0].strip() == b"{" and os.stat(path).st_size > DOCUMENT_BYTES_MAX:
+            raise EventLogError(f"{path} is one JSON document above {DOCUMENT_BYTES_MAX >> 20} MiB")
     if not found and head.strip() and (head.lstrip()[:1] != b"{" or head[1:2] == b"\0"):
         raise EventLogError(f"{path} holds no lines of JSON{_what(head)}, so it is no transcript")
     return found
@@ -226,6 +247,9 @@ def head_of(path: str) -> "list[dict[str, Any]]":
 
 def _what(head: bytes) -> str:
     """What else a file may be, to say so."""
+    for beginning, form in _COMPRESSED.items():
+        if head.startswith(beginning):
+            return f" (it is compressed with {form}; decompress it first)"
     if head[:2] in (b"\xff\xfe", b"\xfe\xff") or head[1:2] == b"\0":
         return " in UTF-8 (it looks like UTF-16; `iconv -f UTF-16 -t UTF-8` makes it readable)"
     return " but something binary" if b"\0" in head else ""
@@ -255,24 +279,25 @@ def read_document(path: str) -> "tuple[bytes, dict[str, Any]] | None":
     return None if said is None else (data, said)
 
 
-def _split(file: IO[bytes], path: str) -> Iterator[tuple[bytes, bool]]:
-    """The lines with their ends, and whether each is a whole one: no piece of one that is too long."""
+def _split(file: IO[bytes], path: str) -> Iterator[tuple[bytes, int | None]]:
+    """The lines with their ends; of one that is too long the pieces, each with its number from 0."""
     rest: list[bytes] = []
     rest_size = 0
-    whole = True
+    piece: int | None = None
     while chunk := _read(file, path):
         lines = chunk.splitlines(keepends=True) if b"\r" not in chunk else _split_at_newlines(chunk)
         for line in lines:
             rest.append(line)
             rest_size += len(line)
             if line.endswith(b"\n"):
-                yield (rest[0] if len(rest) == 1 else b"".join(rest)), whole
-                rest, rest_size, whole = [], 0, True
+                yield (rest[0] if len(rest) == 1 else b"".join(rest)), piece
+                rest, rest_size, piece = [], 0, None
         if rest_size >= LINE_BYTES_MAX:
-            yield b"".join(rest), False
-            rest, rest_size, whole = [], 0, False
+            piece = piece or 0
+            yield b"".join(rest), piece
+            rest, rest_size, piece = [], 0, piece + 1
     if rest:
-        yield b"".join(rest), whole
+        yield b"".join(rest), piece
 
 
 def _split_at_newlines(chunk: bytes) -> list[bytes]:
@@ -286,6 +311,21 @@ def _read(file: IO[bytes], path: str) -> bytes:
         return file.read(_CHUNK_BYTES)
     except OSError as error:
         raise EventLogError(f"{path} cannot be read to its end: {error}") from error
+
+
+def _read_line(file: IO[bytes], path: str) -> bytes:
+    """The first part of a file, up to the end of its first line if no line may be longer than that."""
+    pieces, size = [], 0
+    while piece := _read(file, path):
+        pieces.append(piece)
+        size += len(piece)
+        if (
+            b"\n" in piece
+            or size > LINE_BYTES_MAX
+            or not pieces[0].removeprefix(BOM).lstrip().startswith(b"{")
+        ):
+            break
+    return b"".join(pieces)
 
 
 def _digest_of_first(file: IO[bytes], size: int) -> str:

@@ -91,11 +91,10 @@ class SourceSession:
     def _enter(self, start: Event) -> None:
         assert self._draft.session is not None
         self._entered = self._draft.session
-        self._known.enter(self._entered)
+        self._into.enter(self._entered)
         branch, began_at = start.get("branch"), start.get("occurred_at")
         self._branch = branch if isinstance(branch, str) else None
         self._began_at = began_at if isinstance(began_at, int) else None
-        self._report.sessions += 1
         repo = self._into.repo_of(self._source)
         if repo is not None:
             start["repo"] = self._draft.columns["repo"] = repo
@@ -116,7 +115,7 @@ class SourceSession:
         if payload.get("origin") == "user":
             # Before it is cut: half a secret is not recognised any more.
             message = self._into.store.redactor.text(str(payload["user_message"]))
-            event["title"] = title_of(message)
+            event["title"] = title_of(message) or event["title"]
             if first and not told:
                 self._name(message, event)
         if not told and not self._known.has(str(event["event_id"])):
@@ -159,7 +158,7 @@ class SourceSession:
             draft.session,
             "name",
             operation="update",
-            title=title_of(message),
+            title=start["title"],
             context_id=session_context(slug, session_id),
             extends=None if repo is None else [sessions_context(str(repo))],
         )

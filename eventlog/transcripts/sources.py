@@ -1,32 +1,59 @@
 """Where agents keep their transcripts, and which of them belong to a repository. Only reads.
 
 A named file is taken as it is; of a named directory, and of an agent's own places, those files that look like
-its transcripts. Symlinks below what was named are not followed.
+its transcripts. Symlinks below what was named are not followed. What is not taken, though it may hold a
+session, is told with the reason (P7).
 """
 
 import os
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from eventlog import repository
 from eventlog.errors import EventLogError, NotFound
-from eventlog.transcripts import formats
+from eventlog.transcripts import foreign, formats
 from eventlog.transcripts.lines import FileSource
 
 Environ = Mapping[str, str]
 
 
-def named(agent: str, paths: Sequence[str], *, since_s: float | None = None) -> list[FileSource]:
-    """The sources in these files and directories. Raises: NotFound."""
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A file or directory that was passed over, and why.
+
+    `failed`: it is, or may be, what was asked for, or another agent's. Not failed is what only has a name
+    that also other files have, such as `package.json`.
+    """
+
+    path: str
+    reason: str
+    failed: bool = True
+
+
+def named(
+    agent: str,
+    paths: Sequence[str],
+    *,
+    since_s: float | None = None,
+    passed: "list[Passed] | None" = None,
+) -> list[FileSource]:
+    """The sources in these files and directories. Raises: NotFound.
+
+    Args: passed: takes what was passed over in directories.
+    """
     found: list[FileSource] = []
+    passed = [] if passed is None else passed
     for path in paths:
         path = os.path.abspath(path)
         if os.path.isdir(path):
-            below = _files_below(path, formats.suffixes_of(agent))
-            alike = [one for one in below if formats.looks_like(agent, one)]
-            if not alike:
+            search = _Search(agent, since_s)
+            alike = [one for file in search.files_below(path, path) for one in search.alike_in(file)]
+            passed += search.passed
+            if not alike and not any(one.failed for one in search.passed):
                 raise NotFound(f"{path}: no file in it looks like a transcript of {agent}")
-            found += [one for file in alike for one in _sources(formats.sources_of(agent, file), since_s)]
+            found += filter(search.is_wanted, alike)
         elif os.path.lexists(path):
             found += formats.sources_of(agent, path)
         else:
@@ -41,15 +68,19 @@ def kept(
     *,
     since_s: float | None = None,
     all_projects: bool = False,
+    passed: "list[Passed] | None" = None,
 ) -> list[FileSource]:
     """The sources in the agent's own places, of sessions that ran in the repository at `directory`.
 
     With `all_projects` those of other directories too; they are recorded for the repository that their
     directory is in, if that can still be seen. Raises: NotFound when the agent keeps nothing here.
+
+    Args: passed: takes what was passed over there.
     """
     places = formats.places_of(agent, environ)
-    present = [place for place in places if os.path.isdir(place) or os.path.isfile(place)]
-    if not present:
+    search = _Search(agent, since_s)
+    present = [place for place in places if search.is_present(place)]
+    if not present and not search.passed:
         raise NotFound(
             f"{agent} has left no transcripts here (looked in {', '.join(places)}). "
             f"Name files or directories if you have them elsewhere."
@@ -58,42 +89,155 @@ def kept(
     roots = _roots_of(directory)
     repos: dict[str, str | None] = {}
     for place in present:
-        paths = _files_below(place, formats.suffixes_of(agent)) if os.path.isdir(place) else iter([place])
-        inside = (source for path in paths for source in formats.sources_in(agent, path))
-        for source in _sources(inside, since_s):
-            ran_in, root = formats.root_of(agent, source, roots)
+        for source, head in search.kept_in(place):
+            ran_in, root = formats.root_of(agent, source, head, roots)
             if root is not None:
                 source.root = root
+            elif head and not formats.is_one(agent, head):
+                search.pass_other(source.path, head)
+                continue
             elif all_projects:
                 source.is_foreign = True
                 source.repo = _repo_of(ran_in, repos)
             else:
                 continue
             found.append(source)
+    if passed is not None:
+        passed += search.passed
     return _each_once(found)
 
 
-def _sources(sources: "Iterable[FileSource]", since_s: float | None) -> Iterator[FileSource]:
-    """Those that were changed since."""
-    for source in sources:
+class _Search:
+    """One agent's files below a directory; `passed` comes to hold what is passed over. One thread."""
+
+    def __init__(self, agent: str, since_s: float | None) -> None:
+        self._agent = agent
+        self._since_s = since_s
+        self._suffixes = formats.suffixes_of(agent)
+        self.passed: list[Passed] = []
+
+    def is_present(self, place: str) -> bool:
+        """Whether the agent has this place; one that cannot be looked at is passed over."""
         try:
-            if since_s is None or source.touched_s() >= since_s:
-                yield source
+            os.stat(place)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            self._pass(place, f"cannot be read: {error.strerror}")
+            return False
+        return True
+
+    def kept_in(self, place: str) -> "Iterator[tuple[FileSource, list[dict[str, Any]]]]":
+        """The sources in a place of the agent's own, with the objects that each begins with."""
+        for path in self.files_below(place, place) if os.path.isdir(place) else (place,):
+            try:
+                sources = list(formats.sources_in(self._agent, path))
+            except EventLogError as error:
+                self._pass_unreadable(path, error)
+                continue
+            for source in filter(self.is_wanted, sources):
+                head = self._head_of(source)
+                if head is not None:
+                    yield source, head
+
+    def alike_in(self, path: str) -> list[FileSource]:
+        """The sources in a file that begins as the agent's transcripts do; of any other none."""
+        try:
+            sources = formats.sources_of(self._agent, path)
+        except EventLogError as error:
+            self._pass_unreadable(path, error)
+            return []
+        head = self._head_of(sources[0])
+        if head is not None and formats.is_one(self._agent, head):
+            return sources
+        if head:
+            self.pass_other(path, head)
+        return []
+
+    def is_wanted(self, source: FileSource) -> bool:
+        """Whether it was changed since."""
+        try:
+            return self._since_s is None or source.touched_s() >= self._since_s
         except OSError:
-            continue  # it is gone
+            return False  # it is gone
+
+    def files_below(self, directory: str, top: str) -> Iterator[str]:
+        """Plain files with one of the agent's suffixes, in order of names. `top` is where the walk began."""
+        try:
+            entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+        except FileNotFoundError:
+            return  # it went meanwhile
+        except OSError as error:
+            self._pass(directory, f"cannot be read: {error.strerror}")
+            return
+        for entry in entries:
+            fits = entry.name.endswith(self._suffixes)
+            if entry.is_dir(follow_symlinks=False):
+                yield from self.files_below(entry.path, top)
+            elif entry.is_file(follow_symlinks=False) and fits:
+                yield entry.path
+            elif entry.is_symlink():
+                if (fits or os.path.isdir(entry.path)) and not _is_below(entry.path, top):
+                    self._pass(entry.path, "a symbolic link, which is not followed")
+            elif fits:
+                self._pass(entry.path, "no plain file")
+            elif (reason := foreign.whose_name(entry.name)) is not None:
+                self._pass(entry.path, reason)
+
+    def _head_of(self, source: FileSource) -> "list[dict[str, Any]] | None":
+        """The objects that a source begins with; None when it is passed over, or is empty."""
+        try:
+            head = source.head()
+            if head or not _has_text(source.path):
+                return head or None
+        except NotFound:
+            return None  # it went meanwhile
+        except EventLogError as error:
+            self._pass_unreadable(source.path, error)
+            return None
+        self._pass(source.path, "begins with no whole line of JSON")
+        return None
+
+    def pass_other(self, path: str, head: "list[dict[str, Any]]") -> None:
+        """Pass over a file of JSON that is none of the agent's."""
+        whose = foreign.whose(self._agent, path, head)
+        # Of some agents a session's file shows by its place.
+        is_any = whose is None and (path.endswith(".json") or not any(formats.sources_in(self._agent, path)))
+        self._pass(
+            path,
+            whose or ("JSON of another kind" if is_any else f"no transcript of {self._agent}"),
+            failed=not is_any,
+        )
+
+    def _pass_unreadable(self, path: str, error: EventLogError) -> None:
+        if (objects := foreign.objects_in_array(path)) is not None:
+            self.pass_other(path, objects)
+        elif not isinstance(error, NotFound):
+            whose = foreign.whose_name(os.path.basename(path))
+            self._pass(path, whose or str(error).removeprefix(path).lstrip(": "))
+
+    def _pass(self, path: str, reason: str, *, failed: bool = True) -> None:
+        try:
+            if self._since_s is None or os.lstat(path).st_mtime >= self._since_s:
+                self.passed.append(Passed(path, reason, failed))
+        except FileNotFoundError:
+            pass  # it went meanwhile
+        except OSError:
+            self.passed.append(Passed(path, reason, failed))
 
 
-def _files_below(directory: str, suffixes: tuple[str, ...]) -> Iterator[str]:
-    """Plain files with one of the suffixes, in order of names; directories that cannot be read are passed."""
+def _is_below(link: str, top: str) -> bool:
+    """Whether a link leads to what the walk comes to by another path."""
+    return f"{os.path.realpath(link)}/".startswith(f"{os.path.realpath(top)}/")
+
+
+def _has_text(path: str) -> bool:
+    """Whether a file holds more than nothing: a session that has said nothing yet is no problem."""
     try:
-        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+        with open(path, "rb") as file:
+            return bool(file.read(1 << 16).strip())
     except OSError:
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _files_below(entry.path, suffixes)
-        elif entry.is_file(follow_symlinks=False) and entry.name.endswith(suffixes):
-            yield entry.path
+        return False
 
 
 def _each_once(sources: list[FileSource]) -> list[FileSource]:

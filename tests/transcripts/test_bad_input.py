@@ -286,18 +286,46 @@ def test_a_strange_path_makes_no_file_outside(tmp_path: Path, path: str) -> None
             assert name and not name.startswith("/") and ".." not in name.split("/") and "\0" not in name
 
 
-def test_a_line_that_is_too_long_is_kept_in_pieces(tmp_path: Path) -> None:
-    """P7: 70 MB without a newline are in the blob store byte for byte, and what follows is told."""
-    start = f'{{"type":"user","uuid":"q","sessionId":"{SESSION}","x":"'.encode()
-    long = start + b"a" * (70 << 20) + b'"}\n'
-    (tmp_path / "one.jsonl").write_bytes(PROMPT + long + ANSWER)
+def test_a_line_that_is_too_long_is_kept_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P7: a result above the limit is one such line, in the blob store byte for byte; its call is told."""
+    monkeypatch.setattr(lines, "LINE_BYTES_MAX", 4 << 20)
+    teller = Teller()
+    call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "cat it"}}
+    said = [teller.user("show me", promptId="p-1"), teller.answer("m-1", call)]
+    long = encoded(teller.result("t", "a" * (9 << 20)))
+    then = encoded(teller.answer("m-2", {"type": "text", "text": "There."}))
+    path = tmp_path / "one.jsonl"
+    path.write_bytes(encoded(*said) + long + then)
     with Store.init(tmp_path / ".locus") as store:
-        report = run(store, tmp_path / "one.jsonl")
+        report = run(store, path)
 
-        assert (report.malformed, report.turns, report.calls) == (2, 1, 1)
-        pieces = payloads(store, operation="malformed")
-        assert pieces[1]["offset"] == pieces[0]["offset"] + pieces[0]["size"]
+        assert (report.oversized, report.malformed, report.lines) == (1, 0, 4)
+        assert report.is_partial and (report.turns, report.calls) == (1, 2)
+        pieces = payloads(store, operation="oversized")
+        assert [one["piece"] for one in pieces] == [0, 1, 2]
+        assert {one["line"] for one in pieces} == {3}
         assert b"".join(store.blob(one["blob"]) for one in pieces) == long
+        assert [one["args"] for one in payloads(store, event_type="tool_start")] == [{"command": "cat it"}]
+        (note,) = payloads(store, event_type="import")
+        assert [(one["lines"], one["malformed"]) for one in note["parts"]] == [(4, 1)]
+        assert len(store.query("from malformed_lines where reason = 'oversized'").rows) == 3
+
+
+def test_a_line_that_grows_above_the_limit_loses_no_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P7: imported while its last piece was half written, and once more when it is whole."""
+    monkeypatch.setattr(lines, "LINE_BYTES_MAX", 4 << 20)
+    long = ODD % (b'"' + b"a" * (9 << 20) + b'"')
+    path = tmp_path / "one.jsonl"
+    with Store.init(tmp_path / ".locus") as store:
+        for size in (6 << 20, len(long)):
+            path.write_bytes(PROMPT + long[:size] + (ANSWER if size == len(long) else b""))
+            assert run(store, path).problems == []
+        found = {one["offset"]: one for one in payloads(store, operation="oversized")}  # the last of each
+
+        assert b"".join(store.blob(one["blob"]) for _, one in sorted(found.items())) == long
+        assert store.query("select count(*) from llm_calls").rows[0][0] == 1
 
 
 def long_talk(turns: int, words: int = 5) -> list[Said]:

@@ -601,3 +601,30 @@ def test_the_reader_is_registered() -> None:
     assert recognises(Teller().user("go"))
     assert recognises({"type": "mode", "mode": "normal", "sessionId": SESSION})
     assert not recognises({"type": "session_meta", "payload": {"cwd": HOME}})
+
+
+def test_a_turn_without_words_has_a_title_that_says_what_it_was(tmp_path: Path) -> None:
+    """P7: one that a `!` command began, or attachments alone; a command that nobody answers begins none."""
+    tell = Teller()
+    picture = {"type": "image", "source": {"type": "base64", "data": "aGVsbG8="}}
+    lines = [
+        tell.user([picture, picture, {"type": "document"}], promptId="p-1"),
+        tell.answer("msg_1", text("A cat, and a contract.")),
+        tell.user("<bash-input>git status</bash-input>", promptId="p-2"),
+        tell.user("<bash-stdout>clean</bash-stdout><bash-stderr></bash-stderr>", promptId="p-2"),
+        tell.answer("msg_2", text("All is committed."), promptId="p-2"),
+        tell.user("<bash-input>ls</bash-input>", promptId="p-3"),
+        tell.user("<bash-stdout>a.py</bash-stdout>", promptId="p-3"),
+        tell.user("thanks", promptId="p-4"),
+        tell.user("<bash-input>pwd</bash-input>", promptId="p-5"),
+        {**tell.answer("msg_3", text("No response requested.")), "message": {"model": "<synthetic>"}},
+    ]
+    with Store.init(tmp_path / ".locus") as store:
+        run(store, write(tmp_path / "one.jsonl", lines))
+
+        assert rows(store, "select title from turns order by turn") == [
+            ("(2 images, document)",), ("! git status",), ("thanks",),
+        ]  # fmt: skip
+        assert rows(store, "select title from sessions") == [("(2 images, document)",)]
+        said = rows(store, "select user_request from turns order by turn")
+        assert said[1:] == [("! git status",), ("thanks",)]

@@ -9,9 +9,10 @@ import pytest
 from eventlog.errors import NotFound
 from eventlog.snapshots.ids import from_text
 from eventlog.store import Store
-from eventlog.transcripts import importer
+from eventlog.transcripts import halves, importer
 from eventlog.transcripts.importer import ImportReport
 from eventlog.transcripts.lines import FileSource
+from tests.cli.support import locus_process
 from tests.secrets_made import assigned, made
 from tests.transcripts.claude_support import Teller
 
@@ -201,3 +202,84 @@ def test_a_turn_from_a_transcript_has_differences_and_files_but_no_replay(tmp_pa
         assert store.file(second, "a.py") == b"price = 2\n"
         with pytest.raises(NotFound, match="no tree was recorded"):
             store.replay(second, tmp_path / "out")
+
+
+def test_half_a_line_is_settled_when_it_is_read_whole(tmp_path: Path) -> None:
+    """P7: it stands in no listing and no count any more; its bytes stay; what is malformed stays listed."""
+    whole = json.dumps(TURN[3])
+    path = write(tmp_path / "one.jsonl", TURN[:2], end="\xff not json\n" + whole[:30])
+    open_lines = "select line, reason from malformed_lines order by line"
+    with Store.init(tmp_path / ".locus") as store:
+        first = run(store, path)
+        assert (first.malformed, first.completed) == (2, 0)
+        assert [tuple(row) for row in store.query(open_lines).rows] == [(3, "malformed"), (4, "malformed")]
+        path.write_text(path.read_text() + whole[30:50])
+        again = run(store, path)
+        assert (again.malformed, again.completed) == (1, 0)
+
+        path.write_text(path.read_text() + whole[50:] + "\n")
+        last = run(store, path)
+
+        assert (last.malformed, last.completed) == (0, 1)
+        assert [tuple(row) for row in store.query(open_lines).rows] == [(3, "malformed")]
+        kept = [e["payload"]["blob"] for e in store.events() if e["operation"] == "malformed"]  # type: ignore[index]
+        assert {store.blob(one) for one in kept} >= {whole[:30].encode(), whole[:50].encode()}
+        assert run(store, path).completed == 0
+
+    listed = locus_process("log", "--type", "transcript", "--json", cwd=tmp_path).text.splitlines()
+    assert [json.loads(one)["payload"]["line"] for one in listed] == [3]
+
+
+def test_half_a_line_that_became_another_is_not_settled(tmp_path: Path) -> None:
+    """P7: a file that was written anew does not hold the rest of it."""
+    path = write(tmp_path / "one.jsonl", TURN[:2], end='{"type":"note","odd":1,"uu')
+    with Store.init(tmp_path / ".locus") as store:
+        run(store, path)
+        write(path, TURN)
+        assert run(store, path).completed == 0
+        assert store.query("select count(*) from malformed_lines").rows[0][0] == 1
+
+
+def test_a_half_line_of_an_older_store_is_settled_by_the_next_import(tmp_path: Path) -> None:
+    """P7: also of a file that did not change since its line was read whole."""
+    whole = json.dumps(TURN[3])
+    path = write(tmp_path / "one.jsonl", TURN[:3], end=whole[:30])
+    other = write(tmp_path / "two.jsonl", [line(30, "user", "more", session="another", promptId="p-9")])
+    with Store.init(tmp_path / ".locus") as store:
+        run(store, path)
+        path.write_text(path.read_text() + whole[30:] + "\n")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(halves, "completed", lambda *_: [])
+            run(store, path)
+        assert store.query("select count(*) from malformed_lines").rows[0][0] == 1
+
+        assert run(store, path, other).completed == 1
+
+        assert store.query("select count(*) from malformed_lines").rows[0][0] == 0
+
+
+def test_an_import_says_how_many_contents_look_like_secrets(tmp_path: Path) -> None:
+    """P5: the number, what lists them, once each; the events it counts are those that the log got."""
+    secret = made()["npm"]
+    path = tmp_path / "one.jsonl"
+    assert locus_process("init", cwd=tmp_path).code == 0
+    before = json.loads(locus_process("status", "--json", cwd=tmp_path).out)["status"]["events"]
+    lines = [one for number in range(3) for one in told(number, f"{number} {secret if number else ''}")]
+    path.write_text("".join(json.dumps(one) + "\n" for one in lines))
+
+    first = locus_process("import", "claude-code", "--json", path, cwd=tmp_path)
+
+    report = json.loads(first.out)["import"]
+    after = json.loads(locus_process("status", "--json", cwd=tmp_path).out)["status"]["events"]
+    assert (first.code, report["withheld"], report["events"]) == (0, 2, after - before)
+    asked = locus_process("sql", "--format", "json", "from withheld_contents order by paths", cwd=tmp_path)
+    assert [(one["paths"], one["kinds"]) for one in json.loads(asked.out)] == [
+        (["f1.py"], ["npm-token"]), (["f2.py"], ["npm-token"]),
+    ]  # fmt: skip
+
+    with path.open("a") as file:
+        file.writelines(json.dumps(one) + "\n" for one in told(9, f"2 {secret}"))
+        file.writelines(json.dumps(one) + "\n" for one in told(10, f"10 {secret}"))
+    second = locus_process("import", "claude-code", path, cwd=tmp_path)
+    assert "1 content looks like it holds a secret" in second.err
+    assert 'locus sql "from withheld_contents"' in second.err

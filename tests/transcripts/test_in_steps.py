@@ -24,6 +24,7 @@ EXAMPLES = 200 if float(os.environ.get("LOCUS_HUNT", "0")) else 3
 
 # What a prefix ends with is not the end of the whole: those events are named by what was last.
 _OF_PREFIX = ("import", "sessions", "llm", "tool_start")
+_OF_HALVES = ("end", "malformed", "line_completed")
 
 
 @st.composite
@@ -137,8 +138,9 @@ def told(agent: str, files: Files, plan: Sequence[tuple[str, int]]) -> tuple[set
         ids = {
             str(e["event_id"])
             for e in store.events()
-            if e["event_type"] not in _OF_PREFIX and e["operation"] not in ("end", "malformed")
+            if e["event_type"] not in _OF_PREFIX and e["operation"] not in _OF_HALVES
         }
+        assert store.query("from malformed_lines").rows == []  # each half was read whole in the end
         calls = store.query(
             "select message_id, session_id, sum(prompt_tokens), sum(completion_tokens), count(*) "
             "from llm_calls group by all order by all"

@@ -404,4 +404,4 @@ def test_real_databases_count_as_an_independent_count_does(path: Path, tmp_path:
         assert rows_of(store, "select count(*) from actions") == [tools]
         assert rows_of(store, "select count(*), sum(prompt_tokens) from llm_calls") == [calls]
         assert import_of(store, path).unchanged == len(sources.named("opencode", [str(path)]))
-    assert formats.looks_like("opencode", str(path))
+    assert formats.is_one("opencode", formats.source_of("opencode", str(path)).head())

@@ -249,13 +249,15 @@ class Reader:
         if turn in self._turns:  # a second message of the same turn
             self._intent(message, rest, text_of(said, "uuid"))
             return
-        self._begin_turn(turn, message, origin, rest)
+        self._begin_turn(turn, message, origin, rest, own.attached(rest.get("content")))
 
-    def _begin_turn(self, turn: str, message: str, origin: str, rest: _Said) -> None:
+    def _begin_turn(
+        self, turn: str, message: str, origin: str, rest: _Said, wordless: str | None = None
+    ) -> None:
         draft = self._draft
         self._flush_calls()
         self._turns.add(turn)
-        draft.begin_turn(turn, message, origin=origin)
+        draft.begin_turn(turn, message, origin=origin, wordless=wordless)
         intent = draft.items[-1]
         assert isinstance(intent, dict)
         payload = intent["payload"]
@@ -287,6 +289,11 @@ class Reader:
         event_type, payload, key = "action", self._rest(said), uuid
         if command is not None and uuid is not None:
             self._shell = uuid, command
+            self._command = (
+                text_of(said, "promptId") or uuid,
+                f"{own.SHELL_SIGN}{command}",
+                self._draft.of_line,
+            )
             event_type = "tool_start"
         elif self._shell is not None:
             (key, command), self._shell = self._shell, None
@@ -386,14 +393,16 @@ class Reader:
         draft = self._draft
         message = object_of(said, "message")
         columns = draft.of_line
-        if (
-            self._command is not None and "subagent_id" not in columns
-        ):  # the model answers a command of the client's: that was a prompt
-            (turn, prompt, draft.of_line), self._command = self._command, None
-            if turn not in self._turns:
-                self._begin_turn(turn, prompt, "user", {})
-            draft.of_line = columns
-            columns["agent_turn_id"] = turn
+        if self._command is not None and "subagent_id" not in columns:
+            # The model answers a command of the client's, or what one of the person's printed: a prompt.
+            (turn, prompt, place), self._command = self._command, None
+            goes_on = message.get("model") == _SYNTHETIC or said.get("promptId", turn) != turn
+            if not (prompt.startswith(own.SHELL_SIGN) and goes_on):
+                draft.of_line = place
+                if turn not in self._turns:
+                    self._begin_turn(turn, prompt, "user", {})
+                draft.of_line = columns
+                columns["agent_turn_id"] = turn
         if said.get("isApiErrorMessage") is True or message.get("model") == _SYNTHETIC:
             self._of_no_model(said, message)
             return

@@ -43,6 +43,8 @@ def sources_in(path: str) -> list[FileSource]:
         beside = f"{directory}/{session}.jsonl"
         if os.path.isfile(above) or (session and beside != path and os.path.isfile(beside)):
             return []
+    elif "/subagents/" in path:
+        return []  # what else stands beside the work of subagents
     return [FileSource(AGENT, parts_of(path))]
 
 

@@ -7,6 +7,7 @@ INTERRUPTED = "[Request interrupted"
 COMMAND_OF_MODEL, COMMAND_OF_CLIENT = "<command-message>", "<command-name>"
 OUTPUT_OF_CLIENT = ("<local-command-stdout", "<local-command-stderr")
 SHELL = "<bash-"
+SHELL_SIGN = "! "  # what a person types in front of such a command
 NOTIFICATION = "<task-notification>"
 
 _NO_PROMPTS = ("<local-command-", SHELL, INTERRUPTED, "Caveat:", "<system-reminder>")
@@ -32,6 +33,16 @@ def texts_of(content: object) -> list[str]:
 def is_persons(text: str) -> bool:
     """Whether it is something that a person, or a notification in their place, asked the model."""
     return not text.lstrip().startswith(_NO_PROMPTS)
+
+
+def attached(blocks: object) -> str | None:
+    """What a message without words holds, such as `(image, 2 documents)`; None when it holds nothing."""
+    kinds = (
+        [str(one.get("type")) for one in blocks if isinstance(one, dict)] if isinstance(blocks, list) else []
+    )
+    counts = {kind: kinds.count(kind) for kind in kinds}
+    said = ", ".join(kind if count == 1 else f"{count} {kind}s" for kind, count in counts.items())
+    return f"({said})" if said else None
 
 
 def is_refusal(text: str) -> bool:

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from eventlog.agents.call import int_of, object_of, text_of
-from eventlog.errors import EventLogError
 from eventlog.transcripts.draft import Draft, digest_of
-from eventlog.transcripts.lines import FileSource, head_of
+from eventlog.transcripts.lines import FileSource
 from eventlog.transcripts.readers import copilot_chat
 from eventlog.transcripts.readers.steps import Steps, counts, left_of, objects_of, text_in
 
@@ -31,11 +30,8 @@ def sources_in(path: str) -> list[FileSource]:
     return [FileSource(AGENT, [path])] if os.path.basename(path) == "events.jsonl" else []
 
 
-def root_of(source: FileSource, roots: "list[str]") -> str | None:
-    try:
-        contexts = [object_of(object_of(said, "data"), "context") for said in head_of(source.path)]
-    except EventLogError:
-        return None
+def root_of(_: FileSource, head: "list[_Said]", roots: "list[str]") -> str | None:
+    contexts = [object_of(object_of(said, "data"), "context") for said in head]
     cwd = next((os.path.normpath(found) for one in contexts if (found := text_of(one, "cwd"))), None)
     return None if cwd is None else next((one for one in roots if f"{cwd}/".startswith(f"{one}/")), None)
 

@@ -31,7 +31,7 @@ def sources_in(path: str) -> list[FileSource]:
     return [FileSource(AGENT, [path])] if f"/{_DIRECTORY}/" in path else []
 
 
-def root_of(source: FileSource, roots: "list[str]") -> str | None:
+def root_of(source: FileSource, _: "list[_Said]", roots: "list[str]") -> str | None:
     """Which of `roots` the conversation was held in: its directory's name is that path with dashes."""
     project = os.path.basename(source.path.partition(f"/{_DIRECTORY}/")[0])
     return next((one for one in roots if _ODD.sub("-", one).strip("-") == _ODD.sub("-", project)), None)

@@ -64,12 +64,8 @@ def _of_subagents(path: str) -> list[str]:
     return [one.path for one in entries if one.name.endswith(".jsonl") and one.is_file(follow_symlinks=False)]
 
 
-def root_of(source: FileSource, roots: "list[str]") -> str | None:
+def root_of(_: FileSource, head: "list[dict[str, Any]]", roots: "list[str]") -> str | None:
     """Which of `roots` the chat was held in: its head has the SHA-256 of that path."""
-    try:
-        head = head_of(source.path)
-    except EventLogError:
-        return None
     digest = next((said["projectHash"] for said in head if isinstance(said.get("projectHash"), str)), None)
     return next((root for root in roots if hashlib.sha256(os.fsencode(root)).hexdigest() == digest), None)
 
