@@ -17,7 +17,7 @@ from eventlog.snapshots.ids import from_text
 from eventlog.snapshots.kept_ignored import is_withheld
 from eventlog.transcripts import formats
 from eventlog.transcripts.backups import Backups
-from eventlog.transcripts.draft import Draft, FileItem
+from eventlog.transcripts.draft import BACKUP, Draft, FileItem
 from eventlog.transcripts.filestates import FileStates
 from eventlog.transcripts.gitbase import GitBase
 from eventlog.transcripts.lines import FileSource, Line
@@ -37,6 +37,7 @@ class SourceSession:
         self._known = into.known
         self._report = into.report
         self._states: FileStates | None = None
+        self._early: list[FileItem] = []  # copies that were named before the first edit
         self._branch: str | None = None
         self._began_at: int | None = None
         self._entered: str | None = None
@@ -54,9 +55,7 @@ class SourceSession:
             if self._known.hooked is not None:
                 self._known.hooked.adopt(item.columns if isinstance(item, FileItem) else item)
             if isinstance(item, FileItem):
-                if self._states is None:
-                    self._states = self._chain()
-                for event in self._states.tell(item):
+                for event in self._told_of(item):
                     if not told and (not self._is_live(event) or self._is_unseen(event)):
                         self._add(event, size)
                 continue
@@ -221,6 +220,16 @@ class SourceSession:
             "cause": cause,
             "operation": why,
         }
+
+    def _told_of(self, item: FileItem) -> list[Event]:
+        """The events of an edit. The chain begins with the first: until then its root may be unknown."""
+        if self._states is None:
+            self._early.append(item)
+            if item.edit.kind == BACKUP:
+                return []
+            self._states, early, self._early = self._chain(), self._early, []
+            return [event for one in early for event in self._states.tell(one)]
+        return self._states.tell(item)
 
     def _chain(self) -> FileStates:
         into = self._into

@@ -175,10 +175,22 @@ def test_copies_are_looked_for_beside_the_projects_directory_alone(
     lines = [teller.user("dearer", promptId="p"), snapshot({"a.py": "aaaa@v1"})]
     lines += edit(teller, 1, work / "a.py", "price = 1", "price = 2")
     path = place(tmp_path / "brought", lines, {"aaaa@v1": b"price = 1\n"})
-    if not beside:
-        path = path.rename(tmp_path / "brought" / path.name)
+    if not beside:  # as deep, and not below a directory of that name
+        path = path.parent.parent.rename(tmp_path / "brought" / "others") / "-shop" / path.name
     assert locus("import", "claude-code", path).code == 0
     assert versions(locus)[0][2] == (b"price = 1\n" if beside else None)
+
+
+def test_a_copy_that_is_named_before_the_directory_is_known(work: Path, tmp_path: Path, locus: Locus) -> None:
+    """The root of a session is where it ran, also when its first lines say of copies and not yet where."""
+    elsewhere = tmp_path / "elsewhere"
+    teller = Teller(cwd=str(elsewhere))
+    lines = [{"type": "mode", "sessionId": SESSION, "mode": "normal"}, snapshot({"a.py": "aaaa@v1"})]
+    lines.append(teller.user("dearer", promptId="p"))
+    lines += edit(teller, 1, elsewhere / "a.py", "price = 1", "price = 2")
+    path = place(tmp_path / "brought", lines, {"aaaa@v1": b"price = 1\n"})
+    assert locus("import", "claude-code", path).code == 0
+    assert versions(locus) == [("a.py", "edit", b"price = 1\n", b"price = 2\n")]
 
 
 def test_a_name_that_leads_elsewhere_reads_nothing(
