@@ -16,7 +16,7 @@ from eventlog.names import event_id_of
 from eventlog.paths import is_outside, path_text
 from eventlog.snapshots.ids import to_text
 from eventlog.transcripts.draft import BACKUP, DELETE, PATCH, REPLACE, SEEN, WRITE, FileEdit, FileItem
-from eventlog.transcripts.readers.codex_patch import apply_section, is_section
+from eventlog.transcripts.readers.codex_patch import apply_section, is_section, without_names
 from eventlog.transcripts.unified import agrees, apply_patch
 from eventlog.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
 
@@ -163,8 +163,10 @@ class FileStates:
             payload["unknown"] = [
                 name for name, state in (("before", before), ("after", after)) if state is None
             ]
+            is_moved_across = old_path is None and edit.old_path is not None
             if edit.patch is not None:
-                payload["diff"] = edit.patch
+                names = is_section(edit.patch) and (is_outside(path) or is_moved_across)
+                payload["diff"] = without_names(edit.patch) if names else edit.patch
         key = (_ANY_OUTSIDE, str(number)) if number else (path, str(self._nth(item, path)))
         event = self._event(item, "file", payload, *key)
         event |= {"operation": operation, "path": path}

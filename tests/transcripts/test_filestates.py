@@ -133,6 +133,20 @@ def test_a_file_that_comes_in_or_goes_out_is_added_and_deleted() -> None:
     assert len({one["event_id"] for one in states}) == 3
 
 
+def test_a_patch_of_a_file_outside_is_kept_without_its_path() -> None:
+    """P5: Codex names the file in the patch; an event that leaves has the id alone."""
+    section = "*** Update File: /etc/b\n{}@@\n-a\n+b"
+    for path, old_path, move in (
+        ("/etc/b", None, ""), ("c.py", "/etc/b", "*** Move to: c.py\n"),
+        ("/etc/c", "a.py", "*** Move to: /etc/c\n"), ("/etc/c", "/etc/b", "*** Move to: /etc/c\n"),
+    ):  # fmt: skip
+        found = Chain().tell(PATCH, path, old_path=old_path, patch=section.format(move))
+        assert found and "/etc" not in str(found)
+        assert {one["payload"]["diff"] for one in found if "diff" in one["payload"]} == {"@@\n-a\n+b"}
+    inside = Chain().tell(PATCH, "a.py", patch="*** Update File: a.py\n@@\n-a\n+b")
+    assert inside[0]["payload"]["diff"] == "*** Update File: a.py\n@@\n-a\n+b"
+
+
 def test_a_whole_read_makes_a_file_known() -> None:
     """P7: a file that was read as a whole is what the next edit changes; it ends as it was shown."""
     chain = Chain()
