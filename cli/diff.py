@@ -11,6 +11,7 @@ from eventlog.errors import Corruption, NotFound
 from . import exits, table
 from .access import json_option, naming_stdout, open_store, put, say
 from .jsonout import certainty_json, document
+from .outside import local
 from .repopath import names_of
 from .text import change as change_text
 from .text import count, lines, one_line, terminal_width
@@ -60,10 +61,12 @@ def command(
         second, paths = _split(store, first, others)
         diff = store.diff(first, second)
         diff = diff.within([_known(store, diff, path) for path in paths])
+        outside = _outside(store, first) if second is None and not paths else []
         withheld = frozenset() if show_withheld or name_only else store.withheld()
         reading = _Reading(withheld, store.why_withheld)
         if as_json:
-            put(document(_json(diff, reading, with_lines=not name_only, with_text=not (stat or name_only))))
+            fields = _json(diff, reading, with_lines=not name_only, with_text=not (stat or name_only))
+            put(document({**fields, "outside": outside}))
         elif name_only:
             _put_names(diff)
         elif stat:
@@ -72,6 +75,8 @@ def command(
             _put_patch(reading.of(diff), binary)
     if not as_json:
         _say_missing(diff, reading)
+        for path in outside:
+            say(f"changed outside of the repository: {one_line(local(path))} (locus history shows it)")
     if reading.damage is not None:
         raise reading.damage
     if diff.missing or reading.lost:
@@ -93,6 +98,18 @@ def _split(
         return store.turn(name), rest
     except NotFound:
         return None, others  # when it is no path either, that is what will be said
+
+
+def _outside(store: "Store", turn: "TurnRef") -> list[str]:
+    """The files that a turn changed outside of the repository; no patch for it can hold them."""
+    from eventlog.paths import OUTSIDE, is_outside
+
+    rows = store.query(
+        "select distinct path from events where event_type = 'file' and operation is distinct from 'read' "
+        "and session_id = $1 and turn = $2 and starts_with(path, $3) order by path",
+        [turn.session_id, turn.turn, OUTSIDE],
+    ).rows
+    return [path for (path,) in rows if is_outside(path)]
 
 
 def _has(store: "Store", turn: "TurnRef", path: str) -> bool:

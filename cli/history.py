@@ -1,5 +1,6 @@
 """`locus history`: every recorded version of one file."""
 
+import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from . import exits, table
 from .access import json_option, open_store, put, say
 from .events_text import short_hash
 from .jsonout import line
-from .repopath import names_of
+from .repopath import names_of, outside_names
 from .text import change, moment, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
@@ -53,11 +54,17 @@ def command(ctx: click.Context, path: str, limit: int, as_json: bool) -> None:
 
 
 def _find(store: "Store", path: str, limit: int) -> "list[Version]":
-    names = names_of(store, path)
+    outside: NotFound | None = None
+    try:
+        names = names_of(store, path)
+    except NotFound as error:
+        outside, names = error, outside_names(store, os.path.abspath(path))
     for name in names:
         found = store.history(name, limit=limit)
         if found:
             return found
+    if outside is not None:
+        raise outside
     raise NotFound(
         f"no event tells of a change of {' or '.join(names)}. `locus log --path {names[0]}` lists what "
         f"happened there and below, `locus cat last:{names[0]}` prints what the newest turn held."

@@ -9,11 +9,12 @@ from eventlog.paths import is_within, within_sql
 from . import exits
 from .access import json_option, open_store, put, say
 from .jsonout import line
+from .outside import local
 from .records import EVENT_COLUMNS, Record, at, event_json, events, records, with_life
 from .repopath import filter_of
 from .search import check_filters, session_id_of
 from .since import Since
-from .text import microseconds, moment, one_line, terminal_width
+from .text import harmless, microseconds, moment, one_line, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,7 +107,7 @@ def _follow(
         )
 
     def show(event: "Mapping[str, Any]") -> None:
-        put(line(event_json(event)) if as_json else "  ".join(_cells(event)) + "\n")
+        put(line(event_json(event)) if as_json else harmless(local("  ".join(_cells(event)))) + "\n")
 
     try:
         for event in reversed(_find_events(store, where, limit)):

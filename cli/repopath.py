@@ -4,7 +4,8 @@ import os
 from typing import TYPE_CHECKING
 
 from eventlog.errors import NotFound
-from eventlog.paths import path_text, within_sql
+from eventlog.outside import OutsideNames
+from eventlog.paths import is_outside, path_text, within_sql
 
 if TYPE_CHECKING:
     from eventlog.store import Store
@@ -17,7 +18,7 @@ def names_of(store: "Store", given: str) -> list[str]:
     repository's root; an absolute path means one thing. Text in double quotes is taken as it is.
     Raises: NotFound for a path outside the repository.
     """
-    if given.startswith('"'):
+    if given.startswith('"') or is_outside(f"{given}/"):
         return [given]
     roots = _roots(store)
     if os.path.isabs(given):
@@ -34,11 +35,21 @@ def names_of(store: "Store", given: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def outside_names(store: "Store", path: str) -> list[str]:
+    """What a file, or what lies in a directory, outside of the repository is called, by its absolute path."""
+    if not store.fs.exists(store.layout.redaction_key):
+        return []  # whoever reads makes no key
+    names = OutsideNames(store.fs, store.layout)
+    folder, name = os.path.split(path)
+    spelled = dict.fromkeys((path, os.path.join(os.path.realpath(folder), name)))
+    return [called for one in spelled for called in (names.name_of(one), names.root_of(one))]
+
+
 def filter_of(store: "Store", given: "str | None") -> "str | None":
     """The path by which events are chosen: of what `given` may mean the first that an event has or is above.
 
-    None for the whole repository. Events name files outside of the repository by absolute paths.
-    Raises: NotFound for a path outside the repository that no event has.
+    None for the whole repository. A file or directory outside of it is given by its absolute path, or as
+    events name it. Raises: NotFound for a path outside the repository that no event has.
     """
     if given is None:
         return None
@@ -47,7 +58,8 @@ def filter_of(store: "Store", given: "str | None") -> "str | None":
         names = names_of(store, given)
     except NotFound as error:
         outside = error
-        names = [path_text(os.fsencode(os.path.abspath(given)))]
+        path = os.path.abspath(given)
+        names = [*outside_names(store, path), path_text(os.fsencode(path))]
     if outside is not None or len(names) > 1:
         known = [name for name in names if _is_known(store, name)]
         if outside is not None and not known:

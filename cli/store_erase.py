@@ -1,6 +1,7 @@
 """`locus store erase`: take a secret, or whole events, out of the past."""
 
 import dataclasses
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from .access import json_option, open_store, put, say
 from .exits import PARTIAL
 from .jsonout import document
 from .progress import Progress
+from .repopath import filter_of
 from .text import count
 
 if TYPE_CHECKING:
@@ -83,7 +85,7 @@ def _plan(
     if session is not None:
         return erasure.plan_session(store, session)
     if path is not None:
-        return erasure.plan_path(store, path)
+        return erasure.plan_path(store, (filter_of(store, path) if os.path.isabs(path) else None) or path)
     if secret == "-":
         secret = sys.stdin.read().rstrip("\r\n")
     return erasure.plan_secret(store, secret or "")

@@ -1,11 +1,13 @@
 """Tables for people: aligned columns, numbers to the right, shortened only to fit a terminal.
 
 A column is as wide as its widest cell. On a terminal that is too narrow the widest text columns
-give way first, down to a width that still shows something. Whatever a cell holds, it is one harmless line.
+give way first, down to a width that still shows something. Whatever a cell holds, it is one harmless line;
+files outside of the repository have their local names.
 """
 
 from collections.abc import Iterable, Sequence
 
+from .outside import local
 from .text import columns, fit, harmless
 
 _GAP = "  "
@@ -19,7 +21,7 @@ def render(
 
     `width` is the terminal's; 0 means that nothing is shortened.
     """
-    rows = [heads, *(tuple(map(harmless, row)) for row in cells)]
+    rows = [heads, *(tuple(harmless(local(cell)) for cell in row) for row in cells)]
     widths = _widths(rows)
     if width:
         widths = _shrink(widths, width - len(_GAP) * (len(heads) - 1), right)
@@ -35,7 +37,7 @@ def minimum_width(heads: Sequence[str], cells: Iterable[Sequence[str]], right: S
 
 def pairs(rows: Iterable[tuple[str, str]], *, indent: str = "") -> str:
     """Names and values, one pair a line, the values aligned. Pairs without a value are left out."""
-    shown = [(name, harmless(value)) for name, value in rows if value]
+    shown = [(name, harmless(local(value))) for name, value in rows if value]
     wide = max((columns(name) for name, _ in shown), default=0)
     return "".join(f"{indent}{_padded(name, wide, False)}{_GAP}{value}\n" for name, value in shown)
 

@@ -6,6 +6,7 @@ import click
 
 from .access import json_option, open_store, put, say
 from .jsonout import document
+from .outside import local
 from .session_text import end_stale
 from .text import count, moment, one_line
 
@@ -56,6 +57,7 @@ def _shown(worker: "Worker") -> str:
     if one.description:
         head += f"  {one_line(one.description)}\n"
     for touch in worker.touches[:_FILES_SHOWN]:
-        head += f"  {touch.event_id[:12]}  {moment(touch.at_us)}  {one_line(touch.path)}  {touch.how}\n"
+        path = one_line(local(touch.path))
+        head += f"  {touch.event_id[:12]}  {moment(touch.at_us)}  {path}  {touch.how}\n"
     more = len(worker.touches) - _FILES_SHOWN
     return head + (f"  and {count(more, 'more file')}\n" if more > 0 else "")

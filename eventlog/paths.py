@@ -3,7 +3,23 @@
 A path in an event is UTF-8 text with `/` between names. A path that is not valid UTF-8, or that
 begins with a double quote, is written between double quotes with C escapes for the bytes that need
 them, the way git prints odd names: `"caf\\351.txt"`. Trees hold the exact bytes in any case.
+
+A file outside of the repository is `root:`, the id of its directory (16 hex digits, `outside.py`), `/`, its
+name. That is the path of no file of a repository: one that is called so has the quoted form.
 """
+
+OUTSIDE = "root:"
+OUTSIDE_ID_DIGITS = 16
+
+_SLASH_AT = len(OUTSIDE) + OUTSIDE_ID_DIGITS
+_HEX = frozenset("0123456789abcdef")
+
+
+def is_outside(text: str) -> bool:
+    """Whether a path as text is that of a file outside of the repository."""
+    if not text.startswith(OUTSIDE) or text[_SLASH_AT : _SLASH_AT + 1] != "/":
+        return False
+    return _HEX.issuperset(text[len(OUTSIDE) : _SLASH_AT])
 
 
 def path_text(path: bytes) -> str:
@@ -12,11 +28,16 @@ def path_text(path: bytes) -> str:
         text = path.decode("utf-8")
     except UnicodeDecodeError:
         return _quoted(path)
-    return _quoted(path) if text.startswith('"') else text
+    return _quoted(path) if text.startswith('"') or is_outside(text) else text
 
 
 def path_bytes(text: str) -> bytes:
-    """The bytes of a path's text form; ValueError when a quoted form is malformed."""
+    """The bytes of a path's text form.
+
+    Raises: ValueError when a quoted form is malformed, or the file lies outside of the repository.
+    """
+    if is_outside(text):
+        raise ValueError(f"{text} lies outside of the repository; `locus history` lists its versions")
     if not text.startswith('"'):
         return text.encode("utf-8", "surrogateescape")
     if len(text) < 2 or not text.endswith('"'):

@@ -135,12 +135,15 @@ def test_what_json_cannot_hold_becomes_unknown_or_is_refused() -> None:
 @example(b"caf\xe9.txt")
 @example("caf\u00e9.txt".encode())
 @example(b'\xff"\\\n\t')
+@example(b"root:0123456789abcdef/a.py")
+@example(b"root:0123456789abcdef")
 def test_every_path_survives_the_trip_through_text(path: bytes) -> None:
     """The text form of a path is valid text and gives back exactly its bytes."""
     text = paths.path_text(path)
 
     text.encode("utf-8")
     assert path == paths.path_bytes(text)
+    assert not paths.is_outside(text)
 
 
 @given(st.binary(max_size=12), st.binary(max_size=12))
@@ -160,6 +163,19 @@ def test_a_malformed_quoted_path_is_refused(text: str) -> None:
     """A quoted form that nothing wrote is a ValueError, not another path."""
     with pytest.raises(ValueError, match="path"):
         paths.path_bytes(text)
+
+
+@given(
+    st.text(st.sampled_from("0123456789abcdef"), min_size=16, max_size=16), st.binary(min_size=1, max_size=12)
+)
+@example("0123456789abcdef", b'a"')
+def test_a_file_outside_is_no_path_of_a_repository(digits: str, name: bytes) -> None:
+    """Whatever its name, no verb gets bytes of it, so no tree, restore or replay can hold it."""
+    text = f"root:{digits}/{paths.path_text(name)}"
+    assert paths.is_outside(text)
+    with pytest.raises(ValueError, match="outside of the repository"):
+        paths.path_bytes(text)
+    assert paths.is_within(text, text[: len("root:") + 16])
 
 
 # -- names ---------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from eventlog.exports.conversation import (
     payload_of,
 )
 from eventlog.exports.otlp import provider_of
+from eventlog.paths import is_outside
 from eventlog.replay.linediff import changes
 from eventlog.snapshots.ids import from_text
 
@@ -94,6 +95,9 @@ def _record(
     called = [e["model"] for e in conversation.events if e["turn"] == turn and e["model"]]
     told = []
     for path, change in sorted(files.items()):
+        if is_outside(path):
+            report.missing.append((path, "it lies outside of the repository"))
+            continue
         if change.last["after_hash"] is None:
             # A directory that is recorded for being empty has no lines.
             is_directory = payload_of(change.last).get("after_mode") == _DIRECTORY_MODE

@@ -33,7 +33,7 @@ from eventlog.log.manifest import read_current
 from eventlog.log.pattern import Pattern
 from eventlog.log.reader import LogView
 from eventlog.log.retained import CONTENT, HASH_COLUMNS
-from eventlog.paths import path_bytes
+from eventlog.paths import is_outside, path_bytes
 from eventlog.replay import restore_journal
 from eventlog.snapshots import erase as contents_of
 from eventlog.snapshots.ids import from_texts
@@ -157,7 +157,8 @@ def plan_path(store: Store, path: str) -> Plan:
             if any(isinstance(name, str) and (name == path or name.startswith(below)) for name in names):
                 chosen[str(event["event_id"])] = int(str(event["position"]))
                 found.update(_named_by(event))
-        found |= contents_of.at_path(store.blobs, roots, path_bytes(path))
+        if not is_outside(below):  # no tree holds what lies outside of the repository
+            found |= contents_of.at_path(store.blobs, roots, path_bytes(path))
         found.discard(erased.EMPTY_CONTENT)  # it says nothing, and stands in many places
         if not chosen and not found:
             raise NotFound(f"nothing of {path} is recorded")

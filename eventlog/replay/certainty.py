@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eventlog.paths import path_bytes
+from eventlog.paths import is_outside, path_bytes
 
 EXACT, PARTIAL, RUNNING, UNFINISHED, FAILED, NONE = (
     "exact",
@@ -250,10 +250,16 @@ def _between(events: Sequence[Fields]) -> Iterable[tuple[str, str]]:
 
 def _changed(event: Fields) -> Iterable[str]:
     """The paths that a file event tells changes of."""
-    if event["event_type"] == "file" and event.get("operation") != "read":
+    if is_change(event):
         for path in (event.get("path"), _payload(event).get("old_path")):
             if path is not None:
                 yield str(path)
+
+
+def is_change(event: Fields) -> bool:
+    """Whether an event tells of a change in the working directory: no tree holds what lies outside of it."""
+    is_file = event["event_type"] == "file" and event.get("operation") != "read"
+    return is_file and not is_outside(str(event.get("path") or ""))
 
 
 def _of_look(look: Fields) -> Certainty:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from eventlog.errors import InvalidEvent
 from eventlog.paths import path_bytes
 from eventlog.query.lookup import TurnRef
-from eventlog.replay.certainty import EVERYTHING, NONE, Certainty
+from eventlog.replay.certainty import EVERYTHING, NONE, Certainty, is_change
 from eventlog.replay.deferred import Deferred
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.replay.trees import (
@@ -61,7 +61,10 @@ def files_at(
 
 
 def told_trees(events: Events, blobs: "BlobStore", ref: TurnRef) -> tuple[TreeState, TreeState]:
-    """The files told of in a turn, at its start and at its end. Raises: NoTree when it told of none."""
+    """The files told of in a turn, at its start and at its end. Raises: NoTree when it told of none.
+
+    Those outside of the repository stand in neither.
+    """
     of_turn = events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=COLUMNS)
     files = [one for one in of_turn if one["event_type"] == "file" and one["operation"] != "read"]
     if not files:
@@ -69,6 +72,7 @@ def told_trees(events: Events, blobs: "BlobStore", ref: TurnRef) -> tuple[TreeSt
             f"{ref.name}: no tree was recorded in this turn, and no tool told of a file, so its files are "
             "not known"
         )
+    files = [one for one in files if is_change(one)]
     return _state(files, (), blobs, ref.name, "start"), _state(files, files, blobs, ref.name, "end")
 
 

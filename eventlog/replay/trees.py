@@ -279,11 +279,7 @@ def moment(
             f"{turn}: no tree was recorded in this turn{'' if at == 'end' else f' for {at}'}, "
             "so its files are not known"
         )
-    return timeline[base], [event for event in timeline[base + 1 :] if _changes(event)]
-
-
-def _changes(event: Mapping[str, Any]) -> bool:
-    return event["event_type"] == "file" and event.get("operation") != "read"
+    return timeline[base], [event for event in timeline[base + 1 :] if certainty.is_change(event)]
 
 
 def apply(tree: EditedTree, event: Mapping[str, Any], missing: dict[str, str]) -> None:
@@ -340,7 +336,7 @@ def _after(event: Mapping[str, Any], payload: Mapping[str, Any], before: TreeEnt
 def list_named_by(event: Mapping[str, Any]) -> Iterator[bytes]:
     """The list of deferred contents that a file event names."""
     payload = event.get("payload")
-    named = payload.get("deferred") if isinstance(payload, Mapping) and _changes(event) else None
+    named = payload.get("deferred") if isinstance(payload, Mapping) and certainty.is_change(event) else None
     try:
         if named is not None:
             yield from_text(str(named))

@@ -15,6 +15,7 @@ from eventlog.transcripts.lines import Line
 from eventlog.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
 
 WRITE, REPLACE, PATCH, DELETE, SEEN = "write", "replace", "patch", "delete", "seen"
+BACKUP = "backup"
 
 
 class FileEdit:
@@ -24,7 +25,10 @@ class FileEdit:
     - `REPLACE`: each of `replacements` (old, new, all) was made in turn.
     - `PATCH`: `patch`, a unified diff without its header, was applied.
     - `DELETE`: it is gone.
-    - `SEEN`: nothing was changed; the file held `content`. With `loose`, perhaps and a newline more.
+    - `SEEN`: nothing was changed; the file held `content`. With `loose`, perhaps and a newline more. With
+      `first_line` that is a part of it, which begins with the line of this number, from 1.
+    - `BACKUP`: nothing was changed; the agent keeps what the file held now under the name `backup` (None:
+      there was no file).
 
     `path` is as the tool got it, `old_path` where the file stood before. `original` is the content before as
     the agent says it; `created` whether it says that there was none (None: it does not say). `patch` is also
@@ -33,8 +37,10 @@ class FileEdit:
 
     __slots__ = (
         "added",
+        "backup",
         "content",
         "created",
+        "first_line",
         "kind",
         "loose",
         "old_path",
@@ -59,6 +65,8 @@ class FileEdit:
         added: int | None = None,
         removed: int | None = None,
         loose: bool = False,
+        first_line: int | None = None,
+        backup: str | None = None,
     ) -> None:
         self.kind = kind
         self.path = path
@@ -71,6 +79,8 @@ class FileEdit:
         self.added = added
         self.removed = removed
         self.loose = loose
+        self.first_line = first_line
+        self.backup = backup
 
 
 class FileItem:
@@ -196,9 +206,9 @@ class Draft:
         """What the action `cause` did to a file, or showed of it."""
         self.items.append(FileItem(cause, edit, {**self.columns, **self.of_line}))
 
-    def raw(self, said: Mapping[str, object], kind: str | None, *key: str | None) -> None:
+    def raw(self, said: Mapping[str, object], kind: str | None, *key: str | None) -> Event:
         """Keep a line as it is."""
-        self.event("transcript", said, *(("transcript", *key) if key else ()), operation=kind)
+        return self.event("transcript", said, *(("transcript", *key) if key else ()), operation=kind)
 
     # -- for the importer ------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 Each path has a known content, is known to be absent, or is unknown. An edit says what it did to that;
 where a line shows a file again, the prediction is checked, and a difference is a `mismatch` event. Agents
 show text, so line ends and a byte-order mark are no difference, and the chain keeps those that it knows.
+Files outside of the root are named by `outside.py`, and chained like the others.
 The contents kept in memory are bounded: beyond that, the oldest become unknown. One thread.
 """
 
@@ -12,20 +13,27 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from eventlog.names import event_id_of
-from eventlog.paths import path_text
+from eventlog.paths import is_outside, path_text
 from eventlog.snapshots.ids import to_text
-from eventlog.transcripts.draft import DELETE, PATCH, REPLACE, SEEN, WRITE, FileEdit, FileItem
-from eventlog.transcripts.readers.codex_patch import apply_section, is_section
+from eventlog.transcripts.draft import BACKUP, DELETE, PATCH, REPLACE, SEEN, WRITE, FileEdit, FileItem
+from eventlog.transcripts.readers.codex_patch import apply_section, is_section, without_names
 from eventlog.transcripts.unified import agrees, apply_patch
 from eventlog.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
 
 Put = Callable[[bytes], bytes]
 # The content of a repository-relative path at the commit that the session names; None when there is none.
 Base = Callable[[str], "bytes | None"]
+# What a file outside of the root is called, by its absolute path.
+Name = Callable[[str], str]
+# The content that the agent keeps under a name; None when there is none.
+Backup = Callable[[str], "bytes | None"]
 
 _CONTENTS_BYTES_MAX = 64 << 20
 _DRIVE = re.compile(r"^[A-Za-z]:[\\/]")
 _BOM = b"\xef\xbb\xbf"
+_PATHS_MAX = 10_000
+# In the ids of events it stands for every path outside of the root; no path inside begins so.
+_ANY_OUTSIDE = "/"
 
 
 class _Absent:
@@ -37,63 +45,109 @@ _State = bytes | _Absent | None  # None: unknown
 
 
 class FileStates:
-    """The chain of one session. `root` is what paths are relative to; None when no directory is known."""
+    """The chain of one session.
 
-    def __init__(self, agent: str, root: str | None, put: Put, base: "Base | None" = None) -> None:
+    `root` is what paths are relative to, None when no directory is known; `real_root` the same without
+    links. Without `name_outside`, files outside of it are passed over.
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        root: str | None,
+        put: Put,
+        base: "Base | None" = None,
+        *,
+        real_root: str | None = None,
+        name_outside: "Name | None" = None,
+        backup: "Backup | None" = None,
+    ) -> None:
         self._agent = agent
-        self._root = None if root is None else _plain(root)
+        spellings = () if root is None else (root, real_root or root)
+        self._roots = tuple(dict.fromkeys(map(_plain, spellings)))
         self._put = put
         self._base = base
+        self._name_outside = name_outside
+        self._backup = backup
         self._states: OrderedDict[str, _State] = OrderedDict()
         self._size = 0
         self._edits_of: dict[str, int] = {}
+        self._kept: dict[str, str | None] = {}  # path → name of what the agent kept of it since its last edit
+        self.outside: dict[str, str] = {}  # names of files outside, each with its absolute path
 
     def tell(self, item: FileItem) -> list[Event]:
         """The events of an edit: a mismatch when it shows what was not predicted, then the change."""
         edit = item.edit
-        path = self._inside(edit.path, item)
+        path = self._placed(edit.path, item)
         if path is None:
             return []
+        if edit.kind == BACKUP:
+            if len(self._kept) < _PATHS_MAX or path in self._kept:
+                self._kept[path] = edit.backup
+            return []
+        number = self._nth(item, _ANY_OUTSIDE) if is_outside(path) else 0
         if edit.kind == SEEN:
-            return self._seen(item, path, edit)
-        old_path = None if edit.old_path is None else self._inside(edit.old_path, item)
+            return self._seen(item, path, number)
+        old_path = None if edit.old_path is None else self._placed(edit.old_path, item)
         source = path if old_path is None else old_path
         found: list[Event] = []
-        shown: _State = None
-        if edit.original is not None:
-            shown = _bytes_of(edit.original)
-        elif edit.created:
-            shown = _ABSENT
-        predicted = self._states.get(source)
-        before: _State
-        if shown is not None:
-            before = shown
-            if predicted is not None and _alike(predicted, shown):
-                before = predicted
-            elif predicted is not None and not (predicted is _ABSENT and shown == b""):
-                found.append(self._mismatch(item, source, predicted, shown, "before"))
-        elif predicted is not None:
-            before = predicted
-            # Codex may have found leniently what is not there exactly: that shows nothing.
-            if not _fits(edit, predicted) and not is_section(edit.patch or ""):
-                found.append(self._mismatch(item, source, predicted, None, "edit"))
-                before = None
-        else:
-            before = self._from_base(source, edit)
+        before = self._before(item, source, number, found)
         after = _after(edit, before)
-        found.append(self._change(item, path, old_path, before, after))
+        if old_path is not None and is_outside(old_path) != is_outside(path):
+            # It came in or went out: what is inside is added or deleted, and restores need no other side.
+            gone = self._nth(item, _ANY_OUTSIDE) if is_outside(old_path) else 0
+            found.append(self._change(item, old_path, None, before, _ABSENT, gone))
+            found.append(self._change(item, path, None, _ABSENT, after, number))
+        else:
+            found.append(self._change(item, path, old_path, before, after, number))
         if old_path is not None:
             self._keep(old_path, _ABSENT)
         self._keep(path, after)
         return found
 
+    def _before(self, item: FileItem, path: str, number: int, found: list[Event]) -> _State:
+        """What the file held before an edit; a mismatch goes to `found`."""
+        edit = item.edit
+        shown: _State = None
+        if edit.original is not None:
+            shown = _bytes_of(edit.original)
+        elif edit.created:
+            shown = _ABSENT
+        predicted = self._states.get(path)
+        if shown is not None and predicted is not None and _alike(predicted, shown):
+            return predicted
+        kept = self._kept_content(path)
+        if shown is not None:
+            if predicted is not None and not (predicted is _ABSENT and shown == b""):
+                found.append(self._mismatch(item, path, predicted, shown, "before", number))
+            # The agent shows text; what it keeps has the line ends, too.
+            return kept if kept is not None and _alike(kept, shown) else shown
+        if kept is not None and _fits(edit, kept) and not (predicted is not None and _alike(predicted, kept)):
+            if predicted is not None:
+                found.append(self._mismatch(item, path, predicted, kept, "file-history", number))
+            return kept
+        if predicted is None:
+            return self._from_base(path, edit)
+        # Codex may have found leniently what is not there exactly: that shows nothing.
+        if not _fits(edit, predicted) and not is_section(edit.patch or ""):
+            found.append(self._mismatch(item, path, predicted, None, "edit", number))
+            return None
+        return predicted
+
+    def _kept_content(self, path: str) -> _State:
+        """What the file held when the agent kept it last, if no edit or look came after that."""
+        if path not in self._kept or self._backup is None:
+            return None
+        name = self._kept[path]
+        return _ABSENT if name is None else self._backup(name)
+
     # -- events ----------------------------------------------------------------------------------
 
     def _change(
-        self, item: FileItem, path: str, old_path: str | None, before: _State, after: _State
+        self, item: FileItem, path: str, old_path: str | None, before: _State, after: _State, number: int
     ) -> Event:
         edit = item.edit
-        if edit.kind == DELETE:
+        if after is _ABSENT:
             operation = "delete"
         elif old_path is not None:
             operation = "rename"
@@ -109,9 +163,12 @@ class FileStates:
             payload["unknown"] = [
                 name for name, state in (("before", before), ("after", after)) if state is None
             ]
+            is_moved_across = old_path is None and edit.old_path is not None
             if edit.patch is not None:
-                payload["diff"] = edit.patch
-        event = self._event(item, "file", payload, path, str(self._nth(item, path)))
+                names = is_section(edit.patch) and (is_outside(path) or is_moved_across)
+                payload["diff"] = without_names(edit.patch) if names else edit.patch
+        key = (_ANY_OUTSIDE, str(number)) if number else (path, str(self._nth(item, path)))
+        event = self._event(item, "file", payload, *key)
         event |= {"operation": operation, "path": path}
         for name, value in (
             ("before_hash", before_hash),
@@ -126,25 +183,38 @@ class FileStates:
             event["blobs"] = blobs
         return event
 
-    def _seen(self, item: FileItem, path: str, edit: FileEdit) -> list[Event]:
+    def _seen(self, item: FileItem, path: str, number: int) -> list[Event]:
+        edit = item.edit
         assert edit.content is not None
         content = _bytes_of(edit.content)
         predicted = self._states.get(path)
-        if predicted is None:
+        shown: _State = content
+        if edit.first_line is not None:
+            if predicted is None or _has_lines(predicted, content, edit.first_line):
+                return []
+            shown = None
+        elif predicted is None:
             if not edit.loose:
                 self._keep(path, content)
             return []
-        if _alike(predicted, content) or (edit.loose and _alike(predicted, content + b"\n")):
+        elif _alike(predicted, content) or (edit.loose and _alike(predicted, content + b"\n")):
             return []
-        event = self._mismatch(item, path, predicted, content, "read")
-        self._keep(path, None if edit.loose else content)
+        event = self._mismatch(item, path, predicted, shown, "read", number)
+        self._keep(path, None if edit.loose else shown)
         return [event]
 
     def _mismatch(
-        self, item: FileItem, path: str, predicted: "bytes | _Absent", shown: _State, evidence: str
+        self,
+        item: FileItem,
+        path: str,
+        predicted: "bytes | _Absent",
+        shown: _State,
+        evidence: str,
+        number: int,
     ) -> Event:
         before_hash, after_hash = self._hash(predicted), self._hash(shown)
-        event = self._event(item, "mismatch", {"evidence": evidence}, path)
+        key = (_ANY_OUTSIDE, str(number)) if number else (path,)
+        event = self._event(item, "mismatch", {"evidence": evidence}, *key)
         event |= {"path": path, "title": f"{path} was changed outside of the recorded tool calls"}
         for name, value in (("before_hash", before_hash), ("after_hash", after_hash)):
             if value is not None:
@@ -179,6 +249,7 @@ class FileStates:
     # -- states ----------------------------------------------------------------------------------
 
     def _keep(self, path: str, state: _State) -> None:
+        self._kept.pop(path, None)
         old = self._states.pop(path, None)
         self._size += (len(state) if isinstance(state, bytes) else 0) - (
             len(old) if isinstance(old, bytes) else 0
@@ -198,23 +269,26 @@ class FileStates:
     def _hash(self, state: _State) -> str | None:
         return to_text(self._put(state)) if isinstance(state, bytes) else None
 
-    def _inside(self, path: str, item: FileItem) -> str | None:
-        """The path relative to the root; None for one that lies outside, or is none."""
-        if "\0" in path or not path:
+    def _placed(self, path: str, item: FileItem) -> str | None:
+        """The path relative to the root, else its name outside of it; None for one that is none."""
+        if "\0" in path or not path or not self._roots:
             return None
         path = _plain(path)
         if not (path.startswith("/") or _DRIVE.match(path)):
             cwd = item.columns.get("cwd")
-            base = _plain(str(cwd)) if isinstance(cwd, str) else self._root
-            if base is None:
-                return None
+            base = _plain(str(cwd)) if isinstance(cwd, str) else self._roots[0]
             path = f"{base}/{path}"
-        if self._root is None:
-            return None
         path = os.path.normpath(path)
-        if not path.startswith(f"{self._root}/"):
+        for root in self._roots:
+            if path.startswith(f"{root}/"):
+                return path_text(os.fsencode(path[len(root) + 1 :]))
+        if self._name_outside is None or path in self._roots or not path.strip("/"):
             return None
-        return path_text(os.fsencode(path[len(self._root) + 1 :]))
+        name = self._name_outside(path)
+        if len(self.outside) >= _PATHS_MAX:
+            self.outside.clear()
+        self.outside[name] = path
+        return name
 
 
 def _plain(path: str) -> str:
@@ -233,6 +307,14 @@ def _alike(one: "bytes | _Absent", other: "bytes | _Absent") -> bool:
     if isinstance(one, _Absent) or isinstance(other, _Absent) or one == other:
         return one == other
     return _text_of(one) == _text_of(other)
+
+
+def _has_lines(content: "bytes | _Absent", some: bytes, first: int) -> bool:
+    """Whether lines are in a content, from the line of this number on."""
+    if isinstance(content, _Absent):
+        return False
+    wanted = _text_of(some).split(b"\n")
+    return _text_of(content).split(b"\n")[first - 1 : first - 1 + len(wanted)] == wanted
 
 
 def _text_of(content: bytes) -> bytes:

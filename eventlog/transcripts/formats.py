@@ -15,7 +15,9 @@ Environ = Mapping[str, str]
 # - `places(environ) -> list[str]`: where the agent keeps them;
 # - `sources_in(path) -> list[FileSource]`: what a file holds, nothing when it is part of another;
 # - `root_of(source, head, roots) -> str | None`: in which of these working trees a session ran, when its
-#   first lines do not say where as `cwd`.
+#   first lines do not say where as `cwd`;
+# - `backups_of(path) -> str | None`: for the session in this file, the directory in which the agent keeps
+#   copies of edited files; each session has one of its own below it.
 _MODULES = {
     "claude-code": "claude_code",
     "gemini-cli": "gemini_cli",
@@ -98,6 +100,13 @@ def root_of(
                 cwd = os.path.normpath(cwd)
                 return cwd, next((root for root in roots if cwd == root or cwd.startswith(f"{root}/")), None)
     return None, None
+
+
+def backups_of(agent: str, source: FileSource) -> "str | None":
+    """Where the agent keeps copies of the files that a session edited, by session; None: nowhere."""
+    of_module = getattr(_module(agent), "backups_of", None)
+    found: str | None = None if of_module is None else of_module(source.path)
+    return found
 
 
 def is_one(agent: str, head: "list[dict[str, Any]]") -> bool:

@@ -15,6 +15,7 @@ from eventlog import config, secret_scan
 from eventlog.agents.batch import Batch
 from eventlog.errors import EventLogError
 from eventlog.names import event_id_of
+from eventlog.outside import OutsideNames
 from eventlog.recorder import lifecycle
 from eventlog.snapshots.ids import to_text
 from eventlog.store import Store
@@ -161,6 +162,7 @@ class Import:
         self._is_begun = self.known.has_master
         self._batch = Batch(store, bytes_max=_BATCH_BYTES, events_max=_BATCH_EVENTS)
         self.put = self._batch.put
+        self.outside = OutsideNames(store.fs, store.layout)
         self._base: GitBase | None = None  # of the source at hand
         self._sessions: set[str] = set()
 
@@ -269,6 +271,11 @@ class Import:
         if draft.cwd is None or draft.cwd == home or draft.cwd.startswith(f"{home}/"):
             return home
         return draft.cwd
+
+    def is_worktree_known(self, source: FileSource, draft: Draft) -> bool:
+        """Whether the root of a source is a work tree, and not just where the session began."""
+        home = os.path.dirname(self.store.layout.root)
+        return source.root is not None or self.root_of(source, draft) == home
 
     def repo_of(self, source: FileSource) -> str | None:
         """The repository that a session is recorded for; the master's event when it is the store's."""

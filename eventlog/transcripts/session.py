@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING
 from eventlog.agents.call import title_of
 from eventlog.agents.ignored_texts import Outside, leave_out, without
 from eventlog.names import event_id_of, session_context, session_id_of, sessions_context, slugify
+from eventlog.paths import is_outside
 from eventlog.redaction import IGNORED
 from eventlog.snapshots.ids import from_text
-from eventlog.transcripts.draft import Draft, FileItem
+from eventlog.snapshots.kept_ignored import is_withheld
+from eventlog.transcripts import formats
+from eventlog.transcripts.backups import Backups
+from eventlog.transcripts.draft import BACKUP, Draft, FileItem
 from eventlog.transcripts.filestates import FileStates
 from eventlog.transcripts.gitbase import GitBase
 from eventlog.transcripts.lines import FileSource, Line
@@ -33,6 +37,7 @@ class SourceSession:
         self._known = into.known
         self._report = into.report
         self._states: FileStates | None = None
+        self._early: list[FileItem] = []  # copies that were named before the first edit
         self._branch: str | None = None
         self._began_at: int | None = None
         self._entered: str | None = None
@@ -50,10 +55,8 @@ class SourceSession:
             if self._known.hooked is not None:
                 self._known.hooked.adopt(item.columns if isinstance(item, FileItem) else item)
             if isinstance(item, FileItem):
-                if self._states is None:
-                    self._states = self._chain()
-                for event in self._states.tell(item):
-                    if not told and not self._is_live(event):
+                for event in self._told_of(item):
+                    if not told and (not self._is_live(event) or self._is_unseen(event)):
                         self._add(event, size)
                 continue
             if item["event_type"] == "session" and self._entered != self._draft.session:
@@ -186,6 +189,10 @@ class SourceSession:
         """Whether hooks looked at the disk in the turn of a file event."""
         return event.get("agent_turn_id") in self._known.live_turns
 
+    def _is_unseen(self, event: Event) -> bool:
+        """Whether an event is of a file that hooks never look at: it lies outside of the work tree."""
+        return is_outside(str(event["path"])) and self._into.is_worktree_known(self._source, self._draft)
+
     def _counted_once(self, event: Event) -> Event:
         """A model call, or that it repeats one which is known under another name."""
         event_id, session = str(event["event_id"]), self._draft.session
@@ -213,14 +220,34 @@ class SourceSession:
             "operation": why,
         }
 
+    def _told_of(self, item: FileItem) -> list[Event]:
+        """The events of an edit. The chain begins with the first: until then its root may be unknown."""
+        if self._states is None:
+            self._early.append(item)
+            if item.edit.kind == BACKUP:
+                return []
+            self._states, early, self._early = self._chain(), self._early, []
+            return [event for one in early for event in self._states.tell(one)]
+        return self._states.tell(item)
+
     def _chain(self) -> FileStates:
         into = self._into
         root = into.root_of(self._source, self._draft)
         if root is None:
             return FileStates(self._draft.agent, None, into.put)
-        base = GitBase(root, commit=self._draft.commit, branch=self._branch, before_us=self._began_at)
+        draft, source = self._draft, self._source
+        base = GitBase(root, commit=draft.commit, branch=self._branch, before_us=self._began_at)
         into.use(base)
-        return FileStates(self._draft.agent, root, into.put, base)
+        directory, named = formats.backups_of(draft.agent, source), os.path.basename(source.path)
+        return FileStates(
+            draft.agent,
+            root,
+            into.put,
+            base,
+            real_root=os.path.realpath(root),
+            name_outside=into.outside.name_of,
+            backup=Backups(directory, (draft.session, named.partition(".")[0])) if directory else None,
+        )
 
     def _without_ignored(self, event: Event) -> Event:
         """The event without what a tool said of a file that is kept although git ignores it (P5)."""
@@ -233,13 +260,27 @@ class SourceSession:
         if left is not event and id is not None:
             self._left_out.add(id)
         if left is not event and event["event_type"] in ("file", "mismatch"):
-            blobs = event.get("blobs")
-            for one in blobs if isinstance(blobs, (list, tuple)) else ():
-                self._into.store.blobs.withhold(from_text(str(one)), IGNORED)
+            self._withhold(event)
         return left
 
+    def _without_private(self, event: Event) -> Event:
+        """An event of a file outside: what git ignores there is not known, so its name decides."""
+        assert self._states is not None
+        path = self._states.outside[str(event["path"])]
+        if not is_withheld(path.encode("utf-8", "surrogatepass")):
+            return event
+        self._withhold(event)
+        return without(event)
+
+    def _withhold(self, event: Event) -> None:
+        blobs = event.get("blobs")
+        for one in blobs if isinstance(blobs, (list, tuple)) else ():
+            self._into.store.blobs.withhold(from_text(str(one)), IGNORED)
+
     def _add(self, event: Event, size: int) -> None:
-        if self._into.keeps_ignored:
+        if event["event_type"] in ("file", "mismatch") and is_outside(str(event.get("path"))):
+            event = self._without_private(event)
+        elif self._into.keeps_ignored:
             event = self._without_ignored(event)
         event_id, report = str(event["event_id"]), self._report
         if self._known.has(event_id):

@@ -18,12 +18,19 @@ from eventlog.types import Event
 from tests.transcripts.claude_support import HOME, Teller, patch, real, rows, run, write
 
 
+def named(path: str) -> str:
+    """The name of a file outside."""
+    directory, _, name = path.rpartition("/")
+    return f"root:{blake3(directory.encode()).hexdigest()[:16]}/{name}"
+
+
 class Chain:
     """A chain of files, with the contents that it names."""
 
     def __init__(self, base: "dict[str, bytes] | None" = None) -> None:
         self.contents: dict[str, bytes] = {}
-        self._states = FileStates("claude-code", HOME, self._put, None if base is None else base.get)
+        get = None if base is None else base.get
+        self._states = FileStates("claude-code", HOME, self._put, get, name_outside=named)
         self._count = 0
 
     def _put(self, data: bytes) -> bytes:
@@ -36,6 +43,12 @@ class Chain:
         cause: Event = {"event_id": f"{self._count:032x}", "tool": "Edit", "tool_use_id": f"t-{self._count}"}
         columns: Event = {"agent": "claude-code", "cwd": HOME}
         return self._states.tell(FileItem(cause, FileEdit(kind, path, **said), columns))
+
+    def several(self, edits: list[FileEdit]) -> list[Event]:
+        """What one call did."""
+        cause: Event = {"event_id": "f" * 32}
+        columns: Event = {"agent": "claude-code"}
+        return [event for edit in edits for event in self._states.tell(FileItem(cause, edit, columns))]
 
     def change(self, kind: str, path: str = "a.py", **said: Any) -> tuple[str, bytes | None, bytes | None]:
         """Operation and contents of the one event that is not a mismatch."""
@@ -83,6 +96,57 @@ def test_a_file_that_somebody_else_changed_is_a_mismatch() -> None:
     assert chain.contents[str(change["after_hash"])] == b"d\n"
 
 
+@pytest.mark.parametrize(
+    ("content", "first", "fits"),
+    [
+        ("b\nc", 2, True),
+        ("c\n", 3, True),
+        ("a", 1, True),
+        ("b\nd", 2, False),
+        ("c", 2, False),
+        ("x", 9, False),
+    ],
+)
+def test_some_lines_of_a_file_are_a_check(content: str, first: int, fits: bool) -> None:
+    """P7: lines that differ from those predicted are a mismatch, and the rest of the file is unknown."""
+    chain = Chain()
+    assert chain.tell(SEEN, content=content, first_line=first) == []  # of an unknown file
+    chain.tell(WRITE, content="a\r\nb\r\nc\r\n")
+    found = chain.tell(SEEN, content=content, first_line=first)
+    assert [one["payload"] for one in found] == ([] if fits else [{"evidence": "read"}])
+    after = chain.change(REPLACE, replacements=(("b", "B", False),))[2]
+    assert after == (b"a\r\nB\r\nc\r\n" if fits else None)
+
+
+def test_a_file_that_comes_in_or_goes_out_is_added_and_deleted() -> None:
+    """P1: no restore needs the side outside; one call with many files outside gives each its own event."""
+    chain = Chain()
+    chain.tell(WRITE, content="a\n")
+    out = chain.tell(PATCH, "/etc/b", old_path="a.py", patch="")
+    assert [(one["operation"], one["path"]) for one in out] == [("delete", "a.py"), ("add", named("/etc/b"))]
+    back = chain.tell(PATCH, "c.py", old_path="/etc/b", patch="")
+    assert [(one["operation"], one["path"]) for one in back] == [("delete", named("/etc/b")), ("add", "c.py")]
+    assert {chain.contents[str(one["after_hash"])] for one in (out[1], back[1])} == {b"a\n"}
+    beside = chain.tell(PATCH, "/etc/d", old_path="/etc/e", patch="")
+    assert [(one["operation"], one["path"]) for one in beside] == [("rename", named("/etc/d"))]
+    states = chain.several([FileEdit(WRITE, f"/etc/{number}", content="x") for number in range(3)])
+    assert len({one["event_id"] for one in states}) == 3
+
+
+def test_a_patch_of_a_file_outside_is_kept_without_its_path() -> None:
+    """P5: Codex names the file in the patch; an event that leaves has the id alone."""
+    section = "*** Update File: /etc/b\n{}@@\n-a\n+b"
+    for path, old_path, move in (
+        ("/etc/b", None, ""), ("c.py", "/etc/b", "*** Move to: c.py\n"),
+        ("/etc/c", "a.py", "*** Move to: /etc/c\n"), ("/etc/c", "/etc/b", "*** Move to: /etc/c\n"),
+    ):  # fmt: skip
+        found = Chain().tell(PATCH, path, old_path=old_path, patch=section.format(move))
+        assert found and "/etc" not in str(found)
+        assert {one["payload"]["diff"] for one in found if "diff" in one["payload"]} == {"@@\n-a\n+b"}
+    inside = Chain().tell(PATCH, "a.py", patch="*** Update File: a.py\n@@\n-a\n+b")
+    assert inside[0]["payload"]["diff"] == "*** Update File: a.py\n@@\n-a\n+b"
+
+
 def test_a_whole_read_makes_a_file_known() -> None:
     """P7: a file that was read as a whole is what the next edit changes; it ends as it was shown."""
     chain = Chain()
@@ -122,12 +186,14 @@ def test_a_line_that_is_taken_away_goes_with_its_newline_where_the_count_says_so
         assert chain.change(REPLACE, **edit)[2] == after
 
 
-def test_paths_are_relative_to_the_root_and_others_have_no_event() -> None:
-    """A path is told below the root, from the directory of its line; one outside has no event at all."""
+def test_paths_are_relative_to_the_root_and_others_have_a_name_of_their_own() -> None:
+    """A path is told below the root, from the directory of its line; one outside by the name it is given."""
     chain = Chain()
     for path, told in (
         (f"{HOME}/a.py", "a.py"), ("sub/a.py", "sub/a.py"), (f"{HOME}/sub/../a.py", "a.py"),
-        (f"{HOME}er/a.py", None), ("../a.py", None), ("/etc/passwd", None), (HOME, None), ("a\0b", None),
+        (f"{HOME}er/a.py", named(f"{HOME}er/a.py")), ("../a.py", named("/home/dev/a.py")),
+        ("/etc/passwd", named("/etc/passwd")), ("C:\\x\\a.py", named("C:/x/a.py")),
+        (HOME, None), ("/", None), ("a\0b", None), ("", None),
     ):  # fmt: skip
         found = chain.tell(WRITE, path, content="x")
         assert [one["path"] for one in found] == ([] if told is None else [told])
@@ -181,11 +247,12 @@ def test_the_strings_that_were_used_count_not_those_that_were_asked_for() -> Non
     assert edit.replacements == (('"a"', "b", False),)
 
 
-@pytest.mark.parametrize(("first", "count", "shown"), [(1, 2, True), (2, 2, False), (1, 1, False)])
-def test_only_a_whole_read_shows_a_file(first: int, count: int, shown: bool) -> None:
-    """P7: a part of a file, or one with lines cut, is no evidence of its content."""
+@pytest.mark.parametrize(("first", "count", "shown"), [(1, 2, [None]), (2, 2, [2]), (1, 1, []), (0, 2, [])])
+def test_only_a_whole_read_shows_a_file(first: int, count: int, shown: list[int | None]) -> None:
+    """P7: of a part of a file it is said which; one with lines cut is no evidence of its content."""
     file = {"content": "a\n", "startLine": first, "numLines": count, "totalLines": 2}
-    assert bool(edits_of("Read", {"file_path": "a"}, {"type": "text", "file": file})) is shown
+    edits = edits_of("Read", {"file_path": "a"}, {"type": "text", "file": file})
+    assert [edit.first_line for edit in edits] == shown
     long = {**file, "content": "a" * 3_000 + "\n"}
     assert edits_of("Read", {"file_path": "a"}, {"type": "text", "file": long}) == []
 

@@ -149,6 +149,7 @@ def test_a_subagents_chat_is_read_with_its_session(tmp_path: Path) -> None:
             ("message", "text", None, 2),
             ("llm", None, None, 2),
             ("action", None, "t4", 2),
+            ("file", "edit", "t4", 2),
             ("message", "text", None, 2),
             ("llm", None, None, 2),
             ("subagent", "end", None, 2),

@@ -13,8 +13,10 @@ from eventlog.agents.transcript import call_of
 from eventlog.names import event_id_of
 from eventlog.transcripts.draft import Draft
 from eventlog.transcripts.readers import claude_texts as own
+from eventlog.transcripts.readers.claude_backups import Backups
 from eventlog.transcripts.readers.claude_files import (
     AGENT,
+    backups_of,
     parts_of,
     places,
     recognises,
@@ -27,7 +29,7 @@ from eventlog.transcripts.readers.claude_tools import beyond, edits_of, is_work,
 from eventlog.transcripts.times import time_of
 from eventlog.types import Event
 
-__all__ = ["AGENT", "Reader", "parts_of", "places", "recognises", "sources_in"]
+__all__ = ["AGENT", "Reader", "backups_of", "parts_of", "places", "recognises", "sources_in"]
 
 _Said = dict[str, Any]
 
@@ -82,6 +84,7 @@ class Reader:
         self._previous: dict[str, str] = {}  # subagent, or nothing → its last line
         self._event_of: dict[str, str] = {}  # line → event
         self._subagents = Subagents(subagents_in(draft.parts))
+        self._backups = Backups()
 
     def take(self, said: _Said) -> None:
         draft = self._draft
@@ -508,7 +511,9 @@ class Reader:
             if kind == "system" and (subtype := text_of(said, "subtype")) is not None:
                 kind = subtype
                 del rest["subtype"]
-        self._draft.raw(rest, kind, text_of(said, "uuid"))
+        event = self._draft.raw(rest, kind, text_of(said, "uuid"))
+        for backup in self._backups.new_in(said, self._draft.cwd):
+            self._draft.file(event, backup)
 
 
 def _beside(said: _Said, known: frozenset[str]) -> _Said:

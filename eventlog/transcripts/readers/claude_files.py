@@ -2,7 +2,7 @@
 
 A session's file is `projects/DIRECTORY/SESSION.jsonl`; those of its subagents are
 `SESSION/subagents/agent-*.jsonl`, each with an `agent-*.meta.json`; old versions put `agent-*.jsonl` beside
-it.
+it. Copies of edited files are in `file-history/SESSION`, beside `projects`.
 """
 
 import os
@@ -87,6 +87,14 @@ def _session_of(path: str) -> str | None:
         return next((found for said in head_of(path) if (found := text_of(said, "sessionId"))), None)
     except EventLogError:
         return None
+
+
+def backups_of(path: str) -> "str | None":
+    """The directory with the copies of edited files, of all sessions; None for a file that lies elsewhere."""
+    projects = os.path.dirname(os.path.dirname(os.path.abspath(path)))
+    if os.path.basename(projects) != "projects":
+        return None
+    return f"{os.path.dirname(projects)}/file-history"
 
 
 def subagents_in(parts: Sequence[str]) -> dict[int, str]:

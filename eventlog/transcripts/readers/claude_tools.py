@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from eventlog.agents.call import object_of, text_of
+from eventlog.agents.call import int_of, object_of, text_of
 from eventlog.transcripts.draft import REPLACE, SEEN, WRITE, FileEdit
 
 WRITES = frozenset(("Write", "Edit", "MultiEdit", "NotebookEdit"))
@@ -59,19 +59,21 @@ def edits_of(tool: "str | None", args: object, told: object) -> "list[FileEdit]"
 
 
 def _seen(path: str, result: "dict[str, Any]") -> "list[FileEdit]":
-    """The content of a file that was shown as a whole; it ends as the file does."""
+    """The content of a file that was shown as a whole, which ends as the file does, or some of its lines."""
     file = object_of(result, "file")
-    content, count = file.get("content"), file.get("numLines")
+    content, count, first = file.get("content"), file.get("numLines"), int_of(file, "startLine")
     if (
         result.get("type") != "text"
         or not isinstance(content, str)
-        or file.get("startLine") != 1
-        or count != file.get("totalLines")
+        or first is None
+        or first < 1
         or count != content.count("\n") + 1
         or (len(content) >= _SEEN_LINE_MAX and max(map(len, content.split("\n"))) >= _SEEN_LINE_MAX)
     ):
         return []
-    return [FileEdit(SEEN, path, content=content)]
+    if first == 1 and count == file.get("totalLines"):
+        return [FileEdit(SEEN, path, content=content)]
+    return [FileEdit(SEEN, path, content=content, first_line=first)]
 
 
 def _replacements(args: "dict[str, Any]", result: "dict[str, Any]") -> "tuple[tuple[str, str, bool], ...]":

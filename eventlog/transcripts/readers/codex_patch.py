@@ -54,6 +54,13 @@ def is_section(patch: str) -> bool:
     return patch.startswith(_UPDATE)
 
 
+def without_names(section: str) -> str:
+    """The part of a patch that updates one file, without the lines that name it."""
+    lines = section.split("\n")
+    named = 2 if lines[1:] and lines[1].startswith(_MOVE) else 1
+    return "\n".join(lines[named:])
+
+
 def apply_section(before: bytes, section: str) -> bytes | None:
     """The content after the part of a patch that updates one file; None when it does not fit exactly."""
     chunks = _chunks(section.encode("utf-8", "surrogatepass").split(b"\n")[1:])

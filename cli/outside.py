@@ -1,0 +1,110 @@
+"""Files outside of the repository as a person at this machine knows them: directories in place of their ids.
+
+Events name such a file by an id of its directory, which only this store's key can tell
+(docs/transcripts.md). No event and no file says which directory that is: those that the log knows otherwise
+(where agents worked, what their tool calls named) are tried until the id fits. One that is found nowhere
+stays an id.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from eventlog.paths import OUTSIDE
+
+if TYPE_CHECKING:
+    from eventlog.outside import OutsideNames
+    from eventlog.store import Store
+
+_NAME = re.compile(r"root:[0-9a-f]{16}(?=/)")
+_CALLS_MAX = 50
+_TEXT_MAX = 1 << 20
+_ROOTS_MAX = 200
+_CWDS = "select distinct cwd from events where cwd is not null"
+_CALLS = (
+    "select call.payload, call.cwd from events file join events call on call.event_id = file.cause "
+    "where file.event_type in ('file', 'mismatch') and starts_with(file.path, $1) limit $2"
+)
+_META = "locus.outside"
+
+
+def local(text: str) -> str:
+    """A text for people with the directories of files outside of the repository, where they can be told."""
+    if OUTSIDE not in text:
+        return text
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return text
+    known: dict[str, str | None] = context.find_root().meta.setdefault(_META, {})
+    new = {found for found in _NAME.findall(text) if found not in known}
+    if new and len(known) < _ROOTS_MAX:
+        known |= dict.fromkeys(new)
+        known |= _directories(context, new)
+    return _NAME.sub(lambda found: known.get(found[0]) or found[0], text)
+
+
+def _directories(context: click.Context, roots: set[str]) -> dict[str, str]:
+    from eventlog.errors import EventLogError
+    from eventlog.outside import OutsideNames
+    from eventlog.store import Store
+
+    try:
+        with Store.open(context.find_root().obj) as store:
+            if not store.fs.exists(store.layout.redaction_key):
+                return {}
+            return _found(store, OutsideNames(store.fs, store.layout), roots)
+    except EventLogError:
+        return {}  # it is a convenience; what is wrong is told by the command itself
+
+
+def _found(store: "Store", names: "OutsideNames", roots: set[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    tried: set[str] = set()
+
+    def fit(directories: Iterable[str]) -> None:
+        for directory in directories:
+            if directory not in tried:
+                tried.add(directory)
+                root = names.root_of(directory)
+                if root in roots:
+                    found[root] = directory.rstrip("/")
+
+    for (cwd,) in store.query(_CWDS).rows:
+        fit(_above(str(cwd)))
+    for root in roots:
+        if root not in found:
+            for payload, cwd in store.query(_CALLS, [f"{root}/", _CALLS_MAX]).rows:
+                fit(_named(payload, cwd or ""))
+                if root in found:
+                    break
+    return found
+
+
+def _above(path: str) -> Iterator[str]:
+    """A directory and those above it."""
+    path = os.path.normpath(path.replace("\\", "/"))
+    while path.strip("/"):
+        yield path
+        path = path.rpartition("/")[0]
+    yield "/"
+
+
+def _named(payload: object, cwd: str) -> Iterator[str]:
+    """The directories of the paths that a tool call names."""
+    from eventlog import jsontext
+    from eventlog.agents.tools import patch_paths
+
+    waiting: list[object] = [jsontext.object_of(payload).get("args")]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, str) and len(value) <= _TEXT_MAX:
+            for path in patch_paths(value) if "*** " in value else [value]:
+                if "\n" not in path and "\0" not in path:
+                    yield from list(_above(os.path.join(cwd, path)))[1:2]
