@@ -22,6 +22,8 @@ from eventlog.types import Event
 if TYPE_CHECKING:
     from eventlog.transcripts.importer import Import
 
+_OF_ORIGINAL = ("agent", "agent_session_id", "agent_turn_id", "subagent_id", "repo", "occurred_at")
+
 
 class SourceSession:
     """The session of a source: settles what its draft holds after each line."""
@@ -42,6 +44,7 @@ class SourceSession:
         self._missed = 0
         self._outside: Outside | None = None
         self._left_out: set[object] = set()  # tool calls of which texts were left out
+        self._is_numbered = False  # told by a version whose ids have the numbers of lines
 
     def settle(self, line: Line | None, *, told: bool) -> None:
         """Send on what the reader said of a line; None: of the end. `told`: an import before has sent it."""
@@ -56,9 +59,9 @@ class SourceSession:
                     if not told and not self._is_live(event):
                         self._add(event, size)
                 continue
-            if item["event_type"] == "session" and self._entered != self._draft.session:
+            if item.get("agent_session_id") == self._draft.session != self._entered:
                 self._enter(item)
-            elif item["event_type"] == "turn":
+            if item["event_type"] == "turn":
                 self._turn_moves(item, told)
             elif item["event_type"] == "llm":
                 item = self._counted_once(item)
@@ -73,6 +76,8 @@ class SourceSession:
 
     def end(self) -> None:
         """The end of the source: of its last turn and, unless hooks recorded it, of the session."""
+        if self._source.is_copy:
+            return  # both go on elsewhere
         self._end_turn(told=False)
         if self._last is None or self._entered is None or self._known.is_live:
             return
@@ -95,7 +100,7 @@ class SourceSession:
         branch, began_at = start.get("branch"), start.get("occurred_at")
         self._branch = branch if isinstance(branch, str) else None
         self._began_at = began_at if isinstance(began_at, int) else None
-        self._report.sessions += 1
+        self._report.sessions += not self._source.is_copy
         repo = self._into.repo_of(self._source)
         if repo is not None:
             start["repo"] = self._draft.columns["repo"] = repo
@@ -183,6 +188,18 @@ class SourceSession:
         elif not told and self._is_live(action):
             self._missed += 1
 
+    def _was_numbered(self, event: Event) -> bool:
+        """Whether the log has an event under its former id, which a copied line behind the first cannot say:
+        then it has all of the turns that it knows."""
+        former = event.pop("former_id", None)
+        if former is None:
+            return False
+        if self._known.has(str(former)):
+            self._is_numbered = True
+            return True
+        turn = event.get("agent_turn_id")
+        return self._is_numbered and self._source.is_copy and self._known.has_turn(str(turn))
+
     def _is_live(self, event: Event) -> bool:
         """Whether hooks looked at the disk in the turn of a file event."""
         return event.get("agent_turn_id") in self._known.live_turns
@@ -243,7 +260,11 @@ class SourceSession:
         if self._into.keeps_ignored:
             event = self._without_ignored(event)
         event_id, report = str(event["event_id"]), self._report
-        if self._known.has(event_id):
+        was_numbered = self._was_numbered(event)
+        if not self._source.is_copy and "occurred_at" in event and self._known.lacks_time(event_id):
+            event = _original_of(event)
+            event_id = str(event["event_id"])
+        if self._known.has(event_id) or was_numbered:
             report.known += 1
             return
         self._known.tell(event_id)
@@ -256,3 +277,25 @@ class SourceSession:
         elif event_type == "mismatch":
             report.mismatches += 1
         self._into.add(event, size)
+
+
+def _original_of(event: Event) -> Event:
+    """What a file says of an event that the log has from a copy of it: its time, and what ended a call."""
+    event_id = str(event["event_id"])
+    own_id = event_id_of(str(event["agent"]), "original", event_id)
+    if event["event_type"] == "turn":
+        return {**event, "event_id": own_id}  # one more end, which is the last
+    payload = event["payload"]
+    assert isinstance(payload, dict)
+    kept = {name: event[name] for name in _OF_ORIGINAL if name in event}
+    said = {name: value for name, value in payload.items() if name in ("told", "changes")}
+    return {
+        **kept,
+        "event_type": "transcript",
+        "event_kind": "observation",
+        "source": "system",
+        "event_id": own_id,
+        "operation": "original",
+        "cause": event_id,
+        "payload": said,
+    }

@@ -90,6 +90,8 @@ class Tools:
         action = item.get("action")
         if call is None and action in self._searches:
             self._searches.remove(action)
+        elif call is None and self._draft.is_copy:  # which lacks the event that has the id
+            self._draft.raw(item, "response_item/web_search_call")
         elif call is None or call not in self._done:
             self._action(call, "web_search", action, None, rest, {}, True)
 
