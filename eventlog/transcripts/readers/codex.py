@@ -103,7 +103,8 @@ class Reader:
         for said in early:
             self.take(said)
         self._settle_held()
-        self._end_copy()
+        if self._copy.is_under_way:
+            return  # it has nothing of its own yet
         self._tools.end()
 
     # -- lines -----------------------------------------------------------------------------------
