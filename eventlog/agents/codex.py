@@ -4,8 +4,9 @@ Pure: reads no file and no clock; what is not known here is kept raw. Facts that
 a turn, but a subagent counts turns of its own, and what it does belongs to the session's turn under way; a
 shell command that fails gives a PostToolUse with its output and no exit code, so whether it succeeded is
 unknown; a patch tells its files in its text, and one within a shell command gives no PostToolUse; before a
-model is asked, the tools that it asked for have ended; model calls have no ids, and their input counts what
-came from the cache. On the hook path.
+model is asked, the tools that it asked for have ended; model calls have no ids, so
+one is named by its turn and figures (`call_key`), and their input counts what came from the cache. On the
+hook path.
 """
 
 from eventlog import jsontext
@@ -29,7 +30,7 @@ from eventlog.names import event_id_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     Said = dict[str, object]
 
@@ -57,6 +58,8 @@ TOOLS = AgentTools(
 _EXIT_CODE = "Exit code: "
 _SCRIPT_COMPLETED, _SCRIPT_FAILED = "Script completed", "Script failed"
 _ERROR_SIZE_MAX = 2_000
+_KEY_SIZE = 4  # of a model call whose place and figures are known
+_FIGURES = ("input_tokens", "output_tokens", "cached_input_tokens", "reasoning_output_tokens")
 
 
 def interpret(said: "Said") -> Call:
@@ -218,6 +221,9 @@ def _model_asked(call: Call, said: "Said") -> None:
 
 def _model_call(call: Call, said: "Said") -> None:
     usage = object_of(said, "token_usage")
+    key = [part for part in call_key(text_of(said, "agent_id") or call.turn, usage) if part is not None]
+    if len(key) == _KEY_SIZE:
+        call.model_call = tuple(key[:-1])
     call.add(
         "llm",
         without(said, *_SHARED),
@@ -228,6 +234,13 @@ def _model_call(call: Call, said: "Said") -> None:
         cache_write_tokens=int_of(usage, "cache_write_input_tokens"),
         success=None if said.get("status") is None else said.get("status") == "completed",
     )
+
+
+def call_key(place: "str | None", usage: "Mapping[str, object]", number: int = 0) -> "tuple[str | None, ...]":
+    """The key of a model call: its subagent, or else its turn, its figures, its number among equal ones."""
+    figures = [int_of(usage, name) for name in _FIGURES]
+    known = None if None in figures[:2] else ":".join(str(one or 0) for one in figures)
+    return "llm", place, known, str(number)
 
 
 def _stop(call: Call, said: "Said") -> None:

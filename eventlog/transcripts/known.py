@@ -81,6 +81,7 @@ class Known:
         # (subagent or else turn, prompt tokens, completion tokens) of calls without the provider's id.
         self.nameless_calls: dict[tuple[str, int | None, int | None], list[str]] = {}
         self._timeless: set[int] = set()  # told by a copy
+        self._of_hooks: set[int] = set()  # calls of which only hooks say whether they succeeded
         self.hooked: Hooked | None = None  # where hooks and transcript give different names
 
     def of_these(self, names: "Iterable[object]") -> list[str]:
@@ -99,7 +100,7 @@ class Known:
         self.live_turns, self.live_actions = set(), set()
         self.nameless_calls = {}
         self.hooked = None
-        self._timeless = set()
+        self._timeless, self._of_hooks = set(), set()
         if session not in self._sessions:
             return
         ids: set[int] = set()
@@ -123,6 +124,8 @@ class Known:
             elif event_type == "llm":
                 self._owner_of_call[_short(event_id)] = owner
                 place = subagent or turn
+                if success is not None and self._agent == CODEX:
+                    self._of_hooks.add(_short(event_id))
                 if message is None and place is not None:
                     self.nameless_calls.setdefault((place, prompt, completion), []).append(event_id)
         self._ids = ids
@@ -144,6 +147,10 @@ class Known:
     def lacks_time(self, event_id: str) -> bool:
         """Whether the log has an event of the session at hand from a copy, which has no times."""
         return _short(event_id) in self._timeless
+
+    def is_of_hook(self, event_id: str) -> bool:
+        """Whether a hook told a model call under the id that a transcript gives it."""
+        return _short(event_id) in self._of_hooks
 
     def tell(self, event_id: str) -> None:
         self._told.add(_short(event_id))

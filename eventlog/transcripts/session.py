@@ -191,14 +191,14 @@ class SourceSession:
     def _was_numbered(self, event: Event) -> bool:
         """Whether the log has an event under its former id, which a copied line behind the first cannot say:
         then it has all of the turns that it knows."""
-        former = event.pop("former_id", None)
+        former, is_line = event.pop("former_id", None), event["event_type"] in ("transcript", "error")
         if former is None:
             return False
         if self._known.has(str(former)):
-            self._is_numbered = True
+            self._is_numbered |= is_line
             return True
         turn = event.get("agent_turn_id")
-        return self._is_numbered and self._source.is_copy and self._known.has_turn(str(turn))
+        return is_line and self._is_numbered and self._source.is_copy and self._known.has_turn(str(turn))
 
     def _is_live(self, event: Event) -> bool:
         """Whether hooks looked at the disk in the turn of a file event."""
@@ -212,17 +212,22 @@ class SourceSession:
             return self._copy_of(event, event_id, "fork")
         place = event.get("subagent_id") or event.get("agent_turn_id")
         usage = (str(place), event.get("prompt_tokens"), event.get("completion_tokens"))
-        told_by_hook = self._known.nameless_calls.get(usage)  # type: ignore[arg-type]
-        if told_by_hook and event_id in told_by_hook:
-            told_by_hook.remove(event_id)  # an import before told it, without a name that the agent gave
-        elif told_by_hook:
-            return self._copy_of(event, told_by_hook.pop(), "hook")
+        same = self._known.nameless_calls.get(usage)  # type: ignore[arg-type]
+        former = str(event.get("former_id", event_id))
+        told = next((one for one in (event_id, former) if self._known.has(one)), None)
+        if same and told in same:
+            same.remove(told)
+            if told is not None and self._known.is_of_hook(told):
+                return self._copy_of(event, told, "hook")
+        elif same and told is None:
+            return self._copy_of(event, same.pop(), "hook")
         if session is not None:
             self._known.tell_call(event_id, session)
         return event
 
     def _copy_of(self, event: Event, cause: str, why: str) -> Event:
-        key = ("llm_copy", self._draft.session or "", str(event["event_id"]))
+        former = event.get("former_id", event["event_id"])  # where it has one, it names the copy
+        key = ("llm_copy", self._draft.session or "", str(former))
         return {
             **event,
             "event_type": "llm_copy",

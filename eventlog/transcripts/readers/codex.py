@@ -510,7 +510,8 @@ class Reader:
         if self._turn is None:
             self._enter_turn(payload)
         self._works()
-        self._usage.record(self._draft, payload, self._model, f"{self._thread}:{self._number}")
+        place = self._subagent or str(self._draft.of_line.get("agent_turn_id") or self._thread)
+        self._usage.record(self._draft, payload, self._model, place, f"{self._thread}:{self._number}")
 
     def _token_count(self, payload: "dict[str, Any]") -> None:
         said = self._usage.count(payload)
@@ -522,7 +523,7 @@ class Reader:
         self._works()
         turn = self._draft.of_line.get("agent_turn_id") or self._thread
         where = f"{turn}" if self._subagent is None else f"{self._subagent}:{turn}"
-        self._usage.tell(self._draft, said, self._model, where)
+        self._usage.tell(self._draft, said, self._model, self._subagent or f"{turn}", where)
 
 
 _MEANINGS: "dict[str, Callable[[Reader, dict[str, Any]], None]]" = {
