@@ -317,7 +317,7 @@ class Calls:
         self.ended: "set[str]" = set()  # `short` turns
         self.actions: "dict[str, str]" = {}
         self.marks: "dict[str, Mark]" = {}  # of transcripts, by their `short` path
-        self.models: "list[tuple[str, str]]" = []  # key and nonce of model calls without ids, of the last turn
+        self.models: "list[tuple[str, str]]" = []  # key and nonce of the turn's, without ids
         self.turns: "list[str]" = []  # of an agent without ids of turns; the latest last
         self.tools = Tools()
         self.subagents: "dict[str, str]" = {}  # `short` subagent → the turn that started it

@@ -15,7 +15,7 @@ Environ = Mapping[str, str]
 # - `SUFFIXES`: how the names of its files end;
 # - `places(environ) -> list[str]`: where the agent keeps them;
 # - `sources_in(path) -> list[FileSource]`: what a file holds, nothing when it is part of another;
-# - `histories_in(source, head) -> list[FileSource]`: what of other sessions' transcripts a source begins with;
+# - `histories_in(source, head) -> list[FileSource]`: copies of other transcripts that a source begins with;
 # - `root_of(source, roots) -> str | None`: in which of these working trees a session ran, when its first
 #   lines do not say where as `cwd`.
 _MODULES = {

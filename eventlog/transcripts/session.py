@@ -41,6 +41,7 @@ class SourceSession:
         self._turn: str | None = None
         self._turn_is_open = False
         self._last: Event | None = None
+        self._last_former: object = None
         self._missed = 0
         self._outside: Outside | None = None
         self._left_out: set[object] = set()  # tool calls of which texts were left out
@@ -70,7 +71,7 @@ class SourceSession:
             unheard = item["event_type"] == "subagent" and self._known.hooked is not None  # of subagents
             if item.get("operation") == "end" and self._is_live(item) and not unheard:
                 item = {**item, "event_type": "transcript"}  # hooks tell the ends of what they record
-            self._last = item
+            self._last, self._last_former = item, item.get("former_id")
             if not told:
                 self._add(item, size)
 
@@ -86,7 +87,9 @@ class SourceSession:
         draft, last = self._draft, self._last
         draft.of_line = {"occurred_at": last["occurred_at"]} if "occurred_at" in last else {}
         key = ("session", draft.session, "end", str(last["event_id"]))
-        draft.event("session", {"end_reason": "transcript"}, *key, operation="end", status="closed")
+        end = draft.event("session", {"end_reason": "transcript"}, *key, operation="end", status="closed")
+        if self._last_former is not None:
+            end["former_id"] = event_id_of(draft.agent, *map(str, key[:-1]), str(self._last_former))
         for item in draft.take():
             assert not isinstance(item, FileItem)
             self._add(item, 0)
@@ -146,6 +149,8 @@ class SourceSession:
         draft.of_line = kept
         event = draft.items.pop()
         assert not isinstance(event, FileItem)
+        if self._last_former is not None:
+            event["former_id"] = event_id_of(draft.agent, *map(str, key[:-1]), str(self._last_former))
         self._add(event, 0)
 
     def _name(self, message: str, start: Event) -> None:

@@ -254,7 +254,9 @@ def families(draw: st.DrawFn) -> list[list[Line]]:
 
 @settings(max_examples=EXAMPLES, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(families(), st.data())
-def test_families_in_any_order_and_portions_give_one_log(family: list[list[Line]], data: st.DataObject) -> None:
+def test_families_in_any_order_and_portions_give_one_log(
+    family: list[list[Line]], data: st.DataObject
+) -> None:
     """P3, P7: a parent, a fork and a fork of that, each read in parts, in any order."""
     cuts = [sorted(data.draw(st.lists(st.integers(1, len(one)), max_size=2))) for one in family]
     steps = data.draw(st.permutations([n for n, sizes in enumerate(cuts) for _ in sizes]))

@@ -135,9 +135,11 @@ def test_hooks_told_after_the_import_count_no_model_call_again(records: bool, tm
     usage["total_tokens"] = 13
     agent = Codex(project(tmp_path))
     made = Rollouts(tmp_path / "rollouts", records=records)
+    call = agent.payload("PostModelRequest", status="completed", token_usage=usage, turn_id="t1")
     steps = [
         agent.payload("UserPromptSubmit", prompt="count", turn_id="t1"),
-        *(agent.payload("PostModelRequest", status="completed", token_usage=usage, turn_id="t1") for _ in "ab"),
+        call,
+        call,
         agent.payload("Stop", last_assistant_message="Done.", turn_id="t1"),
     ]
     for second, call in enumerate(steps):

@@ -34,7 +34,9 @@ class Usage:
         if total is not None:
             self._totals = digest_of(total)
 
-    def record(self, draft: Draft, payload: "dict[str, Any]", model: "str | None", place: str, line: str) -> None:
+    def record(
+        self, draft: Draft, payload: "dict[str, Any]", model: "str | None", place: str, line: str
+    ) -> None:
         self._has_records = True
         response = text_of(payload, "response_id")
         said = {"usage": object_of(payload, "usage")}
