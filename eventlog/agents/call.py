@@ -63,6 +63,7 @@ class Call:
     An agent that gives its turns and tool calls no ids says `stamp`, the time of the call, and `tool_call`,
     the tool and a digest of its arguments; `live_names.py` completes such a call. `begins` is the action of
     a tool that begins, `ended` are actions of tools that ended, where no id of the agent's tells them.
+    `model_call` is the key of a model call that has no id, but for its number among equal ones of its turn.
     """
 
     __slots__ = (
@@ -74,6 +75,7 @@ class Call:
         "events",
         "finished",
         "kind",
+        "model_call",
         "moment",
         "named",
         "prompt",
@@ -101,6 +103,7 @@ class Call:
         self.transcripts: "list[str]" = []
         self.stamp: "str | None" = None
         self.tool_call: "tuple[str, str] | None" = None
+        self.model_call: "tuple[str, ...] | None" = None
         self.begins: "str | None" = None
         self.ended: "list[str]" = []
 

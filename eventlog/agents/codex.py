@@ -4,10 +4,12 @@ Pure: reads no file and no clock; what is not known here is kept raw. Facts that
 a turn, but a subagent counts turns of its own, and what it does belongs to the session's turn under way; a
 shell command that fails gives a PostToolUse with its output and no exit code, so whether it succeeded is
 unknown; a patch tells its files in its text, and one within a shell command gives no PostToolUse; before a
-model is asked, the tools that it asked for have ended; model calls have no ids, and their input counts what
-came from the cache. On the hook path.
+model is asked, the tools that it asked for have ended; model calls have no ids, so
+one is named by its turn and figures (`call_key`), and their input counts what came from the cache. On the
+hook path.
 """
 
+from eventlog import jsontext
 from eventlog.agents.call import (
     SESSION,
     SESSION_END,
@@ -28,7 +30,7 @@ from eventlog.names import event_id_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     Said = dict[str, object]
 
@@ -54,6 +56,10 @@ TOOLS = AgentTools(
     prefix="collaboration",
 )
 _EXIT_CODE = "Exit code: "
+_SCRIPT_COMPLETED, _SCRIPT_FAILED = "Script completed", "Script failed"
+_ERROR_SIZE_MAX = 2_000
+_KEY_SIZE = 4  # of a model call whose place and figures are known
+_FIGURES = ("input_tokens", "output_tokens", "cached_input_tokens", "reasoning_output_tokens")
 
 
 def interpret(said: "Said") -> Call:
@@ -133,6 +139,7 @@ def _tool_start(call: Call, said: "Said") -> None:
 def _tool_end(call: Call, said: "Said") -> None:
     tool, tool_use_id = TOOLS.name(said), text_of(said, "tool_use_id")
     result = said.get("tool_response")
+    success = _success_of(result)
     call.add(
         "action",
         {"args": said.get("tool_input"), "result": result, **without(said, *_OF_TOOL)},
@@ -140,8 +147,24 @@ def _tool_end(call: Call, said: "Said") -> None:
         tool_use_id,
         tool=tool,
         tool_use_id=tool_use_id,
-        success=_success_of(result),
+        success=success,
     )
+    if success is False:
+        call.add(
+            "error",
+            {
+                "message": "\n".join(_texts_of(result))[:_ERROR_SIZE_MAX],
+                "tool": tool,
+                "command": object_of(said, "tool_input").get("command"),
+            },
+            "error",
+            tool_use_id,
+            tool=tool,
+            tool_use_id=tool_use_id,
+            error_type="tool_failure",
+            resolved=False,
+            related_to=["errors"],
+        )
     if tool_use_id is not None:
         call.cause = event_id_of(AGENT, "action", tool_use_id)
         call.finished.append(tool_use_id)
@@ -151,11 +174,44 @@ def _tool_end(call: Call, said: "Said") -> None:
 
 
 def _success_of(result: object) -> "bool | None":
-    """Only the results that begin with an exit code tell; the others are unknown."""
+    """Only the results that begin with an exit code, or are a script's, tell; the others are unknown."""
     if not isinstance(result, str) or not result.startswith(_EXIT_CODE):
-        return None
+        return script_success(result)
     digits = result[len(_EXIT_CODE) :].partition("\n")[0].strip()
     return digits == "0" if digits.lstrip("-").isdigit() else None
+
+
+def script_success(result: object) -> "bool | None":
+    """Whether a script of `exec` did what it was for, by what it says; None: it is none, or goes on.
+
+    One that completed failed too when it passes on that a command of it did: `{"exit_code": 101, …}`.
+    """
+    texts = _texts_of(result)
+    head, _, output = texts[0].partition("\nOutput:\n") if texts else ("", "", "")
+    status = head.partition("\n")[0]
+    if status != _SCRIPT_COMPLETED:
+        return False if status == _SCRIPT_FAILED else None
+    return not any(_tells_failure(text) for text in (output, *texts[1:]))
+
+
+def _tells_failure(text: str) -> bool:
+    if not text.lstrip().startswith(("{", "[")) or '"exit_code"' not in text:
+        return False
+    try:
+        said = jsontext.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    results = said if isinstance(said, list) else [said]
+    codes = [one.get("exit_code") for one in results if isinstance(one, dict)]
+    return any(type(code) is int and code != 0 for code in codes)
+
+
+def _texts_of(result: object) -> "list[str]":
+    if isinstance(result, str):
+        return [result]
+    parts = result if isinstance(result, list) else []
+    texts = [one.get("text") for one in parts if isinstance(one, dict)]
+    return [text for text in texts if isinstance(text, str)]
 
 
 def _model_asked(call: Call, said: "Said") -> None:
@@ -165,6 +221,9 @@ def _model_asked(call: Call, said: "Said") -> None:
 
 def _model_call(call: Call, said: "Said") -> None:
     usage = object_of(said, "token_usage")
+    key = [part for part in call_key(text_of(said, "agent_id") or call.turn, usage) if part is not None]
+    if len(key) == _KEY_SIZE:
+        call.model_call = tuple(key[:-1])
     call.add(
         "llm",
         without(said, *_SHARED),
@@ -175,6 +234,13 @@ def _model_call(call: Call, said: "Said") -> None:
         cache_write_tokens=int_of(usage, "cache_write_input_tokens"),
         success=None if said.get("status") is None else said.get("status") == "completed",
     )
+
+
+def call_key(place: "str | None", usage: "Mapping[str, object]", number: int = 0) -> "tuple[str | None, ...]":
+    """The key of a model call: its subagent, or else its turn, its figures, its number among equal ones."""
+    figures = [int_of(usage, name) for name in _FIGURES]
+    known = None if None in figures[:2] else ":".join(str(one or 0) for one in figures)
+    return "llm", place, known, str(number)
 
 
 def _stop(call: Call, said: "Said") -> None:

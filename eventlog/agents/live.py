@@ -197,6 +197,8 @@ class _Recording:
             self.came_late = count_in_its_turn(layout, call, self.known, self.lines, key)
         if call.stamp is not None and call.session is not None:
             self._name_call()
+        if call.model_call is not None and call.session is not None:
+            self._number_model_call()
         self.common = self._common()
 
     def _name_call(self) -> None:
@@ -205,6 +207,14 @@ class _Recording:
 
         try:
             self.known = live_names.complete(self.layout, self.call)
+        except OSError as error:
+            self.note(error)
+
+    def _number_model_call(self) -> None:
+        from eventlog.agents import live_names
+
+        try:
+            live_names.number_model_call(self.layout, self.call)
         except OSError as error:
             self.note(error)
 

@@ -3,7 +3,12 @@
 A call tells the time it was made at (`stamp`), which is the same however often it is told. The beginnings of
 turns, and beginnings and ends of tool calls, are lines in the notes of the session. Each call adds its own
 line before it reads them, so that calls told at once count one another. On the hook path.
+
+A model call without an id is named by its figures, and its number among equal ones of its turn: told again
+from the turn's prompt on, it has the same number.
 """
+
+import os
 
 from eventlog.agents import live_state
 from eventlog.agents.call import SESSION, SESSION_END, TOOL_START, TURN_START, Call
@@ -32,6 +37,18 @@ def complete(layout: Layout, call: Call) -> Calls:
         number = known.tools.number(key, short(call.stamp), asked=call.moment == TOOL_START)
         _name(call, (turn, *call.tool_call, str(number)))
     return known
+
+
+def number_model_call(layout: Layout, call: Call) -> None:
+    """Give the model call of `call` its id. Raises: OSError when the notes cannot be written."""
+    session, key = call.session, call.model_call
+    assert session is not None and key is not None
+    own = [short("\0".join(key)), os.urandom(6).hex()]
+    live_state.note_calls(layout, session, [["model", *own]])
+    equal = [nonce for name, nonce in live_state.read_calls(layout, session).models if name == own[0]]
+    for event in call.events:
+        if own[1] in equal and event["event_type"] == "llm":
+            event["event_id"] = event_id_of(call.agent, *key, str(equal.index(own[1])))
 
 
 def _name(call: Call, key: "tuple[str, ...]") -> None:

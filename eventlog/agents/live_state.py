@@ -323,7 +323,7 @@ class Tools:
 class Calls:
     """What was recorded of a session so far. `actions` are ids of actions with how their capture went."""
 
-    __slots__ = ("actions", "ended", "marks", "named", "over", "subagents", "tools", "turns")
+    __slots__ = ("actions", "ended", "marks", "models", "named", "over", "subagents", "tools", "turns")
 
     def __init__(self) -> None:
         self.named = False
@@ -331,6 +331,7 @@ class Calls:
         self.ended: "set[str]" = set()  # `short` turns
         self.actions: "dict[str, str]" = {}
         self.marks: "dict[str, Mark]" = {}  # of transcripts, by their `short` path
+        self.models: "list[tuple[str, str]]" = []  # key and nonce of the turn's, without ids
         self.turns: "list[str]" = []  # of an agent without ids of turns; the latest last
         self.tools = Tools()
         self.subagents: "dict[str, str]" = {}  # `short` subagent → the turn that started it
@@ -346,11 +347,14 @@ def read_calls(layout: Layout, session: str) -> Calls:
         elif words[0] == "begun" and len(words) in (2, 3):
             calls.ended.discard(words[1])
             calls.over = False
+            calls.models.clear()  # they are counted within their turn
             if len(words) == 3 and words[2] not in calls.turns:
                 calls.turns.append(words[2])
                 calls.tools = Tools()  # they are counted within their turn
         elif words[0] in ("asked", "answered") and len(words) == 3:
             calls.tools.take(words[1], words[2], asked=words[0] == "asked")
+        elif words[0] == "model" and len(words) == 3:
+            calls.models.append((words[1], words[2]))
         elif words[0] == "action" and len(words) == 3:
             calls.actions.setdefault(words[1], words[2])
         elif words[0] == "mark" and len(words) == 4 and words[2].isdigit() and words[3].isdigit():
@@ -364,7 +368,8 @@ def read_calls(layout: Layout, session: str) -> Calls:
 
 def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:
     """Lines: `named`; `opened`, `over`; `begun` and `ended` of a turn; `action` id state; `mark` path inode
-    offset; `subagent` id turn; `asked` and `answered` of a tool call without an id: key, time."""
+    offset; `subagent` id turn; `asked` and `answered` of a tool call without an id: key, time;
+    `model` of a model call without an id: key, nonce."""
     if lines:
         _append(layout, f"{short(session)}.calls", lines)
 

@@ -101,7 +101,7 @@ class Draft:
     set them. `session`, `turn`, `cwd` (the first) and `commit` are known once they were said; `outcome` is
     what the model said last, `status` how the turn under way ends when it does not end well. `parts` are the
     paths of the source's files, to which the number of a line's part belongs. `closed` keeps how each turn
-    ended that was followed by another, since a line may tell several.
+    ended that was followed by another, since a line may tell several; `is_copy` is the source's.
     """
 
     __slots__ = (
@@ -110,6 +110,7 @@ class Draft:
         "columns",
         "commit",
         "cwd",
+        "is_copy",
         "items",
         "line",
         "of_line",
@@ -120,9 +121,10 @@ class Draft:
         "turn",
     )
 
-    def __init__(self, agent: str, parts: Sequence[str] = ()) -> None:
+    def __init__(self, agent: str, parts: Sequence[str] = (), *, is_copy: bool = False) -> None:
         self.agent = agent
         self.parts = parts
+        self.is_copy = is_copy
         self.columns: Event = {"agent": agent}
         self.of_line: Event = {}
         self.items: list[Event | FileItem] = []
@@ -139,9 +141,13 @@ class Draft:
 
     def begin_session(self, key: str, payload: Mapping[str, object], **columns: object) -> None:
         """The session of all events from here on; a `session` start."""
+        self.enter_session(key)
+        self.event("session", payload, "session", key, operation="start", status="active", **columns)
+
+    def enter_session(self, key: str) -> None:
+        """The session of all events from here on, whose start stands in another source."""
         self.session = key
         self.columns["agent_session_id"] = key
-        self.event("session", payload, "session", key, operation="start", status="active", **columns)
 
     def begin_turn(
         self, key: str, message: str, *, origin: str = "user", wordless: str | None = None, **columns: object

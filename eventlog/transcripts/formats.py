@@ -14,6 +14,7 @@ Environ = Mapping[str, str]
 # - `SUFFIXES`: how the names of its files end;
 # - `places(environ) -> list[str]`: where the agent keeps them;
 # - `sources_in(path) -> list[FileSource]`: what a file holds, nothing when it is part of another;
+# - `histories_in(source, head) -> list[FileSource]`: copies of other transcripts that a source begins with;
 # - `root_of(source, head, roots) -> str | None`: in which of these working trees a session ran, when its
 #   first lines do not say where as `cwd`;
 # - `backups_of(path) -> str | None`: for the session in this file, the directory in which the agent keeps
@@ -82,6 +83,13 @@ def sources_in(agent: str, path: str) -> Iterator[FileSource]:
         yield FileSource(agent, [path])
     else:
         yield from of_module(path)
+
+
+def histories_in(agent: str, source: FileSource, head: "list[dict[str, Any]]") -> list[FileSource]:
+    """Copies of other sessions' transcripts with which a source begins, to be read before it."""
+    of_module = getattr(_module(agent), "histories_in", None)
+    found: list[FileSource] = [] if of_module is None else of_module(source, head)
+    return found
 
 
 def root_of(

@@ -8,6 +8,7 @@ being read, and what `known` and `filestates` keep. One thread; other processes 
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from blake3 import blake3
 
@@ -100,7 +101,7 @@ def run(
         if remembered.get(source.path) == stamp:
             report.unchanged += 1
         else:
-            waiting.append(_Waiting(source, stamp))
+            waiting += _waiting(agent, source, stamp)
     if not waiting:
         return report
     waiting.sort(key=lambda one: one.age)
@@ -126,26 +127,40 @@ def run(
     return report
 
 
+def _waiting(agent: str, source: FileSource, stamp: "list[list[int]]") -> "list[_Waiting]":
+    """A source that is to be read, after the copies of others' histories that it begins with."""
+    touched_s = 0.0
+    try:
+        touched_s = source.touched_s()
+        head = source.head()
+    except (EventLogError, OSError):
+        head = []  # told when its turn comes
+    whole = [*formats.histories_in(agent, source, head), source]
+    return [_Waiting(one, stamp, head, touched_s, number) for number, one in enumerate(whole)]
+
+
 class _Waiting:
     """A source that is to be read: `age` sorts it, of `names` one may be the id of its session."""
 
     __slots__ = ("age", "names", "source", "stamp")
 
-    def __init__(self, source: FileSource, stamp: list[list[int]]) -> None:
+    def __init__(
+        self,
+        source: FileSource,
+        stamp: "list[list[int]]",
+        head: "list[dict[str, Any]]",
+        touched_s: float,
+        number: int,
+    ) -> None:
         self.source = source
         self.stamp = stamp
-        first, touched_s = "", 0.0
-        try:
-            touched_s = source.touched_s()
-            head = source.head()
-        except (EventLogError, OSError):
-            head = []  # told when its turn comes
+        first = ""
         self.names = names_in(head)
         for said in head:
             at = said.get("timestamp") or said.get("startTime")
             if isinstance(at, str) and not first:
                 first = at
-        self.age = first, touched_s, source.path
+        self.age = first, touched_s, source.parts[0], number
 
 
 class Import:
@@ -183,7 +198,7 @@ class Import:
         """One source, to its end. Raises: EventLogError."""
         foreign.check(self._agent, source)
         told = self._marks.get(source.path, {})
-        draft = Draft(self._agent, source.parts)
+        draft = Draft(self._agent, source.parts, is_copy=source.is_copy)
         reader = formats.reader_of(self._agent)(draft)
         session = SourceSession(self, source, draft)
         new_lines = malformed = oversized = 0
@@ -196,18 +211,21 @@ class Import:
             session.settle(line, told=line.told)
             if not line.told:
                 new_lines += 1
-                self.report.lines += not line.piece
+                self.report.lines += not line.piece and not source.is_copy
                 oversized += line.piece == 0
                 malformed += line.said is None and line.piece is None
         draft.line = None
         reader.end()
         session.settle(None, told=bool(told) and not new_lines)
+        if source.is_copy and draft.session is None:
+            return
         if new_lines or not told:
             session.end()
             self._note(source, draft, session.gaps())
-        self.report.sources += 1
-        self.report.malformed += malformed
-        self.report.oversized += oversized
+        if not source.is_copy:
+            self.report.sources += 1
+            self.report.malformed += malformed
+            self.report.oversized += oversized
 
     def _keep_malformed(self, source: FileSource, draft: Draft, line: Line) -> None:
         """Keep the bytes of a line that nobody can read, or a piece of one, and say where it stood."""
@@ -290,10 +308,11 @@ class Import:
             self.add(master, 0)
         return self.store.repo_hash
 
-    def enter(self, session: str) -> None:
-        """A session begins to be read, perhaps not for the first time."""
+    def enter(self, session: str, *, is_copy: bool = False) -> None:
+        """A session begins to be read, perhaps not for the first time; of a copy it is not counted."""
         self.known.enter(session)
-        self._sessions.add(session)
+        if not is_copy:
+            self._sessions.add(session)
         self.report.sessions = len(self._sessions)
 
     def use(self, base: GitBase | None) -> None:

@@ -10,18 +10,20 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from eventlog import jsontext
+from eventlog.agents.codex import AGENT as CODEX
 from eventlog.agents.gemini_cli import AGENT as GEMINI_CLI
+from eventlog.names import event_id_of
 from eventlog.store import Store
 from eventlog.transcripts.hooked import Hooked, prompt_of
 from eventlog.transcripts.lines import Mark
 
 _FACTS = (
     "select event_type, operation, event_id, agent, agent_session_id, repo from events "
-    "where event_type in ('sessions', 'session', 'turn', 'import')"
+    "where event_type in ('sessions', 'session', 'turn', 'import', 'subagent')"
 )
 _OF_SESSIONS = (
     "select event_id, event_type, agent_turn_id, agent_session_id, tree_hash is not null, "
-    "prompt_tokens, completion_tokens, message_id, subagent_id, success "
+    "prompt_tokens, completion_tokens, message_id, subagent_id, success, occurred_at is null "
     "from events where agent = $1 and agent_session_id in (select unnest($2))"
 )
 _STARTS = (
@@ -79,6 +81,8 @@ class Known:
         self.live_actions: set[str] = set()
         # (subagent or else turn, prompt tokens, completion tokens) of calls without the provider's id.
         self.nameless_calls: dict[tuple[str, int | None, int | None], list[str]] = {}
+        self._timeless: set[int] = set()  # told by a copy
+        self._of_hooks: set[int] = set()  # calls of which only hooks say whether they succeeded
         self.hooked: Hooked | None = None  # where hooks and transcript give different names
 
     def of_these(self, names: "Iterable[object]") -> list[str]:
@@ -97,6 +101,7 @@ class Known:
         self.live_turns, self.live_actions = set(), set()
         self.nameless_calls = {}
         self.hooked = None
+        self._timeless, self._of_hooks = set(), set()
         if session not in self._sessions:
             return
         ids: set[int] = set()
@@ -105,8 +110,11 @@ class Known:
         if session not in self._fetched:
             self.fetch([session])
         for row in self._fetched.pop(session):
-            event_id, event_type, turn, owner, has_tree, prompt, completion, message, subagent, success = row
+            event_id, event_type, turn, owner, has_tree, prompt, completion, message, subagent, *rest = row
+            success, lacks_time = rest
             ids.add(_short(event_id))
+            if lacks_time and self._agent == CODEX:
+                self._timeless.add(_short(event_id))
             if event_type == "snapshot" and has_tree:
                 self.is_live = True
                 if turn is not None:
@@ -117,6 +125,8 @@ class Known:
             elif event_type == "llm":
                 self._owner_of_call[_short(event_id)] = owner
                 place = subagent or turn
+                if success is not None and self._agent == CODEX:
+                    self._of_hooks.add(_short(event_id))
                 if message is None and place is not None:
                     self.nameless_calls.setdefault((place, prompt, completion), []).append(event_id)
         self._ids = ids
@@ -134,6 +144,14 @@ class Known:
         """Whether the log has the event, or this import told it."""
         short = _short(event_id)
         return short in self._ids or short in self._told or self._was_told_before(short)
+
+    def lacks_time(self, event_id: str) -> bool:
+        """Whether the log has an event of the session at hand from a copy, which has no times."""
+        return _short(event_id) in self._timeless
+
+    def is_of_hook(self, event_id: str) -> bool:
+        """Whether a hook told a model call under the id that a transcript gives it."""
+        return _short(event_id) in self._of_hooks
 
     def tell(self, event_id: str) -> None:
         self._told.add(_short(event_id))
@@ -154,6 +172,10 @@ class Known:
 
     def tell_call(self, event_id: str, session: str) -> None:
         self._owner_of_call.setdefault(_short(event_id), session)
+
+    def has_turn(self, turn: str) -> bool:
+        """Whether the log had a turn before this import."""
+        return _short(event_id_of(self._agent, "turn", turn, "start")) in self._turn_ids
 
     def is_turn_known(self, start_id: str, turn: str) -> bool:
         """Whether the log has a turn; when another session has it, its model calls are looked up."""

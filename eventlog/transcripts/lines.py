@@ -87,8 +87,11 @@ class FileSource:
     """The files of one session. `parts[0]` is the session's own; `marks` come to hold how far each was read.
 
     `root` is the directory that its paths are relative to, where that is known; a source `is_foreign` when it
-    is recorded for another repository than the store's, `repo` if anybody knows.
+    is recorded for another repository than the store's, `repo` if anybody knows. One that `is_copy` is the
+    beginning of a transcript that goes on elsewhere, without its times.
     """
+
+    is_copy = False
 
     def __init__(self, agent: str, parts: Sequence[str], *, root: str | None = None) -> None:
         self.agent = agent

@@ -13,6 +13,7 @@ Seen = dict[str, list[list[int]]]
 
 _NAME = "imports.json"
 _SIZE_MAX = 64 << 20
+_VERSION_KEY, _VERSION = "", [[2]]
 
 
 def read(fs: FileSystem, layout: Layout) -> Seen:
@@ -21,7 +22,9 @@ def read(fs: FileSystem, layout: Layout) -> Seen:
         said = jsontext.decode(read_file(fs, layout.live(_NAME), _SIZE_MAX))
     except (OSError, ValueError):
         return {}
-    return said if isinstance(said, dict) else {}
+    if not isinstance(said, dict) or said.pop(_VERSION_KEY, None) != _VERSION:
+        return {}  # an earlier version passed over what this one tells
+    return said
 
 
 def write(fs: FileSystem, layout: Layout, seen: Seen) -> None:
@@ -30,7 +33,7 @@ def write(fs: FileSystem, layout: Layout, seen: Seen) -> None:
     try:
         fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
         try:
-            fs.pwrite(fd, jsontext.encode(seen), 0)
+            fs.pwrite(fd, jsontext.encode({_VERSION_KEY: _VERSION, **seen}), 0)
         finally:
             fs.close(fd)
         if not fs.exists(layout.live("")):

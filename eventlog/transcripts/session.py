@@ -26,6 +26,8 @@ from eventlog.types import Event
 if TYPE_CHECKING:
     from eventlog.transcripts.importer import Import
 
+_OF_ORIGINAL = ("agent", "agent_session_id", "agent_turn_id", "subagent_id", "repo", "occurred_at")
+
 
 class SourceSession:
     """The session of a source: settles what its draft holds after each line."""
@@ -44,9 +46,11 @@ class SourceSession:
         self._turn: str | None = None
         self._turn_is_open = False
         self._last: Event | None = None
+        self._last_former: object = None
         self._missed = 0
         self._outside: Outside | None = None
         self._left_out: set[object] = set()  # tool calls of which texts were left out
+        self._is_numbered = False  # told by a version whose ids have the numbers of lines
 
     def settle(self, line: Line | None, *, told: bool) -> None:
         """Send on what the reader said of a line; None: of the end. `told`: an import before has sent it."""
@@ -59,9 +63,9 @@ class SourceSession:
                     if not told and (not self._is_live(event) or self._is_unseen(event)):
                         self._add(event, size)
                 continue
-            if item["event_type"] == "session" and self._entered != self._draft.session:
+            if item.get("agent_session_id") == self._draft.session != self._entered:
                 self._enter(item)
-            elif item["event_type"] == "turn":
+            if item["event_type"] == "turn":
                 self._turn_moves(item, told)
             elif item["event_type"] == "llm":
                 item = self._counted_once(item)
@@ -70,12 +74,14 @@ class SourceSession:
             unheard = item["event_type"] == "subagent" and self._known.hooked is not None  # of subagents
             if item.get("operation") == "end" and self._is_live(item) and not unheard:
                 item = {**item, "event_type": "transcript"}  # hooks tell the ends of what they record
-            self._last = item
+            self._last, self._last_former = item, item.get("former_id")
             if not told:
                 self._add(item, size)
 
     def end(self) -> None:
         """The end of the source: of its last turn and, unless hooks recorded it, of the session."""
+        if self._source.is_copy:
+            return  # both go on elsewhere
         self._end_turn(told=False)
         if self._last is None or self._entered is None or self._known.is_live:
             return
@@ -84,7 +90,9 @@ class SourceSession:
         draft, last = self._draft, self._last
         draft.of_line = {"occurred_at": last["occurred_at"]} if "occurred_at" in last else {}
         key = ("session", draft.session, "end", str(last["event_id"]))
-        draft.event("session", {"end_reason": "transcript"}, *key, operation="end", status="closed")
+        end = draft.event("session", {"end_reason": "transcript"}, *key, operation="end", status="closed")
+        if self._last_former is not None:
+            end["former_id"] = event_id_of(draft.agent, *map(str, key[:-1]), str(self._last_former))
         for item in draft.take():
             assert not isinstance(item, FileItem)
             self._add(item, 0)
@@ -94,7 +102,7 @@ class SourceSession:
     def _enter(self, start: Event) -> None:
         assert self._draft.session is not None
         self._entered = self._draft.session
-        self._into.enter(self._entered)
+        self._into.enter(self._entered, is_copy=self._source.is_copy)
         branch, began_at = start.get("branch"), start.get("occurred_at")
         self._branch = branch if isinstance(branch, str) else None
         self._began_at = began_at if isinstance(began_at, int) else None
@@ -143,6 +151,8 @@ class SourceSession:
         draft.of_line = kept
         event = draft.items.pop()
         assert not isinstance(event, FileItem)
+        if self._last_former is not None:
+            event["former_id"] = event_id_of(draft.agent, *map(str, key[:-1]), str(self._last_former))
         self._add(event, 0)
 
     def _name(self, message: str, start: Event) -> None:
@@ -185,6 +195,18 @@ class SourceSession:
         elif not told and self._is_live(action):
             self._missed += 1
 
+    def _was_numbered(self, event: Event) -> bool:
+        """Whether the log has an event under its former id, which a copied line behind the first cannot say:
+        then it has all of the turns that it knows."""
+        former, is_line = event.pop("former_id", None), event["event_type"] in ("transcript", "error")
+        if former is None:
+            return False
+        if self._known.has(str(former)):
+            self._is_numbered |= is_line
+            return True
+        turn = event.get("agent_turn_id")
+        return is_line and self._is_numbered and self._source.is_copy and self._known.has_turn(str(turn))
+
     def _is_live(self, event: Event) -> bool:
         """Whether hooks looked at the disk in the turn of a file event."""
         return event.get("agent_turn_id") in self._known.live_turns
@@ -201,17 +223,22 @@ class SourceSession:
             return self._copy_of(event, event_id, "fork")
         place = event.get("subagent_id") or event.get("agent_turn_id")
         usage = (str(place), event.get("prompt_tokens"), event.get("completion_tokens"))
-        told_by_hook = self._known.nameless_calls.get(usage)  # type: ignore[arg-type]
-        if told_by_hook and event_id in told_by_hook:
-            told_by_hook.remove(event_id)  # an import before told it, without a name that the agent gave
-        elif told_by_hook:
-            return self._copy_of(event, told_by_hook.pop(), "hook")
+        same = self._known.nameless_calls.get(usage)  # type: ignore[arg-type]
+        former = str(event.get("former_id", event_id))
+        told = next((one for one in (event_id, former) if self._known.has(one)), None)
+        if same and told in same:
+            same.remove(told)
+            if told is not None and self._known.is_of_hook(told):
+                return self._copy_of(event, told, "hook")
+        elif same and told is None:
+            return self._copy_of(event, same.pop(), "hook")
         if session is not None:
             self._known.tell_call(event_id, session)
         return event
 
     def _copy_of(self, event: Event, cause: str, why: str) -> Event:
-        key = ("llm_copy", self._draft.session or "", str(event["event_id"]))
+        former = event.get("former_id", event["event_id"])  # where it has one, it names the copy
+        key = ("llm_copy", self._draft.session or "", str(former))
         return {
             **event,
             "event_type": "llm_copy",
@@ -283,7 +310,11 @@ class SourceSession:
         elif self._into.keeps_ignored:
             event = self._without_ignored(event)
         event_id, report = str(event["event_id"]), self._report
-        if self._known.has(event_id):
+        was_numbered = self._was_numbered(event)
+        if not self._source.is_copy and "occurred_at" in event and self._known.lacks_time(event_id):
+            event = _original_of(event)
+            event_id = str(event["event_id"])
+        if self._known.has(event_id) or was_numbered:
             report.known += 1
             return
         self._known.tell(event_id)
@@ -296,3 +327,25 @@ class SourceSession:
         elif event_type == "mismatch":
             report.mismatches += 1
         self._into.add(event, size)
+
+
+def _original_of(event: Event) -> Event:
+    """What a file says of an event that the log has from a copy of it: its time, and what ended a call."""
+    event_id = str(event["event_id"])
+    own_id = event_id_of(str(event["agent"]), "original", event_id)
+    if event["event_type"] == "turn":
+        return {**event, "event_id": own_id}  # one more end, which is the last
+    payload = event["payload"]
+    assert isinstance(payload, dict)
+    kept = {name: event[name] for name in _OF_ORIGINAL if name in event}
+    said = {name: value for name, value in payload.items() if name in ("told", "changes")}
+    return {
+        **kept,
+        "event_type": "transcript",
+        "event_kind": "observation",
+        "source": "system",
+        "event_id": own_id,
+        "operation": "original",
+        "cause": event_id,
+        "payload": said,
+    }

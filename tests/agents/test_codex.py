@@ -10,6 +10,7 @@ from eventlog.agents.tools import patch_paths
 from eventlog.names import event_id_of
 from eventlog.store import Store
 from tests.cli.hook_support import Codex, events, here, notes, project, replayed
+from tests.transcripts.codex_support import TURN, begin, events_in, item, meta
 
 SAID = {"session_id": "s", "turn_id": "t", "cwd": "/w", "model": "m", "transcript_path": None}
 EVENT_TYPES = {
@@ -37,6 +38,12 @@ USAGE = {
 
 def said(name: str, **fields: Any) -> dict[str, Any]:
     return {**SAID, "hook_event_name": name, **fields}
+
+
+def script(*texts: str) -> list[dict[str, str]]:
+    """The output of a script of `exec` that completed, as 0.144 and later have it."""
+    head = "Script completed\nWall time 0.3 seconds\nOutput:\n"
+    return [{"type": "input_text", "text": text} for text in (head, *texts)]
 
 
 @pytest.mark.parametrize("name", EVENT_TYPES)
@@ -71,13 +78,31 @@ def test_tokens_include_what_came_from_the_cache() -> None:
         ("Exit code: many\n", None),
         ("No such file or directory", None),
         (None, None),
+        ("Script completed\nWall time 0.3 seconds\nOutput:\nfine", True),
+        ("Script completed\nWall time 0.3 seconds\nOutput:\n" + '{"exit_code":101,"output":""}', False),
+        ("Script failed\nWall time 0.3 seconds\nOutput:\nScript error:\nno", False),
+        ("Script running with cell ID 3\nWall time 9.0 seconds\nOutput:\n", None),
+        (script('{"exit_code":0}', "text of a file"), True),
+        (script('{"exit_code":0}', '[{"exit_code":0},{"exit_code":-9}]'), False),
+        (script('"exit_code": 3', '{"exit_code": 3', '{"exit_code": "3"}', "[7]"), True),
     ],
 )
-def test_success_is_known_where_an_exit_code_is(answer: str | None, success: bool | None) -> None:
-    """P7, S1-30: the output of a command does not tell whether it failed."""
-    (action,) = interpret(said("PostToolUse", tool_name="Bash", tool_use_id="c", tool_response=answer)).events
+def test_success_is_known_where_an_exit_code_is(answer: Any, success: bool | None) -> None:
+    """P7, S1-30: the output of a command does not tell whether it failed, that of a script does; a failure
+    is an error, with the id that the transcript gives it."""
+    call = said("PostToolUse", tool_name="exec", tool_use_id="c", tool_response=answer)
+    action, *errors = interpret(call).events
 
     assert action.get("success") == success
+    of_call = event_id_of("codex", "error", "c")
+    assert [one.get("event_id") for one in errors] == ([of_call] if success is False else [])
+    lines = [
+        item(2, "custom_tool_call", name="exec", input="await tools.exec_command()", call_id="c"),
+        item(3, "custom_tool_call_output", call_id="c", output=answer),
+    ]
+    told, *failures = events_in([meta(), *begin(1, TURN), *lines], "action", "error")
+    assert told.get("success") == success
+    assert [one["event_id"] for one in failures] == ([of_call] if success is False else [])
 
 
 def test_a_patch_names_its_files() -> None:

@@ -10,6 +10,7 @@ from eventlog.store import Store
 from eventlog.transcripts import importer, sources
 from eventlog.transcripts.importer import ImportReport
 from tests.agents.test_captured_sessions import Played, fixtures
+from tests.cli.hook_support import Codex, project, run_hook
 from tests.transcripts.codex_support import Line, completed, event, item, line, rows
 from tests.transcripts.test_hooked import COUNTS
 
@@ -124,3 +125,33 @@ def test_importing_a_recorded_session_duplicates_nothing(journey: str, records: 
         again = run(store, made.directory)
         assert (again.calls, again.copies, again.turns) == (0, 0, 0)
         assert [store.query(sql).rows for sql in COUNTS] == before
+
+
+@pytest.mark.parametrize("records", [True, False])
+def test_hooks_told_after_the_import_count_no_model_call_again(records: bool, tmp_path: Path) -> None:
+    """P3: turns, tool calls and model calls count once, also two of one turn with the same figures, and when
+    hooks tell the turn once more."""
+    usage = {"input_tokens": 10, "cached_input_tokens": 4, "output_tokens": 3, "reasoning_output_tokens": 1}
+    usage["total_tokens"] = 13
+    agent = Codex(project(tmp_path))
+    made = Rollouts(tmp_path / "rollouts", records=records)
+    call = agent.payload("PostModelRequest", status="completed", token_usage=usage, turn_id="t1")
+    steps = [
+        agent.payload("UserPromptSubmit", prompt="count", turn_id="t1"),
+        call,
+        call,
+        agent.payload("Stop", last_assistant_message="Done.", turn_id="t1"),
+    ]
+    for second, call in enumerate(steps):
+        made.hear(second, call)
+    made.write()
+    with Store.open(agent.work / ".locus") as store:
+        assert run(store, made.directory).calls == 2
+        counted = "select title, turn_count, llm_calls, prompt_tokens, completion_tokens from sessions "
+        counted += "where agent_session_id is not null"
+        assert rows(store, counted) == [("count", 1, 2, 20, 6)]
+        for call in [*steps, *steps]:
+            run_hook(json.dumps(call).encode(), "codex", agent.work)
+        assert rows(store, counted) == [("count", 1, 2, 20, 6)]
+        (tmp_path / "work/.locus/live/imports.json").unlink()
+        assert run(store, made.directory).events == 0

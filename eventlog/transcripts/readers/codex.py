@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eventlog.agents.call import int_of, object_of, text_of
+from eventlog.names import event_id_of
 from eventlog.transcripts.draft import Draft, digest_of
+from eventlog.transcripts.lines import FileSource
 from eventlog.transcripts.readers import codex_copy, codex_texts, codex_tools, codex_usage
 from eventlog.transcripts.readers.codex_texts import EVENT, ITEM, prompt_rest, rest_of, texts_in
 from eventlog.transcripts.times import time_of
@@ -31,6 +33,11 @@ def places(environ: "Mapping[str, str]") -> list[str]:
     """Where Codex keeps its rollouts (docs/adapters.md)."""
     home = environ.get("CODEX_HOME") or f"{environ.get('HOME', '')}/.codex"
     return [f"{home}/sessions", f"{home}/archived_sessions"]
+
+
+def histories_in(source: FileSource, head: "list[dict[str, Any]]") -> list[FileSource]:
+    """The histories of other threads with which a rollout begins."""
+    return codex_copy.histories_in(source, head)
 
 
 def recognises(said: "dict[str, Any]") -> bool:
@@ -69,6 +76,7 @@ class Reader:
         self._last_prompt: str | None = None
         self._usage = codex_usage.Usage()
         self._copy = codex_copy.Copy()
+        self._raws: dict[tuple[str, str], int] = {}  # (turn, digest) → how many lines are kept as they are
 
     def take(self, said: "dict[str, Any]") -> None:
         payload = said.get("payload")
@@ -95,7 +103,8 @@ class Reader:
         for said in early:
             self.take(said)
         self._settle_held()
-        self._copy.tell(draft)
+        if self._copy.is_under_way:
+            return  # it has nothing of its own yet
         self._tools.end()
 
     # -- lines -----------------------------------------------------------------------------------
@@ -124,7 +133,7 @@ class Reader:
             if not self._copy.ends(kind, payload, draft.of_line):
                 self._pass_over(payload)
                 return
-            self._copy.tell(draft)
+            self._end_copy()
         if kind == "response_item":
             self._response_item(payload)
         elif kind == "event_msg":
@@ -152,8 +161,21 @@ class Reader:
         return columns
 
     def _raw(self, said: "dict[str, Any]", kind: str | None) -> None:
-        key = (self._draft.session or "", self._thread, str(self._number), digest_of(said))
-        self._draft.raw(said, kind, *key)
+        self._draft.raw(said, kind, *self._key("transcript", said)[1:])
+        self._name_former("transcript", self._draft.session or "", said)
+
+    def _key(self, event_type: str, said: "dict[str, Any]") -> "tuple[str, ...]":
+        """The key of a line without an id, which a copy of it in another file has too."""
+        turn, digest = str(self._draft.of_line.get("agent_turn_id") or ""), digest_of(said)
+        nth = self._raws[turn, digest] = self._raws.get((turn, digest), 0) + 1
+        return event_type, self._draft.session or "", self._thread, turn, digest, str(nth)
+
+    def _name_former(self, event_type: str, session: str, said: "dict[str, Any]") -> None:
+        """The id that versions before 0.2 gave the last event, with the number of its line."""
+        key = (event_type, session, self._thread, str(self._number), digest_of(said))
+        event = self._draft.items[-1]
+        assert isinstance(event, dict)
+        event["former_id"] = event_id_of(AGENT, *[part for part in key if part])
 
     # -- the session -----------------------------------------------------------------------------
 
@@ -165,7 +187,7 @@ class Reader:
         if draft.session is not None:
             if thread != self._thread:
                 self._copy.begin(self._thread, thread, draft.of_line)
-                self._copy.lines += 1
+                self._copy.count(payload)
             elif not self._copy.is_under_way:  # resumed
                 if version is not None:
                     draft.columns["agent_version"] = version
@@ -193,8 +215,12 @@ class Reader:
         if text_of(payload, "session_id") not in (None, thread):
             details["session_id"] = payload["session_id"]
         branch = text_of(git, "branch")
-        if session is None or session == thread or not (parent or isinstance(source, dict)):
-            draft.begin_session(thread, details, branch=branch)
+        if payload.keys() == {"id"}:
+            draft.enter_session(thread)  # of a copy that says no more
+        elif session is None or session == thread or not (parent or isinstance(source, dict)):
+            # Behind the first prompt the line is written: the session is older.
+            at = time_of(text_of(payload, "timestamp"))
+            draft.begin_session(thread, details, branch=branch, occurred_at=at)
         else:
             self._begin_subagent(session, thread, details, spawn)
         fork = text_of(payload, "forked_from_id")
@@ -209,7 +235,7 @@ class Reader:
     ) -> None:
         """A thread that works for a session: its lines are that session's."""
         draft = self._draft
-        draft.begin_session(session, {"subagent": thread})
+        draft.enter_session(session)  # its start stands in the file of its own thread
         self._subagent = thread
         draft.columns["subagent_id"] = thread
         told = object_of(spawn, "thread_spawn")
@@ -220,7 +246,7 @@ class Reader:
 
     def _pass_over(self, payload: "dict[str, Any]") -> None:
         """A copied line: it says where the thread's own begin, and nothing more."""
-        self._copy.lines += 1
+        self._copy.count(payload)
         kind = text_of(payload, "type")
         if kind == "token_count":
             self._usage.pass_over(payload)
@@ -228,6 +254,13 @@ class Reader:
             self._model = text_of(payload, "model") or self._model
             if self._subagent is not None:
                 self._turn = text_of(payload, "turn_id") or self._turn
+
+    def _end_copy(self) -> None:
+        """The copy is over; its last line may be the thread's own."""
+        answer = self._copy.take_answer() if self._copy.is_under_way else None
+        self._copy.tell(self._draft)
+        if answer is not None:
+            self._raw(answer, "response_item/function_call_output")
 
     # -- turns -----------------------------------------------------------------------------------
 
@@ -260,7 +293,7 @@ class Reader:
             turn = f"{self._thread}:{self._prompts}"
             self._texts.clear()
         self._begun.add(turn)
-        draft.begin_turn(turn, text)
+        draft.begin_turn(turn, text, occurred_at=codex_copy.made_at(turn, after=self._thread))
         intent = draft.items[-1]
         assert isinstance(intent, dict)
         intent["payload"] = {**object_of(intent, "payload"), **rest}
@@ -270,7 +303,8 @@ class Reader:
         turn = self._turn
         if turn is not None and self._subagent is None and turn not in self._begun:
             self._begun.add(turn)
-            self._draft.begin_turn(turn, "", origin="no_prompt")
+            at = codex_copy.made_at(turn, after=self._thread)
+            self._draft.begin_turn(turn, "", origin="no_prompt", occurred_at=at)
 
     def _end_turn(self, payload: "dict[str, Any]") -> None:
         draft = self._draft
@@ -295,6 +329,9 @@ class Reader:
         if own_id is not None and own_id != turn:
             told["turn_id"] = own_id  # of a review: of the turn that asked for it
         outcome = last if isinstance(last, str) else draft.outcome
+        began_at = codex_copy.made_at(turn, after=self._thread)
+        if draft.is_copy and began_at is not None and duration_ms is not None:
+            draft.of_line["occurred_at"] = began_at + duration_ms * 1_000
         draft.event(
             "turn", {"outcome": outcome, **told}, "turn", turn, "end", kind, operation="end", source="agent",
             status="completed" if kind == "task_complete" else "interrupted", duration_ms=duration_ms,
@@ -464,15 +501,17 @@ class Reader:
 
     def _failure(self, payload: "dict[str, Any]") -> None:
         self._draft.event(
-            "error", rest_of(payload, frozenset(("type",))), "error", self._thread, str(self._number),
-            digest_of(payload), error_type="api_error", resolved=False, related_to=["errors"],
+            "error", rest_of(payload, frozenset(("type",))), *self._key("error", payload),
+            error_type="api_error", resolved=False, related_to=["errors"],
         )  # fmt: skip
+        self._name_former("error", "", payload)
 
     def _usage_record(self, payload: "dict[str, Any]") -> None:
         if self._turn is None:
             self._enter_turn(payload)
         self._works()
-        self._usage.record(self._draft, payload, self._model, f"{self._thread}:{self._number}")
+        place = self._subagent or str(self._draft.of_line.get("agent_turn_id") or self._thread)
+        self._usage.record(self._draft, payload, self._model, place, f"{self._thread}:{self._number}")
 
     def _token_count(self, payload: "dict[str, Any]") -> None:
         said = self._usage.count(payload)
@@ -484,7 +523,7 @@ class Reader:
         self._works()
         turn = self._draft.of_line.get("agent_turn_id") or self._thread
         where = f"{turn}" if self._subagent is None else f"{self._subagent}:{turn}"
-        self._usage.tell(self._draft, said, self._model, where)
+        self._usage.tell(self._draft, said, self._model, self._subagent or f"{turn}", where)
 
 
 _MEANINGS: "dict[str, Callable[[Reader, dict[str, Any]], None]]" = {

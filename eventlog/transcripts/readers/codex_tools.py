@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 from eventlog.agents.call import int_of, object_of, text_of
+from eventlog.agents.codex import script_success
 from eventlog.transcripts.draft import DELETE, PATCH, WRITE, Draft, FileEdit
 from eventlog.transcripts.readers.codex_patch import edits_of, patch_in
 from eventlog.types import Event
@@ -36,7 +37,7 @@ _OF_OUTPUT = frozenset(("type", "call_id", "output", "id", "status", _PASSTHROUG
 _OF_DETAILS = frozenset(("type", "call_id", "id", "turn_id", "duration", "changes", "parsed_cmd"))
 _OUTPUT_TEXTS = ("aggregated_output", "formatted_output", "stdout", "stderr")
 _EXIT_CODES = ("Exit code: ", "Process exited with code ")
-_WALL_TIME = "Wall time: "
+_WALL_TIMES = ("Wall time: ", "Wall time ")
 _HEAD_SIZE = 400
 _FAILURES = (
     "aborted",
@@ -90,6 +91,8 @@ class Tools:
         action = item.get("action")
         if call is None and action in self._searches:
             self._searches.remove(action)
+        elif call is None and self._draft.is_copy:  # which lacks the event that has the id
+            self._draft.raw(item, "response_item/web_search_call")
         elif call is None or call not in self._done:
             self._action(call, "web_search", action, None, rest, {}, True)
 
@@ -157,7 +160,7 @@ class Tools:
         if success is None:
             success = _success_of(details)
         if success is None:
-            success = told
+            success = script_success(output) if told is None else told
         patch = _patch_of(args)
         changes = details.get("changes")
         payload: dict[str, object] = {"args": args, "result": output, **rest}
@@ -270,8 +273,9 @@ def _duration_of(details: "dict[str, Any]", text: str) -> int | None:
     if isinstance(told, dict):
         seconds, nanos = int_of(told, "secs"), int_of(told, "nanos")
         return None if seconds is None else seconds * 1000 + (nanos or 0) // 1_000_000
-    _, found, after = text[:_HEAD_SIZE].partition(_WALL_TIME)
-    number = after.partition(" ")[0] if found else ""
+    head = text[:_HEAD_SIZE]
+    mark = next((mark for mark in _WALL_TIMES if mark in head), None)
+    number = "" if mark is None else head.partition(mark)[2].partition(" ")[0]
     return (
         round(float(number) * 1000) if number.replace(".", "", 1).isdecimal() and len(number) < 16 else None
     )

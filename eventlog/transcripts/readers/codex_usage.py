@@ -8,6 +8,8 @@ only repeat them.
 from typing import Any
 
 from eventlog.agents.call import int_of, object_of, text_of
+from eventlog.agents.codex import AGENT, call_key
+from eventlog.names import event_id_of
 from eventlog.transcripts.draft import Draft, digest_of
 
 
@@ -19,6 +21,7 @@ class Usage:
         self._has_records = False
         self._limits: object = None
         self._repeats = 0
+        self._told: dict[tuple[str | None, ...], int] = {}  # key → how many calls have these figures
 
     def take_repeats(self) -> int:
         """How many counts were no call since the last time."""
@@ -31,11 +34,13 @@ class Usage:
         if total is not None:
             self._totals = digest_of(total)
 
-    def record(self, draft: Draft, payload: "dict[str, Any]", model: "str | None", line: str) -> None:
+    def record(
+        self, draft: Draft, payload: "dict[str, Any]", model: "str | None", place: str, line: str
+    ) -> None:
         self._has_records = True
         response = text_of(payload, "response_id")
         said = {"usage": object_of(payload, "usage")}
-        _call(draft, said, model, response, ("llm", response or line))
+        self._call(draft, said, model, response, place, ("llm", response or line))
 
     def count(self, payload: "dict[str, Any]") -> "dict[str, Any] | None":
         """What a `token_count` says that is new: with `usage` it is a call; None: nothing."""
@@ -56,28 +61,34 @@ class Usage:
             said["model_context_window"] = window
         return said
 
-    def tell(self, draft: Draft, said: "dict[str, Any]", model: "str | None", where: str) -> None:
-        """The call of the last count; `where` is its turn."""
-        _call(draft, said, model, None, ("llm", where, self._totals or ""))
+    def tell(self, draft: Draft, said: "dict[str, Any]", model: "str | None", place: str, where: str) -> None:
+        """The call of the last count; `place` is its subagent or else turn, `where` both."""
+        self._call(draft, said, model, None, place, ("llm", where, self._totals or ""))
 
-
-def _call(
-    draft: Draft,
-    said: "dict[str, Any]",
-    model: "str | None",
-    response: "str | None",
-    key: "tuple[str, ...]",
-) -> None:
-    usage = said["usage"]
-    draft.event(
-        "llm",
-        said,
-        *key,
-        message_id=response,
-        model=model,
-        prompt_tokens=int_of(usage, "input_tokens"),
-        completion_tokens=int_of(usage, "output_tokens"),
-        reasoning_tokens=int_of(usage, "reasoning_output_tokens"),
-        cache_read_tokens=int_of(usage, "cached_input_tokens"),
-        cache_write_tokens=int_of(usage, "cache_write_input_tokens"),
-    )
+    def _call(
+        self,
+        draft: Draft,
+        said: "dict[str, Any]",
+        model: "str | None",
+        response: "str | None",
+        place: str,
+        former_key: "tuple[str, ...]",
+    ) -> None:
+        usage = said["usage"]
+        first = call_key(place, usage)
+        number = self._told[first] = self._told.get(first, -1) + 1
+        key = former_key if None in first else call_key(place, usage, number)
+        call = draft.event(
+            "llm",
+            said,
+            *key,
+            message_id=response,
+            model=model,
+            prompt_tokens=int_of(usage, "input_tokens"),
+            completion_tokens=int_of(usage, "output_tokens"),
+            reasoning_tokens=int_of(usage, "reasoning_output_tokens"),
+            cache_read_tokens=int_of(usage, "cached_input_tokens"),
+            cache_write_tokens=int_of(usage, "cache_write_input_tokens"),
+        )
+        if all(former_key):
+            call["former_id"] = event_id_of(AGENT, *former_key)
