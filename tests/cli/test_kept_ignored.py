@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import sqlite3
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,6 +82,7 @@ def test_what_an_agent_removed_is_restored_by_the_documented_command(tmp_path: P
 
     assert made.code == 0 and done.code == 0, done.err
     assert (work / ".env").read_text() == SETTINGS
+    assert stat.S_IMODE((work / ".env").stat().st_mode) == 0o600
     assert (work / "src/app.py").read_text() == "print('one')\n"
     undone = locus_process("restore", "--undo", "--yes", cwd=work)
     assert undone.code == 0 and not (work / ".env").exists() and not (work / "src").exists()
