@@ -7,7 +7,7 @@ path.
 """
 
 from eventlog.snapshots.ids import tree_id
-from eventlog.snapshots.tree import DIRECTORY, FILES, TreeEntry, encode_tree
+from eventlog.snapshots.tree import DIRECTORY, FILES, SKIPPED, TreeEntry, encode_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,11 +144,16 @@ def _operation(before: "TreeEntry | None", after: "TreeEntry | None") -> "str | 
     return EDIT
 
 
+def _has_content(entry: "TreeEntry") -> bool:
+    """Whether the id of an entry is that of a content, and not that of a reason or of an empty directory."""
+    return entry.kind not in (DIRECTORY, SKIPPED) and entry.size > 0
+
+
 def _with_renames(changes: "list[Change]") -> "list[Change]":
     """The same with each delete and add of one content made one."""
     gone: "dict[bytes, list[Change]]" = {}
     for change in sorted(changes, key=lambda change: change[1], reverse=True):
-        if change.operation == DELETE and change.before is not None and change.before.size:
+        if change.operation == DELETE and change.before is not None and _has_content(change.before):
             gone.setdefault(change.before.id, []).append(change)
     if not gone:
         return changes
@@ -156,7 +161,7 @@ def _with_renames(changes: "list[Change]") -> "list[Change]":
     moved = set()
     for change in sorted(changes, key=lambda change: change[1]):
         after = change.after
-        if change.operation == ADD and after is not None and gone.get(after.id):
+        if change.operation == ADD and after is not None and _has_content(after) and gone.get(after.id):
             old = gone[after.id].pop()
             moved.add(old.path)
             change = Change((RENAME, change.path, old.before, after, old.path))
