@@ -12,7 +12,6 @@ from eventlog.agents.tools import ANY, EDITS
 from eventlog.errors import EventLogError
 from eventlog.names import event_id_of
 from eventlog.paths import path_text
-from eventlog.redaction import IGNORED
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.snapshots.kept_ignored import is_withheld
 from eventlog.snapshots.tree import DIRECTORY, FILE, FILES, MODE_OF_KIND, SKIPPED, SUBMODULE, SYMLINK
@@ -64,10 +63,9 @@ class Teller:
         self._others = [one for one in calls if one.cause != call.cause]
         self._writer = writer
         self._kept = done.kept
+        self._done = done
         self._skipped = dict(done.skipped)
-        self._lists: "dict[bytes, str | None]" = {
-            one.sentence: to_text(one.list_id) for one in done.deferred
-        }
+        self._lists: "dict[bytes, str | None]" = {one.sentence: to_text(one.list_id) for one in done.deferred}
 
     def tell(self, change: "Change", blobs: "BlobStore") -> "list[Event]":
         """The events of one change."""
@@ -130,7 +128,7 @@ class Teller:
             return None
         id = self._writer.put(data)
         if change.path in self._kept or (change.after is None and is_withheld(change.path)):
-            self._writer.withhold(id, IGNORED)
+            self._done.withhold_ignored(self._writer, id, len(data))
         return TreeEntry(b"-", FILE if before is None else before.kind, id, len(data))
 
     def _event(

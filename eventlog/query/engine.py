@@ -99,7 +99,6 @@ class Counting(Protocol):
         the hashes of these contents."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Result:
     """An answer: names and SQL types of the columns, and the rows. Times are aware datetimes in UTC."""

@@ -216,8 +216,6 @@ def _is_large(blobs: "BlobStore", id: bytes) -> bool:
     return place is not None and place[-1] > CONTENT_MAX
 
 
-
-
 def is_unstated(event: "Mapping[str, Any]") -> bool:
     """Whether this is a change of a file whose event does not say how many lines; as `views.UNSTATED`."""
     return (

@@ -13,6 +13,7 @@ from eventlog.agents.ignored_texts import Outside, leave_out, without
 from eventlog.names import event_id_of, session_context, session_id_of, sessions_context, slugify
 from eventlog.redaction import IGNORED
 from eventlog.snapshots.ids import from_text
+from eventlog.snapshots.tracked_contents import TrackedFiles
 from eventlog.transcripts.draft import Draft, FileItem
 from eventlog.transcripts.filestates import FileStates
 from eventlog.transcripts.gitbase import GitBase
@@ -41,6 +42,8 @@ class SourceSession:
         self._last: Event | None = None
         self._missed = 0
         self._outside: Outside | None = None
+        self._tracked: TrackedFiles | None = None
+        self._sizes: dict[bytes, int] = {}  # of contents that were put together
         self._left_out: set[object] = set()  # tool calls of which texts were left out
 
     def settle(self, line: Line | None, *, told: bool) -> None:
@@ -218,16 +221,16 @@ class SourceSession:
         into = self._into
         root = into.root_of(self._source, self._draft)
         if root is None:
-            return FileStates(self._draft.agent, None, into.put)
+            return FileStates(self._draft.agent, None, self._put)
         base = GitBase(root, commit=self._draft.commit, branch=self._branch, before_us=self._began_at)
         into.use(base)
-        return FileStates(self._draft.agent, root, into.put, base)
+        return FileStates(self._draft.agent, root, self._put, base)
 
     def _without_ignored(self, event: Event) -> Event:
         """The event without what a tool said of a file that is kept although git ignores it (P5)."""
         root = self._into.root_of(self._source, self._draft)
         if self._outside is None and root is not None and os.path.isdir(root):
-            self._outside = Outside(root)
+            self._outside, self._tracked = Outside(root), TrackedFiles(root)
         left, id = leave_out((event,), self._outside)[0], event.get("tool_use_id")
         if left is event and id in self._left_out:
             return without(event)
@@ -235,9 +238,15 @@ class SourceSession:
             self._left_out.add(id)
         if left is not event and event["event_type"] in ("file", "mismatch"):
             blobs = event.get("blobs")
-            for one in blobs if isinstance(blobs, (list, tuple)) else ():
-                self._into.store.blobs.withhold(from_text(str(one)), IGNORED)
+            for id in map(from_text, map(str, blobs if isinstance(blobs, (list, tuple)) else ())):
+                if self._tracked is None or not self._tracked.has(id, self._sizes.get(id, -1)):
+                    self._into.store.blobs.withhold(id, IGNORED)
         return left
+
+    def _put(self, content: bytes) -> bytes:
+        id = self._into.put(content)
+        self._sizes[id] = len(content)
+        return id
 
     def _add(self, event: Event, size: int) -> None:
         if self._into.keeps_ignored:

@@ -18,12 +18,14 @@ from eventlog.exports import jsonl, locusgraph, parquet
 from eventlog.fs import REAL
 from eventlog.layout import Layout
 from eventlog.serve import mcp_read
+from eventlog.snapshots import worktree_scan
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
 from eventlog.transcripts import formats, importer
 from tests.cli.hook_support import Agent, events, notes, project
 from tests.cli.support import git, locus_process
 from tests.cli.test_hook_contents import after_a_tool, begun
+from tests.snapshots.worktree_support import age
 from tests.transcripts.claude_support import Teller, patch
 
 # No rule for secrets knows it.
@@ -196,6 +198,38 @@ def test_a_content_is_withheld_unless_git_tracks_the_same(work: Path) -> None:
     assert locus_process("cat", "last:.env", cwd=work).text == "shared\n"
 
 
+def test_what_git_tracks_is_not_withheld_where_git_holds_it(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P5: a first look reads no content that git holds; a copy of such a file is not withheld."""
+    monkeypatch.setattr(worktree_scan, "READ_FILES_MAX", 0)
+    (work / ".env.example").write_text("shared\n")
+    (work / ".env").write_text("shared\n")
+    (work / ".env.other").write_text("others\n")
+    git(work, "add", ".env.example")
+    git(work, "commit", "-q", "-m", "An example")
+    age(work)
+    git(work, "update-index", "--refresh")
+    begun(work)
+
+    (snapshot,) = events(work, "snapshot")
+    assert snapshot["payload"]["capture"]["in_git"] > 0
+    assert set(withheld(work)) == {hash_of("others\n")}
+
+
+def test_what_an_edit_found_is_not_withheld_where_git_tracks_the_same(work: Path) -> None:
+    """P5: a person copied the example before an agent edits the copy."""
+    (work / ".env.example").write_text("COLOUR=example\n")
+    git(work, "add", ".env.example")
+    agent = Agent(work)
+    agent.prompt("Edit it")
+    (work / ".env").write_text("COLOUR=example\n")
+    agent.edit(".env", "COLOUR", "SHADE")
+    agent.stop()
+
+    assert set(withheld(work)) == {hash_of(SETTINGS), hash_of("SHADE=example\n")}
+
+
 def test_what_an_edit_found_in_an_ignored_file_is_withheld(work: Path) -> None:
     """P5: the agent's own text of `.env`, which no look saw, is stored for replay and withheld."""
     agent = Agent(work)
@@ -339,13 +373,28 @@ def test_a_journal_that_nobody_recorded_does_not_stay_beside_an_older_database(w
 def test_a_database_that_a_hook_defers_is_withheld_when_it_is_stored(work: Path) -> None:
     """P5: who stores what hooks left says so of ignored files too."""
     begun(work)
-    content = os.urandom(2 << 20)
+    content = b"".join(b"row %d\n" % number for number in range(200_000))
     (work / "app.db").write_bytes(content)
     (work / "plain.bin").write_bytes(content[1:])
     after_a_tool(work)
     layout = Layout(str(work / ".locus"))
     assert stored_contents.store_all(REAL, layout, identity.read(REAL, layout)) == 1
     assert withheld(work) == {hash_of(SETTINGS): ["ignored"], to_text(blob_id(content)): ["ignored"]}
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_deferred_database_that_git_tracks_elsewhere_is_not_withheld(work: Path, commits: bool) -> None:
+    """P5: the same content stands under a tracked path."""
+    begun(work)
+    content = b"".join(b"row %d\n" % number for number in range(200_000))
+    (work / "app.db").write_bytes(content)
+    (work / "seed.bin").write_bytes(content)
+    if commits:
+        git(work, "add", "seed.bin")
+    after_a_tool(work)
+    layout = Layout(str(work / ".locus"))
+    stored_contents.store_all(REAL, layout, identity.read(REAL, layout))
+    assert (to_text(blob_id(content)) in withheld(work)) is not commits
 
 
 def test_a_transcript_lets_no_text_of_an_ignored_file_through(work: Path) -> None:
@@ -373,3 +422,22 @@ def test_a_transcript_lets_no_text_of_an_ignored_file_through(work: Path) -> Non
 
     assert CANARY not in texts and texts.count("LEFT OUT") >= 4
     assert contents and contents <= set(withheld(work))
+
+
+def test_a_transcript_withholds_no_content_that_git_tracks(work: Path) -> None:
+    """P5: what a tool wrote into an ignored file is withheld, unless a tracked file holds the same."""
+    (work / ".env.example").write_text("shared\n")
+    git(work, "add", ".env.example")
+    teller = Teller(cwd=str(work))
+    target = str(work / ".env")
+    lines = [teller.user("go", promptId="p")]
+    for number, content in enumerate(("shared\n", "others\n")):
+        args = {"file_path": target, "content": content}
+        told = {"type": "create", "filePath": target, "content": content, "originalFile": None}
+        lines += teller.call(f"m{number}", f"t{number}", "Write", args, "Updated", told)
+    (work.parent / "one.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with Store.open(work / ".locus") as store:
+        source = formats.source_of("claude-code", str(work.parent / "one.jsonl"))
+        source.root = str(work)
+        assert importer.run(store, "claude-code", [source]).problems == []
+    assert set(withheld(work)) == {hash_of("others\n")}
