@@ -26,7 +26,9 @@ from eventlog.paths import path_text
 from eventlog.snapshots.extent import (
     ALL,
     DEPTH_MAX,
+    ENTRIES_MAX,
     Entries,
+    Walk,
     Wish,
     extent_of,
     read_directories,
@@ -54,8 +56,6 @@ from eventlog.snapshots.userfiles import UserFiles
 
 # (entries, path of their directory) → the entries to be written
 Resolve = Callable[[Sequence[TreeEntry], bytes], Sequence[TreeEntry]]
-
-ENTRIES_MAX = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,12 @@ def walk(
 ) -> Iterator[tuple[bytes, TreeEntry]]:
     """Every path of a tree with its entry, a directory before what is in it, in order of names.
 
-    Raises: NotFound, Corruption when a tree cannot be read; Refused when it is too deep.
+    Raises: NotFound, Corruption when a tree cannot be read; Refused when it is too deep or too large, after
+    some of it.
     """
     get = _tree_getter(blobs, trees or {})
+    undone = "they are not listed"
+    walked = Walk(blobs, [(get, root)], undone)
     stack = [(b"", iter(get(root)))]
     while stack:
         prefix, entries = stack[-1]
@@ -147,8 +150,10 @@ def walk(
         yield path, entry
         if entry.kind == DIRECTORY:
             if len(stack) >= DEPTH_MAX:
-                raise too_deep()
-            stack.append((path + b"/", iter(get(entry.id))))
+                raise too_deep(undone)
+            below = get(entry.id)
+            walked.met(len(below) + 1)
+            stack.append((path + b"/", iter(below)))
 
 
 @dataclass(slots=True)
