@@ -119,6 +119,7 @@ def refused(ended: Ended) -> None:
     ],
 )
 def test_what_would_expand_one_is_refused(bombs: Path, locus: Locus, words: tuple[str, ...]) -> None:
+    """P4: with the figure, and before anything is made."""
     refused(locus(*words))
 
 
@@ -141,6 +142,7 @@ def test_reports_leave_out_what_nobody_can_list(bombs: Path, locus: Locus) -> No
 
 
 def test_mcp_answers(bombs: Path) -> None:
+    """P4: with what it can say, or with the refusal."""
     with Store.open(bombs / ".locus") as store:
         asked: list[Callable[[], object]] = [
             lambda: list(mcp_read.show(store, "s1_002")),
