@@ -351,7 +351,8 @@ class _Recording:
         events = [self._with_facts(one, done, facts) for one in events]
         ends = self._ends(done, previous, told.passed)
         if call.moment == TOOL:
-            if not done.partial and (done.changes or previous is None or self.came_late):
+            told_by_tree = done.changes or done.modes_changed
+            if not done.partial and (told_by_tree or previous is None or self.came_late):
                 events += [*files, self._snapshot(done, facts)]
         elif call.moment in (SESSION, TURN_START):
             events = [*files, *(ends.after if ends is not None else []), *events]
@@ -482,6 +483,7 @@ class _Recording:
             **payload,
             "git_head": self.place.commit,
             "git_branch": self.place.branch,
+            "root_mode": None if done.root_mode is None else f"040{done.root_mode:03o}",
             "tracked_files": done.files,
             "ignored_count": done.ignored_count,
             "files_changed": len(done.changes),

@@ -59,6 +59,7 @@ class Capture:
         "files",
         "ignored_count",
         "kept",
+        "modes_changed",
         "new_deferred",
         "partial",
         "pending",
@@ -66,6 +67,7 @@ class Capture:
         "read_bytes",
         "read_files",
         "root",
+        "root_mode",
         "skipped",
         "submodules",
         "symlinks",
@@ -92,6 +94,8 @@ class Capture:
         self.warning = scan.rules.warning  # why git could not be asked
         self.skipped: "list[tuple[bytes, str]]" = []  # what is there and was not captured, and why
         self.changes: "list[Change]" = []  # since the previous tree, in order of paths
+        self.modes_changed = False  # of directories that were there already: in no change
+        self.root_mode: "int | None" = None  # of the directory itself, where it has not all of 0755
         self.deferred: "list[Deferred]" = []  # what is there and was left to be stored later
         self.new_deferred: "list[DeferredFile]" = []  # of it what this capture left, and git does not hold
 
@@ -198,11 +202,13 @@ def capture(
         # Behind the flush: what the cache names is durable before the cache exists.
         statcache.save(fs, layout, key, tables)
     done = Capture(tables, scan, path)
+    mode = os.stat(path).st_mode & 0o755
+    done.root_mode = mode if blobs.modes and mode != 0o755 else None
     _left_out(done, blobs, tables, lists, size_max)
     if contents is not None:
         done.new_deferred = contents.new
     if previous is not None and previous != tables.root:
-        changes = changes_between(blobs, previous, cache, tables)
+        changes, done.modes_changed = changes_between(blobs, previous, cache, tables)
         done.changes = [change for change in changes if not lists.is_same(change, tables)]
     if keep_ignored:
         _withhold_kept(done, writer, tables, None if previous is None else done.changes)

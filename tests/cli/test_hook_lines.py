@@ -124,7 +124,7 @@ def test_every_change_of_an_agent_has_lines_and_its_tool(
 def test_a_change_of_deferred_contents_has_lines_once_they_are_stored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """S1-31, I21: large files whose contents the hook left to be stored later, on either side of a change."""
+    """S1-31, P7: large files whose contents the hook left to be stored later, on either side of a change."""
     work = project(tmp_path)
     layout = Layout(str(work / ".locus"))
     lines = "".join(f"{n} {'x' * 1000}\n" for n in range(1100))
