@@ -168,6 +168,7 @@ class _Recording:
         self.under_way: "list[Running]" = []
         self.appended = False
         self.captured = False
+        self.switched: "bool | None" = None  # whether ignored files are kept, from this look on
         self.refused = False
         self.place: "Place | None" = None
         self.start: "Start | None" = None
@@ -210,7 +211,7 @@ class _Recording:
 
     def run(self) -> None:
         call = self.call
-        if self.keeps_ignored:
+        if self.keeps_ignored or self._kept_ignored():
             self._leave_out_ignored()
         if (
             call.repeats
@@ -240,6 +241,10 @@ class _Recording:
         if self.started is not None:
             self.started.wait(self.wait_until - time.monotonic())
             self.started.close()
+
+    def _kept_ignored(self) -> bool:
+        """Whether the last look kept ignored files: it holds until the switch is followed."""
+        return self.place is not None and live_state.read_told(self.layout, self.place.key).keeps
 
     def _leave_out_ignored(self) -> None:
         """Take out of the call what its tools say of files that are kept although git ignores them (P5)."""
@@ -317,19 +322,36 @@ class _Recording:
         root, settings = self.place.root, self.settings
         wanted: "dict[str, Any]" = {
             "include": settings.include,
-            "keep_ignored": self.keeps_ignored,
+            "keep_ignored": self._keeps_ignored(told),
             "size_max": FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes,
             "deadline": deadline,
             "may_fork": True,  # a hook has one thread, and ends soon
             "deferral": Deferral(self._named()),
         }
         try:
-            return capture(blobs, writer, root, previous=told.tree, **wanted), told.tree
+            done = capture(blobs, writer, root, previous=told.tree, **wanted)
+            if told.tree is not None and told.keeps is not told.tree_keeps:
+                from eventlog.agents.live_switch import changes_without
+
+                done.changes = changes_without(done, root, told.keeps)
+                self.switched = told.keeps
+            return done, told.tree
         except (NotFound, Corruption) as error:
             if told.tree is None:
                 raise
             self.note(error)  # the tree told last cannot be read: begin anew
         return capture(blobs, writer, root, **wanted), None
+
+    def _keeps_ignored(self, told: Told) -> bool:
+        """Whether this look keeps ignored files: as the switch says, once no turn goes on over it."""
+        if told.tree is None:
+            told.keeps = self.keeps_ignored
+        elif told.keeps is not self.keeps_ignored:
+            from eventlog.agents.live_switch import may_switch
+
+            if may_switch(told, self.call, self.closing):
+                told.keeps = self.keeps_ignored
+        return told.keeps
 
     def _tell(
         self,
@@ -372,7 +394,7 @@ class _Recording:
         self._set_open(told)
         if not done.partial:  # else the next one tells all since the tree told last
             told.look_of(call.session, call.turn, done.root)
-            told.tree, told.nonce = done.root, os.urandom(8).hex()
+            told.tree, told.nonce, told.tree_keeps = done.root, os.urandom(8).hex(), told.keeps
         live_state.write_told(self.layout, place.key, told)
         if not done.partial:
             live_state.note_ended(self.layout, place.key, self.late)
@@ -486,6 +508,7 @@ class _Recording:
             "root_mode": None if done.root_mode is None else f"040{done.root_mode:03o}",
             "tracked_files": done.files,
             "ignored_count": done.ignored_count,
+            "keep_ignored": self.switched,
             "files_changed": len(done.changes),
             "skipped": [[_shown(path), why] for path, why in done.skipped[:_SHOWN_MAX]] or None,
             "skipped_count": len(done.skipped) or None,

@@ -113,7 +113,8 @@ class _Storing:
         self._calls = calls
         self._git = GitContents(open_list.root)
         self._redactor = redaction.of_store(fs, layout, config.read(fs, layout))
-        self._outside = Outside(open_list.root) if config.keeps_ignored(fs, layout) else None
+        keeps = config.keeps_ignored(fs, layout) or live_state.read_told(layout, worktree).keeps
+        self._outside = Outside(open_list.root) if keeps else None
         self._tracked = TrackedFiles(open_list.root)
         self._stored: dict[bytes, Content] = {}
         self._unreadable: dict[bytes, str] = {}  # path → what a tree says of it

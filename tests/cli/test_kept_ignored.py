@@ -269,6 +269,78 @@ def test_a_store_that_does_not_keep_them_records_as_before(work: Path) -> None:
     assert withheld(work) == {} and events(work, "snapshot")[0]["payload"]["ignored_count"] == 4
 
 
+def keep(work: Path, how: str) -> None:
+    assert locus_process("init", how, cwd=work).code == 0
+
+
+def told_of(work: Path) -> list[tuple[str, str, str | None]]:
+    return [(one["operation"], one["path"], one["turn_id"]) for one in events(work, "file")]
+
+
+def test_switching_on_is_no_change_of_anybodys(work: Path, tmp_path: Path) -> None:
+    """P1: the turn under way goes on as it began; the next one has the files, and nobody added them."""
+    keep(work, "--leave-ignored")
+    agent = Agent(work)
+    agent.prompt("Work")
+    agent.bash("true")
+    keep(work, "--keep-ignored")
+    agent.bash("cp .env copy.txt; rm readme.md")
+    agent.stop()
+    trees = {one["tree_hash"] for one in events(work, "snapshot")}
+    diff = locus_process("diff", "last", cwd=work).text
+    assert told_of(work) == [("add", "copy.txt", "001"), ("delete", "readme.md", "001")]
+    assert len(trees) == 2 and ".env" not in diff
+
+    (work / "copy.txt").unlink()  # it is not what became of the new `.env`
+    agent.prompt("Go on")
+    assert told_of(work)[2:] == [("delete", "copy.txt", None)]
+    agent.bash("echo more >> .env")
+    agent.stop()
+    assert told_of(work)[3:] == [("edit", ".env", "002")]
+    start = events(work, "snapshot")[-3]
+    assert (start["operation"], start["payload"]["keep_ignored"]) == ("turn_start", True)
+    assert all("keep_ignored" not in one["payload"] for one in events(work, "snapshot")[-2:])
+    assert hash_of(SETTINGS) in withheld(work)
+    done = locus_process("replay", "last", "--at", "start", "--to", tmp_path / "out", cwd=work)
+    assert done.code == 0 and (tmp_path / "out/.env").read_text() == SETTINGS
+
+
+def test_switching_off_is_no_change_of_anybodys(work: Path) -> None:
+    """P1, P5: what is there is not told as deleted; until the turn ends it is kept, and left out of texts."""
+    (work / ".env.other").write_text("other\n")
+    agent = Agent(work)
+    agent.prompt("Work")
+    keep(work, "--leave-ignored")
+    agent.bash("cat .env")
+    agent.bash("echo more >> .env")
+    agent.stop()
+    assert told_of(work) == [("edit", ".env", "001")]
+    assert CANARY not in json.dumps(events(work), default=str)
+    (work / ".env.other").rename(work / "visible.txt")
+    agent.prompt("Go on")
+    agent.bash("rm .env")
+    agent.stop()
+    assert told_of(work)[1:] == [("rename", "visible.txt", None)]
+    assert events(work, "snapshot")[-2]["payload"]["keep_ignored"] is False
+
+
+def test_a_switch_waits_for_the_turns_of_others(work: Path) -> None:
+    """P1: while another session's turn is under way, a prompt changes nothing about what is captured."""
+    keep(work, "--leave-ignored")
+    one, other = Agent(work), Agent(work)
+    other.prompt("Work long")
+    keep(work, "--keep-ignored")
+    one.prompt("Work")
+    one.stop()
+    other.bash("touch new.txt")
+    other.stop()
+    assert len({one["tree_hash"] for one in events(work, "snapshot")}) == 2
+    one.prompt("And now")
+    one.stop()
+    assert [path for _, path, _ in told_of(work)] == ["new.txt"]
+    assert locus_process("cat", "last:.env", "--show-withheld", cwd=work).text == SETTINGS
+
+
 def test_left_out_entries_are_counted(work: Path, tmp_path: Path) -> None:
     """P1: a directory that is not entered counts as one; reports say the number, and end with 0."""
     agent = Agent(work)
