@@ -254,6 +254,18 @@ class _Recording:
         if any(one["event_type"] in ("tool_start", "action", "hook") for one in call.events):
             outside = None if self.place is None else Outside(self.place.root)
             call.events = leave_out(call.events, outside, call.columns.get("cwd"))
+            if self.place is not None and outside is not None and self._has_kept():
+                from eventlog.agents.ignored_values import KeptValues
+
+                key, root = self.place.key, self.place.root
+                call.events = KeptValues(self.layout, key, root, outside, self._content).take_out(call.events)
+
+    def _has_kept(self) -> bool:
+        return self.place is not None and os.path.exists(self.layout.live(f"{self.place.key}.kept"))
+
+    def _content(self, id: bytes) -> bytes:
+        with self._open_blobs() as blobs:
+            return blobs.get(id)
 
     def _complete(self) -> None:
         from eventlog.agents.live_complete import Completion
@@ -396,6 +408,10 @@ class _Recording:
             told.look_of(call.session, call.turn, done.root)
             told.tree, told.nonce, told.tree_keeps = done.root, os.urandom(8).hex(), told.keeps
         live_state.write_told(self.layout, place.key, told)
+        if done.kept or self._has_kept():
+            from eventlog.agents import ignored_values
+
+            ignored_values.note(self.layout, place.key, done.kept_contents())
         if not done.partial:
             live_state.note_ended(self.layout, place.key, self.late)
         if call.moment == TURN_START and len(told.open) == 1:

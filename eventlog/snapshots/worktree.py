@@ -20,7 +20,7 @@ from eventlog.snapshots import statcache, worktree_git
 from eventlog.snapshots.contents import CONTENT_SIZE_MAX, Contents, Lists
 from eventlog.snapshots.ids import blob_id, tree_id
 from eventlog.snapshots.statcache import Key, StatCache
-from eventlog.snapshots.tree import PLAIN, SKIPPED, encode_tree
+from eventlog.snapshots.tree import FILES, PLAIN, SKIPPED, encode_tree
 from eventlog.snapshots.userfiles import UserFiles
 from eventlog.snapshots.worktree_changes import Change, changes_between
 from eventlog.snapshots.worktree_entries import Entries, reason_texts
@@ -98,6 +98,16 @@ class Capture:
         self.root_mode: "int | None" = None  # of the directory itself, where it has not all of 0755
         self.deferred: "list[Deferred]" = []  # what is there and was left to be stored later
         self.new_deferred: "list[DeferredFile]" = []  # of it what this capture left, and git does not hold
+
+    def kept_contents(self) -> "dict[bytes, bytes]":
+        """Path → id of the contents of the kept files, as far as they have one."""
+        tables, found = self._tables, {}
+        row = tables.flags.find(KEPT)
+        while row >= 0:
+            if tables.kinds[row : row + 1] in FILES:
+                found[tables.paths[row]] = tables.id(row)
+            row = tables.flags.find(KEPT, row + 1)
+        return found
 
     def withhold_ignored(self, writer: "BlobWriter", id: bytes, size: int) -> None:
         """Withhold a content of an ignored file, unless a tracked file has the same, or it is empty."""
