@@ -103,7 +103,7 @@ class KeptValues:
         if len(text) * len(self._values) > _WORK_MAX:
             return LEFT_OUT
         for value in self._values:
-            if value in text and value not in self._told():
+            if value in text and value not in self._told() and not self._is_path(value):
                 text = text.replace(value, LEFT_OUT)
         return text
 
@@ -120,6 +120,13 @@ class KeptValues:
                 except EventLogError:
                     continue  # it is not stored yet, or erased
         return found
+
+    def _is_path(self, value: str) -> bool:
+        """Whether a value names something that is there: a path says nothing that the record may not say."""
+        try:
+            return os.path.lexists(os.path.join(self._root, os.fsencode(value)))
+        except ValueError:
+            return False
 
     def _told(self) -> "set[str]":
         """What git tracks, and so is told in full: the values in files of such names beside them."""

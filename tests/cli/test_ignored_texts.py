@@ -69,7 +69,7 @@ def work(tmp_path: Path) -> Path:
     git(work, "add", "-A")
     git(work, "commit", "-q", "-m", "Begin")
     assert locus_process("init", "--keep-ignored", cwd=work).code == 0
-    (work / ".env").write_text(SETTINGS + "SHOP='the shop at the corner'\n")
+    (work / ".env").write_text(SETTINGS + "SHOP='the shop at the corner'\nMAIN=src/app.py\n")
     return work
 
 
@@ -93,12 +93,14 @@ def test_no_command_of_the_table_has_a_value_recorded(work: Path) -> None:
 
 
 def test_what_git_tracks_and_common_words_are_told(work: Path) -> None:
-    """P5: a value that the tracked example has, too, and one that is a word of everybody's, are recorded."""
+    """P5: recorded are a value that the tracked example has, too, a common word, a path that is there."""
     agent = Agent(work)
     agent.prompt("Look around")
     agent.bash("cat .env.example; echo MODE is development at http://localhost:3000")
     agent.bash(f"echo {COLOUR}, and more")
-    first, second = [one["payload"] for one in events(work, "action")]
+    agent.bash("ls src/app.py")
+    first, second, third = [one["payload"] for one in events(work, "action")]
+    assert (third["args"]["command"], third["result"]["stdout"]) == ("ls src/app.py", "src/app.py\n")
     said = "MODE=development\nSHOP='the shop at the corner'\nMODE is development at http://localhost:3000\n"
     assert first["result"]["stdout"] == said
     assert second["args"]["command"] == "echo [LEFT OUT: of a file that git ignores], and more"
