@@ -59,6 +59,8 @@ def test_every_directory_and_file_is_its_owners_alone(
     monkeypatch.setenv("LOCUS_NO_MAINTENANCE", "1")
     git(work, "init", "-q", "-b", "main")
     (work / "app.py").write_text("print('one')\n")
+    (work / ".gitignore").write_text(".env\n")
+    (work / ".env").write_text("TEA='green, from the hills'\n")
     git(work, "add", "-A")
     git(work, "commit", "-q", "-m", "first")
     root = work / ".locus"
@@ -71,6 +73,7 @@ def test_every_directory_and_file_is_its_owners_alone(
     agent = OwnAgent(work)
     agent.start()
     agent.prompt("Change it")
+    assert list((root / "live").glob("*.kept"))
     agent.write("new.py", "x = 1\n")
     agent.bash("rm app.py; exit 1")
     agent.stop()

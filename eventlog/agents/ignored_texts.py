@@ -32,7 +32,7 @@ _SAID = frozenset(
         "tool_output", "patch", "diff", "permission_suggestions",
     )
 )  # fmt: skip
-_TYPES = frozenset(("tool_start", "action", "error", "hook", "file", "mismatch"))
+TYPES = frozenset(("tool_start", "action", "error", "hook", "file", "mismatch"))
 _PATH_SIZE_MAX = 4096
 _COMMAND_SIZE_MAX = 1 << 20
 _DEPTH_MAX = 32
@@ -104,7 +104,7 @@ def leave_out(events: "Sequence[Event]", outside: "Outside | None", cwd: object 
 
 def _names_one(event: Event, outside: "Outside | None", cwd: object) -> bool:
     payload = event.get("payload")
-    if event.get("event_type") not in _TYPES or not isinstance(payload, dict):
+    if event.get("event_type") not in TYPES or not isinstance(payload, dict):
         return False
     cwd = event.get("cwd") or cwd or payload.get("cwd")
     place = cwd if isinstance(cwd, str) else None
@@ -175,7 +175,7 @@ def _is_suspect(path: str) -> bool:
 def without(event: Event) -> Event:
     """The event without the texts of its tool call."""
     payload = event.get("payload")
-    if event.get("event_type") not in _TYPES or not isinstance(payload, dict):
+    if event.get("event_type") not in TYPES or not isinstance(payload, dict):
         return event
     new: "dict[str, object]" = {}
     for name, value in payload.items():

@@ -168,6 +168,7 @@ class _Recording:
         self.under_way: "list[Running]" = []
         self.appended = False
         self.captured = False
+        self.switched: "bool | None" = None  # whether ignored files are kept, from this look on
         self.refused = False
         self.place: "Place | None" = None
         self.start: "Start | None" = None
@@ -220,7 +221,7 @@ class _Recording:
 
     def run(self) -> None:
         call = self.call
-        if self.keeps_ignored:
+        if self.keeps_ignored or self._kept_ignored():
             self._leave_out_ignored()
         if (
             call.repeats
@@ -251,6 +252,10 @@ class _Recording:
             self.started.wait(self.wait_until - time.monotonic())
             self.started.close()
 
+    def _kept_ignored(self) -> bool:
+        """Whether the last look kept ignored files: it holds until the switch is followed."""
+        return self.place is not None and live_state.read_told(self.layout, self.place.key).keeps
+
     def _leave_out_ignored(self) -> None:
         """Take out of the call what its tools say of files that are kept although git ignores them (P5)."""
         from eventlog.agents.ignored_texts import Outside, leave_out
@@ -259,6 +264,18 @@ class _Recording:
         if any(one["event_type"] in ("tool_start", "action", "hook") for one in call.events):
             outside = None if self.place is None else Outside(self.place.root)
             call.events = leave_out(call.events, outside, call.columns.get("cwd"))
+            if self.place is not None and outside is not None and self._has_kept():
+                from eventlog.agents.ignored_values import KeptValues
+
+                key, root = self.place.key, self.place.root
+                call.events = KeptValues(self.layout, key, root, outside, self._content).take_out(call.events)
+
+    def _has_kept(self) -> bool:
+        return self.place is not None and os.path.exists(self.layout.live(f"{self.place.key}.kept"))
+
+    def _content(self, id: bytes) -> bytes:
+        with self._open_blobs() as blobs:
+            return blobs.get(id)
 
     def _complete(self) -> None:
         from eventlog.agents.live_complete import Completion
@@ -327,19 +344,36 @@ class _Recording:
         root, settings = self.place.root, self.settings
         wanted: "dict[str, Any]" = {
             "include": settings.include,
-            "keep_ignored": self.keeps_ignored,
+            "keep_ignored": self._keeps_ignored(told),
             "size_max": FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes,
             "deadline": deadline,
             "may_fork": True,  # a hook has one thread, and ends soon
             "deferral": Deferral(self._named()),
         }
         try:
-            return capture(blobs, writer, root, previous=told.tree, **wanted), told.tree
+            done = capture(blobs, writer, root, previous=told.tree, **wanted)
+            if told.tree is not None and told.keeps is not told.tree_keeps:
+                from eventlog.agents.live_switch import changes_without
+
+                done.changes = changes_without(done, root, told.keeps)
+                self.switched = told.keeps
+            return done, told.tree
         except (NotFound, Corruption) as error:
             if told.tree is None:
                 raise
             self.note(error)  # the tree told last cannot be read: begin anew
         return capture(blobs, writer, root, **wanted), None
+
+    def _keeps_ignored(self, told: Told) -> bool:
+        """Whether this look keeps ignored files: as the switch says, once no turn goes on over it."""
+        if told.tree is None:
+            told.keeps = self.keeps_ignored
+        elif told.keeps is not self.keeps_ignored:
+            from eventlog.agents.live_switch import may_switch
+
+            if may_switch(told, self.call, self.closing):
+                told.keeps = self.keeps_ignored
+        return told.keeps
 
     def _tell(
         self,
@@ -361,7 +395,8 @@ class _Recording:
         events = [self._with_facts(one, done, facts) for one in events]
         ends = self._ends(done, previous, told.passed)
         if call.moment == TOOL:
-            if not done.partial and (done.changes or previous is None or self.came_late):
+            told_by_tree = done.changes or done.modes_changed
+            if not done.partial and (told_by_tree or previous is None or self.came_late):
                 events += [*files, self._snapshot(done, facts)]
         elif call.moment in (SESSION, TURN_START):
             events = [*files, *(ends.after if ends is not None else []), *events]
@@ -381,8 +416,12 @@ class _Recording:
         self._set_open(told)
         if not done.partial:  # else the next one tells all since the tree told last
             told.look_of(call.session, call.turn, done.root)
-            told.tree, told.nonce = done.root, os.urandom(8).hex()
+            told.tree, told.nonce, told.tree_keeps = done.root, os.urandom(8).hex(), told.keeps
         live_state.write_told(self.layout, place.key, told)
+        if done.kept or self._has_kept():
+            from eventlog.agents import ignored_values
+
+            ignored_values.note(self.layout, place.key, done.kept_contents())
         if not done.partial:
             live_state.note_ended(self.layout, place.key, self.late)
         if call.moment == TURN_START and len(told.open) == 1:
@@ -492,8 +531,10 @@ class _Recording:
             **payload,
             "git_head": self.place.commit,
             "git_branch": self.place.branch,
+            "root_mode": None if done.root_mode is None else f"040{done.root_mode:03o}",
             "tracked_files": done.files,
             "ignored_count": done.ignored_count,
+            "keep_ignored": self.switched,
             "files_changed": len(done.changes),
             "skipped": [[_shown(path), why] for path, why in done.skipped[:_SHOWN_MAX]] or None,
             "skipped_count": len(done.skipped) or None,

@@ -12,7 +12,6 @@ from eventlog.agents.tools import ANY, EDITS
 from eventlog.errors import EventLogError
 from eventlog.names import event_id_of
 from eventlog.paths import path_text
-from eventlog.redaction import IGNORED
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.snapshots.kept_ignored import is_withheld
 from eventlog.snapshots.tree import DIRECTORY, FILE, FILES, MODE_OF_KIND, SKIPPED, SUBMODULE, SYMLINK
@@ -64,8 +63,9 @@ class Teller:
         self._others = [one for one in calls if one.cause != call.cause]
         self._writer = writer
         self._kept = done.kept
+        self._done = done
         self._skipped = dict(done.skipped)
-        self._lists = {one.sentence: to_text(one.list_id) for one in done.deferred}
+        self._lists: "dict[bytes, str | None]" = {one.sentence: to_text(one.list_id) for one in done.deferred}
 
     def tell(self, change: "Change", blobs: "BlobStore") -> "list[Event]":
         """The events of one change."""
@@ -79,10 +79,10 @@ class Teller:
             between = self._between(named.original, change, blobs)
             if between is not None:
                 # Somebody changed the file behind the last capture and before the tool did.
-                found.append(self._event(change, before, between, {"source": "user"}, None, None))
+                found.append(self._event(change, before, between, {"source": "user"}, None, None, blobs))
                 before = between
         columns = self._columns(whose)
-        event = self._event(change, before, change.after, columns, whose.cause, named)
+        event = self._event(change, before, change.after, columns, whose.cause, named, blobs)
         payload = event["payload"]
         assert isinstance(payload, dict)
         if whose.cause is None and whose.causes:
@@ -128,7 +128,7 @@ class Teller:
             return None
         id = self._writer.put(data)
         if change.path in self._kept or (change.after is None and is_withheld(change.path)):
-            self._writer.withhold(id, IGNORED)
+            self._done.withhold_ignored(self._writer, id, len(data))
         return TreeEntry(b"-", FILE if before is None else before.kind, id, len(data))
 
     def _event(
@@ -139,19 +139,23 @@ class Teller:
         columns: Event,
         cause: "str | None",
         named: "Named | None",
+        blobs: "BlobStore",
     ) -> Event:
         path = path_text(change.path)
         operation = change.operation
         if before is not change.before or after is not change.after:
             operation = "add" if before is None else "delete" if after is None else "edit"
         payload: "dict[str, object]" = {}
+        before_list = None if before is None else self._list_of(before, blobs)
         if change.old_path is not None:
             payload["old_path"] = path_text(change.old_path)
         if before is not None:
             payload["before_mode"] = _MODE_OF.get(before.kind)
+        if before_list is not None:
+            payload["before_deferred"] = before_list
         if after is not None:
             payload["after_mode"] = _MODE_OF.get(after.kind)
-            if after.id in self._lists:
+            if self._lists.get(after.id) is not None:
                 payload["deferred"] = self._lists[after.id]
             elif after.kind == SKIPPED:
                 payload["skipped"] = self._skipped.get(change.path, "it was not captured")
@@ -167,7 +171,7 @@ class Teller:
             "operation": operation,
             "before_hash": before_hash,
             "after_hash": after_hash,
-            "blobs": [one for one in (before_hash, after_hash, deferred) if one is not None],
+            "blobs": [one for one in (before_hash, after_hash, before_list, deferred) if one is not None],
             "related_to": RELATED_OF_TYPE["file"],
             "cause": cause,
             "lines_added": None if named is None else named.added,
@@ -178,6 +182,20 @@ class Teller:
         key = (self._told.nonce, path, operation, before_hash or "", after_hash or str(deferred or ""))
         event["event_id"] = event_id_of("locus", "file", *key)
         return event
+
+    def _list_of(self, entry: "TreeEntry", blobs: "BlobStore") -> "str | None":
+        """The list on which a content stands that was deferred and is not stored yet, as far as is known."""
+        if entry.kind != SKIPPED:
+            return None
+        if entry.id not in self._lists:
+            from eventlog.snapshots.deferred import list_of
+
+            try:
+                list_id = list_of(blobs.get(entry.id))
+            except EventLogError:
+                list_id = None
+            self._lists[entry.id] = None if list_id is None else to_text(list_id)
+        return self._lists[entry.id]
 
 
 def _looker(call: Call, turn: "str | None") -> Looker:

@@ -48,10 +48,10 @@ class Told:
     """`tree` is None where nothing was told yet; `nonce` is new with each told tree and makes event ids.
 
     `passed` are the sessions whose turn is under way, and since whose own last look that of another turn has
-    found changes.
+    found changes. `keeps` says whether looks keep ignored files, `tree_keeps` whether that at `tree` did.
     """
 
-    __slots__ = ("nonce", "open", "passed", "tree")
+    __slots__ = ("keeps", "nonce", "open", "passed", "tree", "tree_keeps")
 
     def __init__(
         self,
@@ -60,6 +60,7 @@ class Told:
         open: "dict[str, list[str]]",
         passed: "frozenset[str]" = frozenset(),
     ) -> None:
+        self.keeps = self.tree_keeps = False
         self.tree = tree
         self.nonce = nonce
         # Agent's session → [agent, turn, process or "", unix time], of turns under way (`activity.OpenTurn`).
@@ -82,7 +83,9 @@ def read_told(layout: Layout, worktree: str) -> Told:
         if (tree is None or len(tree) == 32) and all(
             len(parts) == 4 and parts[3].isdigit() for parts in turns.values()
         ):
-            return Told(tree, str(said["nonce"]), turns, frozenset(map(str, said.get("passed", ()))))
+            told = Told(tree, str(said["nonce"]), turns, frozenset(map(str, said.get("passed", ()))))
+            told.keeps, told.tree_keeps = said.get("keeps") is True, said.get("tree_keeps") is True
+            return told
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     return Told(None, os.urandom(8).hex(), {})
@@ -97,6 +100,7 @@ def write_told(layout: Layout, worktree: str, told: Told) -> None:
     said: "dict[str, object]" = {"tree": tree, "nonce": told.nonce, "open": turns}
     if passed := sorted(told.passed.intersection(turns)):
         said["passed"] = passed
+    said |= {name: True for name in ("keeps", "tree_keeps") if getattr(told, name)}
     path = layout.live(f"{worktree}.told")
     try:
         fd = os.open(path, _WRITE, 0o600)

@@ -32,6 +32,7 @@ from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.snapshots.kept_ignored import is_kept
 from eventlog.snapshots.staging import is_as_listed, open_below
 from eventlog.snapshots.store import BlobStore
+from eventlog.snapshots.tracked_contents import TrackedFiles
 from eventlog.snapshots.tree import DIRECTORY, SKIPPED
 from eventlog.snapshots.userfiles import UserFiles
 from eventlog.snapshots.worktree import probe_of
@@ -112,7 +113,9 @@ class _Storing:
         self._calls = calls
         self._git = GitContents(open_list.root)
         self._redactor = redaction.of_store(fs, layout, config.read(fs, layout))
-        self._outside = Outside(open_list.root) if config.keeps_ignored(fs, layout) else None
+        keeps = config.keeps_ignored(fs, layout) or live_state.read_told(layout, worktree).keeps
+        self._outside = Outside(open_list.root) if keeps else None
+        self._tracked = TrackedFiles(open_list.root)
         self._stored: dict[bytes, Content] = {}
         self._unreadable: dict[bytes, str] = {}  # path → what a tree says of it
         self._proofs: dict[bytes, bytes] = {}  # path → the stat of a row in the stat cache
@@ -190,9 +193,10 @@ class _Storing:
                 any_left = True
                 data = self._read(row, lost)
                 if data is not None:
-                    stored[row.path] = row.kind, writer.put(data), len(data)
-                    if self._is_ignored(row.path):
-                        blobs.withhold(stored[row.path][1], redaction.IGNORED)
+                    id = writer.put(data)
+                    stored[row.path] = row.kind, id, len(data)
+                    if self._is_ignored(row.path) and not self._tracked.has(id, len(data)):
+                        blobs.withhold(id, redaction.IGNORED)
                 del data
                 if writer.pending_bytes() >= BATCH_BYTES:
                     break

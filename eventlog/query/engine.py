@@ -86,9 +86,17 @@ class Limits:
 # Makes what the functions of SQL answer, for a way to ask about the same moment of the log.
 Answering = Callable[[of_files.Ask], of_files.Answers]
 
-# Counts the lines that changes added and removed, in the order given: None where a content is not there, two
-# of it where one is no text.
-Counting = Callable[[Iterable[views.Pair]], Iterable["tuple[int | None, int | None] | None"]]
+
+class Counting(Protocol):
+    """Counts the lines of changes whose events state none."""
+
+    def __call__(self, pairs: Iterable[views.Pair]) -> Iterable["tuple[int | None, int | None] | None"]:
+        """Lines added and removed, in the order given: None where a content is not there, two of it where
+        one is no text."""
+
+    def deferred(self, ask: of_files.Ask) -> Iterable["tuple[views.Pair, views.Pair]"]:
+        """Of each change of contents that were deferred and are stored by now: its key in LINE_COUNTS, and
+        the hashes of these contents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,9 +475,13 @@ def bind_counts(
     False when a content is not in the store, so that a count may become known while the log stays as it is.
     Raises: duckdb.InterruptException at `until_s`, a monotonic time.
     """
-    pairs = con.execute(views.PAIRS).fetchall()
+    keys = pairs = con.execute(views.PAIRS).fetchall()
+    deferred = list(counting.deferred(asking_on(con)))
+    if deferred:
+        keys = pairs + [key for key, _ in deferred]
+        pairs = pairs + [pair for _, pair in deferred]
     rows = []
-    for (old, new, whole), counts in zip(pairs, counting(pairs), strict=True):
+    for (old, new, whole), counts in zip(keys, counting(pairs), strict=True):
         if until_s is not None and time.monotonic() > until_s:
             raise duckdb.InterruptException("counting lines took too long")
         if counts is not None:

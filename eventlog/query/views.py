@@ -14,15 +14,24 @@ Columns = d.Columns
 # where there is none, and whether all lines of the one give place to all of the other (another type of file).
 Pair = tuple["str | None", "str | None", bool]
 
-# Which events say nothing of lines, and have contents that do. A hash that is null where a content should
-# be is unknown (P7). Of `line_counts.is_countable` the same.
-COUNTABLE = (
+# Which events say nothing of lines; `line_counts.is_unstated` says the same. A hash that is null where a
+# content should be is unknown (P7), unless the payload names a list of deferred contents.
+UNSTATED = (
     "event_type = 'file' AND operation IS DISTINCT FROM 'read' AND lines_added IS NULL "
-    "AND lines_removed IS NULL AND (before_hash IS NOT NULL OR operation = 'add') "
-    "AND (after_hash IS NOT NULL OR operation = 'delete')"
+    "AND lines_removed IS NULL"
 )
+_NO_BEFORE = "before_hash IS NULL AND operation IS DISTINCT FROM 'add'"
+_NO_AFTER = "after_hash IS NULL AND operation IS DISTINCT FROM 'delete'"
 _WHOLE = "operation IS NOT DISTINCT FROM 'type'"
-PAIRS = f"SELECT DISTINCT before_hash, after_hash, {_WHOLE} FROM events WHERE {COUNTABLE}"
+PAIRS = (
+    f"SELECT DISTINCT before_hash, after_hash, {_WHOLE} FROM events "
+    f"WHERE {UNSTATED} AND NOT ({_NO_BEFORE}) AND NOT ({_NO_AFTER})"
+)
+DEFERRED = (
+    "SELECT position, before_hash, after_hash, operation, path, payload FROM events "
+    f"WHERE {UNSTATED} AND (({_NO_BEFORE}) OR ({_NO_AFTER})) AND contains(payload, 'deferred')"
+)
+# The hashes, empty where there is no content; the position of the change for one that was deferred.
 LINE_COUNTS = "before_hash VARCHAR, after_hash VARCHAR, whole BOOLEAN, added BIGINT, removed BIGINT"
 
 # Meaning of the envelope's columns, for documentation.
@@ -401,8 +410,7 @@ def _changes(counts: "str | None", calls: bool) -> str:
         columns += [f"coalesce(change.lines_{what}, counted.{what}) AS lines_{what}" for what in _LINES]
         joins.append(
             f"LEFT JOIN {counts} AS counted "
-            "ON CASE WHEN change.countable THEN coalesce(change.before_hash, '') END = counted.before_hash "
-            "AND coalesce(change.after_hash, '') = counted.after_hash "
+            "ON change.before_key = counted.before_hash AND change.after_key = counted.after_hash "
             "AND change.whole = counted.whole"
         )
     if calls:
@@ -415,11 +423,17 @@ def _changes(counts: "str | None", calls: bool) -> str:
     if not joins:
         return "events"
     return (
-        f"(SELECT change.* EXCLUDE (countable, whole) REPLACE ({', '.join(columns)}) "
-        f"FROM (SELECT *, {COUNTABLE} AS countable, {_WHOLE} AS whole FROM events "
+        f"(SELECT change.* EXCLUDE (before_key, after_key, whole) REPLACE ({', '.join(columns)}) "
+        f"FROM (SELECT *, CASE WHEN {UNSTATED} THEN {_key_of('before', _NO_BEFORE)} END AS before_key, "
+        f"{_key_of('after', _NO_AFTER)} AS after_key, {_WHOLE} AS whole FROM events "
         "WHERE event_type = 'file') AS change "
         f"{' '.join(joins)})"
     )
+
+
+def _key_of(side: str, unknown: str) -> str:
+    """What LINE_COUNTS has for the content of a change on one side."""
+    return f"CASE WHEN {unknown} THEN position::VARCHAR ELSE coalesce({side}_hash, '') END"
 
 
 _LINES = ("added", "removed")

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from eventlog.errors import NotFound, Refused
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.deferred import hashed
-from eventlog.snapshots.extent import DEPTH_MAX
-from eventlog.snapshots.materialize import ENTRIES_MAX
+from eventlog.snapshots.extent import DEPTH_MAX, Walk
 from eventlog.snapshots.tree import DIRECTORY, FILE, FILES, SKIPPED, SYMLINK, TreeEntry
 
 if TYPE_CHECKING:
@@ -84,8 +83,6 @@ def compare(before: "TreeState", after: "TreeState") -> Comparison:
             missing.append(Missing(path, old, new, reason))
         else:
             changes.append(Change(path, _operation(old, new), old, new))
-        if len(changes) > ENTRIES_MAX:
-            raise Refused(f"the two trees differ in more than {ENTRIES_MAX:,} paths, which no diff can show")
     told = {one.path for one in missing}
     missing += [Missing(path, None, None, why) for path, why in doubts.items() if path not in told]
     changes.sort(key=lambda change: change.path)
@@ -138,6 +135,8 @@ def _differences(
     """(path, entry before, entry after) of all that differs below the directories of both trees."""
     if before.root == after.root:
         return
+    trees = [(state.stored_tree, state.root) for state in (before, after)]
+    walked = Walk(before.blobs, trees, "the two are not compared")
     stack: list[tuple[bytes, TreeEntry | None, TreeEntry | None]] = []
     _open(stack, b"", before.get_tree(before.root, b""), after.get_tree(after.root, b""))
     while stack:
@@ -147,6 +146,7 @@ def _differences(
             continue
         inside_old = before.get_tree(old.id, path) if old is not None and old.kind == DIRECTORY else None
         inside_new = after.get_tree(new.id, path) if new is not None and new.kind == DIRECTORY else None
+        walked.met(1 + len(inside_old or ()) + len(inside_new or ()))
         if inside_old is not None and inside_new is not None:
             _open(stack, path + b"/", inside_old, inside_new)
             continue

@@ -192,6 +192,11 @@ class Deferred:
                 if after.kind == SKIPPED:
                     yield path_text(path), self._blobs.get(after.id).decode()
 
+    def stored(self, list_id: bytes, path: bytes) -> str | None:
+        """The hash of the content that a list means at `path`, once it is stored."""
+        found = self._list(list_id).find(path)
+        return to_text(found.id) if isinstance(found, TreeEntry) else None
+
     def open_files(self, list_id: bytes) -> Iterable[DeferredFile]:
         """The files of a list of which no event says what became, and which git does not hold."""
         of_list = self._list(list_id)

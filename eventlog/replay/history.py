@@ -16,7 +16,7 @@ from eventlog.errors import EventLogError, NotFound
 from eventlog.names import turn_id_of
 from eventlog.replay.certainty import Certainty, doubt_bytes
 from eventlog.replay.deferred import Deferred, hashed, told_by
-from eventlog.replay.line_counts import COUNTED_BY, count, is_countable, pair_of
+from eventlog.replay.line_counts import count, deferred_content, pair_of
 from eventlog.replay.trees import list_named_by
 from eventlog.snapshots.deferred import sentence_of
 from eventlog.snapshots.ids import blob_id, to_text
@@ -95,7 +95,8 @@ def history(query: Query, blobs: "BlobStore", path: str, limit: int | None = Non
     ).rows
     prompts = _prompts(query, {(row[2], row[3]) for row in found})
     deferred = Deferred(blobs, told_by(query))
-    return [_counted(_stored(_version(row, prompts), row, blobs, deferred), blobs) for row in found]
+    versions = [_stored(_version(row, prompts), row, blobs, deferred) for row in found]
+    return [_counted(one, row, blobs, deferred) for one, row in zip(versions, found, strict=True)]
 
 
 def with_doubts(query: Query, versions: Sequence[Version], certainty: "TurnCertainty") -> list[Version]:
@@ -171,8 +172,10 @@ def _version(
 
 
 def _stored(version: Version, row: tuple[Any, ...], blobs: "BlobStore", deferred: Deferred) -> Version:
-    """The version with the hash of a content that was deferred when the event told of it."""
-    event = {"event_type": "file", "payload": jsontext.object_of(row[_FIELDS.index("payload")])}
+    """The version with the hashes of contents that were deferred when the event told of it."""
+    event = _event_of(version, row)
+    before = version.before_hash or deferred_content(event, "before_deferred", deferred)
+    version = replace(version, before_hash=before)
     if version.after_hash is None:
         for list_id in list_named_by(event):
             entry = TreeEntry(b"-", SKIPPED, blob_id(sentence_of(list_id)))
@@ -185,16 +188,23 @@ def _stored(version: Version, row: tuple[Any, ...], blobs: "BlobStore", deferred
     return version
 
 
-def _counted(version: Version, blobs: "BlobStore") -> Version:
+def _counted(version: Version, row: tuple[Any, ...], blobs: "BlobStore", deferred: Deferred) -> Version:
     """The version with its line counts, where the contents can say what the event does not."""
-    event = {"event_type": "file", **{name: getattr(version, name) for name in COUNTED_BY}}
-    if not is_countable(event):
+    pair = pair_of(_event_of(version, row), deferred)
+    if pair is None:
         return version
     try:
-        counts = count(blobs, pair_of(event))
+        counts = count(blobs, pair)
     except EventLogError:
         return version  # not in the store
     return version if counts is None else replace(version, lines_added=counts[0], lines_removed=counts[1])
+
+
+def _event_of(version: Version, row: tuple[Any, ...]) -> dict[str, Any]:
+    """What the event of a version says of contents and lines."""
+    names = ("operation", "path", "before_hash", "after_hash", "lines_added", "lines_removed")
+    payload = jsontext.object_of(row[_FIELDS.index("payload")])
+    return {"event_type": "file", "payload": payload, **{name: getattr(version, name) for name in names}}
 
 
 def _old_path(payload: Any) -> str | None:

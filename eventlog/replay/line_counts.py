@@ -13,20 +13,25 @@ Any number of processes may read and write; a reader meets a whole file or none.
 import os
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
 
-from eventlog.errors import EventLogError
+from eventlog import jsontext
+from eventlog.errors import EventLogError, InvalidEvent
 from eventlog.fs import FileSystem, Refusals, read_file, write_all
 from eventlog.layout import INDEX_DIR, Layout
 from eventlog.locks import SEARCH, try_acquire
+from eventlog.paths import path_bytes
+from eventlog.replay.deferred import Deferred, Told, nothing_told, told_by
 from eventlog.replay.linediff import line_diff
 from eventlog.snapshots.ids import from_text
 
 if TYPE_CHECKING:
     from eventlog.query.engine import Result
+    from eventlog.query.functions import Ask
     from eventlog.query.views import Pair
     from eventlog.snapshots.store import BlobStore
 
@@ -46,10 +51,12 @@ Counts = tuple[int, int]  # lines added, lines removed
 class LineCounts:
     """The counts of one store."""
 
-    def __init__(self, fs: FileSystem, layout: Layout, blobs: "BlobStore") -> None:
+    def __init__(self, fs: FileSystem, layout: Layout, blobs: "BlobStore", told: Told = nothing_told) -> None:
+        """Args: told: what became of deferred contents, for `fill`."""
         self._fs = fs
         self._layout = layout
         self._blobs = blobs
+        self._told = told
         self._known: dict[bytes, Counts] | None = None
         self._one_at_a_time = threading.Lock()
 
@@ -65,10 +72,31 @@ class LineCounts:
 
     def fill(self, events: "Iterable[dict[str, Any]]") -> None:
         """Give changes of files that state no counts those of their contents, in place."""
-        changes = [event for event in events if is_countable(event)]
-        for event, counts in zip(changes, self(map(pair_of, changes)), strict=True):
+        deferred = Deferred(self._blobs, self._told)
+        changes = [(event, pair) for event in events if (pair := pair_of(event, deferred)) is not None]
+        for (event, _), counts in zip(changes, self(pair for _, pair in changes), strict=True):
             if counts is not None:
                 event["lines_added"], event["lines_removed"] = counts
+
+    def deferred(self, ask: "Ask") -> "Iterator[tuple[Pair, Pair]]":
+        """(key, contents) of each change of contents that were deferred and are stored by now.
+
+        The key has the position of the change in place of each content that was deferred.
+        """
+        from eventlog.query import views
+
+        deferred = Deferred(self._blobs, told_by(ask))
+        for position, before, after, operation, path, payload in ask(views.DEFERRED, ()).rows:
+            event = {
+                "event_type": "file", "before_hash": before, "after_hash": after, "operation": operation,
+                "path": path, "payload": jsontext.object_of(payload),
+            }  # fmt: skip
+            pair = pair_of(event, deferred)
+            if pair is None:
+                continue
+            old = str(position) if before is None and operation != "add" else before
+            new = str(position) if after is None and operation != "delete" else after
+            yield (old, new, pair[2]), pair
 
     def count_all(self, query: "Callable[..., Result]") -> int:
         """Count every change that nobody has counted, and keep that; how many were new.
@@ -78,7 +106,8 @@ class LineCounts:
         from eventlog.query import views
         from eventlog.query.engine import Limits
 
-        pairs = query(views.PAIRS, limits=Limits(rows_max=1 << 40, timeout_s=None)).rows
+        ask = partial(query, limits=Limits(rows_max=1 << 40, timeout_s=None))
+        pairs = [*ask(views.PAIRS).rows, *(pair for _, pair in self.deferred(ask))]
         with Refusals(self._layout.directory(INDEX_DIR), "keep counted lines"):
             return self.save(pairs)
 
@@ -187,28 +216,46 @@ def _is_large(blobs: "BlobStore", id: bytes) -> bool:
     return place is not None and place[-1] > CONTENT_MAX
 
 
-# The columns of an event that say whether and how its lines are counted.
-COUNTED_BY = ("operation", "before_hash", "after_hash", "lines_added", "lines_removed")
-
-
-def is_countable(event: "dict[str, Any]") -> bool:
-    """Whether the contents of this change say how many lines it changed, and the event does not.
-
-    As `views.COUNTABLE` says it in SQL. A hash that is null where a content should be is one that is unknown.
-    """
-    operation = event.get("operation")
+def is_unstated(event: "Mapping[str, Any]") -> bool:
+    """Whether this is a change of a file whose event does not say how many lines; as `views.UNSTATED`."""
     return (
         event.get("event_type") == "file"
-        and operation != "read"
+        and event.get("operation") != "read"
         and event.get("lines_added") is None
         and event.get("lines_removed") is None
-        and (event.get("before_hash") is not None or operation == "add")
-        and (event.get("after_hash") is not None or operation == "delete")
     )
 
 
-def pair_of(event: "dict[str, Any]") -> "Pair":
-    return event["before_hash"], event["after_hash"], event["operation"] == "type"
+def pair_of(event: "Mapping[str, Any]", deferred: "Deferred") -> "Pair | None":
+    """The contents that say how many lines a change changed, where its event does not.
+
+    None where the event says it, and where a content is not known, or was deferred and is not stored yet.
+    """
+    if not is_unstated(event):
+        return None
+    operation = event.get("operation")
+    old, new = event.get("before_hash"), event.get("after_hash")
+    if old is None and operation != "add":
+        old = deferred_content(event, "before_deferred", deferred)
+        if old is None:
+            return None
+    if new is None and operation != "delete":
+        new = deferred_content(event, "deferred", deferred)
+        if new is None:
+            return None
+    return old, new, operation == "type"
+
+
+def deferred_content(event: "Mapping[str, Any]", key: str, deferred: "Deferred") -> "str | None":
+    """The hash of a content that a change names by its list, which stands under `key` in the payload."""
+    payload = event.get("payload")
+    if not isinstance(payload, Mapping) or key not in payload:
+        return None
+    path = payload.get("old_path") if key == "before_deferred" else None
+    try:
+        return deferred.stored(from_text(str(payload[key])), path_bytes(str(path or event.get("path"))))
+    except (InvalidEvent, ValueError):
+        return None
 
 
 def _key(pair: "Pair") -> bytes:

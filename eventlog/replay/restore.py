@@ -26,7 +26,7 @@ from eventlog.replay.restore_wanted import Wanted, wanted_of_turn, wanted_of_und
 from eventlog.replay.trees import Events, Running, trees_of
 from eventlog.snapshots.ids import blob_id, from_text
 from eventlog.snapshots.parallel import Listed
-from eventlog.snapshots.room import refuse_without_room
+from eventlog.snapshots.room import refuse_without_room_for_both
 from eventlog.snapshots.tree import DIRECTORY, SYMLINK
 from eventlog.snapshots.worktree_entries import BY_CHOICE
 from eventlog.types import Event
@@ -260,7 +260,8 @@ def make_plan(
         [s for s in comparison.steps if lost.keys().isdisjoint(ways(s.path))] if lost else comparison.steps
     )
     steps = tuple(sorted(possible, key=lambda step: step.path))
-    refuse_without_room(sum(lengths.get(s.after.id, 0) for s in steps if s.after is not None), place.path)
+    new = sum(lengths.get(s.after.id, 0) for s in steps if s.after is not None)
+    refuse_without_room_for_both(new, place.path, _unsaved(blobs, steps), blobs.layout.root)
     token = blake3(
         jsontext.encode(
             {
@@ -328,6 +329,13 @@ def _unreadable(blobs: "BlobStore", steps: Iterable[Step]) -> tuple[dict[bytes, 
             elif problem:
                 lost[step.path] = problem
     return lost, lengths
+
+
+def _unsaved(blobs: "BlobStore", steps: Iterable[Step]) -> int:
+    """Bytes of the contents that are replaced, and that the store does not have."""
+    sizes = {s.before.id: s.before.size for s in steps if s.before is not None and s.before.kind != DIRECTORY}
+    known = blobs.places(sizes)
+    return sum(size for id, size in sizes.items() if id not in known)
 
 
 def _named(state: State | None, *, mode: bool = False) -> list[object] | None:

@@ -153,7 +153,8 @@ class _Switch:
         if goal.kind == SYMLINK:
             self.calls.symlink(data, dir_fd, name)
             return
-        new = 0o777 if goal.kind == EXECUTABLE else 0o666
+        # No wider than git's two modes, of which nothing more is known (docs/trees.md).
+        new = 0o755 if goal.kind == EXECUTABLE else 0o644
         fd = self.calls.create(dir_fd, name, new if goal.mode is None else 0o600)
         unsynced.append(fd)
         rest = memoryview(data)
@@ -209,7 +210,7 @@ class _Switch:
     def _make_directory(self, change: _Change) -> None:
         assert change.goal is not None
         dir_fd, name = self._parent(change.path)
-        self.calls.mkdir(dir_fd, name, 0o777 if change.goal.mode is None else 0o700)
+        self.calls.mkdir(dir_fd, name, 0o755 if change.goal.mode is None else 0o700)
 
     def _take_name(self, change: _Change) -> None:
         if change.replaces:

@@ -9,17 +9,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eventlog.errors import Corruption, EventLogError, InvalidEvent, NotFound, Refused
+from eventlog.errors import Corruption, EventLogError, InvalidEvent, NotFound
 from eventlog.paths import path_bytes, path_text
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.deferred import hashed
 from eventlog.replay.restore_journal import Document
 from eventlog.replay.restore_place import NO_ID, State
 from eventlog.replay.trees import TreeState
-from eventlog.snapshots.extent import DEPTH_MAX, Entries, extent_of, read_directories, wish_of
+from eventlog.snapshots.extent import DEPTH_MAX, Entries, Walk, refuse_too_large, wish_of
 from eventlog.snapshots.ids import from_text
 from eventlog.snapshots.kept_ignored import database_name
-from eventlog.snapshots.materialize import ENTRIES_MAX
 from eventlog.snapshots.parallel import Listed
 from eventlog.snapshots.tree import (
     DIRECTORY,
@@ -176,11 +175,7 @@ def _read(wanted: Wanted, state: TreeState) -> Callable[[bytes], Entries]:
             raise found
         return found
 
-    top, wish = get(state.root), wish_of(wanted.paths)
-    directories = read_directories(state.blobs, get, top, wish, ENTRIES_MAX)
-    extent = extent_of(top, wish, directories, {})
-    if extent.entries > ENTRIES_MAX or extent.depth > DEPTH_MAX:
-        raise Refused("the tree is too large or too deep to be restored; nothing was touched")
+    refuse_too_large(state.blobs, get, state.root, wish_of(wanted.paths), "nothing was touched")
     return get
 
 
@@ -261,18 +256,20 @@ def _see_tree(
     visited: set[tuple[bytes, bytes]],
     root: bytes,
 ) -> None:
+    walked = Walk(
+        state.blobs, [(state.stored_tree, root)], "it is one of a later turn, which `--no-delete` leaves out"
+    )
     stack = [(b"", root)]
     while stack:
         path, id = stack.pop()
         if (path, id) in visited or directories.get(path) == id or path.count(b"/") > DEPTH_MAX:
             continue
         visited.add((path, id))
-        if len(visited) > ENTRIES_MAX:
-            raise Refused("the later trees are too large to be compared; --no-delete leaves them out")
         try:
             entries = state.get_tree(id, path)
         except (NotFound, Corruption):
             continue  # what cannot be read was not seen, and stays
+        walked.met(1 + len(entries))
         for entry in entries:
             below = path + b"/" + entry.name if path else entry.name
             if entry.kind == DIRECTORY:

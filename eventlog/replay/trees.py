@@ -81,6 +81,7 @@ class TreeState:
     certainty: Certainty
     deferred: Deferred = field(compare=False)
     ignored_count: int | None = None  # entries that git ignored then, and that were left out; None: unknown
+    root_mode: int | None = None  # of the directory itself; None: 0755, or unknown
 
     @property
     def tree_hash(self) -> str:
@@ -135,7 +136,7 @@ class TreeState:
         wanted = [_bytes_of(path) for path in paths]
         report = materialize(
             self.blobs, self.root, target, force=force, paths=wanted, trees=self.made,
-            resolve=self.deferred.entries,
+            resolve=self.deferred.entries, root_mode=self.root_mode,
         )  # fmt: skip
         named = {path for path, _ in (*report.missing, *report.skipped)}
         doubts = [(doubt_bytes(path), why) for path, why in self.certainty.doubts(paths)]
@@ -213,6 +214,7 @@ def tree_at(
         certainty=certainty_of(timeline, at, running=running),
         deferred=deferred or Deferred(blobs),
         ignored_count=_ignored_count(snapshot),
+        root_mode=_root_mode(snapshot),
     )
     return replace(state, certainty=_with_contents(state, timeline, [snapshot, *files]))
 
@@ -220,6 +222,16 @@ def tree_at(
 def _ignored_count(snapshot: Mapping[str, Any]) -> int | None:
     count = (snapshot.get("payload") or {}).get("ignored_count")
     return count if isinstance(count, int) else None
+
+
+def _root_mode(snapshot: Mapping[str, Any]) -> int | None:
+    """The mode of the directory, where a snapshot says a narrower one than the usual."""
+    text = (snapshot.get("payload") or {}).get("root_mode")
+    try:
+        mode = int(text[3:], 8) if isinstance(text, str) and text.startswith("040") else 0o755
+    except ValueError:
+        return None
+    return mode & 0o755 if mode != 0o755 else None
 
 
 def _with_contents(

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from eventlog.snapshots.worktree_changes import Change
     from eventlog.snapshots.worktree_entries import Entries, Found
 
-    # Which object of git has the content of a file with this stat; None where git does not prove it.
-    ObjectOf = Callable[[bytes, os.stat_result], "bytes | None"]
-
 CONTENT_SIZE_MAX = 1 << 20  # of one content that is read at once
 CALL_BYTES_MAX = 4 << 20  # of all that one call reads: hashed, looked through and compressed in 0.2 s
 
@@ -36,14 +33,12 @@ class Deferral:
 
     Args:
         named: paths whose contents are read first: those that the hook's tool has named.
-        object_of: tells which contents git holds. They are not read, whatever their size.
     """
 
-    __slots__ = ("named", "object_of")
+    __slots__ = ("named",)
 
-    def __init__(self, named: "Collection[bytes]" = (), object_of: "ObjectOf | None" = None) -> None:
+    def __init__(self, named: "Collection[bytes]" = ()) -> None:
         self.named = frozenset(named)
-        self.object_of = object_of
 
 
 class Unread:
@@ -86,22 +81,21 @@ class Contents:
         """What stands at each path, in the order of reading, the deferred last; None where it is gone."""
         named = self._deferral.named
         waiting.sort(key=lambda one: (one.path not in named, one.found.st_size, one.path))
-        held: "list[tuple[Unread, os.stat_result, bytes | None]]" = []
+        later: "list[tuple[Unread, os.stat_result]]" = []
         for one in waiting:
             known = self._known(one)
-            object = None if known is not None else self._object(one)
             if known is not None:
                 yield one, known
-            elif object is not None or not self._may_read(one.found.st_size):
-                held.append((one, one.found, object))
+            elif not self._may_read(one.found.st_size):
+                later.append((one, one.found))
             else:
                 try:
                     yield one, self._entries.read(one.directory, one.name, one.found)
                 except FileNotFoundError:
                     yield one, None
                 except TooMuch as error:
-                    held.append((one, error.found, None))
-        yield from self._defer(held)
+                    later.append((one, error.found))
+        yield from self._defer(later)
 
     def list_held(self, rows: "list[tuple[bytes, bytes, int, int, int, int, bytes | None]]") -> bytes:
         """Put the list of files that git holds, whose rows are those of `encode_list`; their entries' id."""
@@ -122,10 +116,6 @@ class Contents:
 
     def _is_late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline
-
-    def _object(self, one: Unread) -> "bytes | None":
-        object_of = self._deferral.object_of
-        return None if object_of is None else object_of(one.path, one.found)
 
     def _known(self, one: Unread) -> "Found | None":
         """The entry that the file had, when it has not been touched since."""
@@ -154,30 +144,18 @@ class Contents:
         # Its kind is as the options of that cache had it: a plan's say nothing of narrower modes.
         return self._entries.kind_of(one.found), id, other.size(row), self._entries.proof(one.found)
 
-    def _defer(
-        self, held: "list[tuple[Unread, os.stat_result, bytes | None]]"
-    ) -> "Iterator[tuple[Unread, Found]]":
-        if not held:
+    def _defer(self, later: "list[tuple[Unread, os.stat_result]]") -> "Iterator[tuple[Unread, Found]]":
+        if not later:
             return
         from eventlog.snapshots.deferred import DeferredFile, encode_list, sentence_of
 
-        rows = {}
-        for one, found, object in held:
-            size, mtime_ns, ctime_ns, inode = stat_of(found)
-            fields = one.path, self._entries.kind_of(found), size, mtime_ns, ctime_ns, inode, object
-            rows[one.path] = DeferredFile(fields)
+        for one, found in later:
+            self.new.append(DeferredFile((one.path, self._entries.kind_of(found), *stat_of(found), None)))
         put = self._entries.writer.put
-        sentences = {}
-        # What git holds stands on a list of its own, so that one look at a list tells which it is.
-        for in_git in (False, True):
-            listed = [row for row in rows.values() if (row.object is not None) is in_git]
-            if listed:
-                list_id = put(encode_list(listed), look=False)
-                sentences[in_git] = put(sentence_of(list_id), look=False)
-                self._lists.add(list_id, listed, in_git=in_git)
-        self.new = [row for row in rows.values() if row.object is None]
-        for one, found, object in held:
-            sentence = sentences[object is not None]
+        list_id = put(encode_list(self.new), look=False)
+        sentence = put(sentence_of(list_id), look=False)
+        self._lists.add(list_id, self.new)
+        for one, found in later:
             yield one, (SKIPPED, sentence, found.st_size, self._entries.proof(found))
 
 

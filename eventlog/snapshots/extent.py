@@ -5,7 +5,7 @@ are 10^30. So each distinct directory is read once and counted once, and what it
 it is named again. The work depends on what is stored, not on what it expands to.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from eventlog.errors import EventLogError, Refused
@@ -13,6 +13,10 @@ from eventlog.snapshots.store import BlobStore
 from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SUBMODULE, SYMLINK, TreeEntry
 
 DEPTH_MAX = 2_048  # PATH_MAX allows no deeper working tree to be captured
+ENTRIES_MAX = 10_000_000  # of a tree that somebody writes out, lists or compares
+WALKED_MAX = 10_000  # entries that a walk meets before it counts what the whole tree is
+
+_NOT_WRITTEN = "nothing was written"
 
 # The wanted names of one directory, each with the wish for what is below it. The empty name, which no
 # file has, says that all of the directory is wanted; no wish at all says the same.
@@ -58,11 +62,16 @@ def wanted_of(entries: Entries, wish: Wish | None) -> Iterator[tuple[TreeEntry, 
 
 
 def read_directories(
-    blobs: BlobStore, get: Callable[[bytes], Entries], top: Entries, wish: Wish | None, entries_max: int
+    blobs: BlobStore,
+    get: Callable[[bytes], Entries],
+    top: Entries,
+    wish: Wish | None,
+    entries_max: int,
+    undone: str = _NOT_WRITTEN,
 ) -> dict[bytes, Entries | str]:
     """Every distinct wanted directory below `top`, each read once.
 
-    Raises: Refused when they alone are too many, or too deep.
+    Raises: Refused when they alone are too many, or too deep; `undone` says what is not done then.
     """
     read: dict[bytes, Entries | str] = {}
     count = 0
@@ -85,9 +94,9 @@ def read_directories(
                 continue
             count += len(found)
             if count > entries_max:
-                raise too_many(entries_max)
+                raise too_many(entries_max, undone)
         level = [(names, wanted) for id, wanted in below if not isinstance(names := read[id], str)]
-    raise too_deep()
+    raise too_deep(undone)
 
 
 def extent_of(
@@ -134,9 +143,46 @@ def _key(tree: bytes, wish: Wish | None) -> tuple[bytes, int]:
     return tree, id(wish) if wish and wish.keys() != {ALL} else 0
 
 
-def too_many(entries_max: int) -> Refused:
-    return Refused(f"the tree holds more than {entries_max} files; nothing was written")
+class Walk:
+    """How much of some trees a walk has met; one that is too large is refused before it is walked on (P4).
+
+    A short walk costs no count. Args: trees: a reader and the root of each; undone: what is not done then.
+    """
+
+    def __init__(
+        self, blobs: BlobStore, trees: Iterable[tuple[Callable[[bytes], Entries], bytes]], undone: str
+    ) -> None:
+        self._blobs = blobs
+        self._trees = tuple(trees)
+        self._undone = undone
+        self._left = WALKED_MAX
+
+    def met(self, entries: int) -> None:
+        """The walk goes on over so many entries. Raises: Refused."""
+        self._left -= entries
+        if self._left >= 0 or not self._trees:
+            return
+        trees, self._trees = self._trees, ()
+        for get, root in trees:
+            refuse_too_large(self._blobs, get, root, None, self._undone)
 
 
-def too_deep() -> Refused:
-    return Refused(f"the tree is more than {DEPTH_MAX} directories deep; nothing was written")
+def refuse_too_large(
+    blobs: BlobStore, get: Callable[[bytes], Entries], root: bytes, wish: Wish | None, undone: str
+) -> None:
+    """Count what the wanted part of a tree adds up to. Raises: Refused when nobody can walk that."""
+    top = get(root)
+    directories = read_directories(blobs, get, top, wish, ENTRIES_MAX, undone)
+    extent = extent_of(top, wish, directories, {})
+    if extent.entries > ENTRIES_MAX:
+        raise too_many(ENTRIES_MAX, undone)
+    if extent.depth > DEPTH_MAX:
+        raise too_deep(undone)
+
+
+def too_many(entries_max: int, undone: str = _NOT_WRITTEN) -> Refused:
+    return Refused(f"the tree holds more than {entries_max} files; {undone}")
+
+
+def too_deep(undone: str = _NOT_WRITTEN) -> Refused:
+    return Refused(f"the tree is more than {DEPTH_MAX} directories deep; {undone}")

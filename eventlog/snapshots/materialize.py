@@ -26,7 +26,9 @@ from eventlog.paths import path_text
 from eventlog.snapshots.extent import (
     ALL,
     DEPTH_MAX,
+    ENTRIES_MAX,
     Entries,
+    Walk,
     Wish,
     extent_of,
     read_directories,
@@ -39,7 +41,7 @@ from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.parallel import FileJob, Listed, write_files
 from eventlog.snapshots.room import refuse_without_room
 from eventlog.snapshots.store import BlobStore
-from eventlog.snapshots.target import DIRECTORY_MODE, Target, reason_of
+from eventlog.snapshots.target import DIRECTORY_MODE, PRIVATE_MODE, Target, reason_of
 from eventlog.snapshots.tree import (
     DIRECTORY,
     MODE_OF_KIND,
@@ -54,8 +56,6 @@ from eventlog.snapshots.userfiles import UserFiles
 
 # (entries, path of their directory) → the entries to be written
 Resolve = Callable[[Sequence[TreeEntry], bytes], Sequence[TreeEntry]]
-
-ENTRIES_MAX = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,7 @@ def materialize(
     paths: Sequence[bytes] = (),
     trees: Mapping[bytes, bytes] | None = None,
     resolve: "Resolve | None" = None,
+    root_mode: int | None = None,
     calls: UserFiles | None = None,
     workers: int | None = None,
 ) -> Report:
@@ -100,6 +101,7 @@ def materialize(
         paths: write only these files and directories of the tree, by their path in it.
         trees: encodings of trees that are in no pack, by id.
         resolve: what stands for the entries of the directory at a path.
+        root_mode: of `target`, if it is made here and is not to have the usual one.
         workers: how many processes write at once; None lets the amount of work decide.
     Raises: NotFound when a path is not in the tree, or the tree itself is not in the store;
         Refused when the target holds something, is not a directory, or is inside the store, and when the tree
@@ -108,7 +110,10 @@ def materialize(
     _check_target(blobs, target)
     plan = _plan(blobs, root, target, wish_of(paths), trees or {}, resolve or _as_they_are, force=force)
     calls = calls or UserFiles()
-    place = Target(calls, _open_target(calls, target, force), plan.dirs, force, plan.modes)
+    fd, is_new = _open_target(calls, target, force, DIRECTORY_MODE if root_mode is None else PRIVATE_MODE)
+    if is_new and root_mode is not None:
+        plan.modes[0] = root_mode
+    place = Target(calls, fd, plan.dirs, force, plan.modes)
     try:
         place.make_all()
         done = write_files(blobs, place, plan.files, workers)
@@ -133,9 +138,12 @@ def walk(
 ) -> Iterator[tuple[bytes, TreeEntry]]:
     """Every path of a tree with its entry, a directory before what is in it, in order of names.
 
-    Raises: NotFound, Corruption when a tree cannot be read; Refused when it is too deep.
+    Raises: NotFound, Corruption when a tree cannot be read; Refused when it is too deep or too large, after
+    some of it.
     """
     get = _tree_getter(blobs, trees or {})
+    undone = "they are not listed"
+    walked = Walk(blobs, [(get, root)], undone)
     stack = [(b"", iter(get(root)))]
     while stack:
         prefix, entries = stack[-1]
@@ -147,8 +155,10 @@ def walk(
         yield path, entry
         if entry.kind == DIRECTORY:
             if len(stack) >= DEPTH_MAX:
-                raise too_deep()
-            stack.append((path + b"/", iter(get(entry.id))))
+                raise too_deep(undone)
+            below = get(entry.id)
+            walked.met(len(below) + 1)
+            stack.append((path + b"/", iter(below)))
 
 
 @dataclass(slots=True)
@@ -281,16 +291,16 @@ def _check_target(blobs: BlobStore, target: str) -> None:
         raise Refused(f"{target} is inside the store {blobs.layout.root}; name a directory elsewhere")
 
 
-def _open_target(calls: UserFiles, target: str, force: bool) -> int:
-    """A descriptor of the target, made when it is missing."""
+def _open_target(calls: UserFiles, target: str, force: bool, mode: int) -> tuple[int, bool]:
+    """A descriptor of the target; whether it was missing, and was made with this mode."""
     try:
         try:
             fd = calls.open_root(target)
         except FileNotFoundError:
-            os.makedirs(target, DIRECTORY_MODE)
+            os.makedirs(target, mode)
             fd = calls.open_root(target)
-            calls.fchmod(fd, DIRECTORY_MODE)
-            return fd
+            calls.fchmod(fd, mode)
+            return fd, True
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EEXIST):
             raise Refused(
@@ -300,7 +310,7 @@ def _open_target(calls: UserFiles, target: str, force: bool) -> int:
     if not force and calls.listdir(fd):
         calls.close(fd)
         raise Refused(f"{target} is not empty; name an empty directory, or use --force to write over it")
-    return fd
+    return fd, False
 
 
 def _write_symlinks(blobs: BlobStore, place: Target, plan: _Plan) -> Listed:

@@ -5,7 +5,22 @@ import os
 from eventlog.errors import Refused
 
 
-def refuse_without_room(needed: int, directory: str, *, replaces: bool = False) -> None:
+def refuse_without_room_for_both(new: int, directory: str, saved: int, store: str) -> None:
+    """Refuse to begin a restore: `new` bytes go to `directory`, and before that `saved` to the store.
+
+    Contents are counted as they are, although packs hold them compressed. Raises: Refused.
+    """
+    if saved and _device_of(directory) == _device_of(store):
+        refuse_without_room(new + saved, directory)
+        return
+    refuse_without_room(new, directory)
+    if saved:
+        refuse_without_room(saved, store, what="what is replaced is saved there first; that takes")
+
+
+def refuse_without_room(
+    needed: int, directory: str, *, replaces: bool = False, what: str = "the files take"
+) -> None:
     """Refuse to begin what cannot end.
 
     Args:
@@ -13,6 +28,7 @@ def refuse_without_room(needed: int, directory: str, *, replaces: bool = False) 
         directory: where they are to go; it may be missing.
         replaces: what is written over gives its room back, how much nobody knows before. Then only what the
             whole file system could not hold is refused.
+        what: the subject and the verb of the refusal.
     Raises: Refused.
     """
     found = _file_system_of(directory)
@@ -22,10 +38,18 @@ def refuse_without_room(needed: int, directory: str, *, replaces: bool = False) 
     if needed > room:
         has = "is no larger than" if replaces else "has no more room than"
         raise Refused(
-            f"{directory}: the files take {needed:,} bytes, and the file system {has} {room:,} bytes. "
+            f"{directory}: {what} {needed:,} bytes, and the file system {has} {room:,} bytes. "
             "Nothing was written. Make room, name a directory on a larger disk, or name only the paths that "
             "you need."
         )
+
+
+def _device_of(path: str) -> int:
+    """The file system that a path is on; -1 when nobody can say."""
+    try:
+        return os.stat(path).st_dev
+    except OSError:
+        return -1
 
 
 def _file_system_of(directory: str) -> os.statvfs_result | None:

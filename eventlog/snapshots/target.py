@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 DIRECTORY_MODE = 0o755
-_PRIVATE_MODE = 0o700  # of a directory until all is in it that belongs there
+PRIVATE_MODE = 0o700  # of a directory until all is in it that belongs there
 
 _DESCRIPTORS_MAX = 128
 _CHUNK_BYTES = 1 << 20
@@ -42,7 +42,7 @@ class Target:
         self.calls = calls
         self.dirs = dirs
         self._modes = modes or {}
-        self._to_set: list[int] = []
+        self._to_set = [0] if 0 in self._modes else []
         self.force = force
         self.failed: list[tuple[bytes, str]] = []
         self.made = 0
@@ -66,7 +66,7 @@ class Target:
         for index in range(1, len(self.dirs)):
             parent, name, path = self.dirs[index]
             try:
-                mode = _PRIVATE_MODE if index in self._modes else DIRECTORY_MODE
+                mode = PRIVATE_MODE if index in self._modes else DIRECTORY_MODE
                 self._make(self.fd(parent), name, mode)
                 self.calls.fchmod(self.fd(index), mode)
                 if index in self._modes:

@@ -17,7 +17,6 @@ from eventlog.snapshots.catalog import load_tables
 from eventlog.snapshots.groups import GroupReader
 from eventlog.snapshots.ids import blob_id, to_text, tree_id
 from eventlog.snapshots.idx import Idx, encode_idx
-from eventlog.snapshots.materialize import walk
 from eventlog.snapshots.pack import TREE, PackTables
 from eventlog.snapshots.store import BlobStore
 from eventlog.snapshots.tree import DIRECTORY, decode_tree
@@ -56,20 +55,26 @@ def verify(blobs: BlobStore, level: str = QUICK, damaged: "set[bytes] | None" = 
 
 
 def verify_tree(blobs: BlobStore, root: bytes) -> list[Finding]:
-    """Everything below a tree that cannot be read; reads all of it (I24).
+    """Everything below a tree that cannot be read; reads all of it, each directory and content once (I24).
 
     A tree that nothing refers to any more may rightly miss parts, so this is asked of roots in use.
     """
     findings = []
-    try:
-        for path, entry in walk(blobs, root):
-            if entry.kind != DIRECTORY:
-                try:
-                    blobs.get(entry.id)
-                except EventLogError as error:
-                    findings.append(Finding(os.fsdecode(path), str(error)))
-    except EventLogError as error:
-        findings.append(Finding(to_text(root), str(error)))
+    seen = {root}
+    waiting = [(b"", DIRECTORY, root)]
+    while waiting:
+        path, kind, id = waiting.pop()
+        try:
+            below = blobs.get_tree(id) if kind == DIRECTORY else ()
+            if kind != DIRECTORY:
+                blobs.get(id)
+        except EventLogError as error:
+            findings.append(Finding(os.fsdecode(path) or to_text(root), str(error)))
+            continue
+        for entry in below:
+            if entry.id not in seen:
+                seen.add(entry.id)
+                waiting.append((path + b"/" + entry.name if path else entry.name, entry.kind, entry.id))
     return findings
 
 

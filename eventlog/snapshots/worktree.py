@@ -18,13 +18,13 @@ from eventlog.fs import Refusals
 from eventlog.redaction import IGNORED
 from eventlog.snapshots import statcache, worktree_git
 from eventlog.snapshots.contents import CONTENT_SIZE_MAX, Contents, Lists
-from eventlog.snapshots.ids import ID_SIZE, blob_id, tree_id
+from eventlog.snapshots.ids import blob_id, tree_id
 from eventlog.snapshots.statcache import Key, StatCache
-from eventlog.snapshots.tree import PLAIN, SKIPPED, encode_tree
+from eventlog.snapshots.tree import FILES, PLAIN, SKIPPED, encode_tree
 from eventlog.snapshots.userfiles import UserFiles
 from eventlog.snapshots.worktree_changes import Change, changes_between
 from eventlog.snapshots.worktree_entries import Entries, reason_texts
-from eventlog.snapshots.worktree_rows import KEPT, YES
+from eventlog.snapshots.worktree_rows import KEPT
 from eventlog.snapshots.worktree_rules import Rules
 from eventlog.snapshots.worktree_scan import RulesChanged, Scan
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from eventlog.snapshots.contents import Deferral
     from eventlog.snapshots.deferred import DeferredFile
     from eventlog.snapshots.store import BlobStore
+    from eventlog.snapshots.tracked_contents import TrackedRows
     from eventlog.snapshots.writer import BlobWriter
 
 FILE_SIZE_MAX = 100_000_000
@@ -49,12 +50,16 @@ class Capture:
     """What a capture found. Paths are relative to the working directory."""
 
     __slots__ = (
+        "_path",
+        "_tables",
+        "_tracked",
         "changes",
         "deferred",
         "dirs",
         "files",
         "ignored_count",
         "kept",
+        "modes_changed",
         "new_deferred",
         "partial",
         "pending",
@@ -62,14 +67,18 @@ class Capture:
         "read_bytes",
         "read_files",
         "root",
+        "root_mode",
         "skipped",
         "submodules",
         "symlinks",
         "warning",
     )
 
-    def __init__(self, tables: StatCache, scan: Scan) -> None:
+    def __init__(self, tables: StatCache, scan: Scan, path: bytes) -> None:
         self.root = tables.root
+        self._tables = tables
+        self._path = path
+        self._tracked: "TrackedRows | None" = None
         kinds = tables.kinds.translate(PLAIN)
         self.files = kinds.count(b"f") + kinds.count(b"x")
         self.symlinks = tables.kinds.count(b"l")
@@ -85,8 +94,29 @@ class Capture:
         self.warning = scan.rules.warning  # why git could not be asked
         self.skipped: "list[tuple[bytes, str]]" = []  # what is there and was not captured, and why
         self.changes: "list[Change]" = []  # since the previous tree, in order of paths
+        self.modes_changed = False  # of directories that were there already: in no change
+        self.root_mode: "int | None" = None  # of the directory itself, where it has not all of 0755
         self.deferred: "list[Deferred]" = []  # what is there and was left to be stored later
         self.new_deferred: "list[DeferredFile]" = []  # of it what this capture left, and git does not hold
+
+    def kept_contents(self) -> "dict[bytes, bytes]":
+        """Path → id of the contents of the kept files, as far as they have one."""
+        tables, found = self._tables, {}
+        row = tables.flags.find(KEPT)
+        while row >= 0:
+            if tables.kinds[row : row + 1] in FILES:
+                found[tables.paths[row]] = tables.id(row)
+            row = tables.flags.find(KEPT, row + 1)
+        return found
+
+    def withhold_ignored(self, writer: "BlobWriter", id: bytes, size: int) -> None:
+        """Withhold a content of an ignored file, unless a tracked file has the same, or it is empty."""
+        from eventlog.snapshots.tracked_contents import TrackedRows
+
+        if self._tracked is None:
+            self._tracked = TrackedRows(self._tables, self._path)
+        if not self._tracked.has(id, size):
+            writer.withhold(id, IGNORED)
 
 
 class Deferred:
@@ -181,15 +211,17 @@ def capture(
     if tables is not cache:
         # Behind the flush: what the cache names is durable before the cache exists.
         statcache.save(fs, layout, key, tables)
-    done = Capture(tables, scan)
+    done = Capture(tables, scan, path)
+    mode = os.stat(path).st_mode & 0o755
+    done.root_mode = mode if blobs.modes and mode != 0o755 else None
     _left_out(done, blobs, tables, lists, size_max)
     if contents is not None:
         done.new_deferred = contents.new
     if previous is not None and previous != tables.root:
-        changes = changes_between(blobs, previous, cache, tables)
+        changes, done.modes_changed = changes_between(blobs, previous, cache, tables)
         done.changes = [change for change in changes if not lists.is_same(change, tables)]
     if keep_ignored:
-        _withhold_kept(writer, tables, None if previous is None else done.changes)
+        _withhold_kept(done, writer, tables, None if previous is None else done.changes)
     return done
 
 
@@ -199,7 +231,9 @@ def _kept_in(tables: StatCache) -> "frozenset[bytes]":
     return frozenset(path for path, flag in zip(tables.paths, tables.flags, strict=True) if flag == KEPT[0])
 
 
-def _withhold_kept(writer: "BlobWriter", tables: StatCache, changes: "list[Change] | None") -> None:
+def _withhold_kept(
+    done: Capture, writer: "BlobWriter", tables: StatCache, changes: "list[Change] | None"
+) -> None:
     """Withhold the contents of the files that git ignores and that are kept all the same.
 
     Args: changes: since a tree that an event names; None where there is none, and all of them are new.
@@ -208,18 +242,8 @@ def _withhold_kept(writer: "BlobWriter", tables: StatCache, changes: "list[Chang
     changed = None if changes is None else {change.path for change in changes}
     while row >= 0:
         if tables.kinds[row : row + 1] != SKIPPED and (changed is None or tables.paths[row] in changed):
-            withhold_ignored(writer, tables, tables.id(row))
+            done.withhold_ignored(writer, tables.id(row), tables.size(row))
         row = tables.flags.find(KEPT, row + 1)
-
-
-def withhold_ignored(writer: "BlobWriter", tables: StatCache, id: bytes) -> None:
-    """Withhold a content of an ignored file, unless a tracked file has the same, or it is empty."""
-    at = tables.ids.find(id)
-    while at >= 0:
-        if at % ID_SIZE == 0 and tables.flags[at // ID_SIZE] == YES[0]:
-            return
-        at = tables.ids.find(id, at + 1)
-    writer.withhold(id, IGNORED)
 
 
 def _never(layout: "Layout", place: "worktree_git.GitPlace | None") -> "set[tuple[int, int]]":

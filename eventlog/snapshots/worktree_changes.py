@@ -7,7 +7,7 @@ path.
 """
 
 from eventlog.snapshots.ids import tree_id
-from eventlog.snapshots.tree import DIRECTORY, FILES, TreeEntry, encode_tree
+from eventlog.snapshots.tree import DIRECTORY, FILES, SKIPPED, TreeEntry, encode_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ class Change(tuple[str, bytes, "TreeEntry | None", "TreeEntry | None", "bytes | 
 
 def changes_between(
     blobs: "BlobStore", previous: bytes, cache: "StatCache | None", tables: "StatCache"
-) -> "list[Change]":
-    """The changes from the tree `previous` to that of `tables`, in order of paths.
+) -> "tuple[list[Change], bool]":
+    """The changes from the tree `previous` to that of `tables`, in order of paths; whether a directory that
+    is in both has another mode, which is no change of a path.
 
     Raises: NotFound, Corruption when the previous tree cannot be read.
     """
@@ -67,8 +68,8 @@ def changes_between(
         before = _of_tables(cache)
     else:
         start, before = previous, _of_store(blobs)
-    found = _compare(before, start, _of_tables(tables))
-    return sorted(_with_renames(found), key=lambda change: change[1])
+    found, modes_changed = _compare(before, start, _of_tables(tables))
+    return sorted(_with_renames(found), key=lambda change: change[1]), modes_changed
 
 
 def _of_tables(tables: "StatCache") -> "_Side":
@@ -98,8 +99,9 @@ def _of_store(blobs: "BlobStore") -> "_Side":
     return entries
 
 
-def _compare(before_side: "_Side", start: "int | bytes", after_side: "_Side") -> "list[Change]":
+def _compare(before_side: "_Side", start: "int | bytes", after_side: "_Side") -> "tuple[list[Change], bool]":
     found: "list[Change]" = []
+    modes_changed = False
     stack: "list[tuple[bytes, int | bytes | None, int | bytes | None]]" = [(b"", start, 1)]
     while stack:
         prefix, before_at, after_at = stack.pop()
@@ -122,12 +124,13 @@ def _compare(before_side: "_Side", start: "int | bytes", after_side: "_Side") ->
                 )
             told_before = None if was_dir and not _is_empty(before) else before
             told_after = None if is_dir and not _is_empty(after) else after
-            if was_dir and is_dir:
+            if before is not None and after is not None and was_dir and is_dir:
+                modes_changed = modes_changed or before.size != after.size
                 continue
             operation = _operation(told_before, told_after)
             if operation is not None:
                 found.append(Change((operation, path, told_before, told_after, None)))
-    return found
+    return found, modes_changed
 
 
 def _is_empty(entry: "TreeEntry | None") -> bool:
@@ -144,11 +147,16 @@ def _operation(before: "TreeEntry | None", after: "TreeEntry | None") -> "str | 
     return EDIT
 
 
+def _has_content(entry: "TreeEntry") -> bool:
+    """Whether the id of an entry is that of a content, and not that of a reason or of an empty directory."""
+    return entry.kind not in (DIRECTORY, SKIPPED) and entry.size > 0
+
+
 def _with_renames(changes: "list[Change]") -> "list[Change]":
     """The same with each delete and add of one content made one."""
     gone: "dict[bytes, list[Change]]" = {}
     for change in sorted(changes, key=lambda change: change[1], reverse=True):
-        if change.operation == DELETE and change.before is not None and change.before.size:
+        if change.operation == DELETE and change.before is not None and _has_content(change.before):
             gone.setdefault(change.before.id, []).append(change)
     if not gone:
         return changes
@@ -156,7 +164,7 @@ def _with_renames(changes: "list[Change]") -> "list[Change]":
     moved = set()
     for change in sorted(changes, key=lambda change: change[1]):
         after = change.after
-        if change.operation == ADD and after is not None and gone.get(after.id):
+        if change.operation == ADD and after is not None and _has_content(after) and gone.get(after.id):
             old = gone[after.id].pop()
             moved.add(old.path)
             change = Change((RENAME, change.path, old.before, after, old.path))

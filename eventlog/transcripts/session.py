@@ -15,6 +15,7 @@ from eventlog.paths import is_outside
 from eventlog.redaction import IGNORED
 from eventlog.snapshots.ids import from_text
 from eventlog.snapshots.kept_ignored import is_withheld
+from eventlog.snapshots.tracked_contents import TrackedFiles
 from eventlog.transcripts import formats
 from eventlog.transcripts.backups import Backups
 from eventlog.transcripts.draft import BACKUP, Draft, FileItem
@@ -49,6 +50,8 @@ class SourceSession:
         self._last_former: object = None
         self._missed = 0
         self._outside: Outside | None = None
+        self._tracked: TrackedFiles | None = None
+        self._sizes: dict[bytes, int] = {}  # of contents that were put together
         self._left_out: set[object] = set()  # tool calls of which texts were left out
         self._is_numbered = False  # told by a version whose ids have the numbers of lines
 
@@ -261,7 +264,7 @@ class SourceSession:
         into = self._into
         root = into.root_of(self._source, self._draft)
         if root is None:
-            return FileStates(self._draft.agent, None, into.put)
+            return FileStates(self._draft.agent, None, self._put)
         draft, source = self._draft, self._source
         base = GitBase(root, commit=draft.commit, branch=self._branch, before_us=self._began_at)
         into.use(base)
@@ -269,7 +272,7 @@ class SourceSession:
         return FileStates(
             draft.agent,
             root,
-            into.put,
+            self._put,
             base,
             real_root=os.path.realpath(root),
             name_outside=into.outside.name_of,
@@ -280,7 +283,7 @@ class SourceSession:
         """The event without what a tool said of a file that is kept although git ignores it (P5)."""
         root = self._into.root_of(self._source, self._draft)
         if self._outside is None and root is not None and os.path.isdir(root):
-            self._outside = Outside(root)
+            self._outside, self._tracked = Outside(root), TrackedFiles(root)
         left, id = leave_out((event,), self._outside)[0], event.get("tool_use_id")
         if left is event and id in self._left_out:
             return without(event)
@@ -300,9 +303,16 @@ class SourceSession:
         return without(event)
 
     def _withhold(self, event: Event) -> None:
+        """Withhold the contents that an event names, but for those that git tracks."""
         blobs = event.get("blobs")
-        for one in blobs if isinstance(blobs, (list, tuple)) else ():
-            self._into.store.blobs.withhold(from_text(str(one)), IGNORED)
+        for id in map(from_text, map(str, blobs if isinstance(blobs, (list, tuple)) else ())):
+            if self._tracked is None or not self._tracked.has(id, self._sizes.get(id, -1)):
+                self._into.store.blobs.withhold(id, IGNORED)
+
+    def _put(self, content: bytes) -> bytes:
+        id = self._into.put(content)
+        self._sizes[id] = len(content)
+        return id
 
     def _add(self, event: Event, size: int) -> None:
         if event["event_type"] in ("file", "mismatch") and is_outside(str(event.get("path"))):

@@ -10,11 +10,20 @@ from typing import Any
 import duckdb
 import pytest
 
+from eventlog import identity
+from eventlog.agents import stored_contents
+from eventlog.fs import REAL
+from eventlog.layout import Layout
 from eventlog.replay import line_counts
 from eventlog.serve import mcp_read
+from eventlog.snapshots import staging
+from eventlog.snapshots.userfiles import UserFiles
 from eventlog.store import Store
 from locus_cli.main import run
 from tests.cli.hook_support import Agent, Codex, project
+from tests.cli.test_hook_contents import after_a_tool, begun
+
+ASK = "select operation, path, lines_added, lines_removed from files order by operation, path"
 
 
 def maintain(root: Path) -> None:
@@ -110,3 +119,55 @@ def test_every_change_of_an_agent_has_lines_and_its_tool(
         assert con.execute(sums).fetchall() == [(5, 3)]
     assert run(["--store", str(root), "stats"]) == 0
     assert "5 (4 worked, 0 failed, 1 unknown)" in capsys.readouterr().out
+
+
+def test_a_change_of_deferred_contents_has_lines_once_they_are_stored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """S1-31, P7: large files whose contents the hook left to be stored later, on either side of a change."""
+    work = project(tmp_path)
+    layout = Layout(str(work / ".locus"))
+    lines = "".join(f"{n} {'x' * 1000}\n" for n in range(1100))
+    begun(work)
+    for name in ("big.txt", "old.txt", "lost.txt"):
+        (work / name).write_text(lines)
+    (job,) = after_a_tool(work).jobs
+    kept = [file for file in job.files if file.path != b"lost.txt"]
+    copies = staging.stage(REAL, layout, UserFiles(), str(work), kept)
+    (work / "big.txt").write_text(lines + "one more\n")
+    (work / "old.txt").write_text("short now\n")
+    (work / "lost.txt").write_text(lines + "the first are lost\n")
+    after_a_tool(work)  # nobody has stored anything yet
+
+    def rows() -> list[tuple[Any, ...]]:
+        with Store.open(work / ".locus") as store:
+            found = store.query(ASK).rows
+            assert store.query(ASK.replace("files", "file_versions")).rows == found
+            events = [dict(event) for event in store.events(event_types=["file"])]
+            store.line_counts.fill(events)
+            shown = {(e["operation"], e["path"], e["lines_added"], e["lines_removed"]) for e in events}
+            shown |= {(v.operation, v.path, v.lines_added, v.lines_removed) for v in store.history("old.txt")}
+            assert shown == set(found)
+        return found
+
+    paths = ("big.txt", "lost.txt", "old.txt")
+    unknown = [(operation, path, None, None) for operation in ("add", "edit") for path in paths]
+    assert rows() == unknown
+    stored_contents.store_all(REAL, layout, identity.read(REAL, layout), copies=copies, copied=str(work))
+    wanted = [
+        ("add", "big.txt", 1100, 0), ("add", "lost.txt", None, None), ("add", "old.txt", 1100, 0),
+        ("edit", "big.txt", 1, 0), ("edit", "lost.txt", None, None), ("edit", "old.txt", 1, 1100),
+    ]  # fmt: skip
+    assert rows() == wanted
+    maintain(Path(layout.root))
+    with Store.open(work / ".locus") as store:
+        assert store.count_lines() == 0, "maintenance has counted these, too"
+        store.seal()
+    assert rows() == wanted
+    capsys.readouterr()
+    assert run(["--store", layout.root, "stats", "--json"]) == 0
+    total = json.loads(capsys.readouterr().out)["stats"]["total"]
+    assert (total["lines_added"], total["lines_removed"], total["lines_unknown"]) == (2202, 1100, 2)
+    assert run(["--store", layout.root, "export", "duckdb", str(tmp_path / "log.duckdb")]) == 0
+    with duckdb.connect(str(tmp_path / "log.duckdb"), read_only=True) as con:
+        assert con.execute(ASK).fetchall() == wanted

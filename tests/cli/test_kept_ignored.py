@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import sqlite3
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +18,14 @@ from eventlog.exports import jsonl, locusgraph, parquet
 from eventlog.fs import REAL
 from eventlog.layout import Layout
 from eventlog.serve import mcp_read
+from eventlog.snapshots import worktree_scan
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
 from eventlog.transcripts import formats, importer
 from tests.cli.hook_support import Agent, events, notes, project
 from tests.cli.support import git, locus_process
 from tests.cli.test_hook_contents import after_a_tool, begun
+from tests.snapshots.worktree_support import age
 from tests.transcripts.claude_support import Teller, patch
 
 # No rule for secrets knows it.
@@ -81,6 +84,7 @@ def test_what_an_agent_removed_is_restored_by_the_documented_command(tmp_path: P
 
     assert made.code == 0 and done.code == 0, done.err
     assert (work / ".env").read_text() == SETTINGS
+    assert stat.S_IMODE((work / ".env").stat().st_mode) == 0o600
     assert (work / "src/app.py").read_text() == "print('one')\n"
     undone = locus_process("restore", "--undo", "--yes", cwd=work)
     assert undone.code == 0 and not (work / ".env").exists() and not (work / "src").exists()
@@ -194,6 +198,38 @@ def test_a_content_is_withheld_unless_git_tracks_the_same(work: Path) -> None:
     assert locus_process("cat", "last:.env", cwd=work).text == "shared\n"
 
 
+def test_what_git_tracks_is_not_withheld_where_git_holds_it(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P5: a first look reads no content that git holds; a copy of such a file is not withheld."""
+    monkeypatch.setattr(worktree_scan, "READ_FILES_MAX", 0)
+    (work / ".env.example").write_text("shared\n")
+    (work / ".env").write_text("shared\n")
+    (work / ".env.other").write_text("others\n")
+    git(work, "add", ".env.example")
+    git(work, "commit", "-q", "-m", "An example")
+    age(work)
+    git(work, "update-index", "--refresh")
+    begun(work)
+
+    (snapshot,) = events(work, "snapshot")
+    assert snapshot["payload"]["capture"]["in_git"] > 0
+    assert set(withheld(work)) == {hash_of("others\n")}
+
+
+def test_what_an_edit_found_is_not_withheld_where_git_tracks_the_same(work: Path) -> None:
+    """P5: a person copied the example before an agent edits the copy."""
+    (work / ".env.example").write_text("COLOUR=example\n")
+    git(work, "add", ".env.example")
+    agent = Agent(work)
+    agent.prompt("Edit it")
+    (work / ".env").write_text("COLOUR=example\n")
+    agent.edit(".env", "COLOUR", "SHADE")
+    agent.stop()
+
+    assert set(withheld(work)) == {hash_of(SETTINGS), hash_of("SHADE=example\n")}
+
+
 def test_what_an_edit_found_in_an_ignored_file_is_withheld(work: Path) -> None:
     """P5: the agent's own text of `.env`, which no look saw, is stored for replay and withheld."""
     agent = Agent(work)
@@ -231,6 +267,78 @@ def test_a_store_that_does_not_keep_them_records_as_before(work: Path) -> None:
     (action,) = events(work, "action")
     assert action["payload"]["result"]["stdout"] == SETTINGS
     assert withheld(work) == {} and events(work, "snapshot")[0]["payload"]["ignored_count"] == 4
+
+
+def keep(work: Path, how: str) -> None:
+    assert locus_process("init", how, cwd=work).code == 0
+
+
+def told_of(work: Path) -> list[tuple[str, str, str | None]]:
+    return [(one["operation"], one["path"], one["turn_id"]) for one in events(work, "file")]
+
+
+def test_switching_on_is_no_change_of_anybodys(work: Path, tmp_path: Path) -> None:
+    """P1: the turn under way goes on as it began; the next one has the files, and nobody added them."""
+    keep(work, "--leave-ignored")
+    agent = Agent(work)
+    agent.prompt("Work")
+    agent.bash("true")
+    keep(work, "--keep-ignored")
+    agent.bash("cp .env copy.txt; rm readme.md")
+    agent.stop()
+    trees = {one["tree_hash"] for one in events(work, "snapshot")}
+    diff = locus_process("diff", "last", cwd=work).text
+    assert told_of(work) == [("add", "copy.txt", "001"), ("delete", "readme.md", "001")]
+    assert len(trees) == 2 and ".env" not in diff
+
+    (work / "copy.txt").unlink()  # it is not what became of the new `.env`
+    agent.prompt("Go on")
+    assert told_of(work)[2:] == [("delete", "copy.txt", None)]
+    agent.bash("echo more >> .env")
+    agent.stop()
+    assert told_of(work)[3:] == [("edit", ".env", "002")]
+    start = events(work, "snapshot")[-3]
+    assert (start["operation"], start["payload"]["keep_ignored"]) == ("turn_start", True)
+    assert all("keep_ignored" not in one["payload"] for one in events(work, "snapshot")[-2:])
+    assert hash_of(SETTINGS) in withheld(work)
+    done = locus_process("replay", "last", "--at", "start", "--to", tmp_path / "out", cwd=work)
+    assert done.code == 0 and (tmp_path / "out/.env").read_text() == SETTINGS
+
+
+def test_switching_off_is_no_change_of_anybodys(work: Path) -> None:
+    """P1, P5: what is there is not told as deleted; until the turn ends it is kept, and left out of texts."""
+    (work / ".env.other").write_text("other\n")
+    agent = Agent(work)
+    agent.prompt("Work")
+    keep(work, "--leave-ignored")
+    agent.bash("cat .env")
+    agent.bash("echo more >> .env")
+    agent.stop()
+    assert told_of(work) == [("edit", ".env", "001")]
+    assert CANARY not in json.dumps(events(work), default=str)
+    (work / ".env.other").rename(work / "visible.txt")
+    agent.prompt("Go on")
+    agent.bash("rm .env")
+    agent.stop()
+    assert told_of(work)[1:] == [("rename", "visible.txt", None)]
+    assert events(work, "snapshot")[-2]["payload"]["keep_ignored"] is False
+
+
+def test_a_switch_waits_for_the_turns_of_others(work: Path) -> None:
+    """P1: while another session's turn is under way, a prompt changes nothing about what is captured."""
+    keep(work, "--leave-ignored")
+    one, other = Agent(work), Agent(work)
+    other.prompt("Work long")
+    keep(work, "--keep-ignored")
+    one.prompt("Work")
+    one.stop()
+    other.bash("touch new.txt")
+    other.stop()
+    assert len({one["tree_hash"] for one in events(work, "snapshot")}) == 2
+    one.prompt("And now")
+    one.stop()
+    assert [path for _, path, _ in told_of(work)] == ["new.txt"]
+    assert locus_process("cat", "last:.env", "--show-withheld", cwd=work).text == SETTINGS
 
 
 def test_left_out_entries_are_counted(work: Path, tmp_path: Path) -> None:
@@ -337,13 +445,28 @@ def test_a_journal_that_nobody_recorded_does_not_stay_beside_an_older_database(w
 def test_a_database_that_a_hook_defers_is_withheld_when_it_is_stored(work: Path) -> None:
     """P5: who stores what hooks left says so of ignored files too."""
     begun(work)
-    content = os.urandom(2 << 20)
+    content = b"".join(b"row %d\n" % number for number in range(200_000))
     (work / "app.db").write_bytes(content)
     (work / "plain.bin").write_bytes(content[1:])
     after_a_tool(work)
     layout = Layout(str(work / ".locus"))
     assert stored_contents.store_all(REAL, layout, identity.read(REAL, layout)) == 1
     assert withheld(work) == {hash_of(SETTINGS): ["ignored"], to_text(blob_id(content)): ["ignored"]}
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_deferred_database_that_git_tracks_elsewhere_is_not_withheld(work: Path, commits: bool) -> None:
+    """P5: the same content stands under a tracked path."""
+    begun(work)
+    content = b"".join(b"row %d\n" % number for number in range(200_000))
+    (work / "app.db").write_bytes(content)
+    (work / "seed.bin").write_bytes(content)
+    if commits:
+        git(work, "add", "seed.bin")
+    after_a_tool(work)
+    layout = Layout(str(work / ".locus"))
+    stored_contents.store_all(REAL, layout, identity.read(REAL, layout))
+    assert (to_text(blob_id(content)) in withheld(work)) is not commits
 
 
 def test_a_transcript_lets_no_text_of_an_ignored_file_through(work: Path) -> None:
@@ -371,3 +494,22 @@ def test_a_transcript_lets_no_text_of_an_ignored_file_through(work: Path) -> Non
 
     assert CANARY not in texts and texts.count("LEFT OUT") >= 4
     assert contents and contents <= set(withheld(work))
+
+
+def test_a_transcript_withholds_no_content_that_git_tracks(work: Path) -> None:
+    """P5: what a tool wrote into an ignored file is withheld, unless a tracked file holds the same."""
+    (work / ".env.example").write_text("shared\n")
+    git(work, "add", ".env.example")
+    teller = Teller(cwd=str(work))
+    target = str(work / ".env")
+    lines = [teller.user("go", promptId="p")]
+    for number, content in enumerate(("shared\n", "others\n")):
+        args = {"file_path": target, "content": content}
+        told = {"type": "create", "filePath": target, "content": content, "originalFile": None}
+        lines += teller.call(f"m{number}", f"t{number}", "Write", args, "Updated", told)
+    (work.parent / "one.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with Store.open(work / ".locus") as store:
+        source = formats.source_of("claude-code", str(work.parent / "one.jsonl"))
+        source.root = str(work)
+        assert importer.run(store, "claude-code", [source]).problems == []
+    assert set(withheld(work)) == {hash_of("others\n")}

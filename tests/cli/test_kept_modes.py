@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,70 @@ def test_a_store_of_an_earlier_version_takes_no_modes(worked: Path, tmp_path: Pa
         jsonl_import.load(old, exported)
     with Store.open(tmp_path / "new/.locus") as new:
         assert jsonl_import.load(new, exported).contents > 0
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """A umask that takes no bit away."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def test_a_restore_opens_nothing_to_others_whatever_the_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locus: Locus, open_umask: None
+) -> None:
+    """P1: plain files and directories come back no wider than git's two modes."""
+    work = project(tmp_path)
+    monkeypatch.chdir(work)
+    (work / "tool").write_text("#!/bin/sh\n")
+    for name, mode in (("src", 0o755), ("src/app.py", 0o644), ("tool", 0o755)):
+        (work / name).chmod(mode)
+    agent = Agent(work)
+    agent.prompt("Remove it all")
+    agent.bash("rm -r src tool")
+    agent.stop()
+    assert locus("restore", "last", "--at", "start", "--yes").code == 0
+    found = modes(work)
+    assert (found["src"], found["src/app.py"], found["tool"]) == ("755", "644", "755")
+
+
+def test_the_captured_directory_has_its_mode_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locus: Locus, open_umask: None
+) -> None:
+    """P1: a replay makes its target as private as the directory was; one that is there keeps its mode."""
+    work = project(tmp_path)
+    monkeypatch.chdir(work)
+    agent = Agent(work)
+    for mode, name in ((0o700, "private"), (0o500, "closed"), (0o777, "open")):
+        work.chmod(mode)
+        agent.prompt("Look")
+        agent.stop()
+        work.chmod(0o755)
+        assert locus("replay", "last", "--to", tmp_path / name).code == 0
+    there = tmp_path / "there"
+    there.mkdir(0o711)
+    assert locus("replay", "last", "--to", there).code == 0
+    found = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert (found["private"], found["closed"], found["open"]) == (0o700, 0o500, 0o755)
+    assert found["there"] == 0o711
+    os.chmod(tmp_path / "closed", 0o700)
+
+
+def test_a_directory_that_a_tool_closed_is_closed_in_the_middle_of_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locus: Locus
+) -> None:
+    """P1: no file event tells of a directory's mode, so a snapshot does."""
+    work = project(tmp_path)
+    monkeypatch.chdir(work)
+    (work / "src").chmod(0o755)
+    agent = Agent(work)
+    agent.prompt("Close it")
+    agent.bash("chmod 700 src")
+    (action,) = events(work, "action")
+    agent.write("new.txt", "1\n")
+    agent.stop()
+    assert locus("replay", "last", "--at", action["event_id"], "--to", tmp_path / "then").code == 0
+    assert modes(tmp_path / "then")["src"] == "700"
+    assert not (tmp_path / "then/new.txt").exists()
+    assert [e["path"] for e in events(work, "file")] == ["new.txt"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from eventlog.recorder import lifecycle
+from eventlog.snapshots import room
 from eventlog.snapshots.tree import FILE
 from eventlog.store import Store
 from tests.cli.support import Locus, Recorded
@@ -108,3 +109,43 @@ def test_a_killed_replay_stops_writing(tmp_path: Path) -> None:
         time.sleep(0.01)
     assert len(os.listdir(out)) <= at_death + len(workers)
     assert len(os.listdir(out)) < 600
+
+
+def test_a_restore_needs_room_in_the_store_for_what_it_replaces(
+    copied: Recorded, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: what it saves before it begins is written to the store, which may stand on another disk."""
+    (copied.root / "src/app.py").write_bytes(os.urandom(5000))
+    real, device = os.statvfs, os.stat(copied.root).st_dev
+
+    def statvfs(path: str) -> os.statvfs_result:
+        fields = list(real(path))
+        fields[0] = fields[1] = 1
+        fields[3] = fields[4] = 4000 if ".locus" in path else 1 << 30
+        return os.statvfs_result(fields)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    monkeypatch.setattr(room, "_device_of", lambda path: 1 if ".locus" in path else device + 1)
+    for how in ("--dry-run", "--yes"):
+        ended = locus("restore", "last", how)
+        assert ended.code == 3, ended
+        assert ".locus: what is replaced is saved there first; that takes 5,000 bytes" in ended.err
+    assert (copied.root / "src/app.py").stat().st_size == 5000
+
+
+def test_a_restore_on_one_disk_needs_room_for_both(
+    copied: Recorded, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4: the new contents, and the safety copy of the old ones."""
+    (copied.root / "src/app.py").write_bytes(os.urandom(5000))
+    real = os.statvfs
+
+    def statvfs(path: str) -> os.statvfs_result:
+        fields = list(real(path))
+        fields[0] = fields[1] = 1
+        fields[3] = fields[4] = 5010
+        return os.statvfs_result(fields)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    ended = locus("restore", "last", "--dry-run")
+    assert ended.code == 3 and "no more room than 5,010 bytes" in ended.err, ended

@@ -220,29 +220,6 @@ def test_a_file_that_goes_before_it_is_read_is_no_entry(bench: Bench) -> None:
     assert [(c.operation, c.path) for c in look(bench).changes] == [("add", b"d/b")]
 
 
-def test_what_git_holds_is_not_read_and_stands_on_a_list_of_its_own(bench: Bench) -> None:
-    """Whatever its size, the named one too; it counts apart."""
-    for name, size in (("held", 5), ("held_large", LARGE), ("large", LARGE), ("small", 5)):
-        write(bench, name, size)
-    asked: list[tuple[bytes, int]] = []
-
-    def object_of(path: bytes, found: os.stat_result) -> bytes | None:
-        asked.append((path, found.st_size))
-        return bytes(20) if path.startswith(b"held") else None
-
-    calls = Watched()
-    done = look(bench, calls=calls, named={b"held"}, object_of=object_of)
-
-    assert sorted(asked) == [(b"held", 5), (b"held_large", LARGE), (b"large", LARGE), (b"small", 5)]
-    assert calls.opened == [b"small"]
-    by_git = {one.in_git: set(one.paths) for one in done.deferred}
-    assert by_git == {True: {b"held", b"held_large"}, False: {b"large"}}
-    assert [row.path for row in done.new_deferred] == [b"large"]
-    (held,) = [one for one in done.deferred if one.in_git]
-    with bench.open() as blobs:
-        assert {row.object for row in decode_list(blobs.get(held.list_id))} == {bytes(20)}
-
-
 def test_a_file_above_the_limit_is_skipped_and_not_deferred(bench: Bench) -> None:
     """What is never stored is no content that waits to be stored."""
     write(bench, "huge", 50)

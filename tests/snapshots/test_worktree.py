@@ -438,3 +438,16 @@ def remove_deep(work: Path, name: bytes) -> None:
         if more:
             os.rename(b"next", name, src_dir_fd=top, dst_dir_fd=top)
     os.close(top)
+
+
+def test_two_files_that_were_not_captured_are_no_rename(bench: Bench) -> None:
+    """P1: they are skipped for the same reason; that says nothing of their contents."""
+    (bench.work / "old").write_bytes(b"x" * 20)
+    bench.capture(size_max=10)
+    (bench.work / "old").unlink()
+    (bench.work / "new").write_bytes(b"y" * 20)
+    done = bench.capture(size_max=10)
+    assert [(c.operation, c.path, c.old_path) for c in done.changes] == [
+        ("add", b"new", None),
+        ("delete", b"old", None),
+    ]
