@@ -1,10 +1,11 @@
-"""`locus log`: turns or events, newest first."""
+"""`locus log`: turns, newest first, or events."""
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from eventlog.paths import is_within, within_sql
+from eventlog.projections.definitions import HAPPENED_AT, TURNS_NEWEST_FIRST
 
 from . import exits
 from .access import json_option, open_store, put, say
@@ -46,10 +47,11 @@ def command(
     follow: bool,
     as_json: bool,
 ) -> int | None:
-    """List turns or events, newest first.
+    """List turns, newest first, or events, the last recorded first.
 
-    With --json one object per line. With --follow the newest events come first to last, then those to
-    come, until Ctrl-C.
+    Turns are ordered by when they happened, not by when they were imported; those of which nobody knows
+    when come last. With --json one object per line. With --follow the newest events come first to last,
+    then those to come, until Ctrl-C.
     """
     want_events = want_events or follow or event_type is not None or path is not None
     where = _Where()
@@ -59,7 +61,7 @@ def command(
     if event_type is not None:
         where.add("event_type = {}", event_type)
     if since is not None:
-        moment_column = "coalesce(occurred_at, recorded_at)" if want_events else "started_at"
+        moment_column = HAPPENED_AT if want_events else "happened_at"
         where.add(f"epoch_us({moment_column}) >= {{}}", since)
     with open_store(ctx) as store:
         check_filters(store, session, [] if event_type is None else [event_type])
@@ -138,7 +140,7 @@ class _Where:
 
 def _find_turns(store: "Store", where: _Where, limit: int) -> "list[Record]":
     found = store.query(
-        f"select * from turns {where} order by last_position desc limit {limit}", where.parameters
+        f"select * from turns {where} order by {TURNS_NEWEST_FIRST} limit {limit}", where.parameters
     )
     return list(records(found))
 

@@ -52,7 +52,9 @@ def command(ctx: click.Context, name: str, as_json: bool) -> None:
 
 def _resolve(store: "Store", name: str) -> tuple[str, str]:
     """What `name` names: (`turn`, name), (`session`, its id) or (`event`, its id)."""
-    if name == "last" or name.startswith(("turn:", "git:")):
+    from eventlog.query.lookup import names_a_turn
+
+    if names_a_turn(name):
         return "turn", name
     if name.startswith("session:"):
         return "session", _only(store, name, _sessions(store, name.rpartition("_")[2]))[1]

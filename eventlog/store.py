@@ -6,6 +6,7 @@ open. Heavy rooms (DuckDB, pyarrow) are imported by the methods that need them.
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -342,7 +343,8 @@ class Store:
         return next(iter(self.events(position, position + 1)))
 
     def turn(self, name: str) -> TurnRef:
-        """The turn that `name` means: `turn:SID_TID`, `SID_TID`, a unique prefix, `git:COMMIT` or `last`.
+        """The turn that `name` means: `turn:SID_TID`, `SID_TID`, a unique prefix, `git:COMMIT`, `last` or
+        `last:AGENT`.
 
         Raises: NotFound, Ambiguous.
         """
@@ -357,6 +359,10 @@ class Store:
 
     def tree(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
         """The tree at a turn's end, its start, or just after one of its events (an event id)."""
+        with self._naming_one_with_files():
+            return self._tree(turn, at)
+
+    def _tree(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
         from eventlog.replay.trees import trees_of
 
         ref, at = self._ref(turn), self._moment(at)
@@ -366,7 +372,12 @@ class Store:
         """How well the files are known at a moment, given as for `tree` (docs/certainty.md)."""
         from eventlog.replay.trees import certainty_at
 
-        return certainty_at(self.tree, self.events, self._ref(turn), self._moment(at))
+        return certainty_at(self._tree, self.events, self._ref(turn), self._moment(at))
+
+    def _naming_one_with_files(self, *, told: bool = False) -> "AbstractContextManager[None]":
+        from eventlog.replay.told import naming_one_with_files
+
+        return naming_one_with_files(self.query, told=told)
 
     def _running(self, ref: TurnRef) -> "Running":
         """Tells whether the process of a turn lives, from its events."""
@@ -412,7 +423,8 @@ class Store:
 
         restore_journal.refuse_unfinished(self.fs, self.layout)
         ref, at = self._ref(turn), self._moment(at)
-        with self.view() as view:  # one for all its questions: each new one reads the tail again
+        # One view for all its questions: each new one reads the tail again.
+        with self._naming_one_with_files(), self.view() as view:
             given = (partial(_events_in, view), ref, at, paths, into)
             return restore.plan_of_turn(self.blobs, *given, delete=delete, running=self._running(ref))
 
@@ -460,10 +472,11 @@ class Store:
         from eventlog.replay.told import trees_or_told
 
         first = self._ref(a)
-        if b is None:
-            before, after = trees_or_told(self.events, self.blobs, first, self._running(first))
-        else:
-            before, after = self.tree(first), self.tree(b)
+        with self._naming_one_with_files(told=b is None):
+            if b is None:
+                before, after = trees_or_told(self.events, self.blobs, first, self._running(first))
+            else:
+                before, after = self._tree(first), self._tree(b)
         return diff(before, after).within(paths)
 
     def history(self, path: str, *, limit: int | None = None) -> "list[Version]":
@@ -490,7 +503,8 @@ class Store:
         """The tree at a moment of a turn; where none was recorded, the files that its tools told of."""
         from eventlog.replay.told import files_at
 
-        return files_at(self.tree, self.events, self.blobs, self._ref(turn), at)
+        with self._naming_one_with_files(told=True):
+            return files_at(self._tree, self.events, self.blobs, self._ref(turn), at)
 
     # -- questions -----------------------------------------------------------------------------
 

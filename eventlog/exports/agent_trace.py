@@ -20,13 +20,13 @@ from eventlog.exports.conversation import (
     Said,
     conversations,
     doubt_at_end,
-    happened,
     moment,
     payload_of,
 )
 from eventlog.exports.otlp import provider_of
 from eventlog.replay.linediff import changes
 from eventlog.snapshots.ids import from_text
+from eventlog.types import happened_at
 
 if TYPE_CHECKING:
     from eventlog.store import Store
@@ -113,7 +113,7 @@ def _record(
     record: Said = {
         "version": VERSION,
         "id": _uuid(session["session_id"], turn),
-        "timestamp": moment(happened(last)) or "1970-01-01T00:00:00.000000Z",
+        "timestamp": moment(happened_at(last)) or "1970-01-01T00:00:00.000000Z",
         "files": told,
         "metadata": {"locus": {"session_id": session["session_id"], "turn": turn}},
     }

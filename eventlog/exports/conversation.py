@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog import jsontext
 from eventlog.log import upcast
+from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.replay.certainty import EXACT, NONE, certainty_of
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def conversations(
     if since is not None:
         where.append(
             "session_id in (select session_id from events "
-            f"where epoch_us(coalesce(occurred_at, recorded_at)) >= {since:d})"
+            f"where epoch_us({HAPPENED_AT}) >= {since:d})"
         )
     found = _ask(
         store, view, f"select {', '.join(_SESSION)} from sessions where {' and '.join(where)} "
@@ -97,13 +98,6 @@ def payload_of(event: Said) -> Said:
     """The payload where it is an object."""
     payload = event["payload"]
     return payload if isinstance(payload, dict) else {}
-
-
-def happened(event: Said) -> "int | None":
-    """When, in µs; when it was recorded where nothing else is known."""
-    at = event["occurred_at"]
-    found: int | None = event["recorded_at"] if at is None else at
-    return found
 
 
 def moment(us: "int | None") -> "str | None":

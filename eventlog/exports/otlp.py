@@ -17,10 +17,10 @@ from eventlog.exports.conversation import (
     Said,
     conversations,
     doubt_at_end,
-    happened,
     payload_of,
     text_of,
 )
+from eventlog.types import happened_at
 
 if TYPE_CHECKING:
     from eventlog.store import Store
@@ -89,7 +89,7 @@ def _resource(store: "Store", conversation: Conversation) -> "list[Said]":
 def _spans(conversation: Conversation, contents: bool) -> "Iterator[Said]":
     turns: dict[int | None, list[Said]] = {}
     for event in conversation.events:
-        if happened(event) is None or (event["turn"] is None and event["event_type"] not in _SPANS):
+        if happened_at(event) is None or (event["turn"] is None and event["event_type"] not in _SPANS):
             continue
         turns.setdefault(event["turn"], []).append(event)
     for turn, events in turns.items():
@@ -108,7 +108,7 @@ def _root(
     asked = next((e for e in events if e["event_type"] == "intent"), None)
     ended = [e for e in events if e["event_type"] == "turn" and e["operation"] == "end"]
     failed = next((e["status"] for e in ended if e["status"] in ("failed", "error")), None)
-    times = [at for event in events if (at := happened(event)) is not None]
+    times = [at for event in events if (at := happened_at(event)) is not None]
     begins = min([*(at * 1000 for at in times), *(int(span["startTimeUnixNano"]) for span in below)])
     prompt = payload_of(asked).get("message") if asked is not None else None
     outcome = payload_of(ended[-1]).get("outcome") if ended else None
@@ -167,7 +167,7 @@ def _span(conversation: Conversation, event: Said, trace: str, root: str, conten
         "error.type": failed, "locus.event_id": event["event_id"], "locus.subagent_id": event["subagent_id"]
     }  # fmt: skip
     # An event is told when what it tells has ended.
-    ends = (happened(event) or 0) * 1000
+    ends = (happened_at(event) or 0) * 1000
     begins = ends - max(event["duration_ms"] or 0, 0) * 1_000_000
     own = _id(8, "event", event["event_id"])
     yield _made(name, span_kind, trace, own, root, begins, ends, attributes, failed)

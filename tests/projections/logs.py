@@ -113,7 +113,14 @@ _PAYLOADS = {
         },
     ),
     "session": st.fixed_dictionaries(
-        {}, optional={"summary": st.none() | _TEXT, "end_reason": st.none() | _TEXT, "slug": _TEXT}
+        {},
+        optional={
+            "summary": st.none() | _TEXT,
+            "end_reason": st.none() | _TEXT,
+            "slug": _TEXT,
+            "hook_us": st.just(7),
+            "session_id": st.just("s1"),
+        },
     ),
 }
 
@@ -171,7 +178,7 @@ def events(draw: st.DrawFn) -> dict[str, Any]:
     columns = {
         "session_id": draw(_maybe("s1", "s2", "s3", "S_4")),
         "turn": draw(_maybe(None, 0, 1, 2, 1000)) if event_type not in ("session", "sessions") else None,
-        "agent": draw(_maybe("claude-code", "codex")),
+        "agent": draw(_maybe("claude-code", "git", "script")),
         "agent_session_id": draw(_maybe("x", "y")),
         "repo": draw(_maybe("r1", "R.2")),
         "branch": draw(_maybe("main", "topic")),
