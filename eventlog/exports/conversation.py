@@ -56,8 +56,7 @@ def conversations(
         where.append(f"session_id = ${len(parameters)}")
     if since is not None:
         where.append(
-            "session_id in (select session_id from events "
-            f"where epoch_us({HAPPENED_AT}) >= {since:d})"
+            f"session_id in (select session_id from events where epoch_us({HAPPENED_AT}) >= {since:d})"
         )
     found = _ask(
         store, view, f"select {', '.join(_SESSION)} from sessions where {' and '.join(where)} "

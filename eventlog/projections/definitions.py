@@ -61,7 +61,7 @@ LLM_CALLS: Columns = (
     ("cache_read_tokens", "BIGINT", "part of prompt_tokens"),
     ("cache_write_tokens", "BIGINT", "part of prompt_tokens"),
     ("cache_write_1h_tokens", "BIGINT", "part of cache_write_tokens"),
-    ("duration_ms", "BIGINT", "how long the call took"),
+    ("duration_ms", "BIGINT", "how long the call took, as its writer says"),
 )
 
 _TOKENS: Columns = (
@@ -255,7 +255,7 @@ def parts(events: str) -> str:
             arg_max(branch, position) AS branch,
             arg_max("commit", position) AS "commit",
             count(*) FILTER (event_type NOT IN {_LIFECYCLE}) AS event_count,
-            count(*) FILTER (event_type IN {_TOOL_TYPES}) AS tool_calls,
+            count(*) FILTER (event_type IN {TOOL_TYPES}) AS tool_calls,
             count(*) FILTER (event_type = 'error') AS errors,
             count(*) FILTER (event_type = 'error' AND resolved) AS errors_resolved,
             list(path) FILTER (event_type = 'file' AND operation IS DISTINCT FROM 'read') AS modified,
@@ -463,7 +463,7 @@ def sessions_master(sessions: str, master_keys: str) -> str:
 
 
 _LIFECYCLE = "('session', 'turn', 'sessions')"
-_TOOL_TYPES = "('action', 'mcp_action')"
+TOOL_TYPES = "('action', 'mcp_action')"
 
 # Keys of lifecycle payloads that no column holds (S1-23, S1-47, S1-49).
 _PAYLOAD_KEYS = (

@@ -38,9 +38,7 @@ _FIELDS = (
     "position", "event_id", "session_id", "turn", "agent", "commit", "at", "operation", "path", "payload",
     "before_hash", "after_hash", "lines_added", "lines_removed", "cause",
 )  # fmt: skip
-_VALUES = ", ".join(
-    f"epoch_us({HAPPENED_AT})" if name == "at" else f'"{name}"' for name in _FIELDS
-)
+_VALUES = ", ".join(f"epoch_us({HAPPENED_AT})" if name == "at" else f'"{name}"' for name in _FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
