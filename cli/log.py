@@ -14,7 +14,7 @@ from .records import EVENT_COLUMNS, Record, at, event_json, events, records, wit
 from .repopath import filter_of
 from .search import check_filters, session_id_of
 from .since import Since
-from .text import microseconds, moment, one_line, terminal_width
+from .text import NO_TITLE, microseconds, moment, one_line, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -174,7 +174,7 @@ def _turn_table(turns: "list[Record]") -> str:
             (turn["commit"] or "")[:_COMMIT_SHOWN],
             str(len(turn["files_modified"] or ())),
             *((state,) if any(states) else ()),
-            one_line(turn["title"] or turn["user_request"] or ""),
+            one_line(turn["title"] or turn["user_request"] or NO_TITLE),
         )
         for turn, state in zip(turns, states, strict=True)
     ]

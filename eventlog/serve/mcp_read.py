@@ -13,7 +13,7 @@ from eventlog.paths import within_sql
 from eventlog.projections.definitions import HAPPENED_AT, SESSIONS_NEWEST_FIRST, TURNS_NEWEST_FIRST
 from eventlog.store import Store
 from eventlog.types import COLUMN_NAMES, happened_at
-from eventlog.wording import event_words, lines, microseconds, moment, moment_exact, one_line
+from eventlog.wording import NO_TITLE, event_words, lines, microseconds, moment, moment_exact, one_line
 
 if TYPE_CHECKING:
     from eventlog.query.lookup import TurnRef
@@ -118,7 +118,7 @@ def session(store: Store, session_id: str) -> Iterator[str]:
     for turn_id, started, events, title in turns.rows:
         yield (
             f"turn {session_id}_{turn_id}  {moment(microseconds(started))}  {events} events  "
-            f"{one_line(title, 200)}\n"
+            f"{one_line(title, 200) or NO_TITLE}\n"
         )
 
 
@@ -314,7 +314,7 @@ def newest(store: Store, limit: int) -> tuple[list[tuple[str, str]], list[tuple[
 
 
 def _titled(rows: list[tuple[Any, ...]]) -> list[tuple[str, str]]:
-    return [(name, one_line(title, 100)) for name, title in rows]
+    return [(name, one_line(title, 100) or NO_TITLE) for name, title in rows]
 
 
 def _row(store: Store, sql: str, parameters: list[Any]) -> dict[str, Any]:
