@@ -47,11 +47,11 @@ def command(
     follow: bool,
     as_json: bool,
 ) -> int | None:
-    """List turns, newest first, or events, the last recorded first.
+    """List turns or events, newest first.
 
     Turns are ordered by when they happened, not by when they were imported; those of which nobody knows
-    when come last. With --json one object per line. With --follow the newest events come first to last,
-    then those to come, until Ctrl-C.
+    when come last. Events are ordered by when they were recorded. With --json one object per line. With
+    --follow the newest events come first to last, then those to come, until Ctrl-C.
     """
     want_events = want_events or follow or event_type is not None or path is not None
     where = _Where()

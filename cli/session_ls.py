@@ -14,10 +14,11 @@ from .session_text import end_stale, kept_fields, session_table
 @json_option
 @click.pass_context
 def command(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool) -> None:
-    """List sessions, the one that something happened in last first; the undated come last.
+    """List sessions, the latest first.
 
-    Active ones only, unless --all. With --json one object per line. A session that nobody ended within
-    24 hours ends then. Of one that is released or pinned (`locus store pin`) the state says so.
+    By when something happened in them last; the undated come last. Active ones only, unless --all. With
+    --json one object per line. A session that nobody ended within 24 hours ends then. Of one that is
+    released or pinned (`locus store pin`) the state says so.
     """
     from eventlog.memory import intent
     from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST

@@ -6,7 +6,6 @@ open. Heavy rooms (DuckDB, pyarrow) are imported by the methods that need them.
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
@@ -22,7 +21,7 @@ from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
 from eventlog.log.retained import Fates
 from eventlog.query.kept import Kept
-from eventlog.query.lookup import TurnRef, find_event, find_turn
+from eventlog.query.lookup import TurnRef, find_event, find_turn, naming_one_with_files
 from eventlog.snapshots.store import BlobStore
 from eventlog.types import Event
 
@@ -343,11 +342,7 @@ class Store:
         return next(iter(self.events(position, position + 1)))
 
     def turn(self, name: str) -> TurnRef:
-        """The turn that `name` means: `turn:SID_TID`, `SID_TID`, a unique prefix, `git:COMMIT`, `last` or
-        `last:AGENT`.
-
-        Raises: NotFound, Ambiguous.
-        """
+        """The turn that `name` means, as `lookup.find_turn` reads it. Raises: NotFound, Ambiguous."""
         return find_turn(self.query, name)
 
     def timeline(self, turn: "TurnRef | str") -> list[Event]:
@@ -357,27 +352,20 @@ class Store:
 
     # -- state of the code ---------------------------------------------------------------------
 
-    def tree(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
-        """The tree at a turn's end, its start, or just after one of its events (an event id)."""
-        with self._naming_one_with_files():
-            return self._tree(turn, at)
-
     def _tree(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
+        """The tree at a turn's end, its start, or just after one of its events (an event id)."""
         from eventlog.replay.trees import trees_of
 
         ref, at = self._ref(turn), self._moment(at)
         return trees_of(self.events, self.blobs, ref, at, running=self._running(ref))[0]
+
+    tree = naming_one_with_files(_tree)
 
     def certainty(self, turn: "TurnRef | str", at: str = "end") -> "Certainty":
         """How well the files are known at a moment, given as for `tree` (docs/certainty.md)."""
         from eventlog.replay.trees import certainty_at
 
         return certainty_at(self._tree, self.events, self._ref(turn), self._moment(at))
-
-    def _naming_one_with_files(self, *, told: bool = False) -> "AbstractContextManager[None]":
-        from eventlog.replay.told import naming_one_with_files
-
-        return naming_one_with_files(self.query, told=told)
 
     def _running(self, ref: TurnRef) -> "Running":
         """Tells whether the process of a turn lives, from its events."""
@@ -403,6 +391,7 @@ class Store:
         """
         return self.tree(turn, at).materialize(os.fspath(to), paths=paths, force=force)
 
+    @naming_one_with_files
     def restore_plan(
         self,
         turn: "TurnRef | str",
@@ -423,8 +412,7 @@ class Store:
 
         restore_journal.refuse_unfinished(self.fs, self.layout)
         ref, at = self._ref(turn), self._moment(at)
-        # One view for all its questions: each new one reads the tail again.
-        with self._naming_one_with_files(), self.view() as view:
+        with self.view() as view:  # one for all its questions: each new one reads the tail again
             given = (partial(_events_in, view), ref, at, paths, into)
             return restore.plan_of_turn(self.blobs, *given, delete=delete, running=self._running(ref))
 
@@ -460,6 +448,7 @@ class Store:
         known = ended(self.events)
         return recover(self.blobs, lambda event: self.append([event])[0], undo=undo, ended=known)
 
+    @naming_one_with_files
     def diff(
         self, a: "TurnRef | str", b: "TurnRef | str | None" = None, *, paths: Sequence[str] = ()
     ) -> "Diff":
@@ -472,11 +461,10 @@ class Store:
         from eventlog.replay.told import trees_or_told
 
         first = self._ref(a)
-        with self._naming_one_with_files(told=b is None):
-            if b is None:
-                before, after = trees_or_told(self.events, self.blobs, first, self._running(first))
-            else:
-                before, after = self._tree(first), self._tree(b)
+        if b is None:
+            before, after = trees_or_told(self.events, self.blobs, first, self._running(first))
+        else:
+            before, after = self._tree(first), self._tree(b)
         return diff(before, after).within(paths)
 
     def history(self, path: str, *, limit: int | None = None) -> "list[Version]":
@@ -489,22 +477,19 @@ class Store:
         return with_doubts(self.query, history(self.query, self.blobs, path, limit), self.certainty)
 
     def blob(self, content_hash: str) -> bytes:
-        """The bytes of a blob by its hash or a unique beginning of it.
-
-        Raises: NotFound, Ambiguous, Corruption.
-        """
+        """The bytes of a blob by its hash, or its beginning. Raises: NotFound, Ambiguous, Corruption."""
         return self.blobs.get(self.blobs.resolve(content_hash))
 
     def file(self, turn: "TurnRef | str", path: str, at: str = "end") -> bytes:
         """The bytes of one file as it was at a turn, as far as that is known. Raises: NotFound."""
         return self.files_at(turn, at).file(path)
 
+    @naming_one_with_files
     def files_at(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
         """The tree at a moment of a turn; where none was recorded, the files that its tools told of."""
         from eventlog.replay.told import files_at
 
-        with self._naming_one_with_files(told=True):
-            return files_at(self._tree, self.events, self.blobs, self._ref(turn), at)
+        return files_at(self._tree, self.events, self.blobs, self._ref(turn), at)
 
     # -- questions -----------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
 """When calls of models and tools began, as far as the times of other events of their turn show.
 
-An event is written when what it tells of has ended. Where it does not say how long that took, its neighbours
-do: a model begins to answer when it is asked, by a prompt or the last result of a tool, and a tool runs from
-the answer that asked for it. That holds for times that agents wrote line by line, also years ago; docs/sql.md
-("Starts and durations") says what it does not tell. Pure text, computed where a question names one of the
+An event is written when what it tells of has ended. Where it does not say how long that took, its
+neighbours do: a model begins to answer when it is asked, by a prompt or the last result of a tool, and a
+tool runs from the answer that asked for it. That holds for times that agents wrote line by line, also years
+ago; docs/times.md says what it does not tell. Pure text, computed where a question names one of the
 columns, and kept nowhere.
 """
 
@@ -15,8 +15,7 @@ COLUMNS: d.Columns = (
     (
         "derived_ms",
         "BIGINT",
-        "how long it took as the times of other events show, where `duration_ms` is unknown (Starts and "
-        "durations)",
+        "how long it took as the times of other events show, where `duration_ms` is unknown (docs/times.md)",
     ),
 )
 

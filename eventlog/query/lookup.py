@@ -5,15 +5,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from eventlog.errors import Ambiguous, NotFound
+from eventlog.errors import Ambiguous, NotFound, NoTree
 from eventlog.projections.definitions import TURNS_NEWEST_FIRST
 
 if TYPE_CHECKING:
     from eventlog.query.engine import Result
 
 Query = Callable[[str, Sequence[Any]], "Result"]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _HEX = frozenset("0123456789abcdef")
 _NEWEST = f"order by {TURNS_NEWEST_FIRST} limit 1"
@@ -91,10 +94,19 @@ def find_event(query: Query, event_id: str) -> int:
     return int(found[0][1])
 
 
-def newest_with_files(query: Query, *, told: bool) -> TurnRef | None:
-    """The newest turn that a tree was recorded of; with `told`, or of whose files its tools told."""
-    known = "end_tree is not null" + (" or len(files_modified) > 0" if told else "")
-    return next(iter(_turns(query, f"where {known} {_NEWEST}")), None)
+def naming_one_with_files(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """A method of a store, whose error about a turn without a tree names the newest turn that has one."""
+
+    @wraps(method)
+    def named(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(store, *args, **kwargs)
+        except NoTree as error:
+            found = _turns(store.query, f"where end_tree is not null {_NEWEST}")
+            one = f"{found[0].name} is the newest turn" if found else "there is no turn here"
+            raise NoTree(f"{error}; {one} that has them") from error
+
+    return named
 
 
 def _why_no_last(query: Query, agent: str) -> str:

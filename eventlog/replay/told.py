@@ -5,20 +5,18 @@ the files told of: as they were before the turn's first change to each, and as t
 are good for differences and single files, not for a replay (P1). Pure but for what `blobs` reads.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from eventlog.errors import InvalidEvent
+from eventlog.errors import InvalidEvent, NoTree
 from eventlog.paths import path_bytes
-from eventlog.query.lookup import Query, TurnRef, newest_with_files
+from eventlog.query.lookup import TurnRef
 from eventlog.replay.certainty import EVERYTHING, NONE, Certainty
 from eventlog.replay.deferred import Deferred
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.replay.trees import (
     COLUMNS,
     Events,
-    NoTree,
     Running,
     TreeState,
     apply,
@@ -33,17 +31,6 @@ if TYPE_CHECKING:
     from eventlog.snapshots.store import BlobStore
 
 _UNKNOWN = "its content before this turn is not known"
-
-
-@contextmanager
-def naming_one_with_files(query: Query, *, told: bool) -> Iterator[None]:
-    """Let the error about a turn without files name the newest one that has them. Raises: NoTree."""
-    try:
-        yield
-    except NoTree as error:
-        found = newest_with_files(query, told=told)
-        there = "no turn of this store" if found is None else f"{found.name} is the newest turn"
-        raise NoTree(f"{error}; {there} that has them") from error
 
 
 def trees_or_told(

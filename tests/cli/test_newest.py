@@ -30,6 +30,7 @@ def _titles(root: Path, locus: "Locus | None" = None) -> "list[str]":
 
 
 def test_an_import_of_older_commits_does_not_change_the_last(tmp_path: Path) -> None:
+    """`last` and `log` go by when commits happened, also after a second, deeper import."""
     root = tmp_path / "r"
     _history(root, 3)
     _said(root, "init")
@@ -45,6 +46,7 @@ def test_an_import_of_older_commits_does_not_change_the_last(tmp_path: Path) -> 
 def test_last_is_of_an_agent_and_commits_have_their_own(
     tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A newer commit is not `last` but `last:git`; a verb that needs files names a turn that has them."""
     root = tmp_path / "r"
     _history(root, 2)
     monkeypatch.chdir(root)

@@ -69,6 +69,7 @@ def test_calls_take_from_what_asked_for_them(log: Log) -> None:
 
 
 def test_the_start_of_a_tool_outranks_the_answer(log: Log) -> None:
+    """A tool runs from its own start where there is one; a subagent's calls have neighbours of their own."""
     _tell(
         log,
         ("llm", 1, {"message_id": "m1"}),
