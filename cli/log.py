@@ -14,7 +14,7 @@ from .records import EVENT_COLUMNS, Record, at, event_json, events, records, wit
 from .repopath import filter_of
 from .search import check_filters, session_id_of
 from .since import Since
-from .text import NO_TITLE, microseconds, moment, one_line, terminal_width
+from .text import NO_TITLE, UNKNOWN, microseconds, moment, one_line, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -170,7 +170,7 @@ def _turn_table(turns: "list[Record]") -> str:
     cells = [
         (
             f"{turn['session_id']}_{turn['turn_id']}",
-            moment(microseconds(turn["started_at"])),
+            moment(microseconds(turn["started_at"])) or UNKNOWN,
             (turn["commit"] or "")[:_COMMIT_SHOWN],
             str(len(turn["files_modified"] or ())),
             *((state,) if any(states) else ()),
@@ -205,7 +205,7 @@ def _cells(event: "Mapping[str, Any]") -> tuple[str, str, str, str, str]:
 
     return (
         event["event_id"][:_EVENT_SHOWN],
-        moment(at(event)),
+        moment(at(event)) or UNKNOWN,
         f"{event['session_id']}_{event['turn_id']}" if event["turn_id"] else event["session_id"] or "",
         event["event_type"],
         what(event),

@@ -26,6 +26,8 @@ _SEARCHES = ("pattern", "glob_pattern", "query")
 
 # What is listed of a turn for which nobody asked anything.
 NO_TITLE = "(no title)"
+# What stands for a time that nobody knows.
+UNKNOWN = "–"
 
 
 def one_line(text: str, width: int = 0) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from eventlog import activity, names
 from eventlog.errors import Ambiguous, EventLogError, NotFound
 from eventlog.jsontext import object_of
+from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.recorder import lifecycle, sessions
 from eventlog.recorder.placement import SESSION_ALIAS
 from eventlog.recorder.recorder import Recorder
@@ -277,7 +278,7 @@ def _said(store: Store, session_ids: Sequence[str]) -> dict[str, list[tuple[Any,
     said: dict[str, list[tuple[Any, ...]]] = {}
     if session_ids:
         for session_id, *rest in store.query(
-            "select session_id, position, operation, epoch_us(coalesce(occurred_at, recorded_at)), payload, "
+            f"select session_id, position, operation, epoch_us({HAPPENED_AT}), payload, "
             "event_id from events where event_type = 'session' and list_contains($1, session_id) "
             "order by position",
             [list(session_ids)],

@@ -93,3 +93,45 @@ def test_what_nobody_knows_the_time_of_is_never_the_last(
     times = "select status, started_at, ended_at, last_at from sessions where agent = 'swe-agent'"
     (session,) = json.loads(locus("sql", "--format", "json", times).text)
     assert session == {"status": "closed", "started_at": None, "ended_at": None, "last_at": None}
+
+
+def test_lines_of_a_transcript_have_the_times_that_they_hold(
+    tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P7: a snapshot of former contents says when inside; a line without any time has none."""
+    root = tmp_path / "r"
+    root.mkdir()
+    monkeypatch.chdir(root)
+    locus("init")
+    said = {"sessionId": "5", "cwd": str(root), "version": "2.1.0", "isSidechain": False}
+    answer = {
+        "id": "m",
+        "model": "big",
+        "content": [{"type": "text", "text": "Hello"}],
+        "usage": {"output_tokens": 5},
+    }
+    lines = [
+        {"type": "summary", "summary": "Greetings", "leafUuid": "b"},
+        {"type": "file-history-snapshot", "snapshot": {"timestamp": "2026-02-22T10:00:00.000Z"}},
+        {**said, "type": "user", "uuid": "a", "timestamp": "2026-02-22T10:00:01.000Z",
+         "message": {"role": "user", "content": "Say hello"}},
+        {**said, "type": "assistant", "uuid": "b", "parentUuid": "a", "message": answer, "requestId": "r",
+         "timestamp": "2026-02-22T10:00:04.500Z"},
+    ]  # fmt: skip
+    (tmp_path / "5.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    locus("import", "claude-code", str(tmp_path / "5.jsonl"))
+
+    def asked(query: str) -> "list[dict[str, object]]":
+        found: list[dict[str, object]] = json.loads(locus("sql", "--format", "json", query).text)
+        return found
+
+    raw = asked(
+        "select operation, epoch(occurred_at)::bigint as at from events where event_type = 'transcript'"
+    )
+    assert raw == [
+        {"operation": "summary", "at": None},
+        {"operation": "file-history-snapshot", "at": 1771754400},
+    ]
+    assert asked("select derived_ms from llm_calls") == [{"derived_ms": 3500}]
+    listed = locus("log", "--events", "--type", "transcript").text.splitlines()
+    assert [line.split()[1] for line in listed[1:]] == ["2026-02-22", "–"]
