@@ -39,6 +39,7 @@ def command(ctx: click.Context, what: str, at: str, show_withheld: bool) -> None
         if turn is None:
             data = store.blob(path)
         else:
+            turn, path = _of_agent(store, turn, path)
             state = store.files_at(turn, at)
             data, doubt = state.file(path), state.certainty.doubt(path)
         if not show_withheld:
@@ -47,6 +48,15 @@ def command(ctx: click.Context, what: str, at: str, show_withheld: bool) -> None
     if doubt is not None:
         say(f"not known to be exact: {one_line(what)}: {one_line(doubt)}")
         ctx.exit(exits.PARTIAL)
+
+
+def _of_agent(store: "Store", turn: str, path: str) -> tuple[str, str]:
+    """(turn, path), where `last:AGENT:PATH` may also be the path `AGENT:PATH` of the turn `last`."""
+    agent, colon, rest = path.partition(":")
+    if turn != "last" or not colon or not rest or "/" in agent:
+        return turn, path
+    known = store.query("select 1 from turns where agent = $1 limit 1", [agent]).rows
+    return (f"last:{agent}", rest) if known else (turn, path)
 
 
 def _refuse_withheld(store: "Store", what: str, data: bytes) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eventlog.paths import within_sql
+from eventlog.projections.definitions import HAPPENED_AT
 
 from .access import json_option, open_store, put, say
 from .jsonout import document
@@ -20,7 +21,7 @@ _COLUMNS = (
     "reasoning, confidence, alternatives, path"
 )
 _FROM = (
-    "decisions join (select position, turn_id, coalesce(occurred_at, recorded_at) as happened from events "
+    f"decisions join (select position, turn_id, {HAPPENED_AT} as happened from events "
     "where event_type = 'decision') using (position)"
 )
 

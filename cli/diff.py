@@ -87,10 +87,12 @@ def _split(
     store: "Store", first: "TurnRef", others: tuple[str, ...]
 ) -> "tuple[TurnRef | None, tuple[str, ...]]":
     """(B, PATHs): the first of `others` is a turn, or the first path."""
+    from eventlog.query.lookup import names_a_turn
+
     if not others:
         return None, ()
     name, rest = others[0], others[1:]
-    if name.startswith(("turn:", "git:")):
+    if name != "last" and names_a_turn(name):
         return store.turn(name), rest
     if "/" in name or (name != "last" and "_" not in name and _has(store, first, name)):
         return None, others

@@ -1,10 +1,11 @@
-"""`locus log`: turns or events, newest first."""
+"""`locus log`: turns, newest first, or events."""
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from eventlog.paths import is_within, within_sql
+from eventlog.projections.definitions import HAPPENED_AT, TURNS_NEWEST_FIRST
 
 from . import exits
 from .access import json_option, open_store, put, say
@@ -14,7 +15,7 @@ from .records import EVENT_COLUMNS, Record, at, event_json, events, records, wit
 from .repopath import filter_of
 from .search import check_filters, session_id_of
 from .since import Since
-from .text import harmless, microseconds, moment, one_line, terminal_width
+from .text import NO_TITLE, UNKNOWN, harmless, microseconds, moment, one_line, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,8 +50,9 @@ def command(
 ) -> int | None:
     """List turns or events, newest first.
 
-    With --json one object per line. With --follow the newest events come first to last, then those to
-    come, until Ctrl-C.
+    Turns are ordered by when they happened, not by when they were imported; those of which nobody knows
+    when come last. Events are ordered by when they were recorded. With --json one object per line. With
+    --follow the newest events come first to last, then those to come, until Ctrl-C.
     """
     want_events = want_events or follow or event_type is not None or path is not None
     where = _Where()
@@ -60,7 +62,7 @@ def command(
     if event_type is not None:
         where.add("event_type = {}", event_type)
     if since is not None:
-        moment_column = "coalesce(occurred_at, recorded_at)" if want_events else "started_at"
+        moment_column = HAPPENED_AT if want_events else "happened_at"
         where.add(f"epoch_us({moment_column}) >= {{}}", since)
     with open_store(ctx) as store:
         check_filters(store, session, [] if event_type is None else [event_type])
@@ -139,7 +141,7 @@ class _Where:
 
 def _find_turns(store: "Store", where: _Where, limit: int) -> "list[Record]":
     found = store.query(
-        f"select * from turns {where} order by last_position desc limit {limit}", where.parameters
+        f"select * from turns {where} order by {TURNS_NEWEST_FIRST} limit {limit}", where.parameters
     )
     return list(records(found))
 
@@ -173,11 +175,11 @@ def _turn_table(turns: "list[Record]") -> str:
     cells = [
         (
             f"{turn['session_id']}_{turn['turn_id']}",
-            moment(microseconds(turn["started_at"])),
+            moment(microseconds(turn["started_at"])) or UNKNOWN,
             (turn["commit"] or "")[:_COMMIT_SHOWN],
             str(len(turn["files_modified"] or ())),
             *((state,) if any(states) else ()),
-            one_line(turn["title"] or turn["user_request"] or ""),
+            one_line(turn["title"] or turn["user_request"] or NO_TITLE),
         )
         for turn, state in zip(turns, states, strict=True)
     ]
@@ -208,7 +210,7 @@ def _cells(event: "Mapping[str, Any]") -> tuple[str, str, str, str, str]:
 
     return (
         event["event_id"][:_EVENT_SHOWN],
-        moment(at(event)),
+        moment(at(event)) or UNKNOWN,
         f"{event['session_id']}_{event['turn_id']}" if event["turn_id"] else event["session_id"] or "",
         event["event_type"],
         what(event),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from eventlog.types import COLUMN_KINDS, COLUMN_NAMES, TIME
+from eventlog.types import COLUMN_KINDS, COLUMN_NAMES, TIME, happened_at
 
 from .text import microseconds, moment_exact, one_line
 
@@ -77,7 +77,5 @@ def with_life(turn: Record, at_end: "Certainty") -> Record:
 
 
 def at(event: Mapping[str, Any]) -> int | None:
-    """When an event happened, or was recorded where that is all that is known."""
-    happened: int | None = event.get("occurred_at")
-    recorded: int | None = event.get("recorded_at")
-    return recorded if happened is None else happened
+    """When an event happened; None when nobody knows."""
+    return happened_at(event)

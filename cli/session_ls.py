@@ -16,10 +16,12 @@ from .session_text import end_stale, kept_fields, session_table
 def command(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool) -> None:
     """List sessions, the latest first.
 
-    Active ones only, unless --all. With --json one object per line. A session that nobody ended within
-    24 hours ends then. Of one that is released or pinned (`locus store pin`) the state says so.
+    By when something happened in them last; the undated come last. Active ones only, unless --all. With
+    --json one object per line. A session that nobody ended within 24 hours ends then. Of one that is
+    released or pinned (`locus store pin`) the state says so.
     """
     from eventlog.memory import intent
+    from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST
     from eventlog.recorder import retention
 
     with open_store(ctx) as store:
@@ -29,7 +31,8 @@ def command(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool
         if as_json:
             told = {row.session_id: intent.fields(row) for row in rows}
             found = store.query(
-                "select * from sessions where list_contains($1, session_id) order by last_position desc",
+                "select * from sessions where list_contains($1, session_id) "
+                f"order by {SESSIONS_NEWEST_FIRST}",
                 [list(told)],
             )
             for record in records(found):

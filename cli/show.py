@@ -13,7 +13,7 @@ from .access import json_option, open_store, put, say
 from .jsonout import certainty_json, compact, document
 from .records import Record, certainty_words, event_json, records, status_words, turn_record, with_life
 from .session_text import kept_fields, kept_words
-from .text import lines, microseconds, moment, moment_exact, one_line, terminal_width
+from .text import NO_TITLE, lines, microseconds, moment, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +52,9 @@ def command(ctx: click.Context, name: str, as_json: bool) -> None:
 
 def _resolve(store: "Store", name: str) -> tuple[str, str]:
     """What `name` names: (`turn`, name), (`session`, its id) or (`event`, its id)."""
-    if name == "last" or name.startswith(("turn:", "git:")):
+    from eventlog.query.lookup import names_a_turn
+
+    if names_a_turn(name):
         return "turn", name
     if name.startswith("session:"):
         return "session", _only(store, name, _sessions(store, name.rpartition("_")[2]))[1]
@@ -122,7 +124,7 @@ def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
             f"{turn['session_id']}_{turn['turn_id']}",
             moment(microseconds(turn["started_at"])),
             str(turn["event_count"]),
-            one_line(turn["title"] or turn["user_request"] or ""),
+            one_line(turn["title"] or turn["user_request"] or NO_TITLE),
         )
         for turn in turns
     ]

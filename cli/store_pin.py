@@ -19,14 +19,14 @@ def command(ctx: click.Context, names: tuple[str, ...]) -> None:
 
 def pin(ctx: click.Context, names: tuple[str, ...], *, undo: bool) -> None:
     """Pin or unpin each of the names."""
-    from eventlog.query.lookup import TurnRef
+    from eventlog.query.lookup import TurnRef, names_a_turn
     from eventlog.recorder import retention, sessions
 
     with open_store(ctx) as store:
         # All names first: a wrong one changes nothing.
         wanted: list[TurnRef | str] = []
         for name in names:
-            is_turn = name == "last" or name.startswith(("turn:", "git:")) or "_" in name
+            is_turn = names_a_turn(name) or "_" in name
             if is_turn and not name.startswith("session:"):
                 wanted.append(store.turn(name))
             else:

@@ -6,6 +6,8 @@ Pure functions.
 import os
 import sys
 
+from eventlog.wording import NO_TITLE as NO_TITLE
+from eventlog.wording import UNKNOWN as UNKNOWN
 from eventlog.wording import change as change
 from eventlog.wording import clock as clock
 from eventlog.wording import columns as columns

@@ -9,7 +9,7 @@ from .access import json_option, open_store, put
 from .events_text import what
 from .jsonout import certainty_json, document
 from .records import Record, at, certainty_words, event_json, status_words, turn_record, with_life
-from .text import clock, microseconds, moment, one_line, terminal_width
+from .text import UNKNOWN, clock, microseconds, moment, one_line, terminal_width
 
 if TYPE_CHECKING:
     from eventlog.replay.certainty import Certainty
@@ -43,7 +43,7 @@ def command(ctx: click.Context, turn: str, as_json: bool) -> None:
         (
             f"{event['seq']:03d}" if event["seq"] is not None else "",
             event["event_id"][:12],
-            _time(at(event), started),
+            _time(at(event), started) or UNKNOWN,
             event["event_type"],
             what(event),
         )

@@ -32,6 +32,10 @@ class NotFound(EventLogError):
     """Nothing in the store answers to that name."""
 
 
+class NoTree(NotFound):
+    """A turn of which no tree was recorded."""
+
+
 class Ambiguous(NotFound):
     """A prefix fits more than one thing; the message lists some of them."""
 

@@ -21,7 +21,7 @@ from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
 from eventlog.log.retained import Fates
 from eventlog.query.kept import Kept
-from eventlog.query.lookup import TurnRef, find_event, find_turn
+from eventlog.query.lookup import TurnRef, find_event, find_turn, naming_one_with_files
 from eventlog.snapshots.store import BlobStore
 from eventlog.types import Event
 
@@ -342,10 +342,7 @@ class Store:
         return next(iter(self.events(position, position + 1)))
 
     def turn(self, name: str) -> TurnRef:
-        """The turn that `name` means: `turn:SID_TID`, `SID_TID`, a unique prefix, `git:COMMIT` or `last`.
-
-        Raises: NotFound, Ambiguous.
-        """
+        """The turn that `name` means, as `lookup.find_turn` reads it. Raises: NotFound, Ambiguous."""
         return find_turn(self.query, name)
 
     def timeline(self, turn: "TurnRef | str") -> list[Event]:
@@ -355,18 +352,20 @@ class Store:
 
     # -- state of the code ---------------------------------------------------------------------
 
-    def tree(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
+    def _tree(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
         """The tree at a turn's end, its start, or just after one of its events (an event id)."""
         from eventlog.replay.trees import trees_of
 
         ref, at = self._ref(turn), self._moment(at)
         return trees_of(self.events, self.blobs, ref, at, running=self._running(ref))[0]
 
+    tree = naming_one_with_files(_tree)
+
     def certainty(self, turn: "TurnRef | str", at: str = "end") -> "Certainty":
         """How well the files are known at a moment, given as for `tree` (docs/certainty.md)."""
         from eventlog.replay.trees import certainty_at
 
-        return certainty_at(self.tree, self.events, self._ref(turn), self._moment(at))
+        return certainty_at(self._tree, self.events, self._ref(turn), self._moment(at))
 
     def _running(self, ref: TurnRef) -> "Running":
         """Tells whether the process of a turn lives, from its events."""
@@ -392,6 +391,7 @@ class Store:
         """
         return self.tree(turn, at).materialize(os.fspath(to), paths=paths, force=force)
 
+    @naming_one_with_files
     def restore_plan(
         self,
         turn: "TurnRef | str",
@@ -448,6 +448,7 @@ class Store:
         known = ended(self.events)
         return recover(self.blobs, lambda event: self.append([event])[0], undo=undo, ended=known)
 
+    @naming_one_with_files
     def diff(
         self, a: "TurnRef | str", b: "TurnRef | str | None" = None, *, paths: Sequence[str] = ()
     ) -> "Diff":
@@ -463,7 +464,7 @@ class Store:
         if b is None:
             before, after = trees_or_told(self.events, self.blobs, first, self._running(first))
         else:
-            before, after = self.tree(first), self.tree(b)
+            before, after = self._tree(first), self._tree(b)
         return diff(before, after).within(paths)
 
     def history(self, path: str, *, limit: int | None = None) -> "list[Version]":
@@ -476,21 +477,19 @@ class Store:
         return with_doubts(self.query, history(self.query, self.blobs, path, limit), self.certainty)
 
     def blob(self, content_hash: str) -> bytes:
-        """The bytes of a blob by its hash or a unique beginning of it.
-
-        Raises: NotFound, Ambiguous, Corruption.
-        """
+        """The bytes of a blob by its hash, or its beginning. Raises: NotFound, Ambiguous, Corruption."""
         return self.blobs.get(self.blobs.resolve(content_hash))
 
     def file(self, turn: "TurnRef | str", path: str, at: str = "end") -> bytes:
         """The bytes of one file as it was at a turn, as far as that is known. Raises: NotFound."""
         return self.files_at(turn, at).file(path)
 
+    @naming_one_with_files
     def files_at(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
         """The tree at a moment of a turn; where none was recorded, the files that its tools told of."""
         from eventlog.replay.told import files_at
 
-        return files_at(self.tree, self.events, self.blobs, self._ref(turn), at)
+        return files_at(self._tree, self.events, self.blobs, self._ref(turn), at)
 
     # -- questions -----------------------------------------------------------------------------
 

@@ -128,3 +128,29 @@ SOURCE_OF_TYPE = {
 RELATED_OF_TYPE = {"file": ["editor"], "decision": ["decisions"], "error": ["errors"]}
 
 Event = dict[str, object]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+# Agents whose sessions are also read from what they left behind, perhaps years later. What an import tells of
+# such a session and gives no time for has an unknown one: it did not happen when it was read.
+IMPORTED_AGENTS = (
+    "atif", "claude-code", "codex", "copilot-cli", "cursor", "gemini-cli", "git", "opencode", "pi",
+    "swe-agent",
+)  # fmt: skip
+
+
+def is_undated(event: "Mapping[str, object]") -> bool:
+    """Whether nobody knows when an event happened; `projections/definitions.HAPPENED_AT` says it in SQL."""
+    if event.get("occurred_at") is not None or event.get("agent") not in IMPORTED_AGENTS:
+        return False
+    return event.get("agent_session_id") is not None or event.get("event_type") == "transcript"
+
+
+def happened_at(event: "Mapping[str, Any]") -> "int | None":
+    """When an event happened, in microseconds; where it does not say, when it was recorded, unless an import
+    wrote it (docs/design.md, section 9)."""
+    at: "int | None" = event.get("occurred_at")
+    return at if at is not None or is_undated(event) else event.get("recorded_at")

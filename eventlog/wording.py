@@ -24,6 +24,12 @@ _TELLING_ARGS = (
 _SEARCHES = ("pattern", "glob_pattern", "query")
 
 
+# What is listed of a turn for which nobody asked anything.
+NO_TITLE = "(no title)"
+# What stands for a time that nobody knows.
+UNKNOWN = "–"
+
+
 def one_line(text: str, width: int = 0) -> str:
     """Foreign text as one harmless line, shortened to `width` columns when that is not 0."""
     clean = _clean(" ".join(text.split()), "")

@@ -20,7 +20,6 @@ from eventlog.exports.conversation import (
     Said,
     conversations,
     doubt_at_end,
-    happened,
     moment,
     payload_of,
 )
@@ -28,6 +27,7 @@ from eventlog.exports.otlp import provider_of
 from eventlog.paths import is_outside
 from eventlog.replay.linediff import changes
 from eventlog.snapshots.ids import from_text
+from eventlog.types import happened_at
 
 if TYPE_CHECKING:
     from eventlog.store import Store
@@ -117,7 +117,7 @@ def _record(
     record: Said = {
         "version": VERSION,
         "id": _uuid(session["session_id"], turn),
-        "timestamp": moment(happened(last)) or "1970-01-01T00:00:00.000000Z",
+        "timestamp": moment(happened_at(last)) or "1970-01-01T00:00:00.000000Z",
         "files": told,
         "metadata": {"locus": {"session_id": session["session_id"], "turn": turn}},
     }

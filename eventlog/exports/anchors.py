@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog.exports import streams, wire
 from eventlog.names import project_context
+from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.replay.certainty import EXACT, NONE
 
 if TYPE_CHECKING:
@@ -71,9 +72,9 @@ def changed(view: "LogView", store: "Store", since: int) -> Iterator[Anchor]:
 
 
 # When the last event of a context happened. Apart, so that no join carries texts.
-_ENDS = """
+_ENDS = f"""
     CREATE TABLE ends AS
-    SELECT position, epoch_us(coalesce(occurred_at, recorded_at)) AS "at" FROM events
+    SELECT position, epoch_us({HAPPENED_AT}) AS "at" FROM events
     WHERE position IN (SELECT last_position FROM sessions UNION ALL SELECT last_position FROM turns
         UNION ALL SELECT last_position FROM sessions_master)"""
 

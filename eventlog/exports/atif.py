@@ -15,11 +15,11 @@ from eventlog.exports.conversation import (
     Said,
     conversations,
     doubt_at_end,
-    happened,
     moment,
     payload_of,
     text_of,
 )
+from eventlog.types import happened_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +156,7 @@ def _steps(events: "Sequence[Said]", subagents: "Mapping[str, str]", *, inside: 
     by_message: dict[str, _Step] = {}
 
     def begin(source: str, event: Said) -> _Step:
-        steps.append(_Step(source, happened(event), turn=event["turn"]))
+        steps.append(_Step(source, happened_at(event), turn=event["turn"]))
         return steps[-1]
 
     def step_of(event: Said, *, speaks: bool = False) -> _Step:

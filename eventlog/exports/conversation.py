@@ -5,11 +5,12 @@ Model calls are those that count (P3): an `llm` event that another one outdoes i
 
 import datetime
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from eventlog import jsontext
 from eventlog.log import upcast
+from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.replay.certainty import EXACT, NONE, certainty_of
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from eventlog.store import Store
 
 Said = dict[str, Any]
+
+_COUNTED = "select position, null from llm_calls where session_id = $1"
+_BEGUN = "select position, if(derived_ms is null, null, epoch_us(started_at)) from"
+_CALLS = f"{_BEGUN} llm_calls where session_id = $1 union all {_BEGUN} actions where session_id = $1"
 
 _SESSION = (
     "session_id", "context_id", "agent", "agent_session_id", "repo", "title", "status",
@@ -28,10 +33,14 @@ _SESSION = (
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The row of a session, and its events in order without calls that do not count."""
+    """The row of a session, and its events in order without calls that do not count.
+
+    `begun` has when calls began of which only other events show how long they took: position → µs.
+    """
 
     session: Said
     events: list[Said]
+    begun: dict[int, int] = field(default_factory=dict)
 
     @property
     def agent_version(self) -> "str | None":
@@ -46,29 +55,37 @@ class Conversation:
 
 
 def conversations(
-    store: "Store", view: "LogView", *, session_id: "str | None" = None, since: "int | None" = None
+    store: "Store",
+    view: "LogView",
+    *,
+    session_id: "str | None" = None,
+    since: "int | None" = None,
+    derived: bool = False,
 ) -> "Iterator[Conversation]":
-    """That session, or all in which something happened since (µs), in order of their beginning."""
+    """That session, or all in which something happened since (µs), in the order of the log.
+
+    Args: derived: with `begun`.
+    """
     where, parameters = ["true"], list[Any]()
     if session_id is not None:
         parameters.append(session_id)
         where.append(f"session_id = ${len(parameters)}")
     if since is not None:
         where.append(
-            "session_id in (select session_id from events "
-            f"where epoch_us(coalesce(occurred_at, recorded_at)) >= {since:d})"
+            f"session_id in (select session_id from events where epoch_us({HAPPENED_AT}) >= {since:d})"
         )
     found = _ask(
         store, view, f"select {', '.join(_SESSION)} from sessions where {' and '.join(where)} "
         "order by first_position", parameters,
     )  # fmt: skip
     for row in found.rows:
-        yield _read(store, view, dict(zip(_SESSION, row, strict=True)))
+        yield _read(store, view, dict(zip(_SESSION, row, strict=True)), derived)
 
 
-def _read(store: "Store", view: "LogView", session: Said) -> Conversation:
-    ask = "select position from llm_calls where session_id = $1"
-    counted = {row[0] for row in _ask(store, view, ask, [session["session_id"]]).rows}
+def _read(store: "Store", view: "LogView", session: Said, derived: bool) -> Conversation:
+    asked = _ask(store, view, _CALLS if derived else _COUNTED, [session["session_id"]]).rows
+    counted = {row[0] for row in asked}
+    begun = {position: at for position, at, *_ in asked if at is not None}
     events = []
     for event in view.iterate(session_id=session["session_id"]):
         if event["event_type"] == "llm" and event["position"] not in counted:
@@ -77,7 +94,7 @@ def _read(store: "Store", view: "LogView", session: Said) -> Conversation:
         event["payload"] = jsontext.decode(payload) if isinstance(payload, str) else payload or {}
         events.append(upcast.upcast(event))
     store.line_counts.fill(events)
-    return Conversation(session, events)
+    return Conversation(session, events, begun)
 
 
 def _ask(store: "Store", view: "LogView", sql: str, parameters: "list[Any]") -> "Result":
@@ -97,13 +114,6 @@ def payload_of(event: Said) -> Said:
     """The payload where it is an object."""
     payload = event["payload"]
     return payload if isinstance(payload, dict) else {}
-
-
-def happened(event: Said) -> "int | None":
-    """When, in µs; when it was recorded where nothing else is known."""
-    at = event["occurred_at"]
-    found: int | None = event["recorded_at"] if at is None else at
-    return found
 
 
 def moment(us: "int | None") -> "str | None":

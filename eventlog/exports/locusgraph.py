@@ -21,7 +21,7 @@ from eventlog.recorder.ledger import CURSOR, Consumer
 from eventlog.recorder.requests import LINK_NAMES
 from eventlog.redaction import WITHHELD
 from eventlog.replay.diffs import diff_of
-from eventlog.types import LIFECYCLE_TYPES
+from eventlog.types import LIFECYCLE_TYPES, happened_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +66,8 @@ _COLUMNS = (
     "schema_version",
     "context_id",
     *LINK_NAMES,
+    "agent",
+    "agent_session_id",
     "occurred_at",
     "recorded_at",
     *_AS_KEYS,
@@ -245,7 +247,7 @@ class Batch:
             text,
             where,
             event,
-            event["recorded_at"] if event["occurred_at"] is None else event["occurred_at"],
+            happened_at(event),
         )
 
     def _record(

@@ -17,10 +17,10 @@ from eventlog.exports.conversation import (
     Said,
     conversations,
     doubt_at_end,
-    happened,
     payload_of,
     text_of,
 )
+from eventlog.types import happened_at
 
 if TYPE_CHECKING:
     from eventlog.store import Store
@@ -49,11 +49,12 @@ _TOKENS = (
 def requests(
     store: "Store", *, session_id: "str | None" = None, since: "int | None" = None, contents: bool = False
 ) -> "Iterator[Said]":
-    """A request for that session, or for each since that time (µs), with at least one span."""
+    """A request for that session, or for each since that time (µs), with at least one span: of a session of
+    which nobody knows when it happened there is none."""
     from eventlog import __version__
 
     with store.view() as view:
-        for conversation in conversations(store, view, session_id=session_id, since=since):
+        for conversation in conversations(store, view, session_id=session_id, since=since, derived=True):
             spans = list(_spans(conversation, contents))
             if spans:
                 yield {
@@ -89,15 +90,31 @@ def _resource(store: "Store", conversation: Conversation) -> "list[Said]":
 def _spans(conversation: Conversation, contents: bool) -> "Iterator[Said]":
     turns: dict[int | None, list[Said]] = {}
     for event in conversation.events:
-        if happened(event) is None or (event["turn"] is None and event["event_type"] not in _SPANS):
+        if event["turn"] is None and event["event_type"] not in _SPANS:
             continue
         turns.setdefault(event["turn"], []).append(event)
     for turn, events in turns.items():
+        if not _place_in_time(events):
+            continue
         of = (conversation.session["session_id"], "outside" if turn is None else str(turn))
         trace, root = _id(16, "trace", *of), _id(8, "turn", *of)
         below = [span for event in events for span in _span(conversation, event, trace, root, contents)]
         yield _root(conversation, turn, events, trace, root, below, contents)
         yield from below
+
+
+def _place_in_time(events: "Sequence[Said]") -> bool:
+    """Let each event of a turn have an `_at`: its time, else that of the one before it, else the first known.
+
+    False when nobody knows when the turn happened: a span needs a time.
+    """
+    latest = next((at for event in events if (at := happened_at(event)) is not None), None)
+    if latest is None:
+        return False
+    for event in events:
+        at = happened_at(event)
+        event["_at"] = latest = latest if at is None else at
+    return True
 
 
 def _root(
@@ -108,7 +125,7 @@ def _root(
     asked = next((e for e in events if e["event_type"] == "intent"), None)
     ended = [e for e in events if e["event_type"] == "turn" and e["operation"] == "end"]
     failed = next((e["status"] for e in ended if e["status"] in ("failed", "error")), None)
-    times = [at for event in events if (at := happened(event)) is not None]
+    times = [event["_at"] for event in events]
     begins = min([*(at * 1000 for at in times), *(int(span["startTimeUnixNano"]) for span in below)])
     prompt = payload_of(asked).get("message") if asked is not None else None
     outcome = payload_of(ended[-1]).get("outcome") if ended else None
@@ -166,9 +183,15 @@ def _span(conversation: Conversation, event: Said, trace: str, root: str, conten
     attributes |= {
         "error.type": failed, "locus.event_id": event["event_id"], "locus.subagent_id": event["subagent_id"]
     }  # fmt: skip
-    # An event is told when what it tells has ended.
-    ends = (happened(event) or 0) * 1000
+    # An event is written when what it tells of has ended.
+    ends = event["_at"] * 1000
     begins = ends - max(event["duration_ms"] or 0, 0) * 1_000_000
+    begun = conversation.begun.get(event["position"])
+    if begun is not None:
+        begins = begun * 1000
+        attributes["locus.duration"] = "derived"
+    if happened_at(event) is None:
+        attributes["locus.time"] = "unknown"
     own = _id(8, "event", event["event_id"])
     yield _made(name, span_kind, trace, own, root, begins, ends, attributes, failed)
 

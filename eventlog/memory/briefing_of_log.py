@@ -19,6 +19,7 @@ from eventlog.memory import codes, codes_of_log, intent, who
 from eventlog.memory.briefing import FORMAT, TOKENS, Briefing, Reader, briefing
 from eventlog.memory.files import replace_file
 from eventlog.memory.freshness import Looker
+from eventlog.projections.definitions import HAPPENED_AT, TURNS_NEWEST_FIRST
 from eventlog.recorder import retrieval, window
 from eventlog.recorder.requests import RetrieveOptions
 from eventlog.search.failures import failures
@@ -28,7 +29,7 @@ _NEWEST = 50
 _PATHS, _PATH_EVENTS = 200, 400
 # Codes that name what a line of the briefing tells with its file's state, or its first line.
 _TOLD_ELSEWHERE = ("proj:", "impl:")
-_AT = "epoch_us(coalesce(occurred_at, recorded_at))"
+_AT = f"epoch_us({HAPPENED_AT})"
 
 
 def brief(
@@ -182,7 +183,7 @@ def _session(one: intent.Intent) -> "dict[str, Any]":
 def _turns(store: Store) -> "list[dict[str, Any]]":
     rows = store.query(
         "select context_id, session_id, title, user_request, outcome, status, files_modified, last_position "
-        f"from turns order by last_position desc limit {_NEWEST}"
+        f"from turns order by {TURNS_NEWEST_FIRST} limit {_NEWEST}"
     ).rows
     return [
         {

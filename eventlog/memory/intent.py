@@ -13,6 +13,7 @@ from typing import Any
 from eventlog import activity, names
 from eventlog.errors import Ambiguous, EventLogError, NotFound
 from eventlog.jsontext import object_of
+from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.recorder import lifecycle, sessions
 from eventlog.recorder.placement import SESSION_ALIAS
 from eventlog.recorder.recorder import Recorder
@@ -54,6 +55,7 @@ class Intent:
     end_reason: str | None
     turn_count: int
     event_id: str  # of the event that opened it
+    last_us: int | None = None  # of its last event
 
     @property
     def name(self) -> str:
@@ -143,7 +145,7 @@ def listed(store: Store, *, active_only: bool = True, agent: str | None = None) 
             "(select min(opened_position) from sessions where status = 'active')))"
         )
     found = _fold(store, " and ".join(where), parameters)
-    found.sort(key=lambda one: one.last_position, reverse=True)
+    found.sort(key=lambda one: (one.last_us is not None, one.last_us, one.last_position), reverse=True)
     return [one for one in found if one.is_active or not active_only]
 
 
@@ -247,7 +249,7 @@ def _fold(store: Store, where: str, parameters: Sequence[Any], *, by_log: bool =
         "with placed as (select *, lead(session_id) over (partition by repo, agent order by opened_position) "
         f"as next_id from sessions), fitting as (select * from placed where {where}) "
         "select session_id, context_id, agent, agent_session_id, repo, title, status, end_reason, "
-        "started_at, ended_at, turn_count, opened_position, last_position from sessions "
+        "started_at, ended_at, turn_count, opened_position, last_position, last_at from sessions "
         "where session_id in (select session_id from fitting) "
         "or session_id in (select next_id from fitting where status = 'active')",
         parameters,
@@ -276,7 +278,7 @@ def _said(store: Store, session_ids: Sequence[str]) -> dict[str, list[tuple[Any,
     said: dict[str, list[tuple[Any, ...]]] = {}
     if session_ids:
         for session_id, *rest in store.query(
-            "select session_id, position, operation, epoch_us(coalesce(occurred_at, recorded_at)), payload, "
+            f"select session_id, position, operation, epoch_us({HAPPENED_AT}), payload, "
             "event_id from events where event_type = 'session' and list_contains($1, session_id) "
             "order by position",
             [list(session_ids)],
@@ -287,7 +289,7 @@ def _said(store: Store, session_ids: Sequence[str]) -> dict[str, list[tuple[Any,
 
 def _intent(store: Store, row: Sequence[Any], said: Iterable[Sequence[Any]]) -> Intent:
     (session_id, context_id, agent, agent_session_id, repo, title, status, end_reason, started, ended,
-     turns, opened_position, last_position) = row  # fmt: skip
+     turns, opened_position, last_position, last_at) = row  # fmt: skip
     keys: dict[str, Any] = {}
     opened_us, event_id = sessions.microseconds_of(started), ""
     ended_position: int | None = -1
@@ -318,6 +320,7 @@ def _intent(store: Store, row: Sequence[Any], said: Iterable[Sequence[Any]]) -> 
         end_reason,
         int(turns),
         event_id,
+        sessions.microseconds_of(last_at),
     )
 
 

@@ -12,7 +12,10 @@ Rules of the fold (design.md section 9, P2, P3, P7):
 - A turn is a group of (session_id, turn). Events of a session outside any turn count in the session.
 - Model calls count once, through `llm_calls`, in the turn of the row that was kept.
 - A count over nothing is zero; a sum over calls which all leave the figure out is null.
-- A lifecycle event whose time is unknown happened when it was recorded.
+- An event without a time of its own happened when it was recorded, unless an import wrote it: then nobody
+  knows when (`HAPPENED_AT`). A start or an end that is not known is the first or the last known time of the
+  events; an end before its start is unknown.
+- A session that an import began is never active.
 
 The fold has two steps, because a call's key may occur in several sessions:
 1. Rows of type `llm`: of several for one call all but one are beaten. Mergeable: the best of the best
@@ -21,11 +24,25 @@ The fold has two steps, because a call's key may occur in several sessions:
 `sessions_master` then folds the `sessions` rows. `llm_calls` is the rows kept, read from the events.
 """
 
+from eventlog.types import IMPORTED_AGENTS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Columns = tuple[tuple[str, str, str], ...]  # (name, SQL type, meaning)
+
+# Of an event: whether it may come of an import, as `types.is_undated` says it.
+_OF_IMPORTED = f"coalesce(agent IN {IMPORTED_AGENTS}, false) AND agent_session_id IS NOT NULL"
+# When an event happened, null when unknown, as `types.happened_at` says it.
+HAPPENED_AT = (
+    f"coalesce(occurred_at, CASE WHEN NOT (coalesce(agent IN {IMPORTED_AGENTS}, false) "
+    "AND (agent_session_id IS NOT NULL OR event_type = 'transcript')) THEN recorded_at END)"
+)
+
+# The order of turns and of sessions wherever the newest come first: by when they happened, the undated last.
+TURNS_NEWEST_FIRST = "happened_at DESC NULLS LAST, first_position DESC"
+SESSIONS_NEWEST_FIRST = "last_at DESC NULLS LAST, last_position DESC"
 
 LLM_CALLS: Columns = (
     ("agent", "VARCHAR", "key: the agent; with message_id and request_id"),
@@ -44,7 +61,7 @@ LLM_CALLS: Columns = (
     ("cache_read_tokens", "BIGINT", "part of prompt_tokens"),
     ("cache_write_tokens", "BIGINT", "part of prompt_tokens"),
     ("cache_write_1h_tokens", "BIGINT", "part of cache_write_tokens"),
-    ("duration_ms", "BIGINT", "how long the call took"),
+    ("duration_ms", "BIGINT", "how long the call took, as its writer says"),
 )
 
 _TOKENS: Columns = (
@@ -66,12 +83,21 @@ TURNS: Columns = (
     ("repo", "VARCHAR", "repository hash"),
     ("branch", "VARCHAR", "last branch seen in the turn"),
     ("commit", "VARCHAR", "last commit seen in the turn"),
-    ("title", "VARCHAR", "title of the turn"),
+    ("title", "VARCHAR", "title of the turn, else the first line of what the user asked"),
     ("user_request", "VARCHAR", "what the user asked, in full"),
     ("outcome", "VARCHAR", "what came of it, as the agent put it"),
     ("status", "VARCHAR", "active, completed, or what its end said; null when no lifecycle event says so"),
-    ("started_at", "TIMESTAMP WITH TIME ZONE", "time of the first start, or of the first event"),
-    ("completed_at", "TIMESTAMP WITH TIME ZONE", "time of the turn's end; null while it is active"),
+    ("started_at", "TIMESTAMP WITH TIME ZONE", "when it started, else the first known time of its events"),
+    (
+        "completed_at",
+        "TIMESTAMP WITH TIME ZONE",
+        "when it ended, else the last known time of its events; null while it is active",
+    ),
+    (
+        "happened_at",
+        "TIMESTAMP WITH TIME ZONE",
+        "what turns are ordered by: when it started; null when unknown",
+    ),
     ("event_count", "BIGINT", "timeline events (lifecycle events are not counted)"),
     ("tool_calls", "BIGINT", "action events"),
     ("llm_calls", "BIGINT", "model calls, each counted once"),
@@ -108,8 +134,13 @@ SESSIONS: Columns = (
     ("title", "VARCHAR", "title of the session"),
     ("status", "VARCHAR", "active, closed, or what its end said; null when no lifecycle event says so"),
     ("end_reason", "VARCHAR", "why it ended: explicit, stale, rollover, superseded, timeout"),
-    ("started_at", "TIMESTAMP WITH TIME ZONE", "time of the first start, or of the first event"),
-    ("ended_at", "TIMESTAMP WITH TIME ZONE", "time of the end; null while it is active"),
+    ("started_at", "TIMESTAMP WITH TIME ZONE", "when it started, else the first known time of its events"),
+    (
+        "ended_at",
+        "TIMESTAMP WITH TIME ZONE",
+        "when it ended, else the last known time of its events; null while it is active",
+    ),
+    ("last_at", "TIMESTAMP WITH TIME ZONE", "the last known time of its events; sessions are ordered by it"),
     ("turn_count", "BIGINT", "turns seen"),
     ("last_turn", "VARCHAR", "turn id of the highest turn"),
     ("extends", "VARCHAR[]", "every context it extends: the master, and the session it continues"),
@@ -224,12 +255,13 @@ def parts(events: str) -> str:
             arg_max(branch, position) AS branch,
             arg_max("commit", position) AS "commit",
             count(*) FILTER (event_type NOT IN {_LIFECYCLE}) AS event_count,
-            count(*) FILTER (event_type IN {_TOOL_TYPES}) AS tool_calls,
+            count(*) FILTER (event_type IN {TOOL_TYPES}) AS tool_calls,
             count(*) FILTER (event_type = 'error') AS errors,
             count(*) FILTER (event_type = 'error' AND resolved) AS errors_resolved,
             list(path) FILTER (event_type = 'file' AND operation IS DISTINCT FROM 'read') AS modified,
             list(path) FILTER (event_type = 'file' AND operation = 'read') AS read,
-            min(occurred_at) AS occurred_first,
+            min({HAPPENED_AT}) AS first_at,
+            max({HAPPENED_AT}) AS last_at,
             min(position) AS first_position,
             max(position) AS last_position
         FROM {events}
@@ -252,8 +284,8 @@ def told(events: str) -> str:
             arg_max(context_id, position) FILTER (event_type = 'turn') AS context_id,
             arg_max(title, position) FILTER (event_type = 'turn') AS title,
             arg_max(state, position) FILTER (event_type = 'turn') AS status,
-            arg_min("at", position) FILTER (event_type = 'turn' AND operation = 'start') AS started_at,
-            arg_max("at", position) FILTER (event_type = 'turn' AND operation = 'end') AS ended_at,
+            min("at") FILTER (event_type = 'turn' AND operation = 'start') AS started_at,
+            max("at") FILTER (event_type = 'turn' AND operation = 'end') AS ended_at,
             list(title ORDER BY position) FILTER (event_type = 'decision' AND title IS NOT NULL) AS decided,
             arg_min(tree_hash, position) FILTER (event_type = 'snapshot') AS start_tree,
             arg_max(tree_hash, position) FILTER (event_type = 'snapshot') AS end_tree,
@@ -272,11 +304,7 @@ def told(events: str) -> str:
         FROM (
             SELECT session_id, turn, position, event_type, operation, title, context_id, extends, tree_hash,
                 success,
-                coalesce(occurred_at, recorded_at) AS "at",
-                coalesce(status, CASE operation
-                    WHEN 'start' THEN 'active'
-                    WHEN 'end' THEN CASE event_type WHEN 'turn' THEN 'completed' ELSE 'closed' END
-                    END) AS state,
+                {HAPPENED_AT} AS "at", {_STATE} AS state,
                 CASE WHEN anchor_payload <> '{{}}'
                     THEN TRY(json_transform(anchor_payload, '{_PAYLOAD_KEYS}')) END AS said
             FROM {events}
@@ -308,11 +336,12 @@ def turns(parts: str, told: str, used: str) -> str:
         SELECT
             coalesce(t.context_id, format('turn:{{}}_{{:03d}}', p.session_id, p.turn)) AS context_id,
             p.session_id, p.turn, format('{{:03d}}', p.turn) AS turn_id,
-            p.agent, p.repo, p.branch, p."commit", t.title,
+            p.agent, p.repo, p.branch, p."commit",
+            coalesce(t.title, {_first_line("coalesce(s.user_request, s.user_message)")}) AS title,
             coalesce(s.user_request, s.user_message) AS user_request,
             s.outcome, t.status,
-            coalesce(t.started_at, p.occurred_first) AS started_at,
-            CASE WHEN t.status <> 'active' THEN t.ended_at END AS completed_at,
+            {_span("t", "p")} AS completed_at,
+            {_TURN_HAPPENED_AT} AS happened_at,
             p.event_count, p.tool_calls, {_token_columns("u")},
             p.errors, p.errors_resolved,
             {_paths("p.modified", "s.files_modified")} AS files_modified,
@@ -339,8 +368,8 @@ def sessions(parts: str, told: str, used: str, turns: str) -> str:
                 arg_min(context_id, position) FILTER (context_id <> {default_context("session_id")}) AS named,
                 arg_max(title, position) AS title,
                 arg_max(state, position) AS status,
-                arg_min("at", position) FILTER (operation = 'start') AS started_at,
-                arg_max("at", position) FILTER (operation = 'end') AS ended_at,
+                min("at") FILTER (operation = 'start') AS started_at,
+                max("at") FILTER (operation = 'end') AS ended_at,
                 arg_max(end_reason, position) AS end_reason,
                 arg_max(summary, position) AS summary,
                 max(position) FILTER (operation = 'start') AS opened_position
@@ -364,7 +393,7 @@ def sessions(parts: str, told: str, used: str, turns: str) -> str:
                 sum(errors)::BIGINT AS errors,
                 sum(errors_resolved)::BIGINT AS errors_resolved,
                 flatten(list(modified) FILTER (turn IS NULL)) AS modified,
-                min(occurred_first) AS occurred_first,
+                min(first_at) AS first_at, max(last_at) AS last_at,
                 min(first_position) AS first_position, max(last_position) AS last_position
             FROM {parts} GROUP BY ALL
         ), changed AS (
@@ -375,8 +404,8 @@ def sessions(parts: str, told: str, used: str, turns: str) -> str:
             {_slug("context_id", "w.session_id")} AS slug,
             w.agent, w.agent_session_id, w.repo, s.title, s.status,
             CASE WHEN s.status <> 'active' THEN s.end_reason END AS end_reason,
-            coalesce(s.started_at, w.occurred_first) AS started_at,
-            CASE WHEN s.status <> 'active' THEN s.ended_at END AS ended_at,
+            {_span("s", "w")} AS ended_at,
+            w.last_at,
             w.turn_count, format('{{:03d}}', w.last_turn) AS last_turn,
             coalesce(l.extends, []) AS extends, s.summary,
             w.events, w.tool_calls, {_token_columns("u")},
@@ -434,7 +463,7 @@ def sessions_master(sessions: str, master_keys: str) -> str:
 
 
 _LIFECYCLE = "('session', 'turn', 'sessions')"
-_TOOL_TYPES = "('action', 'mcp_action')"
+TOOL_TYPES = "('action', 'mcp_action')"
 
 # Keys of lifecycle payloads that no column holds (S1-23, S1-47, S1-49).
 _PAYLOAD_KEYS = (
@@ -442,6 +471,23 @@ _PAYLOAD_KEYS = (
     '"actions_taken":["VARCHAR"],"files_read":["VARCHAR"],"files_modified":["VARCHAR"],'
     '"summary":"VARCHAR","end_reason":"VARCHAR","closed_by":"VARCHAR"}'
 )
+
+# Of an event: a session that no hook and no recorder began, but an import. Hooks say how long they took,
+# recorders which session they begin; the import of git does so too.
+_BEGUN_BY_IMPORT = (
+    f"event_type = 'session' AND operation = 'start' AND {_OF_IMPORTED} "
+    "AND TRY(json_extract_string(anchor_payload, '$.hook_us')) IS NULL "
+    "AND (agent = 'git' OR TRY(json_extract_string(anchor_payload, '$.session_id')) IS NULL)"
+)
+_STATE = (
+    f"CASE WHEN {_BEGUN_BY_IMPORT} THEN 'closed' ELSE coalesce(status, CASE operation "
+    "WHEN 'start' THEN 'active' "
+    "WHEN 'end' THEN CASE event_type WHEN 'turn' THEN 'completed' ELSE 'closed' END END) END"
+)
+
+# When a turn happened, in the fold of turns (`t` what was told of it, `p` its parts): the one place where the
+# order of turns is made.
+_TURN_HAPPENED_AT = "coalesce(t.started_at, p.first_at)"
 
 # What a snapshot says of the look that it tells of. The rule is that of replay/certainty.py, whose states
 # rest on the same facts.
@@ -465,6 +511,20 @@ _END_CERTAINTY = (
     "WHEN t.closed OR t.end_seen IS DISTINCT FROM true THEN 'unfinished' "
     f"ELSE {_of_look('t.last_look')} END"
 )
+
+
+def _span(told: str, parts: str) -> str:
+    """A start and an end: as they were told, else the first and last known times; no end before its start."""
+    start = f"coalesce({told}.started_at, {parts}.first_at)"
+    end = f"coalesce({told}.ended_at, {parts}.last_at)"
+    known = f"{told}.status <> 'active' AND ({end} < {start}) IS NOT TRUE"
+    return f"{start} AS started_at, CASE WHEN {known} THEN {end} END"
+
+
+def _first_line(text: str) -> str:
+    """The first line that is not blank, as a title: at most 80 characters; null when there is none."""
+    line = f"trim(regexp_extract({text}, '\\S[^\\n\\r]*'))"
+    return f"nullif(CASE WHEN len({line}) > 80 THEN {line}[:79] || '…' ELSE {line} END, '')"
 
 
 def _sums(keys: str, count: str, rows: str) -> str:

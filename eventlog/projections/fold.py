@@ -22,6 +22,7 @@ from contextlib import contextmanager
 import duckdb
 
 from eventlog.projections import definitions as d
+from eventlog.projections import spans
 
 # What must be made for each projection.
 _NEEDS = {
@@ -50,11 +51,14 @@ def fold(
     wanted: "Collection[str]",
     schema: str = "main",
     beside: "Sequence[str]" = (),
+    *,
+    derived: bool = False,
 ) -> None:
     """Make the projections of `wanted` in `schema`, and those they rest on, from all events.
 
     `llm_calls` becomes a view over `events`, the others tables.
-    Args: beside: statements to run in between, where one thread would be idle.
+    Args: beside: statements to run in between, where one thread would be idle; derived: as in
+    `spans.llm_calls`.
     """
     made = closure(wanted)
     con.execute(WORK)
@@ -63,7 +67,9 @@ def fold(
     con.execute(f"CREATE TABLE {schema}.calls AS {_KEPT}")
     con.execute(f"CREATE TABLE {schema}.beaten AS FROM work.beaten")
     if "llm_calls" in made:
-        con.execute(f"CREATE VIEW llm_calls AS {d.llm_calls(events, f'FROM {schema}.beaten')}")
+        con.execute(
+            f"CREATE VIEW llm_calls AS {spans.llm_calls(events, f'FROM {schema}.beaten', derived=derived)}"
+        )
     if "turns" not in made:
         return
     con.execute(f"CREATE TABLE work.used AS {d.used(f'(SELECT * FROM work.rows WHERE {_NOT_BEATEN})')}")
@@ -84,6 +90,8 @@ def merge(
     fresh: str,
     history: History,
     wanted: "Collection[str]",
+    *,
+    derived: bool = False,
 ) -> None:
     """Make views of the projections of `wanted` from an index and the events it does not know.
 
@@ -94,7 +102,7 @@ def merge(
     _fold_fresh(con, index, fresh, history, made)
     if "llm_calls" in made:
         beaten = f"FROM {index}.beaten UNION ALL FROM work.beaten"
-        con.execute(f"CREATE VIEW llm_calls AS {d.llm_calls(events, beaten)}")
+        con.execute(f"CREATE VIEW llm_calls AS {spans.llm_calls(events, beaten, derived=derived)}")
     for projection in ("turns", "sessions"):
         if projection in made:
             con.execute(
@@ -106,11 +114,18 @@ def merge(
         con.execute(f"CREATE VIEW sessions_master AS {d.sessions_master('sessions', 'work.master_keys')}")
 
 
-def exact(con: duckdb.DuckDBPyConnection, index: str, events: str, wanted: "Collection[str]") -> None:
+def exact(
+    con: duckdb.DuckDBPyConnection,
+    index: str,
+    events: str,
+    wanted: "Collection[str]",
+    *,
+    derived: bool = False,
+) -> None:
     """Make views of the projections of `wanted` from an index that knows all `events`."""
     for projection in wanted:
         if projection == "llm_calls":
-            select = d.llm_calls(events, f"FROM {index}.beaten")
+            select = spans.llm_calls(events, f"FROM {index}.beaten", derived=derived)
         else:
             select = f"FROM {index}.{projection}"
         con.execute(f"CREATE VIEW {projection} AS {select}")

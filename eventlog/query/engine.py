@@ -300,6 +300,7 @@ class Bound:
     columns: frozenset[str] = frozenset()  # those that `events` knows, also of the tail
     counts: "str | None" = None  # the table of LINE_COUNTS, where there is one
     calls: bool = False  # whether changes of files name their calls
+    derived: bool = False  # whether calls have a duration from other events
 
     def close(self) -> None:
         self.con.close()
@@ -309,6 +310,8 @@ class Bound:
         if statement.lists_catalog or statement.functions & of_files.NAMES:
             return False
         if (counts_meant(statement) and self.counts is None) or (_calls_meant(statement) and not self.calls):
+            return False
+        if _derived_meant(statement) and not self.derived:
             return False
         named = _named(statement)
         others = named - set(fold.PROJECTIONS)
@@ -321,7 +324,7 @@ class Bound:
             self.con.execute(f"CREATE VIEW events AS {source.events(self.files, self.tail)}")
             self.made.add("events")
         for name in names - self.made:
-            select = views.over_events(name, counts=self.counts, calls=self.calls)
+            select = views.over_events(name, counts=self.counts, calls=self.calls, derived=self.derived)
             self.con.execute(f"CREATE VIEW {name} AS {select}")
             self.made.add(name)
 
@@ -340,16 +343,21 @@ def _meant(statement: safe.Statement) -> frozenset[str]:
 
 def counts_meant(statement: safe.Statement) -> bool:
     """Whether a statement can mean the lines that changes of files added or removed."""
-    return _of_changes(statement, views.COUNTED)
+    return _means(statement, views.OF_FILES, views.COUNTED)
 
 
 def _calls_meant(statement: safe.Statement) -> bool:
-    return _of_changes(statement, views.OF_CALL)
+    return _means(statement, views.OF_FILES, views.OF_CALL)
 
 
-def _of_changes(statement: safe.Statement, columns: frozenset[str]) -> bool:
-    of_files = statement.tables & views.OF_FILES
-    return bool(of_files) and (statement.columns is None or bool(statement.columns & columns))
+def _derived_meant(statement: safe.Statement) -> bool:
+    return _means(statement, views.OF_CALLS, views.DERIVED)
+
+
+def _means(statement: safe.Statement, names: frozenset[str], columns: frozenset[str]) -> bool:
+    """Whether a statement can mean one of these columns of one of these views."""
+    is_named = bool(statement.tables & names)
+    return is_named and (statement.columns is None or bool(statement.columns & columns))
 
 
 class Binding:
@@ -410,6 +418,7 @@ class Binding:
         self._load_tail(_COLUMNS if also or before is not None else _meant(statement))
         if not named <= set(fold.STORED) or self.generation is None:
             self.bound.add({"events"})
+        self.bound.derived = _derived_meant(statement) or (before is not None and before.derived)
         if projections:
             self._bind_projections(projections)
         if self.counting is not None and (counts_meant(statement) or (before and before.counts)):
@@ -447,13 +456,15 @@ class Binding:
         tail = self.bound.tail
         self.bound.made |= fold.closure(wanted)
         if generation is None:
-            fold.fold(self.con, f"({source.events_with_anchors(self.files, tail)})", wanted)
+            every = f"({source.events_with_anchors(self.files, tail)})"
+            fold.fold(self.con, every, wanted, derived=self.bound.derived)
             return
         segments = [e for e in self.view.manifest.segments if e.rows]
         newer, of_newer = source.behind(self.layout, segments, generation.next_position)
         if tail is None and not newer:
             self.bound.made |= set(fold.STORED)  # a view over a table costs next to nothing
-            fold.exact(self.con, generation.catalog, "events", self.bound.made & set(fold.PROJECTIONS))
+            made = self.bound.made & set(fold.PROJECTIONS)
+            fold.exact(self.con, generation.catalog, "events", made, derived=self.bound.derived)
             return
         self.con.execute(fold.WORK)
         self.con.execute(f"CREATE VIEW work.fresh AS {source.events_with_anchors(newer, tail, of_newer)}")
@@ -464,7 +475,8 @@ class Binding:
             paths = [self.layout.segment(e.name) for e in segments if e.end > first]
             return f"({source.events_with_anchors(paths, tail)})"
 
-        fold.merge(self.con, generation.catalog, "events", "work.fresh", history, wanted)
+        derived = self.bound.derived
+        fold.merge(self.con, generation.catalog, "events", "work.fresh", history, wanted, derived=derived)
 
 
 def bind_counts(

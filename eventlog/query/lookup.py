@@ -5,16 +5,21 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from eventlog.errors import Ambiguous, NotFound
+from eventlog.errors import Ambiguous, NotFound, NoTree
+from eventlog.projections.definitions import TURNS_NEWEST_FIRST
 
 if TYPE_CHECKING:
     from eventlog.query.engine import Result
 
 Query = Callable[[str, Sequence[Any]], "Result"]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _HEX = frozenset("0123456789abcdef")
+_NEWEST = f"order by {TURNS_NEWEST_FIRST} limit 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +43,31 @@ class TurnRef:
         return f"turn:{self.name}"
 
 
-def find_turn(query: Query, name: str) -> TurnRef:
-    """The turn that `name` means: `turn:SID_TID`, `SID_TID`, a unique prefix, `git:COMMIT` or `last`.
+def names_a_turn(name: str) -> bool:
+    """Whether `name` can be that of nothing but a turn."""
+    return name == "last" or name.startswith(("last:", "turn:", "git:"))
 
+
+def find_turn(query: Query, name: str) -> TurnRef:
+    """The turn that `name` means: `turn:SID_TID`, `SID_TID`, a unique prefix, `git:COMMIT`, `last` or
+    `last:AGENT`.
+
+    `last` is the newest turn of an agent or a person, where there is none the newest commit. A turn of which
+    nobody knows when it happened is none of them.
     Raises: NotFound, Ambiguous.
     """
     if name == "last":
-        found = _turns(query, "order by last_position desc limit 1")
-        if not found:
-            raise NotFound("this store has no turns yet. `locus import git .` records a history.")
+        found = _turns(query, f"where agent is distinct from 'git' and happened_at is not null {_NEWEST}")
+        found = found or _turns(query, f"where happened_at is not null {_NEWEST}")
+    elif name.startswith("last:"):
+        agent = name[len("last:") :]
+        found = _turns(query, f"where agent = $1 and happened_at is not null {_NEWEST}", [agent])
     elif name.startswith("git:"):
         found = _turns_of_commit(query, name[len("git:") :].lower())
     else:
         found = _turns_by_prefix(query, name.removeprefix("turn:"))
+    if not found and names_a_turn(name) and name.startswith("last"):
+        raise NotFound(_why_no_last(query, name.removeprefix("last").removeprefix(":")))
     if not found:
         raise NotFound(f"no turn is called {name!r}. `locus log` lists the turns.")
     if len(found) > 1:
@@ -75,6 +92,34 @@ def find_event(query: Query, event_id: str) -> int:
     if len(found) > 1:
         raise Ambiguous(f"{event_id!r} fits several events: {', '.join(sorted(r[0] for r in found))}")
     return int(found[0][1])
+
+
+def naming_one_with_files(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """A method of a store, whose error about a turn without a tree names the newest turn that has one."""
+
+    @wraps(method)
+    def named(store: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(store, *args, **kwargs)
+        except NoTree as error:
+            found = _turns(store.query, f"where end_tree is not null {_NEWEST}")
+            one = f"{found[0].name} is the newest turn" if found else "there is no turn here"
+            raise NoTree(f"{error}; {one} that has them") from error
+
+    return named
+
+
+def _why_no_last(query: Query, agent: str) -> str:
+    """Why there is no last turn, or none of `agent`, and which name would do."""
+    rows = query("select coalesce(agent, ''), count(happened_at) from turns group by 1 order by 1", []).rows
+    if not rows:
+        return "this store has no turns yet. `locus import git .` records a history."
+    if not agent or agent in (one for one, _ in rows):
+        of = f" of {agent}" if agent else ""
+        return f"nobody knows when the turns{of} happened, so none is the last. `locus log` lists them."
+    names = ", ".join(f"last:{one}" for one, dated in rows if one and dated)
+    there = f" There is {names}." if names else " `locus log` lists the turns."
+    return f"no turn here is of an agent called {agent!r}.{there}"
 
 
 def _turns(query: Query, condition: str, parameters: Sequence[Any] = ()) -> list[TurnRef]:

@@ -5,6 +5,7 @@ event type parse the payload only in the columns a query names.
 """
 
 from eventlog.projections import definitions as d
+from eventlog.projections import spans as of_calls
 from eventlog.projections.source import SQL_TYPE_OF
 from eventlog.types import COLUMNS
 
@@ -157,7 +158,7 @@ _OF_TYPE = {
         _words(
             "event_type subagent_id tool tool_use_id path title status success error_type duration_ms payload"
         ),
-        (),
+        tuple((name, f"={name}", kind, meaning) for name, kind, meaning in of_calls.COLUMNS),
     ),
     "files": _OfType(
         ("file",),
@@ -366,7 +367,7 @@ COLUMNS_OF: "dict[str, Columns]" = {
     "actions": _OF_TYPE["actions"].columns,
     "files": _OF_TYPE["files"].columns,
     "file_versions": _OF_TYPE["file_versions"].columns,
-    "llm_calls": d.LLM_CALLS,
+    "llm_calls": d.LLM_CALLS + of_calls.COLUMNS,
     "llm_duplicates": _DUPLICATES,
     "decisions": _OF_TYPE["decisions"].columns,
     "errors": _OF_TYPE["errors"].columns,
@@ -386,13 +387,17 @@ NAMES = tuple(COLUMNS_OF)
 OF_FILES = frozenset(("files", "file_versions"))
 COUNTED = frozenset(("lines_added", "lines_removed"))
 OF_CALL = frozenset(("tool", "tool_use_id"))
+# Views of calls, and what in them may come from other events.
+OF_CALLS = frozenset(("llm_calls", "actions"))
+DERIVED = frozenset(d.names_of(of_calls.COLUMNS))
 
 
-def over_events(name: str, *, counts: "str | None" = None, calls: bool = True) -> str:
+def over_events(name: str, *, counts: "str | None" = None, calls: bool = True, derived: bool = True) -> str:
     """The SELECT of a view that is no projection, out of the view `events`.
 
     Args: counts: a table of LINE_COUNTS for changes of files, without which only what events state is
-    there; calls: whether these changes name the call that caused them.
+    there; calls: whether these changes name the call that caused them; derived: whether calls of tools have
+    a duration from other events.
     """
     if name == "llm_duplicates":
         return _duplicates()
@@ -400,6 +405,8 @@ def over_events(name: str, *, counts: "str | None" = None, calls: bool = True) -
         return _malformed_lines()
     if name == "withheld_contents":
         return _withheld_contents()
+    if name == "actions":
+        return _OF_TYPE[name].select(of_calls.actions("events", derived=derived))
     return _OF_TYPE[name].select(_changes(counts, calls) if name in OF_FILES else "events")
 
 

@@ -297,7 +297,7 @@ for _name in dir(Hooks):
 
 def append(store: Store, event: Event) -> Stored:
     """Append one event; of the contents that it names, those that the store holds stay named (I24)."""
-    event = {"event_id": store.fs.random_bytes(16).hex(), **event}
+    event = placement.dated(store, [{"event_id": store.fs.random_bytes(16).hex(), **event}])[0]
     if not any(event.get(column) is not None for column in _CONTENT_COLUMNS):
         position = store.append([event])[0]
     else:

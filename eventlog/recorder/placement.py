@@ -6,14 +6,17 @@ anything (docs/design.md §12.1).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog import names
 from eventlog.errors import InvalidEvent
 from eventlog.recorder.requests import LINK_NAMES, CreateEventRequest, EventKind
-from eventlog.types import LIFECYCLE_TYPES, Event
+from eventlog.types import LIFECYCLE_TYPES, Event, is_undated
+
+if TYPE_CHECKING:
+    from eventlog.store import Store
 
 SESSION_ALIAS = "sess-"
 
@@ -187,6 +190,12 @@ def event_of(request: CreateEventRequest, repo: str, event_type: str | None = No
     else:
         event["repo"] = repo
     return {name: value for name, value in event.items() if value is not None}
+
+
+def dated(store: "Store", events: "Sequence[Event]") -> list[Event]:
+    """The events as what is recorded while it happens: now, where the log would take them for an import's."""
+    now_us = store.fs.time_ns() // 1000
+    return [{**event, "occurred_at": now_us} if is_undated(event) else event for event in events]
 
 
 def promoted(event_type: str, payload: Mapping[str, Any]) -> Event:

@@ -21,6 +21,7 @@ from eventlog import names
 from eventlog.errors import NotFound
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import lifecycle, sessions
+from eventlog.recorder.placement import dated
 from eventlog.snapshots.ids import to_text
 from eventlog.store import Store
 from eventlog.types import Event
@@ -121,7 +122,7 @@ class Recorder:
                 session_id, slug, title, self.repo, extends=extends, intent=intent, **self.columns
             )
         )
-        self._known_until = self.store.append(events).stop
+        self._known_until = self.store.append(dated(self.store, events)).stop
         turns = again.turns if again else 0
         self.session = Session(session_id, slug, names.session_context(slug, session_id), turns)
         return self.session
@@ -131,12 +132,12 @@ class Recorder:
         session = self.session or self.resume()
         if session is None:
             raise NotFound(f"agent {self.agent!r} has no active session to end")
-        self.store.append([self._session_end(session, summary, end_reason)])
+        self.store.append(dated(self.store, [self._session_end(session, summary, end_reason)]))
         self.session = None
 
     def append(self, events: Sequence[Event]) -> range:
         """Append events as they are; their positions. For events that no other method makes."""
-        positions = self.store.append(events)
+        positions = self.store.append(dated(self.store, events))
         if positions.start == self._known_until:
             self._known_until = positions.stop
         return positions

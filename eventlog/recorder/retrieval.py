@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from eventlog import names
+from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.recorder.requests import (
     Context,
     ContextResult,
@@ -36,7 +37,7 @@ _RAW_TYPES = ("hook", "cursor", "maintenance", "retention", "withheld", "content
 _QUIET_TYPES = (*_RAW_TYPES, "snapshot", "llm", "sessions")
 
 _HAYSTACK = "lower(concat_ws(' ', title, path, tool, error_type, operation, model, context_id, payload))"
-_AT = "epoch_us(coalesce(occurred_at, recorded_at))"
+_AT = f"epoch_us({HAPPENED_AT})"
 
 
 def find(store: Store, query: str, options: RetrieveOptions | None = None) -> list[Memory]:

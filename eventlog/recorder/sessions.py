@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from eventlog.errors import Ambiguous, NotFound
+from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST
 from eventlog.recorder.placement import SESSION_ALIAS
 from eventlog.store import Store
 
@@ -67,7 +68,7 @@ def recent(
         conditions.append("agent = $1")
     where = f"where {' and '.join(conditions)}" if conditions else ""
     limited = "" if limit is None else f"limit {limit}"
-    return _rows(store, f"{where} order by last_position desc {limited}", parameters)
+    return _rows(store, f"{where} order by {SESSIONS_NEWEST_FIRST} {limited}", parameters)
 
 
 def by_id(store: Store, session_id: str) -> SessionRow | None:

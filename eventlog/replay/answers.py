@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from eventlog import jsontext
-from eventlog.errors import NotFound, QueryError
+from eventlog.errors import NotFound, NoTree, QueryError
 from eventlog.paths import path_bytes, path_text
 from eventlog.query.functions import HISTORY
 from eventlog.query.lookup import TurnRef, find_turn
@@ -22,7 +22,7 @@ from eventlog.replay.deferred import Deferred, hashed, secrets_in, told_by
 from eventlog.replay.diffs import FileDiff, diff
 from eventlog.replay.history import history
 from eventlog.replay.told import told_trees
-from eventlog.replay.trees import NoTree, TreeState, tree_at
+from eventlog.replay.trees import TreeState, tree_at
 from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.tree import (
     DIRECTORY,

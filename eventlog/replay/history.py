@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from eventlog import jsontext
 from eventlog.errors import EventLogError, NotFound
 from eventlog.names import turn_id_of
+from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.replay.certainty import Certainty, doubt_bytes
 from eventlog.replay.deferred import Deferred, hashed, told_by
 from eventlog.replay.line_counts import count, deferred_content, pair_of
@@ -37,9 +38,7 @@ _FIELDS = (
     "position", "event_id", "session_id", "turn", "agent", "commit", "at", "operation", "path", "payload",
     "before_hash", "after_hash", "lines_added", "lines_removed", "cause",
 )  # fmt: skip
-_VALUES = ", ".join(
-    "epoch_us(coalesce(occurred_at, recorded_at))" if name == "at" else f'"{name}"' for name in _FIELDS
-)
+_VALUES = ", ".join(f"epoch_us({HAPPENED_AT})" if name == "at" else f'"{name}"' for name in _FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Version:
     """A version of a file: who made it when, and what it is.
 
     Hashes and line counts are None where they are unknown, `turn` outside turns. `at` is when it
-    happened, in microseconds since 1970, or when it was recorded where that is all that is known.
+    happened, in microseconds since 1970.
     `title` and `user_request` are those of the turn. `doubt` says why the file at the end of that turn is not
     known, so that there may have been a later version in it: None where it is, or where all that is known
     of a turn is what its tools told.

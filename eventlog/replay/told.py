@@ -8,7 +8,7 @@ are good for differences and single files, not for a replay (P1). Pure but for w
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from eventlog.errors import InvalidEvent
+from eventlog.errors import InvalidEvent, NoTree
 from eventlog.paths import path_bytes
 from eventlog.query.lookup import TurnRef
 from eventlog.replay.certainty import EVERYTHING, NONE, Certainty, is_change
@@ -17,7 +17,6 @@ from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.replay.trees import (
     COLUMNS,
     Events,
-    NoTree,
     Running,
     TreeState,
     apply,

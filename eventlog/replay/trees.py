@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from eventlog.errors import InvalidEvent, NotFound, Refused
+from eventlog.errors import InvalidEvent, NotFound, NoTree, Refused
 from eventlog.paths import path_bytes, path_text
 from eventlog.query.lookup import TurnRef
 from eventlog.replay import certainty
@@ -54,10 +54,6 @@ Running = Callable[[Sequence[Mapping[str, Any]]], bool]
 _KIND_OF_MODE = {
     **{f"100{mode:03o}": kind for kind, mode in MODE_OF_KIND.items()}, "120000": SYMLINK, "160000": SUBMODULE,
 }  # fmt: skip
-
-
-class NoTree(NotFound):
-    """A turn of which no tree was recorded."""
 
 
 @dataclass(frozen=True, slots=True)

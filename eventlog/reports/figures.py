@@ -15,6 +15,13 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from eventlog.projections.definitions import (
+    HAPPENED_AT,
+    LLM_CALLS,
+    SESSIONS_NEWEST_FIRST,
+    names_of,
+    quoted,
+)
 from eventlog.query.lookup import Query
 from eventlog.reports.prices import SLOT_US, Prices, Tokens
 from eventlog.search import failures
@@ -24,17 +31,18 @@ if TYPE_CHECKING:
 
 DIMENSIONS = ("day", "session", "model", "agent", "repo", "tool", "path")
 
-_AT = "coalesce(occurred_at, recorded_at)"
+_AT = HAPPENED_AT
 
 
 def _day(at: str) -> str:
     return f"strftime(make_timestamp(epoch_us({at})), '%Y-%m-%d')"
 
 
+# Of a call of unknown time the price is that of the day on which it was recorded.
 _CALLS = (
-    "(select c.* exclude (occurred_at), coalesce(c.occurred_at, e.recorded_at) as happened, e.repo "
-    "from llm_calls c join (select position, repo, recorded_at from events where event_type = 'llm') e "
-    "using (position))"
+    f"(select {quoted(names_of(LLM_CALLS))}, happened, priced_at, repo from llm_calls join "
+    f"(select position, repo, {_AT} as happened, coalesce(occurred_at, recorded_at) as priced_at "
+    "from events where event_type = 'llm') using (position))"
 )
 _ACTIONS = "event_type in ('action', 'mcp_action')"
 _CHANGES = "event_type = 'file' and operation is distinct from 'read'"
@@ -205,7 +213,7 @@ def _ordered(query: Query, dimension: "str | None", rows: "list[Figures]") -> "l
     if dimension == "day":
         return sorted(rows, key=lambda row: row.key or "")
     if dimension == "session":
-        newest = query("select session_id from sessions order by last_position desc", []).rows
+        newest = query(f"select session_id from sessions order by {SESSIONS_NEWEST_FIRST}", []).rows
         order = {key: n for n, (key,) in enumerate(newest)}
         return sorted(rows, key=lambda row: order.get(row.key, len(order)))
     return sorted(rows, key=lambda row: (*(-(n or 0) for n in _weight(row)), row.key or ""))
@@ -350,7 +358,7 @@ def _calls(
     rows = query(
         f"""
         with called as (
-            select {sets.keys} model as priced_model, epoch_us(happened) // {SLOT_US} as slot,
+            select {sets.keys} model as priced_model, epoch_us(priced_at) // {SLOT_US} as slot,
                 {sizes or "0"} as size, coalesce({_SOUND}, false) as sound, session_id as session_of,
                 {", ".join(_TOKENS)}
             from {_CALLS} where {_since("happened", since)})

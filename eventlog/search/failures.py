@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eventlog.paths import within_sql
+from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.query.lookup import Query
 
 TOLD, SEEN = "told", "seen"
@@ -18,7 +19,7 @@ TOLD, SEEN = "told", "seen"
 # More are not looked through for one answer.
 ERRORS_MAX = 10_000
 
-_AT = "epoch_us(coalesce(occurred_at, recorded_at))"
+_AT = f"epoch_us({HAPPENED_AT})"
 # Where adapters and callers put the command of a tool.
 _COMMAND = "coalesce({})".format(
     ", ".join(

@@ -15,6 +15,7 @@ from eventlog.errors import EventLogError
 from eventlog.search import document, words
 from eventlog.search.query import session_word, type_word
 from eventlog.snapshots.ids import TEXT_PREFIX, to_text
+from eventlog.types import IMPORTED_AGENTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +44,7 @@ Named = tuple[int, str, bytes, str]
 
 _HASH_SIZE = len(TEXT_PREFIX) + 64
 
-_READ = (*KEPT, "payload")
+_READ = (*KEPT, "agent", "agent_session_id", "payload")
 _PUT = "INSERT INTO words(rowid, title, path, body, pieces, facets) VALUES (?, ?, ?, ?, ?, ?)"
 
 
@@ -146,9 +147,16 @@ class Filler:
         import pyarrow.compute as pc
 
         schema = kept_schema()
-        times = pc.max(pc.coalesce(part["occurred_at"], part["recorded_at"]))
+        # Of what was imported the time of the import says nothing (docs/times.md); so `types.is_undated`.
+        imported = pc.and_(
+            pc.is_in(part["agent"], pa.array(IMPORTED_AGENTS)),
+            pc.or_(pc.is_valid(part["agent_session_id"]), pc.equal(part["event_type"], "transcript")),
+        )
+        recorded = pc.if_else(imported, pa.scalar(None, part["recorded_at"].type), part["recorded_at"])
+        times = pc.max(pc.coalesce(part["occurred_at"], recorded))
         newest = times.cast(pa.int64()).as_py()
-        columns = [part[name].cast(schema.field(name).type) for name in KEPT]
+        taken = {**{name: part[name] for name in KEPT}, "recorded_at": recorded}
+        columns = [taken[name].cast(schema.field(name).type) for name in KEPT]
         begin = document.KEPT_SIZE_MAX
         kept = pa.array([body[:begin] if len(body) > begin else body for body in bodies], pa.string())
         rows = pa.RecordBatch.from_arrays([*columns, kept], schema=schema)

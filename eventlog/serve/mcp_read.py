@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import Ambiguous, Corruption, NotFound, Refused
 from eventlog.paths import within_sql
+from eventlog.projections.definitions import HAPPENED_AT, SESSIONS_NEWEST_FIRST, TURNS_NEWEST_FIRST
 from eventlog.store import Store
-from eventlog.types import COLUMN_NAMES
-from eventlog.wording import event_words, lines, microseconds, moment, moment_exact, one_line
+from eventlog.types import COLUMN_NAMES, happened_at
+from eventlog.wording import NO_TITLE, event_words, lines, microseconds, moment, moment_exact, one_line
 
 if TYPE_CHECKING:
     from eventlog.query.lookup import TurnRef
@@ -77,8 +78,7 @@ def timeline(store: Store, turn: str) -> Iterator[str]:
     events = store.timeline(ref)
     store.line_counts.fill(events)
     for event in events:
-        happened = event["recorded_at"] if event["occurred_at"] is None else event["occurred_at"]
-        at = moment_exact(microseconds(happened)) or "-"
+        at = moment_exact(microseconds(happened_at(event))) or "-"
         seq = "   " if event["seq"] is None else f"{event['seq']:03d}"
         name = str(event["event_id"])[:_EVENT_SHOWN]
         yield f"{seq}  {name}  {at}  {event['event_type']}  {event_words(event)}\n"
@@ -118,7 +118,7 @@ def session(store: Store, session_id: str) -> Iterator[str]:
     for turn_id, started, events, title in turns.rows:
         yield (
             f"turn {session_id}_{turn_id}  {moment(microseconds(started))}  {events} events  "
-            f"{one_line(title, 200)}\n"
+            f"{one_line(title, 200) or NO_TITLE}\n"
         )
 
 
@@ -146,9 +146,10 @@ def _event(store: Store, event_id: str) -> Iterator[str]:
 
 def _resolve(store: Store, name: str) -> tuple[str, str]:
     """What a name names: (`turn`, name), (`session`, id) or (`event`, id). Raises: NotFound, Ambiguous."""
+    from eventlog.query.lookup import names_a_turn
     from eventlog.recorder import sessions
 
-    if name == "last" or name.startswith(("turn:", "git:")):
+    if names_a_turn(name):
         return "turn", name
     if name.startswith(("session:", "sess-")):
         return "session", sessions.named(store, name).session_id
@@ -254,9 +255,9 @@ def decisions(
         where.append(condition.format(*(f"${first + n}" for n in range(len(named)))))
     sql = (
         "select position, event_id, session_id, turn_id, happened, coalesce(decision, title, ''), reasoning, "
-        "alternatives, path from decisions join (select position, turn_id, coalesce(occurred_at, "
-        "recorded_at) "
-        "as happened from events where event_type = 'decision') using (position) "
+        "alternatives, path from decisions join "
+        f"(select position, turn_id, {HAPPENED_AT} as happened from events where event_type = 'decision') "
+        "using (position) "
         f"where {' and '.join(where)} order by position desc limit {limit + 1}"
     )
     found = store.query(sql, parameters).rows
@@ -303,17 +304,17 @@ def newest(store: Store, limit: int) -> tuple[list[tuple[str, str]], list[tuple[
     """(name, title) of the newest turns, and of the newest sessions."""
     turns = store.query(
         "select session_id || '_' || turn_id, coalesce(title, user_request, '') from turns "
-        f"order by started_at desc nulls last, session_id, turn desc limit {limit}"
+        f"order by {TURNS_NEWEST_FIRST} limit {limit}"
     )
     sessions = store.query(
         "select 'sess-' || session_id, coalesce(title, '') from sessions "
-        f"order by last_position desc limit {limit}"
+        f"order by {SESSIONS_NEWEST_FIRST} limit {limit}"
     )
     return _titled(turns.rows), _titled(sessions.rows)
 
 
 def _titled(rows: list[tuple[Any, ...]]) -> list[tuple[str, str]]:
-    return [(name, one_line(title, 100)) for name, title in rows]
+    return [(name, one_line(title, 100) or NO_TITLE) for name, title in rows]
 
 
 def _row(store: Store, sql: str, parameters: list[Any]) -> dict[str, Any]:

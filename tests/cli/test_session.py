@@ -99,8 +99,10 @@ def test_states_are_the_same_words_and_numbers_everywhere(empty: Path, locus: Lo
     locus("session", "end")
     with Store.open(empty / ".locus") as store:
         for number in (1, 2):
-            where = {"agent": "pi", "agent_session_id": f"s{number}", "repo": store.repo_hash, "payload": {}}
-            store.append([{"event_type": "session", "operation": "start", **where}])
+            where = {"agent": "pi", "agent_session_id": f"s{number}", "repo": store.repo_hash}
+            store.append(
+                [{"event_type": "session", "operation": "start", **where, "payload": {"hook_us": 9}}]
+            )
 
     states = re.findall(r"\d  (active|ended(?: \(\w+\))?)", locus("session", "ls", "--all").text)
     assert sorted(states) == ["active", "active", "ended", "ended (superseded)", "ended (superseded)"]

@@ -40,7 +40,7 @@ def begun(store: Store, agent: str, at_us: int, session: str, operation: str = "
                 "agent_session_id": session,
                 "repo": store.repo_hash,
                 "occurred_at": at_us,
-                "payload": {"source": "startup"},
+                "payload": {"source": "startup", "hook_us": 900},
             }
         ]
     )

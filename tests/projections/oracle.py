@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from eventlog.replay.certainty import certainty_of
+from eventlog.types import IMPORTED_AGENTS
 
 Row = dict[str, Any]
 
@@ -95,6 +96,7 @@ def _figures(event: Row) -> Row:
         "first_position": event["position"],
         "last_position": event["position"],
         "first_at": None,
+        "last_at": None,
         "calls": [],
         "title": None,
         "status": None,
@@ -146,7 +148,9 @@ def _on_any(row: Row, event: Row) -> None:
         if name in row and event[name] is not None:
             row[name] = event[name]
     row["last_position"] = event["position"]
-    row["first_at"] = _least(row["first_at"], event["occurred_at"])
+    at = _happened(event)
+    row["first_at"] = _least(row["first_at"], at)
+    row["last_at"] = _greatest(row["last_at"], at)
     row["tool_calls"] += kind in ("action", "mcp_action")
     row["errors"] += kind == "error"
     row["errors_resolved"] += kind == "error" and event["resolved"] is True
@@ -155,17 +159,20 @@ def _on_any(row: Row, event: Row) -> None:
 def _on_anchor(row: Row, event: Row, ended: str) -> None:
     """P2: a lifecycle event writes the keys it has and leaves the others."""
     operation = event["operation"]
+    said = json.loads(event["payload"])
     status = event["status"] or {"start": "active", "end": ended}.get(operation)
+    if operation == "start" and event["event_type"] == "session" and _is_of_import(event, said):
+        status = "closed"
     if status is not None:
         row["status"] = status
     if event["title"] is not None:
         row["title"] = event["title"]
-    at = event["occurred_at"] if event["occurred_at"] is not None else event["recorded_at"]
-    if operation == "start" and row["started_at"] is None:
-        row["started_at"] = at
-    if operation == "end" and at is not None:
-        row["end_at"] = at
-    for key, value in json.loads(event["payload"]).items():
+    at = _happened(event)
+    if operation == "start":
+        row["started_at"] = _least(row["started_at"], at)
+    if operation == "end":
+        row["end_at"] = _greatest(row["end_at"], at)
+    for key, value in said.items():
         if value is not None:
             row["said"][key] = value
 
@@ -223,10 +230,14 @@ def _finish(row: Row, ended_at: str) -> None:
         row[name] = sum(known) if known or not row["calls"] else None
     parts = [row[name] for name in ("prompt_tokens", "completion_tokens") if row[name] is not None]
     row["tokens_used"] = sum(parts) if parts else None
-    first_at = row.pop("first_at")
-    row["started_at"] = _moment(first_at if row["started_at"] is None else row["started_at"])
-    end_at = _moment(row.pop("end_at"))
-    row[ended_at] = None if row["status"] in (None, "active") else end_at
+    first_at, last_at, end_at = row.pop("first_at"), row["last_at"], row.pop("end_at")
+    start = first_at if row["started_at"] is None else row["started_at"]
+    end = last_at if end_at is None else end_at
+    is_over = row["status"] not in (None, "active")
+    is_possible = start is None or end is None or start <= end
+    row["started_at"] = _moment(start)
+    row[ended_at] = _moment(end) if is_over and is_possible else None
+    row["last_at"] = _moment(last_at)
     del row["calls"]
 
 
@@ -234,6 +245,10 @@ def _finish_turn(turn: Row) -> None:
     _finish(turn, "completed_at")
     said = turn.pop("said")
     turn["user_request"] = said.get("user_request", said.get("user_message"))
+    turn["happened_at"] = turn["started_at"]
+    del turn["last_at"]
+    if turn["title"] is None and turn["user_request"] is not None:
+        turn["title"] = turn["user_request"].splitlines()[0]
     turn["outcome"] = said.get("outcome")
     turn["files_modified"] = sorted(turn["files_modified"] | set(said.get("files_modified", ())))
     turn["files_read"] = sorted(turn["files_read"] | set(said.get("files_read", ())))
@@ -303,6 +318,24 @@ def _finish_master(master: Row) -> Row:
         "total_turns": sum(s["turn_count"] for s in sessions),
         "last_position": max([master["last_position"], *(s["last_position"] for s in sessions)]),
     }
+
+
+def _happened(event: Row) -> int | None:
+    """An event without a time of its own happened when it was recorded, but not one that was imported."""
+    at: int | None = event["occurred_at"]
+    is_imported = event["agent"] in IMPORTED_AGENTS and event["agent_session_id"] is not None
+    return event["recorded_at"] if at is None and not is_imported else at
+
+
+def _is_of_import(event: Row, said: Row) -> bool:
+    """Neither a hook, which says how long it took, nor a recorder, which says which session, wrote it."""
+    if event["agent"] not in IMPORTED_AGENTS or event["agent_session_id"] is None:
+        return False
+    return said.get("hook_us") is None and (event["agent"] == "git" or said.get("session_id") is None)
+
+
+def _greatest(a: int | None, b: int | None) -> int | None:
+    return max((x for x in (a, b) if x is not None), default=None)
 
 
 def _least(a: int | None, b: int | None) -> int | None:

@@ -146,9 +146,11 @@ class Reader:
         self._place(said)
         draft.of_line.pop("subagent_id", None)
         draft.begin_session(session, {"entrypoint": said.get("entrypoint")})
-        draft.of_line = {}
         for one in self._early:
+            at = _time_of(one)
+            draft.of_line = {} if at is None else {"occurred_at": at}
             self._raw(one)
+        draft.of_line = {}
         self._early = []
         return True
 
@@ -157,7 +159,7 @@ class Reader:
         draft = self._draft
         columns: Event = {}
         get = said.get
-        at = time_of(get("timestamp"))
+        at = _time_of(said)
         if at is not None:
             columns["occurred_at"] = at
         cwd = get("cwd")
@@ -514,6 +516,12 @@ class Reader:
         event = self._draft.raw(rest, kind, text_of(said, "uuid"))
         for backup in self._backups.new_in(said, self._draft.cwd):
             self._draft.file(event, backup)
+
+
+def _time_of(said: _Said) -> int | None:
+    """When a line was written; that of a `file-history-snapshot` stands in what it is about."""
+    at = time_of(said.get("timestamp"))
+    return time_of(object_of(said, "snapshot").get("timestamp")) if at is None else at
 
 
 def _beside(said: _Said, known: frozenset[str]) -> _Said:
