@@ -52,6 +52,9 @@ def _tell(report: "ImportReport") -> None:
             "This is a shallow clone: turns are counted from its oldest commit, and a full import will "
             "count anew from the first."
         )
+    if report.rewritten:
+        turns = count(report.rewritten, "turn")
+        say(f"{turns} known before: the commits were rewritten. `locus log --all` lists them too.")
     if report.commits == 0:
         say(f"Nothing new: {count(report.skipped, 'commit')} known before.")
         return

@@ -466,14 +466,14 @@ class Store:
             before, after = self.tree(first), self.tree(b)
         return diff(before, after).within(paths)
 
-    def history(self, path: str, *, limit: int | None = None) -> "list[Version]":
+    def history(self, path: str, *, limit: int | None = None, rewritten: bool = True) -> "list[Version]":
         """The recorded versions of the file at `path`, newest first, also from before it was renamed.
 
-        Empty when nothing of it is recorded (S1-55).
+        Without `rewritten` versions of commits that no line reaches any more are left out. Empty when nothing of it is recorded (S1-55).
         """
         from eventlog.replay.history import history, with_doubts
 
-        return with_doubts(self.query, history(self.query, self.blobs, path, limit), self.certainty)
+        return with_doubts(self.query, history(self.query, self.blobs, path, limit, rewritten=rewritten), self.certainty)
 
     def blob(self, content_hash: str) -> bytes:
         """The bytes of a blob by its hash or a unique beginning of it.

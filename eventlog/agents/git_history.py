@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog import secret_scan
-from eventlog.agents import git_turns
+from eventlog.agents import git_lines, git_turns
 from eventlog.agents.batch import Batch
 from eventlog.agents.git_objects import (
     EMPTY_TREE,
@@ -70,7 +70,8 @@ class ImportReport:
     """What one import did. Of `commits + skipped` commits, `skipped` were in the log before.
 
     `provisional`: the clone is shallow, so `repo` and the sessions are counted from its oldest
-    commits, not from the root. `missing`: (path, reason) of what could not be captured.
+    commits, not from the root. `missing`: (path, reason) of what could not be captured. `rewritten`: turns
+    of commits that no line reaches any more, found to be so now.
     """
 
     repo: str
@@ -82,6 +83,7 @@ class ImportReport:
     sessions: int
     provisional: bool
     missing: tuple[tuple[str, str], ...]
+    rewritten: int = 0
 
 
 def import_git(
@@ -107,13 +109,16 @@ def import_git(
     ):
         head = repository.resolve(rev)
         line = repository.first_parent_line(head)
+        ref = repository.ref_of(rev)
         repo = _repo_hash(store, repository, head)
         rows = store.events(event_types=git_turns.KNOWN_TYPES, columns=git_turns.KNOWN_COLUMNS)
         known = git_turns.known_from(rows, repo)
         first = 0 if limit is None else max(0, len(line) - limit)
         window = Batch(store, bytes_max=window_bytes, events_max=_WINDOW_EVENTS)
         with secret_scan.looking(store.redactor):
-            return _Import(store, repository, repo, line, known, window).run(first, progress)
+            importer = _Import(store, repository, repo, line, known, window)
+            importer.see_line(ref, any(commit not in known.places for commit in line[first:]))
+            return importer.run(first, progress)
 
 
 def _repo_hash(store: "Store", repository: GitRepository, head: str) -> str:
@@ -167,6 +172,29 @@ class _Import:
         self._window = window
         self._second: GitRepository | None = None
         self._sessions: set[str] = set()
+        self._rewritten = 0
+
+    def see_line(self, ref: str, grows: bool) -> None:
+        """Add what this line tells of turns that are in the log, then the line itself, where it is another.
+
+        Args: ref: the line's name, empty without one; grows: whether there are commits to record.
+        """
+        known, line = self._known, self._line
+        left = git_lines.left(self._store, self._repository, known, ref, line)
+        back = [commit for commit in line if known.is_rewritten(commit)]
+        for commit, rewritten in [*((c, True) for c in left), *((c, False) for c in back)]:
+            marks = known.marks.setdefault(commit, [])
+            self._window.add(
+                git_turns.mark(self._repo, known.places[commit], commit, rewritten, len(marks))
+            )
+            marks.append(rewritten)
+        self._rewritten = len(left)
+        previous = known.refs.get(ref, ("", ""))
+        if previous[1] != line[-1] and (grows or left or back or known.refs):
+            self._add(git_turns.master(self._repo, self._project_name()))
+            oldest = line[0] if self._repository.shallow else None
+            count = None if oldest else len(line)
+            self._window.add(git_turns.ref_update(self._repo, ref, line[-1], previous, count, oldest))
 
     def run(self, first: int, progress: Progress | None) -> ImportReport:
         total = len(self._line) - first
@@ -174,6 +202,7 @@ class _Import:
         done = total - len(wanted)
         try:
             for key in self._indices:
+                self._link(key)
                 self._end_if_full(key)
             for index, changed in self._changed(wanted):
                 self._turn(index, changed)
@@ -195,6 +224,7 @@ class _Import:
             sessions=len(self._sessions),
             provisional=bool(self._repository.shallow),
             missing=tuple(sorted(self._missing.items())),
+            rewritten=self._rewritten,
         )
 
     def _is_done(self, index: int) -> bool:
@@ -394,7 +424,10 @@ class _Import:
         if len(commit.message) > git_turns.MESSAGE_SIZE_MAX:
             message_hash = to_text(self._window.put(commit.message.encode("utf-8", "replace")))
         there = self._half_done(commit.id)
-        for event in git_turns.turn_events(self._repo, place, commit, before, after, described, message_hash):
+        line_place = None if self._repository.shallow else index
+        for event in git_turns.turn_events(
+            self._repo, place, commit, before, after, described, message_hash, line_place
+        ):
             if event["event_id"] not in there:
                 self._window.add(event)
         self._sessions.add(place.session_id)
@@ -404,13 +437,27 @@ class _Import:
             self._window.commit()
 
     def _start(self, place: Place) -> None:
-        if git_turns.session_start_id(self._repo, place.key) in self._known.event_ids:
+        if self._is_started(place.key):
             return
-        before = self._indices[place.key][0] - 1
-        previous = None
-        if before >= 0:
-            previous = self._places[before], self._commit(self._places[before].first_commit)
-        self._add(git_turns.session_start(self._repo, place, self._commit(place.first_commit), previous))
+        self._add(git_turns.session_start(self._repo, place, self._commit(place.first_commit)))
+        self._link(place.key)
+        after = self._indices[place.key][-1] + 1
+        if after < len(self._line):
+            self._link(self._places[after].key)
+
+    def _is_started(self, key: str) -> bool:
+        return git_turns.session_start_id(self._repo, key) in self._known.event_ids
+
+    def _link(self, key: str) -> None:
+        """Let a session extend the one before it, once both are in the log."""
+        indices = self._indices[key]
+        before = self._places[indices[0] - 1] if indices[0] else None
+        if before is None or key in self._known.extended:
+            return
+        if self._is_started(key) and self._is_started(before.key):
+            self._known.extended.add(key)
+            place, previous = self._places[indices[0]], (before, self._commit(before.first_commit))
+            self._add(git_turns.session_link(self._repo, place, self._commit(place.first_commit), previous))
 
     def _end_if_full(self, key: str) -> None:
         """End a session whose group of commits is full and in the log; a rollover."""

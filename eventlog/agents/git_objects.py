@@ -182,13 +182,47 @@ class GitRepository:
             raise NotFound(f"{self.git_dir}: {why}")
         return commit
 
+    def find(self, rev: str) -> str | None:
+        """The commit that `rev` names, None when there is none."""
+        try:
+            return self.resolve(rev)
+        except NotFound:
+            return None
+
+    def ref_of(self, rev: str) -> str:
+        """The full name of the ref that `rev` is (`refs/heads/main`); empty for anything else, a detached HEAD."""
+        name = self._ask_refs("--symbolic-full-name", "--verify", "--quiet", "--end-of-options", rev)
+        return name if name.startswith("refs/") else ""
+
+    def unreached(self, commits: Iterable[str]) -> set[str]:
+        """Those of `commits` that are here and that no ref and no HEAD of a work tree leads to."""
+        heads = [*self._ask_refs("--all").split(), self.find("HEAD"), *_detached_heads(self.common_dir)]
+        asked = [*commits, *(f"^{head}" for head in heads if head)]
+        found = self._lines(
+            "rev-list", "--ignore-missing", "--stdin", example=asked[0], stdin="\n".join(asked).encode()
+        )
+        return set(found) & set(commits)
+
     def _rev_parse(self, rev: str) -> str:
-        """The object id that `rev` names, empty when there is none; the one command that sees the refs."""
-        argv = ["git", "rev-parse", "--verify", "--quiet", "--end-of-options", rev]
-        env = {**_environment(), "GIT_DIR": self.git_dir}
-        found = subprocess.run(argv, cwd=self.git_dir, env=env, capture_output=True, stdin=subprocess.DEVNULL)
-        id = found.stdout.decode("ascii", "replace").strip()
-        return id if found.returncode == 0 and len(id) in EMPTY_TREE else ""
+        """The object id that `rev` names, empty when there is none."""
+        id = self._ask_refs("--verify", "--quiet", "--end-of-options", rev)
+        return id if len(id) in EMPTY_TREE else ""
+
+    def _ask_refs(self, *argv: str) -> str:
+        """What `git rev-parse` prints, the one command that sees the refs; empty when it fails.
+
+        It may fetch nothing: the repository's own settings hold here, and may name a server that has
+        what a partial clone lacks.
+        """
+        env = {**_environment(), "GIT_DIR": self.git_dir, "GIT_ALLOW_PROTOCOL": ""}
+        found = subprocess.run(
+            ["git", "rev-parse", *argv],
+            cwd=self.git_dir,
+            env=env,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+        )
+        return found.stdout.decode("utf-8", "surrogateescape").strip() if found.returncode == 0 else ""
 
     def first_parent_line(self, commit: str) -> list[str]:
         """The ids from the root (or the shallow boundary) to `commit`, following first parents."""
@@ -249,6 +283,11 @@ class GitRepository:
 
     # -- contents ------------------------------------------------------------------------------
 
+    def holds(self, oid: str) -> bool:
+        """Whether an object is here."""
+        cwd, env = self._place(oid)
+        return subprocess.run(["git", "cat-file", "-e", oid], cwd=cwd, env=env, capture_output=True).returncode == 0
+
     def contents(self, ids: Sequence[str], size_max: int) -> Iterator[bytes | int]:
         """The bytes of each object, in order; its size instead when that is above `size_max`.
 
@@ -286,9 +325,9 @@ class GitRepository:
 
     # -- running git ---------------------------------------------------------------------------
 
-    def _lines(self, *argv: str, example: str) -> list[str]:
+    def _lines(self, *argv: str, example: str, stdin: bytes = b"") -> list[str]:
         cwd, env = self._place(example)
-        done = subprocess.run(["git", *argv], cwd=cwd, env=env, capture_output=True, stdin=subprocess.DEVNULL)
+        done = subprocess.run(["git", *argv], cwd=cwd, env=env, capture_output=True, input=stdin)
         if done.returncode != 0:
             raise EventLogError(f"{self.git_dir}: git {argv[0]}: {_words(done.stderr)}")
         return done.stdout.decode("ascii").split()
@@ -465,6 +504,19 @@ def _read_shallow(common: str) -> tuple[str, ...]:
             return tuple(sorted(file.read().split()))
     except FileNotFoundError:
         return ()
+
+
+def _detached_heads(common: str) -> Iterator[str]:
+    """The commits that work trees of their own stand on without a branch."""
+    folder = os.path.join(common, "worktrees")
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        try:
+            with open(os.path.join(folder, name, "HEAD"), encoding="ascii") as file:
+                head = file.read().strip()
+        except (OSError, UnicodeDecodeError):
+            continue  # a work tree that is being made or removed
+        if len(head) in EMPTY_TREE and not head.startswith("ref:"):
+            yield head
 
 
 def _read_work_tree(git_dir: str) -> str | None:

@@ -94,6 +94,16 @@ TURNS: Columns = (
         "how well the files at its start are known: exact, partial, failed, none (docs/certainty.md)",
     ),
     ("end_certainty", "VARCHAR", "the same at its end; unfinished too, also while it is running"),
+    (
+        "rewritten",
+        "BOOLEAN",
+        "whether no line of the repository reaches an imported commit any more: amended, rebased, dropped",
+    ),
+    (
+        "line_place",
+        "BIGINT",
+        "of an imported commit: how many commits its first parents are; null where that is not known",
+    ),
     ("first_position", "BIGINT", "position of the turn's first event"),
     ("last_position", "BIGINT", "position of the turn's last event"),
 )
@@ -300,7 +310,8 @@ def turns(parts: str, told: str, used: str) -> str:
                 arg_max(decisions, position) AS decisions,
                 arg_max(actions_taken, position) AS actions_taken,
                 arg_max(files_modified, position) AS files_modified,
-                arg_max(files_read, position) AS files_read
+                arg_max(files_read, position) AS files_read,
+                arg_max(line_place, position) AS line_place
             FROM (SELECT session_id, turn, unnest(of_turn, recursive := true) FROM {told}
                 WHERE of_turn IS NOT NULL)
             GROUP BY session_id, turn
@@ -310,7 +321,7 @@ def turns(parts: str, told: str, used: str) -> str:
             p.session_id, p.turn, format('{{:03d}}', p.turn) AS turn_id,
             p.agent, p.repo, p.branch, p."commit", t.title,
             coalesce(s.user_request, s.user_message) AS user_request,
-            s.outcome, t.status,
+            s.outcome, {_TURN_STATUS} AS status,
             coalesce(t.started_at, p.occurred_first) AS started_at,
             CASE WHEN t.status <> 'active' THEN t.ended_at END AS completed_at,
             p.event_count, p.tool_calls, {_token_columns("u")},
@@ -321,7 +332,9 @@ def turns(parts: str, told: str, used: str) -> str:
                 ELSE coalesce(t.decided, []) END AS decisions,
             coalesce(s.actions_taken, []) AS actions_taken,
             t.start_tree, t.end_tree, {_START_CERTAINTY} AS start_certainty,
-            {_END_CERTAINTY} AS end_certainty, p.first_position, p.last_position
+            {_END_CERTAINTY} AS end_certainty,
+            CASE WHEN {_IMPORTED} THEN t.status IS NOT DISTINCT FROM 'rewritten' END AS rewritten, s.line_place,
+            p.first_position, p.last_position
         FROM {parts} p
         LEFT JOIN {told} t ON t.session_id = p.session_id AND t.turn = p.turn
         LEFT JOIN said s ON s.session_id = p.session_id AND s.turn = p.turn
@@ -368,15 +381,19 @@ def sessions(parts: str, told: str, used: str, turns: str) -> str:
                 min(first_position) AS first_position, max(last_position) AS last_position
             FROM {parts} GROUP BY ALL
         ), changed AS (
-            SELECT session_id, flatten(list(files_modified)) AS files FROM {turns} GROUP BY ALL
+            SELECT session_id, flatten(list(files_modified)) AS files,
+                arg_max(completed_at, turn) AS last_completed
+            FROM {turns} GROUP BY ALL
         ), spent AS ({_sums("session_id", "sum(calls)::BIGINT", used)})
         SELECT
             coalesce(s.named, {default_context("w.session_id")}) AS context_id, w.session_id,
             {_slug("context_id", "w.session_id")} AS slug,
-            w.agent, w.agent_session_id, w.repo, s.title, s.status,
+            w.agent, w.agent_session_id, w.repo, s.title,
+            CASE WHEN {_LEFT_OPEN} THEN 'closed' ELSE s.status END AS status,
             CASE WHEN s.status <> 'active' THEN s.end_reason END AS end_reason,
             coalesce(s.started_at, w.occurred_first) AS started_at,
-            CASE WHEN s.status <> 'active' THEN s.ended_at END AS ended_at,
+            CASE WHEN s.status <> 'active' THEN s.ended_at WHEN {_LEFT_OPEN} THEN c.last_completed
+                END AS ended_at,
             w.turn_count, format('{{:03d}}', w.last_turn) AS last_turn,
             coalesce(l.extends, []) AS extends, s.summary,
             w.events, w.tool_calls, {_token_columns("u")},
@@ -440,8 +457,14 @@ _TOOL_TYPES = "('action', 'mcp_action')"
 _PAYLOAD_KEYS = (
     '{"user_message":"VARCHAR","user_request":"VARCHAR","outcome":"VARCHAR","decisions":["VARCHAR"],'
     '"actions_taken":["VARCHAR"],"files_read":["VARCHAR"],"files_modified":["VARCHAR"],'
-    '"summary":"VARCHAR","end_reason":"VARCHAR","closed_by":"VARCHAR"}'
+    '"summary":"VARCHAR","end_reason":"VARCHAR","closed_by":"VARCHAR","line_place":"BIGINT"}'
 )
+
+# Nobody is at work in an imported history: its last session waits for commits, and is closed all the same.
+# A turn of it without an end is a commit of which the import found only a part (docs/adapters.md).
+_IMPORTED = "p.agent = 'git'"
+_LEFT_OPEN = "w.agent = 'git' AND s.status = 'active'"
+_TURN_STATUS = f"CASE WHEN {_IMPORTED} AND t.status = 'active' THEN 'incomplete' ELSE t.status END"
 
 # What a snapshot says of the look that it tells of. The rule is that of replay/certainty.py, whose states
 # rest on the same facts.

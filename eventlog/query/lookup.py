@@ -38,13 +38,23 @@ class TurnRef:
         return f"turn:{self.name}"
 
 
+# Of a relation with `session_id` and `turn`: without what belongs to commits that no line reaches any more.
+NOT_REWRITTEN = "(session_id, turn) not in (select (session_id, turn) from turns where rewritten)"
+
+
+def rewritten_turns(query: Query, condition: str = "true", parameters: Sequence[Any] = ()) -> int:
+    """How many turns are of commits that no line reaches any more, of those that fit a condition."""
+    count: int = query(f"select count(*) from turns where rewritten and {condition}", parameters).rows[0][0]
+    return count
+
+
 def find_turn(query: Query, name: str) -> TurnRef:
     """The turn that `name` means: `turn:SID_TID`, `SID_TID`, a unique prefix, `git:COMMIT` or `last`.
 
     Raises: NotFound, Ambiguous.
     """
     if name == "last":
-        found = _turns(query, "order by last_position desc limit 1")
+        found = _turns(query, "where rewritten is not true order by last_position desc limit 1")
         if not found:
             raise NotFound("this store has no turns yet. `locus import git .` records a history.")
     elif name.startswith("git:"):

@@ -108,6 +108,7 @@ _PAYLOADS = {
             "actions_taken": st.none() | _TEXTS,
             "files_read": st.none() | _TEXTS,
             "files_modified": st.none() | _TEXTS,
+            "line_place": st.none() | st.integers(0, 9),
             "closed_by": st.none() | st.sampled_from(["hook", "doctor"]),
             "unknown": st.just({"deep": [1.50, "é"]}),
         },
@@ -127,7 +128,7 @@ _COLUMNS_OF_TYPE: dict[str, dict[str, Any]] = {
     },
     "turn": {
         "operation": _maybe("start", "start", "end", "update"),
-        "status": _maybe(None, None, "active", "completed", "interrupted"),
+        "status": _maybe(None, None, "active", "completed", "interrupted", "rewritten"),
         "title": _maybe("T", "U"),
     },
     "sessions": {
@@ -171,7 +172,7 @@ def events(draw: st.DrawFn) -> dict[str, Any]:
     columns = {
         "session_id": draw(_maybe("s1", "s2", "s3", "S_4")),
         "turn": draw(_maybe(None, 0, 1, 2, 1000)) if event_type not in ("session", "sessions") else None,
-        "agent": draw(_maybe("claude-code", "codex")),
+        "agent": draw(_maybe("claude-code", "codex", "git")),
         "agent_session_id": draw(_maybe("x", "y")),
         "repo": draw(_maybe("r1", "R.2")),
         "branch": draw(_maybe("main", "topic")),
