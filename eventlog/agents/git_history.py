@@ -12,31 +12,25 @@ append events with equal ids, and the first one counts (I8).
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog import secret_scan
-from eventlog.agents import git_lines, git_turns
+from eventlog.agents import git_lines, git_missing, git_turns
 from eventlog.agents.batch import Batch
-from eventlog.agents.git_objects import (
-    EMPTY_TREE,
-    MODE_SUBMODULE,
-    MODE_SYMLINK,
-    Change,
-    Commit,
-    GitRepository,
-    open_repository,
-)
+from eventlog.agents.git_formats import MODE_SUBMODULE, MODE_SYMLINK, Change, Commit
+from eventlog.agents.git_objects import EMPTY_TREE, GitRepository, open_repository
 from eventlog.agents.git_turns import FileChange, Known, Place, TreeFacts
-from eventlog.errors import NotFound
+from eventlog.errors import EventLogError, NotFound
 from eventlog.fs import Refusals
 from eventlog.log.retained import retention_in
 from eventlog.paths import path_text
 from eventlog.replay.edited_tree import EditedTree, no_trees
+from eventlog.snapshots.deferred import encode_list, sentence_of
 from eventlog.snapshots.ids import blob_id, from_text, to_text
-from eventlog.snapshots.tree import EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLINK, legal_name
+from eventlog.snapshots.tree import EXECUTABLE, FILE, SIZE_UNKNOWN, SKIPPED, SUBMODULE, SYMLINK, legal_name
 from eventlog.types import Event
 
 if TYPE_CHECKING:
@@ -137,7 +131,7 @@ class _Changed(NamedTuple):
 
     change: Change
     id: bytes | None
-    size: int
+    size: int | None  # None: the content is not in this clone
 
 
 class _Import:
@@ -165,7 +159,7 @@ class _Import:
             key: sum(not self._is_done(index) for index in indices) for key, indices in self._indices.items()
         }
         self._commits: dict[str, Commit] = {}  # those of the current chunk
-        self._contents: dict[str, tuple[bytes | None, int]] = {}  # git's id → (ours, size)
+        self._contents: dict[str, tuple[bytes | None, int | None]] = {}  # git's id → (ours, size)
         self._missing: dict[str, str] = {}
         self._tree = EditedTree(no_trees)
         self._facts: TreeFacts | None = None  # which commit's tree it is
@@ -184,9 +178,7 @@ class _Import:
         back = [commit for commit in line if known.is_rewritten(commit)]
         for commit, rewritten in [*((c, True) for c in left), *((c, False) for c in back)]:
             marks = known.marks.setdefault(commit, [])
-            self._window.add(
-                git_turns.mark(self._repo, known.places[commit], commit, rewritten, len(marks))
-            )
+            self._window.add(git_turns.mark(self._repo, known.places[commit], commit, rewritten, len(marks)))
             marks.append(rewritten)
         self._rewritten = len(left)
         previous = known.refs.get(ref, ("", ""))
@@ -204,12 +196,19 @@ class _Import:
             for key in self._indices:
                 self._link(key)
                 self._end_if_full(key)
+            self._missing |= git_missing.fill(self._store, self._repo, self._repository, self._window)
             for index, changed in self._changed(wanted):
-                self._turn(index, changed)
+                if changed is None:
+                    self._message(index)
+                else:
+                    self._turn(index, changed)
                 done += 1
                 if progress is not None:
                     progress(done, total)
             self._window.commit()
+        except EventLogError:
+            self._window.commit()  # whole turns
+            raise
         finally:
             self._window.close()
             if self._second is not None:
@@ -232,18 +231,21 @@ class _Import:
 
     # -- what git says -------------------------------------------------------------------------
 
-    def _changed(self, wanted: Sequence[int]) -> Iterator[tuple[int, list[_Changed]]]:
-        """Each wanted commit with its changes; their contents are in the window."""
+    def _changed(self, wanted: Sequence[int]) -> Iterator[tuple[int, list[_Changed] | None]]:
+        """Each wanted commit with its changes, None where trees are not here; contents are in the window."""
         for at in range(0, len(wanted), _CHUNK_COMMITS):
             chunk = wanted[at : at + _CHUNK_COMMITS]
             self._read_commits(chunk)
             pairs = [(self._git_tree(index - 1), self._git_tree(index)) for index in chunk]
             for part in _parts(zip(chunk, self._repository.changes(pairs), strict=True)):
-                self._follow(part[0][0])
-                fresh = self._fresh(change for _, changes in part for change in changes)
+                if not self._can_follow(part):
+                    yield from ((index, None) for index, _ in part)
+                    continue
+                fresh = self._fresh(change for _, changes in part for change in changes or ())
                 contents = self._repository.contents(fresh, _BLOB_BYTES_MAX)
                 for index, changes in part:
-                    yield index, [_Changed(change, *self._after(change, contents)) for change in changes]
+                    after = [_Changed(change, *self._after(change, contents)) for change in changes or ()]
+                    yield index, after
 
     def _read_commits(self, chunk: Sequence[int]) -> None:
         """Have the commits of a chunk and their parents at hand."""
@@ -280,10 +282,12 @@ class _Import:
                 found[git_id] = None
         return list(found)
 
-    def _after(self, change: Change, contents: Iterator[bytes | int]) -> tuple[bytes | None, int]:
+    def _after(
+        self, change: Change, contents: Iterator[bytes | int | None]
+    ) -> tuple[bytes | None, int | None]:
         """(id, size) of the content after a change; it comes from `contents` when it is new.
 
-        The id is None where there is no content, or none that a pack can hold.
+        The id is None where there is no content, or none that a pack can hold; both where it is not here.
         """
         if change.after_id is None:
             return None, 0
@@ -295,10 +299,21 @@ class _Import:
             self._contents[change.after_id] = found
         return found
 
-    def _keep(self, path: bytes, data: bytes | int) -> tuple[bytes | None, int]:
-        return (None, data) if isinstance(data, int) else (self._window.put(data, path), len(data))
+    def _keep(self, path: bytes, data: bytes | int | None) -> tuple[bytes | None, int | None]:
+        return (self._window.put(data, path), len(data)) if isinstance(data, bytes) else (None, data)
 
     # -- the tree ------------------------------------------------------------------------------
+
+    def _can_follow(self, part: "Sequence[tuple[int, list[Change] | None]]") -> bool:
+        """Let the tree be the one before a part, if git has what that takes."""
+        if part[0][1] is None:
+            return False
+        try:
+            self._follow(part[0][0])
+        except EventLogError:
+            self._facts = None
+            return False
+        return True
 
     def _follow(self, index: int) -> None:
         """Let the tree be the one before a commit: from the commit before, the store, or git."""
@@ -306,7 +321,7 @@ class _Import:
         if self._facts is not None and self._facts.commit == parent:
             return
         self._tree = EditedTree(no_trees)
-        files = 0
+        files, missing = 0, None
         if parent is not None:
             stored = self._stored(index - 1)
             if stored is not None:
@@ -315,8 +330,9 @@ class _Import:
                     stored,
                 )
                 return
-            files = self._read_tree(self._git_tree(index - 1))
-        self._facts = self._write_tree(parent, self._git_tree(index - 1), files)
+            files, missing = self._read_tree(self._git_tree(index - 1))
+        facts = self._write_tree(parent, self._git_tree(index - 1), files)
+        self._facts = replace(facts, deferred=None if missing is None else to_text(missing))
 
     def _stored(self, index: int) -> TreeFacts | None:
         """The snapshot after a commit, when the log has it and keeps its files."""
@@ -334,24 +350,33 @@ class _Import:
                 return git_turns.facts_of(row, commit)
         return None
 
-    def _read_tree(self, tree: str) -> int:
-        """Fill the tree from git; how many files it has."""
+    def _read_tree(self, tree: str) -> tuple[int, bytes | None]:
+        """Fill the tree from git; how many files it has, and the list of contents that are not here."""
         files = 0
+        missing: list[_Changed] = []
         entries = self._repository.entries(tree)
         while some := list(islice(entries, _PART_CHANGES)):
             files += len(some)
             changes = [Change(e.path, None, 0, e.mode, None, e.id, None, None) for e in some]
             contents = self._repository.contents(self._fresh(changes), _BLOB_BYTES_MAX)
             for change in changes:
-                self._put(change, *self._after(change, contents))
-        return files
+                one = _Changed(change, *self._after(change, contents))
+                if one.size is None:
+                    missing.append(one)
+                else:
+                    self._put(one, None)
+        list_id = self._list_of(missing)
+        for one in missing:
+            self._put(one, list_id)
+        return files, list_id
 
     def _write_tree(self, commit: str | None, git_tree: str, files: int) -> TreeFacts:
         return TreeFacts(to_text(self._tree.write(self._window.put_tree)), files, commit, git_tree)
 
     def _apply(self, changed: Sequence[_Changed]) -> list[FileChange]:
         """Let the changes of one commit happen to the tree."""
-        described = [self._describe(one) for one in changed]
+        list_id = self._list_of(changed)
+        described = [self._describe(one, list_id) for one in changed]
         for one in changed:  # before anything is put, since a file may give way to a folder
             if one.change.before_id is not None:
                 gone = one.change.old_path or one.change.path
@@ -359,22 +384,48 @@ class _Import:
                     self._tree.remove(_tree_path(gone)[0], prune=True)
         for one in changed:
             if one.change.after_id is not None:
-                self._put(*one)
+                self._put(one, list_id)
         return described
 
-    def _put(self, change: Change, id: bytes | None, size: int) -> None:
+    def _list_of(self, changed: Sequence[_Changed]) -> bytes | None:
+        """The list of the contents that are not here, None for none; a later import may bring them."""
+        rows = {
+            _tree_path(change.path)[0]: (
+                _kind_of(change),
+                SIZE_UNKNOWN,
+                0,
+                0,
+                0,
+                bytes.fromhex(change.after_id),
+            )
+            for change, _, size in changed
+            if size is None and change.after_id is not None and _tree_path(change.path)[1] is None
+        }
+        return self._window.put(encode_list((path, *row) for path, row in rows.items())) if rows else None
+
+    def _put(self, one: _Changed, list_id: bytes | None) -> None:
+        change, id, size = one
         path, reason = _tree_path(change.path)
-        if id is None:
+        kind = _kind_of(change)
+        if size is None:
+            self._missing[path_text(change.path)] = git_missing.absent(change.after_id)
+            if reason is None and list_id is not None:
+                self._tree.put(path, SKIPPED, self._window.put(sentence_of(list_id)), SIZE_UNKNOWN)
+                return
+            size = SIZE_UNKNOWN
+        elif id is None:
             reason = _too_large(size)
-        kind = _KIND_OF_MODE.get(change.after_mode, EXECUTABLE if change.after_mode & 0o100 else FILE)
         if reason is not None:
             self._missing[path_text(change.path)] = reason
             kind, id = SKIPPED, self._window.put(reason.encode("utf-8", "surrogateescape"))
         assert id is not None
         self._tree.put(path, kind, id, size)
 
-    def _describe(self, one: _Changed) -> FileChange:
+    def _describe(self, one: _Changed, list_id: bytes | None) -> FileChange:
         change = one.change
+        skipped = None
+        if one.id is None and change.after_id is not None:
+            skipped = git_missing.absent(change.after_id) if one.size is None else _too_large(one.size)
         if change.before_id is None:
             operation = "add"
         elif change.after_id is None:
@@ -392,7 +443,8 @@ class _Import:
             after_size=None if change.after_id is None else one.size,
             lines_added=change.lines_added,
             lines_removed=change.lines_removed,
-            skipped=None if one.id is not None or change.after_id is None else _too_large(one.size),
+            skipped=skipped,
+            deferred=None if one.size is not None or list_id is None else to_text(list_id),
         )
 
     def _before_hash(self, change: Change) -> str | None:
@@ -404,9 +456,36 @@ class _Import:
             return to_text(entry.id)
         # The tree holds the reason why the file is not in it; its content may be in the store.
         data = next(self._aside().contents([change.before_id], _BLOB_BYTES_MAX))
-        return None if isinstance(data, int) else to_text(blob_id(data))
+        return to_text(blob_id(data)) if isinstance(data, bytes) else None
 
     # -- turns and sessions --------------------------------------------------------------------
+
+    def _message(self, index: int) -> None:
+        """Add what is known of a commit whose files are not here; it stays one to be recorded."""
+        place, commit = self._places[index], self._commits[self._line[index]]
+        self._missing[f"{commit.id[:12]}:"] = (
+            "git does not have all of its directories, or of those before it"
+        )
+        self._add(git_turns.master(self._repo, self._project_name()))
+        self._start(place)
+        there = self._half_done(commit.id)
+        for event in git_turns.message_events(
+            self._repo, place, commit, self._message_hash(commit), self._line_place(index)
+        ):
+            if event["event_id"] not in there:
+                self._window.add(event)
+        self._sessions.add(place.session_id)
+        if self._window.is_full:
+            self._window.commit()
+
+    def _message_hash(self, commit: Commit) -> str | None:
+        """The content that a message becomes which is too long for an event."""
+        if len(commit.message) <= git_turns.MESSAGE_SIZE_MAX:
+            return None
+        return to_text(self._window.put(commit.message.encode("utf-8", "replace")))
+
+    def _line_place(self, index: int) -> int | None:
+        return None if self._repository.shallow else index
 
     def _turn(self, index: int, changed: Sequence[_Changed]) -> None:
         """Add the events of one commit to the window, as far as the log lacks them."""
@@ -420,11 +499,8 @@ class _Import:
         after = self._facts = self._write_tree(commit.id, commit.tree, files)
         self._add(git_turns.master(self._repo, self._project_name()))
         self._start(place)
-        message_hash = None
-        if len(commit.message) > git_turns.MESSAGE_SIZE_MAX:
-            message_hash = to_text(self._window.put(commit.message.encode("utf-8", "replace")))
         there = self._half_done(commit.id)
-        line_place = None if self._repository.shallow else index
+        message_hash, line_place = self._message_hash(commit), self._line_place(index)
         for event in git_turns.turn_events(
             self._repo, place, commit, before, after, described, message_hash, line_place
         ):
@@ -492,17 +568,18 @@ class _Import:
 
 
 def _parts(
-    changes: Iterable[tuple[int, list[Change]]],
-) -> Iterator[list[tuple[int, list[Change]]]]:
-    """Neighbouring commits, together with a bounded number of changes, or one commit with more."""
-    part: list[tuple[int, list[Change]]] = []
+    changes: Iterable[tuple[int, list[Change] | None]],
+) -> Iterator[list[tuple[int, list[Change] | None]]]:
+    """Neighbouring commits, together with a bounded number of changes, or one with more or unknown ones."""
+    part: list[tuple[int, list[Change] | None]] = []
     count = 0
     for index, some in changes:
-        if part and (part[-1][0] + 1 != index or count + len(some) > _PART_CHANGES):
+        is_cut = some is None or (part and part[-1][1] is None)
+        if part and (is_cut or part[-1][0] + 1 != index or count + len(some or ()) > _PART_CHANGES):
             yield part
             part, count = [], 0
         part.append((index, some))
-        count += len(some)
+        count += len(some or ())
     if part:
         yield part
 
@@ -524,6 +601,10 @@ def _tree_path(path: bytes) -> tuple[bytes, str | None]:
             safe = b"".join(b"%c" % c if c in _PLAIN else b"%%%02X" % c for c in rest)
             return b"/".join([*folders[:depth], _REFUSED + safe]), f"its name {path_text(name)!r} {reason}"
     return path, None
+
+
+def _kind_of(change: Change) -> bytes:
+    return _KIND_OF_MODE.get(change.after_mode, EXECUTABLE if change.after_mode & 0o100 else FILE)
 
 
 def _too_large(size: int) -> str:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from eventlog import names
-from eventlog.agents.git_objects import Commit, Identity
+from eventlog.agents.git_formats import Commit, Identity
 from eventlog.paths import path_text
 from eventlog.recorder import lifecycle
 from eventlog.types import Event
@@ -74,6 +74,7 @@ class FileChange:
     lines_added: int | None
     lines_removed: int | None
     skipped: str | None  # why the content after the change is not in the store
+    deferred: str | None = None  # the list that names it, for a later import (docs/certainty.md)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,9 @@ class TreeFacts:
     tracked_files: int
     commit: str | None
     git_tree: str
+    deferred: str | None = (
+        None  # the list of contents that are not in the store, where the tree was read whole
+    )
 
 
 # -- places -----------------------------------------------------------------------------------------
@@ -369,6 +373,16 @@ def turn_events(
     )
 
 
+def message_events(
+    repo: str, place: Place, commit: Commit, message_hash: str | None, line_place: int | None
+) -> Iterator[Event]:
+    """Those of a commit's events that say nothing of its files; a later import adds the others."""
+    nothing = TreeFacts("", 0, None, "")
+    for event in turn_events(repo, place, commit, nothing, nothing, (), message_hash, line_place):
+        if event["event_type"] == "intent" or event["operation"] == "start":
+            yield event
+
+
 def time_us(who: Identity) -> int | None:
     """Microseconds since 1970, None for a time that no calendar here can show (P7)."""
     if who.time_s is None or not _TIME_MIN_S <= who.time_s <= _TIME_MAX_S:
@@ -394,7 +408,16 @@ def _snapshot(
         **columns,
     )
     _payload_of(event)["git_tree"] = facts.git_tree
+    _add_list(event, facts.deferred)
     return event
+
+
+def _add_list(event: Event, list_hash: str | None) -> None:
+    """Let an event name the list of contents that it knows by git's id only."""
+    if list_hash is not None:
+        blobs = event.get("blobs")
+        event["blobs"] = [*(blobs if isinstance(blobs, list) else ()), list_hash]
+        _payload_of(event)["deferred"] = list_hash
 
 
 def _payload_of(event: Event) -> dict[str, Any]:
@@ -411,7 +434,7 @@ def _file(place: Place, path: str, change: FileChange, columns: dict[str, Any]) 
         "after_size": change.after_size,
         "skipped": change.skipped,
     }
-    return lifecycle.file(
+    event = lifecycle.file(
         place.session_id,
         place.turn,
         path,
@@ -423,6 +446,8 @@ def _file(place: Place, path: str, change: FileChange, columns: dict[str, Any]) 
         payload=payload,
         **columns,
     )
+    _add_list(event, change.deferred)
+    return event
 
 
 def _mode(mode: int) -> str | None:
