@@ -1,4 +1,4 @@
-"""Git histories that were rewritten, and imports in parts: which turns are on the line, by the installed verbs."""
+"""Git histories that were rewritten, and imports in parts: which turns are on the line."""
 
 import json
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_the_old_line_comes_back(locus: Locus, project: Path) -> None:
     locus("import", "git")
     assert rewritten(locus) == ["c2", "c3"]
 
-    for n in range(2):
+    for _ in range(2):
         git(project, "reset", "-q", "--hard", old)
         report = json.loads(locus("import", "git", "--json").out)["import"]
         assert (report["commits"], report["rewritten"]) == (0, 2)
@@ -106,6 +106,18 @@ def test_branches_are_lines_of_their_own(locus: Locus, project: Path) -> None:
     git(project, "branch", "-q", "-D", "topic")
     locus("import", "git")
     assert rewritten(locus) == ["topic 1", "topic rebased"]
+
+
+def test_a_bare_repository_names_the_project_without_its_suffix(
+    locus: Locus, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S1-3: `kiosk.git` is the project kiosk, by `init` as by an import."""
+    git(tmp_path, "clone", "-q", "--bare", str(project), "kiosk.git")
+    monkeypatch.chdir(tmp_path / "kiosk.git")
+    locus("init")
+    locus("import", "git")
+    names = rows(locus, "select project_name from sessions_master")
+    assert names == [{"project_name": "kiosk"}]
 
 
 def test_a_detached_head_is_no_line(locus: Locus, project: Path) -> None:
