@@ -177,3 +177,20 @@ def _counted(change: Change, added: int, removed: int) -> Change:
     if MODE_SUBMODULE in (change.before_mode, change.after_mode):
         return change  # git counts the line that shows a submodule's commit, which is in no file
     return change._replace(lines_added=added, lines_removed=removed)
+
+
+def parts(
+    changes: Iterable[tuple[int, list[Change] | None]], size_max: int
+) -> Iterator[list[tuple[int, list[Change] | None]]]:
+    """Neighbouring commits, together with a bounded number of changes, or one with more or unknown ones."""
+    part: list[tuple[int, list[Change] | None]] = []
+    count = 0
+    for index, some in changes:
+        is_cut = some is None or (part and part[-1][1] is None)
+        if part and (is_cut or part[-1][0] + 1 != index or count + len(some or ()) > size_max):
+            yield part
+            part, count = [], 0
+        part.append((index, some))
+        count += len(some or ())
+    if part:
+        yield part

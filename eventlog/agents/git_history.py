@@ -12,16 +12,17 @@ append events with equal ids, and the first one counts (I8).
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog import secret_scan
 from eventlog.agents import git_lines, git_missing, git_turns
 from eventlog.agents.batch import Batch
-from eventlog.agents.git_formats import MODE_SUBMODULE, MODE_SYMLINK, Change, Commit
+from eventlog.agents.git_formats import MODE_SUBMODULE, MODE_SYMLINK, Change, Commit, parts
+from eventlog.agents.git_names import earlier_path, tree_path
 from eventlog.agents.git_objects import EMPTY_TREE, GitRepository, open_repository
+from eventlog.agents.git_report import ImportReport
 from eventlog.agents.git_turns import FileChange, Known, Place, TreeFacts
 from eventlog.errors import EventLogError, NotFound
 from eventlog.fs import Refusals
@@ -30,7 +31,7 @@ from eventlog.paths import path_text
 from eventlog.replay.edited_tree import EditedTree, no_trees
 from eventlog.snapshots.deferred import encode_list, sentence_of
 from eventlog.snapshots.ids import blob_id, from_text, to_text
-from eventlog.snapshots.tree import EXECUTABLE, FILE, SIZE_UNKNOWN, SKIPPED, SUBMODULE, SYMLINK, legal_name
+from eventlog.snapshots.tree import EXECUTABLE, FILE, SIZE_UNKNOWN, SKIPPED, SUBMODULE, SYMLINK
 from eventlog.types import Event
 
 if TYPE_CHECKING:
@@ -49,35 +50,10 @@ _PART_CHANGES = 500
 _BLOB_BYTES_MAX = 2**32 - 1  # what a pack can hold (docs/design.md §11.2)
 _CONTENTS_MAX = 500_000  # about 100 MB; forgetting one only means to read it again
 
-# A name that no tree may hold stands in the snapshot as this and the rest of its path, escaped.
-_REFUSED = b"refused%"
-_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
-
 _KIND_OF_MODE = {MODE_SYMLINK: SYMLINK, MODE_SUBMODULE: SUBMODULE}
 _SNAPSHOT_COLUMNS = ("event_id", "tree_hash", "payload")
 
 Progress = Callable[[int, int], object]
-
-
-@dataclass(frozen=True, slots=True)
-class ImportReport:
-    """What one import did. Of `commits + skipped` commits, `skipped` were in the log before.
-
-    `provisional`: the clone is shallow, so `repo` and the sessions are counted from its oldest
-    commits, not from the root. `missing`: (path, reason) of what could not be captured. `rewritten`: turns
-    of commits that no line reaches any more, found to be so now.
-    """
-
-    repo: str
-    head: str
-    commits: int
-    skipped: int
-    events: int
-    blobs: int
-    sessions: int
-    provisional: bool
-    missing: tuple[tuple[str, str], ...]
-    rewritten: int = 0
 
 
 def import_git(
@@ -86,6 +62,7 @@ def import_git(
     *,
     rev: str = "HEAD",
     limit: int | None = None,
+    all_parents: bool = False,
     progress: Progress | None = None,
     window_bytes: int = WINDOW_BYTES,
 ) -> ImportReport:
@@ -93,6 +70,7 @@ def import_git(
 
     Args:
         limit: only the newest so many commits.
+        all_parents: also the commits that merges brought to the line, in sessions of their own.
         progress: called with (commits done, commits in all).
         window_bytes: contents held in memory before they are written.
     Raises: NotFound (no repository, no such commit), Refused (a revision that looks like an option).
@@ -112,7 +90,10 @@ def import_git(
         with secret_scan.looking(store.redactor):
             importer = _Import(store, repository, repo, line, known, window)
             importer.see_line(ref, any(commit not in known.places for commit in line[first:]))
-            return importer.run(first, progress)
+            if all_parents:
+                merged = list(git_lines.branches(line, first, repository.parents(head)))
+                return importer.run(first, merged, 0, progress)
+            return importer.run(first, (), repository.count(head) - len(line), progress)
 
 
 def _repo_hash(store: "Store", repository: GitRepository, head: str) -> str:
@@ -149,15 +130,11 @@ class _Import:
         self._store = store
         self._repository = repository
         self._repo = repo
-        self._line = line
         self._known = known
-        self._places = git_turns.places_of(repo, line, known)
-        self._indices: dict[str, list[int]] = {}  # of the commits of each session
-        for index, place in enumerate(self._places):
-            self._indices.setdefault(place.key, []).append(index)
-        self._left = {
-            key: sum(not self._is_done(index) for index in indices) for key, indices in self._indices.items()
-        }
+        self._take(line, git_turns.places_of(repo, line, known))
+        self._has_places = not repository.shallow
+        self._met: dict[str, Place] = {}  # places of this run, for the branches that begin there
+        self._facts_of: dict[str, TreeFacts] = {}  # and their trees
         self._commits: dict[str, Commit] = {}  # those of the current chunk
         self._contents: dict[str, tuple[bytes | None, int | None]] = {}  # git's id → (ours, size)
         self._missing: dict[str, str] = {}
@@ -167,6 +144,26 @@ class _Import:
         self._second: GitRepository | None = None
         self._sessions: set[str] = set()
         self._rewritten = 0
+
+    def _take(self, line: Sequence[str], places: Sequence[Place], first: int = 0) -> None:
+        """Go to a line of commits; those before `first` only say what comes before."""
+        self._line, self._places = line, places
+        self._indices: dict[str, list[int]] = {}  # of the commits of each session
+        for index in range(first, len(line)):
+            self._indices.setdefault(places[index].key, []).append(index)
+        self._left = {
+            key: sum(not self._is_done(index) for index in indices) for key, indices in self._indices.items()
+        }
+
+    def _take_branch(self, base: str | None, chain: Sequence[str]) -> int:
+        """Go to a branch that was merged; the index of its first commit."""
+        places = git_turns.places_of(self._repo, chain, self._known)
+        before = None if base is None else self._known.places.get(base) or self._met.get(base)
+        if base is None or before is None:
+            self._take(chain, places)
+            return 0
+        self._take([base, *chain], [before, *places], 1)
+        return 1
 
     def see_line(self, ref: str, grows: bool) -> None:
         """Add what this line tells of turns that are in the log, then the line itself, where it is another.
@@ -188,23 +185,27 @@ class _Import:
             count = None if oldest else len(line)
             self._window.add(git_turns.ref_update(self._repo, ref, line[-1], previous, count, oldest))
 
-    def run(self, first: int, progress: Progress | None) -> ImportReport:
-        total = len(self._line) - first
-        wanted = [i for i in range(first, len(self._line)) if not self._is_done(i)]
-        done = total - len(wanted)
+    def run(
+        self, first: int, branches: Sequence[git_lines.Branch], off_line: int, progress: Progress | None
+    ) -> ImportReport:
+        """Args: off_line: commits that merges brought and that are not in `branches`."""
+        head = self._line[-1]
+        total = len(self._line) - first + sum(len(chain) for _, chain in branches)
+        asked = [*self._line[first:], *(commit for _, chain in branches for commit in chain)]
+        ended = self._known.event_ids
+        done = skipped = sum(git_turns.turn_end_id(self._repo, commit) in ended for commit in asked)
         try:
-            for key in self._indices:
-                self._link(key)
-                self._end_if_full(key)
             self._missing |= git_missing.fill(self._store, self._repo, self._repository, self._window)
-            for index, changed in self._changed(wanted):
-                if changed is None:
-                    self._message(index)
-                else:
-                    self._turn(index, changed)
-                done += 1
-                if progress is not None:
-                    progress(done, total)
+            if branches:
+                self._met = dict(zip(self._line, self._places, strict=True))
+            for branch in (None, *branches):
+                if branch is not None:
+                    self._has_places = False
+                    first = self._take_branch(*branch)
+                for _ in self._record(first):
+                    done += 1
+                    if progress is not None:
+                        progress(done, total)
             self._window.commit()
         except EventLogError:
             self._window.commit()  # whole turns
@@ -215,16 +216,31 @@ class _Import:
                 self._second.close()
         return ImportReport(
             repo=self._repo,
-            head=self._line[-1],
-            commits=len(wanted),
-            skipped=total - len(wanted),
+            head=head,
+            commits=total - skipped,
+            skipped=skipped,
             events=self._window.events_appended,
             blobs=self._window.blobs_stored,
             sessions=len(self._sessions),
             provisional=bool(self._repository.shallow),
             missing=tuple(sorted(self._missing.items())),
             rewritten=self._rewritten,
+            other_parents=off_line,
         )
+
+    def _record(self, first: int) -> Iterator[None]:
+        """Record what the log lacks of the line, commit by commit."""
+        for key in self._indices:
+            self._link(key)
+            self._end_if_full(key)
+        for index, changed in self._changed(
+            [n for n in range(first, len(self._line)) if not self._is_done(n)]
+        ):
+            if changed is None:
+                self._message(index)
+            else:
+                self._turn(index, changed)
+            yield
 
     def _is_done(self, index: int) -> bool:
         return git_turns.turn_end_id(self._repo, self._line[index]) in self._known.event_ids
@@ -237,7 +253,7 @@ class _Import:
             chunk = wanted[at : at + _CHUNK_COMMITS]
             self._read_commits(chunk)
             pairs = [(self._git_tree(index - 1), self._git_tree(index)) for index in chunk]
-            for part in _parts(zip(chunk, self._repository.changes(pairs), strict=True)):
+            for part in parts(zip(chunk, self._repository.changes(pairs), strict=True), _PART_CHANGES):
                 if not self._can_follow(part):
                     yield from ((index, None) for index, _ in part)
                     continue
@@ -323,7 +339,9 @@ class _Import:
         self._tree = EditedTree(no_trees)
         files, missing = 0, None
         if parent is not None:
-            stored = self._stored(index - 1)
+            if parent in self._facts_of:
+                self._window.commit()  # its trees are read from packs
+            stored = self._facts_of.get(parent) or self._stored(index - 1)
             if stored is not None:
                 self._tree, self._facts = (
                     EditedTree(self._store.blobs.get_tree, from_text(stored.tree_hash)),
@@ -381,7 +399,7 @@ class _Import:
             if one.change.before_id is not None:
                 gone = one.change.old_path or one.change.path
                 if one.change.after_id is None or one.change.old_path is not None:
-                    self._tree.remove(_tree_path(gone)[0], prune=True)
+                    self._tree.remove(self._place_of(gone), prune=True)
         for one in changed:
             if one.change.after_id is not None:
                 self._put(one, list_id)
@@ -390,7 +408,7 @@ class _Import:
     def _list_of(self, changed: Sequence[_Changed]) -> bytes | None:
         """The list of the contents that are not here, None for none; a later import may bring them."""
         rows = {
-            _tree_path(change.path)[0]: (
+            tree_path(change.path)[0]: (
                 _kind_of(change),
                 SIZE_UNKNOWN,
                 0,
@@ -399,13 +417,15 @@ class _Import:
                 bytes.fromhex(change.after_id),
             )
             for change, _, size in changed
-            if size is None and change.after_id is not None and _tree_path(change.path)[1] is None
+            if size is None and change.after_id is not None and tree_path(change.path)[1] is None
         }
         return self._window.put(encode_list((path, *row) for path, row in rows.items())) if rows else None
 
     def _put(self, one: _Changed, list_id: bytes | None) -> None:
         change, id, size = one
-        path, reason = _tree_path(change.path)
+        path, reason = tree_path(change.path)
+        if (before := self._place_of(change.path)) != path:
+            self._tree.remove(before, prune=False)
         kind = _kind_of(change)
         if size is None:
             self._missing[path_text(change.path)] = git_missing.absent(change.after_id)
@@ -420,6 +440,12 @@ class _Import:
             kind, id = SKIPPED, self._window.put(reason.encode("utf-8", "surrogateescape"))
         assert id is not None
         self._tree.put(path, kind, id, size)
+
+    def _place_of(self, path: bytes) -> bytes:
+        """Where a path stands in the tree, which may be one of an earlier version."""
+        earlier = earlier_path(path)
+        is_earlier = earlier is not None and self._tree.get(earlier) is not None
+        return earlier if earlier is not None and is_earlier else tree_path(path)[0]
 
     def _describe(self, one: _Changed, list_id: bytes | None) -> FileChange:
         change = one.change
@@ -450,7 +476,7 @@ class _Import:
     def _before_hash(self, change: Change) -> str | None:
         if change.before_id is None:
             return None
-        entry = self._tree.get(_tree_path(change.old_path or change.path)[0])
+        entry = self._tree.get(self._place_of(change.old_path or change.path))
         assert entry is not None, f"{change.path!r} is in git's tree before the change and not in ours"
         if entry.kind != SKIPPED:
             return to_text(entry.id)
@@ -485,7 +511,7 @@ class _Import:
         return to_text(self._window.put(commit.message.encode("utf-8", "replace")))
 
     def _line_place(self, index: int) -> int | None:
-        return None if self._repository.shallow else index
+        return index if self._has_places else None
 
     def _turn(self, index: int, changed: Sequence[_Changed]) -> None:
         """Add the events of one commit to the window, as far as the log lacks them."""
@@ -497,6 +523,8 @@ class _Import:
             (c.operation == "add") - (c.operation == "delete") for c in described
         )
         after = self._facts = self._write_tree(commit.id, commit.tree, files)
+        if self._met:
+            self._met[commit.id], self._facts_of[commit.id] = place, after
         self._add(git_turns.master(self._repo, self._project_name()))
         self._start(place)
         there = self._half_done(commit.id)
@@ -565,42 +593,6 @@ class _Import:
         if self._repo == self._store.repo_hash:
             return self._store.project_name
         return self._repository.name
-
-
-def _parts(
-    changes: Iterable[tuple[int, list[Change] | None]],
-) -> Iterator[list[tuple[int, list[Change] | None]]]:
-    """Neighbouring commits, together with a bounded number of changes, or one with more or unknown ones."""
-    part: list[tuple[int, list[Change] | None]] = []
-    count = 0
-    for index, some in changes:
-        is_cut = some is None or (part and part[-1][1] is None)
-        if part and (is_cut or part[-1][0] + 1 != index or count + len(some or ()) > _PART_CHANGES):
-            yield part
-            part, count = [], 0
-        part.append((index, some))
-        count += len(some or ())
-    if part:
-        yield part
-
-
-@lru_cache(maxsize=65_536)  # a history names the same paths again and again
-def _tree_path(path: bytes) -> tuple[bytes, str | None]:
-    """The path in our tree, and why it is another one than git's.
-
-    A name that a tree may not hold would not be safe to write anywhere. What stands under it is
-    listed in its place: its path, from the refused name on, in letters that are safe.
-    """
-    folders = path.split(b"/")
-    for depth, name in enumerate(folders):
-        reason = legal_name(name)
-        if reason is None and name.startswith(_REFUSED):
-            reason = "looks like the name of a refused one"
-        if reason is not None:
-            rest = b"/".join(folders[depth:])
-            safe = b"".join(b"%c" % c if c in _PLAIN else b"%%%02X" % c for c in rest)
-            return b"/".join([*folders[:depth], _REFUSED + safe]), f"its name {path_text(name)!r} {reason}"
-    return path, None
 
 
 def _kind_of(change: Change) -> bytes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from eventlog.agents.git_turns import AGENT, Known
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from eventlog.agents.git_objects import GitRepository
     from eventlog.store import Store
@@ -45,6 +45,28 @@ def left(
     if unknown:
         dropped |= repository.unreached(unknown)
     return [commit for commit in asked if commit in dropped]
+
+
+# The commit that a merged branch began at, None where it has a root of its own; its commits, oldest first.
+Branch = tuple["str | None", "list[str]"]
+
+
+def branches(line: "Sequence[str]", first: int, parents: "Mapping[str, Sequence[str]]") -> "Iterator[Branch]":
+    """What merges brought to a line from its commit number `first` on: the first-parent lines of their other
+    parents, each up to a commit that stands elsewhere; of nested merges too."""
+    met = set(line)
+    merges = list(reversed(line[first:]))
+    while merges:
+        for tip in parents.get(merges.pop(), ())[1:]:
+            chain: list[str] = []
+            at: str | None = tip
+            while at is not None and at not in met and at in parents:
+                chain.append(at)
+                met.add(at)
+                at = next(iter(parents[at]), None)
+            if chain:
+                yield at if at in met else None, chain[::-1]
+                merges += chain
 
 
 class _Lines:

@@ -185,6 +185,15 @@ class GitRepository:
         """The ids from the root (or the shallow boundary) to `commit`, following first parents."""
         return self._lines("rev-list", "--first-parent", "--reverse", commit, "--", example=commit)
 
+    def count(self, commit: str) -> int:
+        """How many commits this one leads to, itself included."""
+        return int(self._text("rev-list", "--count", commit, "--", example=commit))
+
+    def parents(self, commit: str) -> dict[str, list[str]]:
+        """Of each commit that this one leads to its parents, as far as they are here; ancestors first."""
+        argv = ("rev-list", "--topo-order", "--reverse", "--parents", commit, "--")
+        return {ids[0]: ids[1:] for ids in map(str.split, self._text(*argv, example=commit).splitlines())}
+
     def roots_hash(self, commit: str) -> str:
         """12 hex digits from the commits without parents that `commit` descends from.
 
@@ -334,11 +343,14 @@ class GitRepository:
     # -- running git ---------------------------------------------------------------------------
 
     def _lines(self, *argv: str, example: str, stdin: bytes = b"") -> list[str]:
+        return self._text(*argv, example=example, stdin=stdin).split()
+
+    def _text(self, *argv: str, example: str, stdin: bytes = b"") -> str:
         cwd, env = self._place(example)
         while True:
             done = subprocess.run(["git", *argv], cwd=cwd, env=env, capture_output=True, input=stdin)
             if done.returncode == 0:
-                return done.stdout.decode("ascii").split()
+                return done.stdout.decode("ascii")
             broken = _NO_PARENT.search(done.stderr)
             if broken is None or (last := broken[1].decode()) in self.shallow:
                 raise EventLogError(f"{self.git_dir}: git {argv[0]}: {_words(done.stderr)}")

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from eventlog import names
-from eventlog.agents.git_history import ImportReport, import_git
+from eventlog.agents.git_history import import_git
+from eventlog.agents.git_report import ImportReport
 from eventlog.errors import NotFound
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
@@ -344,6 +345,25 @@ def test_names_that_no_tree_may_hold_are_listed(store: Store, tmp_path: Path) ->
     assert os.listdir(tmp_path / "out") == ["ok"] or sorted(os.listdir(tmp_path / "out")) == ["d", "ok"]
     assert len(replayed.skipped) == 1 and ".locus" in replayed.skipped[0][1]
     assert (edit["before_hash"], edit["after_hash"]) == (to_text(blob_id(b"2")), to_text(blob_id(b"22")))
+
+
+def test_names_like_an_escaped_one_are_recorded(store: Store, tmp_path: Path) -> None:
+    """P1, I28: `refused%41` is a name like others; only what an escaped name would be called is listed."""
+    names = [b"refused%41", b"d/refused%", b"refused%zz/x", b"refused%2elocus", b"refused%%41"]
+    history = History().put(b"refused%%2Egit", b"0")
+    for name in names:
+        history.put(name, name)
+    history.commit("odd").put(names[0], b"2").remove(names[1])
+    path = history.commit("edit").write(str(tmp_path / "r"))
+    report = import_git(store, path)
+    replayed = store.replay(f"git:{report.head}", tmp_path / "out")
+
+    assert [name for name, _ in report.missing] == ["refused%%2Egit"]
+    assert len(replayed.skipped) == 1
+    assert (tmp_path / "out" / "refused%41").read_bytes() == b"2"
+    kept = [os.fsencode(tmp_path / "out") + b"/" + name for name in names[2:]]
+    assert [Path(os.fsdecode(name)).read_bytes() for name in kept] == names[2:]
+    assert not (tmp_path / "out" / "d").exists()
 
 
 def test_submodules_are_commits_without_content(store: Store, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.histories import History
+from tests.agents.histories import History, git_tree_of_directory
 from tests.cli.support import Locus, git
 
 
@@ -106,6 +106,51 @@ def test_branches_are_lines_of_their_own(locus: Locus, project: Path) -> None:
     git(project, "branch", "-q", "-D", "topic")
     locus("import", "git")
     assert rewritten(locus) == ["topic 1", "topic rebased"]
+
+
+def test_commits_of_merged_branches_are_recorded_when_asked_for(
+    locus: Locus, project: Path, tmp_path: Path
+) -> None:
+    """P1: each is a turn with its files, in sessions that extend the one it began in; the line stays."""
+    git(project, "checkout", "-q", "-b", "topic", "HEAD~2")
+    for n in range(52):
+        git(project, "commit", "-q", "--allow-empty", "-m", f"t{n}")
+    commit(project, "topic")
+    git(project, "checkout", "-q", "-b", "nested", "HEAD~1")
+    (project / "other").write_text("other\n")
+    git(project, "add", "other")
+    git(project, "commit", "-q", "-m", "nested")
+    git(project, "checkout", "-q", "topic")
+    git(project, "merge", "-q", "--no-ff", "-m", "inner merge", "nested")
+    git(project, "checkout", "-q", "main")
+    git(project, "merge", "-q", "--no-ff", "-s", "ours", "-m", "outer merge", "topic")
+    report = json.loads(locus("import", "git", "--json").out)["import"]
+    assert (report["commits"], report["other_parents"]) == (5, 55)
+
+    report = json.loads(locus("import", "git", "--all-parents", "--json").out)["import"]
+    assert (report["commits"], report["skipped"], report["other_parents"]) == (55, 5, 0)
+    assert json.loads(locus("import", "git", "--all-parents", "--json").out)["import"]["events"] == 0
+    facts = "select event_id, session_id, turn from events where agent = 'git' order by all"
+    parts = rows(locus, facts)
+    placed = rows(locus, "select title from turns where line_place is not null order by line_place")
+    assert [row["title"] for row in placed] == ["c0", "c1", "c2", "c3", "outer merge"]
+    sessions = rows(locus, "select title, turn_count, len(extends) as links from sessions order by title")
+    assert [tuple(row.values()) for row in sessions] == [
+        ("c0", 5, 1),
+        ("nested", 1, 2),
+        ("t0", 50, 2),
+        ("t50", 4, 2),
+    ]
+    for name in ("nested", "topic", "topic~1", "main"):
+        out = tmp_path / name
+        assert locus("replay", f"git:{git(project, 'rev-parse', name)}", "--to", out).code == 0
+        assert git_tree_of_directory(str(out), {}) == git(project, "rev-parse", f"{name}^{{tree}}")
+    assert rewritten(locus) == []
+
+    (project / ".locus").rename(project.parent / "first")
+    locus("init")
+    locus("import", "git", "--all-parents")
+    assert rows(locus, facts) == parts
 
 
 def test_a_bare_repository_names_the_project_without_its_suffix(
