@@ -76,7 +76,9 @@ def command(
         left_out = 0
         if not want_all:
             # Of events it takes the anchors of turns to know, and there is seldom anything to leave out.
-            left_out = rewritten_turns(store.query) if want_events else rewritten_turns(store.query, *where.all)
+            left_out = (
+                rewritten_turns(store.query) if want_events else rewritten_turns(store.query, *where.all)
+            )
             if left_out:
                 where.add(f"(turn is null or {NOT_REWRITTEN})" if want_events else "rewritten is not true")
         # One more than is shown, to know whether there are more.
@@ -91,7 +93,11 @@ def command(
         return None
     put(_event_table(found) if want_events else _turn_table(found))
     if not found:
-        say("Nothing fits." if where.parameters or left_out else "Nothing is recorded yet. `locus import git` starts.")
+        say(
+            "Nothing fits."
+            if where.parameters or left_out
+            else "Nothing is recorded yet. `locus import git` starts."
+        )
     if more:
         say(f"There are more; --limit N shows more than {limit}.")
     say_left_out(left_out)

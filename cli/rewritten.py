@@ -1,4 +1,4 @@
-"""The option that lists what rewritten commits left in the log too, and the sentence that says they are there."""
+"""The option that lists rewritten commits too, and the sentence that says how many there are."""
 
 import click
 
@@ -6,7 +6,7 @@ from .access import say
 from .text import count
 
 all_option = click.option(
-    "--all", "want_all", is_flag=True, help="Also commits that were rewritten: amended, rebased, dropped."
+    "--all", "want_all", is_flag=True, help="Also commits that were amended, rebased or dropped."
 )
 
 

@@ -467,13 +467,14 @@ class Store:
         return diff(before, after).within(paths)
 
     def history(self, path: str, *, limit: int | None = None, rewritten: bool = True) -> "list[Version]":
-        """The recorded versions of the file at `path`, newest first, also from before it was renamed.
+        """The recorded versions of the file at `path`, newest first, also from before it was renamed (S1-55).
 
-        Without `rewritten` versions of commits that no line reaches any more are left out. Empty when nothing of it is recorded (S1-55).
+        Empty when there are none. Without `rewritten` those of commits that no line reaches are left out.
         """
         from eventlog.replay.history import history, with_doubts
 
-        return with_doubts(self.query, history(self.query, self.blobs, path, limit, rewritten=rewritten), self.certainty)
+        found = history(self.query, self.blobs, path, limit, rewritten=rewritten)
+        return with_doubts(self.query, found, self.certainty)
 
     def blob(self, content_hash: str) -> bytes:
         """The bytes of a blob by its hash or a unique beginning of it.

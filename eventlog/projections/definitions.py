@@ -333,8 +333,8 @@ def turns(parts: str, told: str, used: str) -> str:
             coalesce(s.actions_taken, []) AS actions_taken,
             t.start_tree, t.end_tree, {_START_CERTAINTY} AS start_certainty,
             {_END_CERTAINTY} AS end_certainty,
-            CASE WHEN {_IMPORTED} THEN t.status IS NOT DISTINCT FROM 'rewritten' END AS rewritten, s.line_place,
-            p.first_position, p.last_position
+            CASE WHEN {_IMPORTED} THEN t.status IS NOT DISTINCT FROM 'rewritten' END AS rewritten,
+            s.line_place, p.first_position, p.last_position
         FROM {parts} p
         LEFT JOIN {told} t ON t.session_id = p.session_id AND t.turn = p.turn
         LEFT JOIN said s ON s.session_id = p.session_id AND s.turn = p.turn

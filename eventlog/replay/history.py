@@ -152,7 +152,8 @@ _NO_END = 2**63 - 1
 def _renames(query: Query, on_line: str) -> list[Rename]:
     """All renames of the log; they are few."""
     rows = query(
-        f"select position, path, payload from events where event_type = 'file' and operation = 'rename'{on_line}",
+        "select position, path, payload from events "
+        f"where event_type = 'file' and operation = 'rename'{on_line}",
         (),
     ).rows
     found = [(position, _old_path(payload), path) for position, path, payload in rows]

@@ -257,9 +257,7 @@ def _since(at: str, since: "int | None") -> str:
     return "true" if since is None else f"epoch_us({at}) >= {since:d}"
 
 
-def _events(
-    left_out: bool, query: Query, dimensions: "Sequence[str | None]", since: "int | None"
-) -> _Told:
+def _events(left_out: bool, query: Query, dimensions: "Sequence[str | None]", since: "int | None") -> _Told:
     """Sessions, tools, errors, changes of files."""
     sets = _Sets(_OF_EVENTS, dimensions)
     if not sets.known:
@@ -337,17 +335,16 @@ def _resolved(found: _Failures, errors: int) -> "dict[str, int | None]":
     }
 
 
-def _turns(
-    left_out: bool, query: Query, dimensions: "Sequence[str | None]", since: "int | None"
-) -> _Told:
+def _turns(left_out: bool, query: Query, dimensions: "Sequence[str | None]", since: "int | None") -> _Told:
     sets = _Sets(_OF_TURNS, dimensions)
     if not sets.known:
         return
+    on_line = "rewritten is not true" if left_out else "true"
     rows = query(
         f"""
         with begun as (
             select {sets.keys} epoch_us(completed_at) - epoch_us(started_at) as took
-            from turns where {_since("started_at", since)} and {"rewritten is not true" if left_out else "true"})
+            from turns where {_since("started_at", since)} and {on_line})
         select {sets.select} count(*), median(took) filter (took > 0) from begun {sets.group}""",
         [],
     ).rows
