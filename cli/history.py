@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eventlog.errors import NotFound
+from eventlog.query.lookup import rewritten_turns
 
 from . import exits, table
 from .access import json_option, open_store, put, say
 from .events_text import short_hash
 from .jsonout import line
 from .repopath import names_of, outside_names
+from .rewritten import all_option, say_left_out
 from .text import change, moment, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
@@ -20,12 +22,16 @@ if TYPE_CHECKING:
     from eventlog.store import Store
 
 
+_CHANGES_FILE = "list_contains(files_modified, $1)"
+
+
 @click.command("history")
 @click.argument("path", metavar="PATH")
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
+@all_option
 @json_option
 @click.pass_context
-def command(ctx: click.Context, path: str, limit: int, as_json: bool) -> None:
+def command(ctx: click.Context, path: str, limit: int, want_all: bool, as_json: bool) -> None:
     """List the versions of one file, newest first.
 
     Renames are followed back: the versions under the old name belong to the file. Each version is
@@ -34,9 +40,10 @@ def command(ctx: click.Context, path: str, limit: int, as_json: bool) -> None:
     """
     with open_store(ctx) as store:
         # One more than is shown, to know whether there are more.
-        found = _find(store, path, limit + 1)
+        found = _find(store, path, limit + 1, want_all)
         shown = found[:limit]
         gone = _gone(store, shown)
+        left_out = 0 if want_all else rewritten_turns(store.query, _CHANGES_FILE, [found[0].path])
     if as_json:
         for version in shown:
             put(line(_record(version)))
@@ -44,6 +51,7 @@ def command(ctx: click.Context, path: str, limit: int, as_json: bool) -> None:
         put(_table(shown))
     if len(found) > limit:
         say(f"There are more; --limit N shows more than {limit}.")
+    say_left_out(left_out)
     for hash, fate in gone.items():
         say(f"{short_hash(hash)} is not in the store any more: {fate}")
     doubts = {version.turn_name: version.doubt for version in shown if version.doubt is not None}
@@ -53,14 +61,14 @@ def command(ctx: click.Context, path: str, limit: int, as_json: bool) -> None:
         ctx.exit(exits.PARTIAL)
 
 
-def _find(store: "Store", path: str, limit: int) -> "list[Version]":
+def _find(store: "Store", path: str, limit: int, want_all: bool) -> "list[Version]":
     outside: NotFound | None = None
     try:
         names = names_of(store, path)
     except NotFound as error:
         outside, names = error, outside_names(store, os.path.abspath(path))
     for name in names:
-        found = store.history(name, limit=limit)
+        found = store.history(name, limit=limit, rewritten=want_all)
         if found:
             return found
     if outside is not None:

@@ -14,16 +14,19 @@ from .text import count, one_line
 from .withheld_text import say_withheld
 
 if TYPE_CHECKING:
-    from eventlog.agents.git_history import ImportReport
+    from eventlog.agents.git_report import ImportReport
 
 
 @click.command("git")
 @click.argument("repository", default=".", type=click.Path())
 @click.option("--rev", default="HEAD", show_default=True, metavar="REV", help="Where the history ends.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N commits.")
+@click.option("--all-parents", is_flag=True, help="Also the commits that merges brought to the line.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, repository: str, rev: str, limit: int | None, as_json: bool) -> None:
+def command(
+    ctx: click.Context, repository: str, rev: str, limit: int | None, all_parents: bool, as_json: bool
+) -> None:
     """Record the history of a git repository as turns.
 
     Each commit of the first-parent line becomes a turn: its message is the intent, its changes are
@@ -35,7 +38,8 @@ def command(ctx: click.Context, repository: str, rev: str, limit: int | None, as
 
     with open_store(ctx, records=True) as store:
         with Progress("recording commits") as progress:
-            report = import_git(store, os.path.abspath(repository), rev=rev, limit=limit, progress=progress)
+            path = os.path.abspath(repository)
+            report = import_git(store, path, rev=rev, limit=limit, all_parents=all_parents, progress=progress)
         seal_shown(store)
     if as_json:
         put(document({"import": dataclasses.asdict(report)}))
@@ -53,6 +57,9 @@ def _tell(report: "ImportReport") -> None:
             "This is a shallow clone: turns are counted from its oldest commit, and a full import will "
             "count anew from the first."
         )
+    if report.rewritten:
+        turns = count(report.rewritten, "turn")
+        say(f"{turns} known before: the commits were rewritten. `locus log --all` lists them too.")
     if report.commits == 0:
         say(f"Nothing new: {count(report.skipped, 'commit')} known before.")
         return
@@ -63,4 +70,6 @@ def _tell(report: "ImportReport") -> None:
         f"{count(report.blobs, 'new file content')}."
     )
     say_withheld(report.withheld)
+    if report.other_parents:
+        say(f"{count(report.other_parents, 'commit')} of merged branches left out; --all-parents has them.")
     say("Next: `locus log` lists the turns, `locus timeline last` shows the newest.")

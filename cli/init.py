@@ -38,7 +38,7 @@ def command(
     """
     from eventlog import identity
     from eventlog.many import remember
-    from eventlog.repository import repo_hash_of
+    from eventlog.repository import project_name_of, repo_hash_of
     from eventlog.store import Store
 
     from .ignored_files import ask_once, decide
@@ -52,7 +52,7 @@ def command(
     known = repo_hash_of(repository)
     with Store.init(
         root,
-        project_name=name or os.path.basename(repository),
+        project_name=name or project_name_of(repository),
         repo_hash=known[0] if known else None,
         force=force,
     ) as store:

@@ -6,6 +6,7 @@ import click
 
 from eventlog.paths import is_within, within_sql
 from eventlog.projections.definitions import HAPPENED_AT, TURNS_NEWEST_FIRST
+from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
 
 from . import exits
 from .access import json_option, open_store, put, say
@@ -13,6 +14,7 @@ from .jsonout import line
 from .outside import local
 from .records import EVENT_COLUMNS, Record, at, event_json, events, records, with_life
 from .repopath import filter_of
+from .rewritten import all_option, say_left_out
 from .search import check_filters, session_id_of
 from .since import Since
 from .text import NO_TITLE, UNKNOWN, harmless, microseconds, moment, one_line, terminal_width
@@ -34,6 +36,7 @@ _EVENT_SHOWN = 12
 @click.option("--path", metavar="PATH", help="Only events on this file or below it; implies --events.")
 @click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, metavar="N")
+@all_option
 @click.option("--follow", "-f", is_flag=True, help="List events oldest first and go on as they come.")
 @json_option
 @click.pass_context
@@ -45,6 +48,7 @@ def command(
     path: str | None,
     since: int | None,
     limit: int,
+    want_all: bool,
     follow: bool,
     as_json: bool,
 ) -> int | None:
@@ -72,6 +76,14 @@ def command(
             where.add(condition, *parameters)
         if follow:
             return _follow(store, where, limit, as_json, session, event_type, within)
+        left_out = 0
+        if not want_all:
+            # Of events it takes the anchors of turns to know, and there is seldom anything to leave out.
+            left_out = (
+                rewritten_turns(store.query) if want_events else rewritten_turns(store.query, *where.all)
+            )
+            if left_out:
+                where.add(f"(turn is null or {NOT_REWRITTEN})" if want_events else "rewritten is not true")
         # One more than is shown, to know whether there are more.
         found = _find_events(store, where, limit + 1) if want_events else _find_turns(store, where, limit + 1)
         if not want_events:
@@ -84,9 +96,14 @@ def command(
         return None
     put(_event_table(found) if want_events else _turn_table(found))
     if not found:
-        say("Nothing fits." if where.parameters else "Nothing is recorded yet. `locus import git` starts.")
+        say(
+            "Nothing fits."
+            if where.parameters or left_out
+            else "Nothing is recorded yet. `locus import git` starts."
+        )
     if more:
         say(f"There are more; --limit N shows more than {limit}.")
+    say_left_out(left_out)
     return None
 
 
@@ -134,6 +151,11 @@ class _Where:
         first = len(self.parameters) + 1
         self.parameters += values
         self._conditions.append(condition.format(*(f"${first + n}" for n in range(len(values)))))
+
+    @property
+    def all(self) -> tuple[str, list[Any]]:
+        """What has to hold, and the parameters of that."""
+        return " and ".join(self._conditions) or "true", self.parameters
 
     def __str__(self) -> str:
         return f"where {' and '.join(self._conditions)}" if self._conditions else ""

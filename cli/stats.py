@@ -10,6 +10,7 @@ from . import bars, table
 from .access import json_option, open_store, put, say
 from .errors import duration
 from .jsonout import document
+from .rewritten import all_option, say_left_out
 from .since import Since
 from .text import change, count, moment_exact, one_line, terminal_width
 
@@ -26,10 +27,17 @@ _NO_PRICES = "For cost install the extra: pip install 'locus-eventlog[cost]'."
 @click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
 @click.option("--plot", is_flag=True, help="Draw bars; by day when --by is not given.")
 @click.option("--limit", type=click.IntRange(min=1, max=100_000), default=30, show_default=True, metavar="N")
+@all_option
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, dimension: str | None, since: int | None, plot: bool, limit: int, as_json: bool
+    ctx: click.Context,
+    dimension: str | None,
+    since: int | None,
+    plot: bool,
+    limit: int,
+    want_all: bool,
+    as_json: bool,
 ) -> None:
     """Count sessions, turns, tool calls, errors, tokens, and what they cost.
 
@@ -42,13 +50,16 @@ def command(
     known = prices.load()
     dimension = dimension or ("day" if plot else None)
     with open_store(ctx) as store, figures.asking(store) as query:
-        told = figures.tell(query, (None, dimension) if dimension else (None,), known, since)
+        wanted = (None, dimension) if dimension else (None,)
+        told = figures.tell(query, wanted, known, since, rewritten=want_all)
+        left_out = 0 if want_all else figures.rewritten_since(query, since)
     total, rows = told[None][0], told[dimension] if dimension else []
     source = known.source if known else None
     # Of days the last ones, of everything else the first.
     shown = rows[-limit:] if dimension == "day" else rows[:limit]
     if as_json:
-        put(document({"stats": _json(total, shown, dimension, since, source), "more": len(rows) > limit}))
+        more = {"more": len(rows) > limit, "left_out": left_out}
+        put(document({"stats": _json(total, shown, dimension, since, source), **more}))
         return
     if dimension is None:
         put(table.pairs(_total(total)))
@@ -58,6 +69,7 @@ def command(
         put(_table(shown, dimension))
     if len(rows) > limit:
         say(f"There are more; --limit N shows more than {limit}.")
+    say_left_out(left_out)
     if dimension not in ("tool", "path"):
         say(priced(total, source))
 

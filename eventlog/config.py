@@ -61,6 +61,7 @@ _SECTIONS: "dict[str, dict[str, type]]" = {
     "context": {"shared": bool},
     "memory": {"codes_base": str},
     "briefing": {"at_start": bool, "overlaps": bool, "tokens": int},
+    "export": {"people": bool},
 }
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -71,7 +72,8 @@ class Config:
 
     __slots__ = (
         "allow", "briefing_at_start", "briefing_overlaps", "briefing_tokens", "codes_base", "deny", "enabled",
-        "include", "max_age_days", "max_bytes", "max_file_bytes", "max_sessions", "problem", "shared_context",
+        "include", "max_age_days", "max_bytes", "max_file_bytes", "max_sessions", "people", "problem",
+        "shared_context",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +92,7 @@ class Config:
         briefing_at_start: bool = False,
         briefing_overlaps: bool = False,
         briefing_tokens: "int | None" = None,
+        people: bool = False,
         problem: "str | None" = None,
     ) -> None:
         self.enabled = enabled
@@ -105,6 +108,7 @@ class Config:
         self.briefing_at_start = briefing_at_start
         self.briefing_overlaps = briefing_overlaps
         self.briefing_tokens = briefing_tokens
+        self.people = people
         self.problem = problem
 
 
@@ -268,6 +272,7 @@ def _config_of(found: "dict[str, Any]") -> Config:
         briefing_at_start=found.get("at_start") is True,
         briefing_overlaps=found.get("overlaps") is True,
         briefing_tokens=found.get("tokens"),
+        people=found.get("people") is True,
     )
 
 

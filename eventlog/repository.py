@@ -68,3 +68,10 @@ def _git(directory: str, arguments: Sequence[str]) -> bytes | None:
     except OSError:
         return None
     return done.stdout if done.returncode == 0 else None
+
+
+def project_name_of(directory: str) -> str:
+    """What a project is called after its directory; of a bare repository `kiosk.git` it is `kiosk`."""
+    name = os.path.basename(directory)
+    is_bare = os.path.isfile(os.path.join(directory, "HEAD"))
+    return (name.removesuffix(".git") if is_bare else name) or name

@@ -467,14 +467,15 @@ class Store:
             before, after = self._tree(first), self._tree(b)
         return diff(before, after).within(paths)
 
-    def history(self, path: str, *, limit: int | None = None) -> "list[Version]":
-        """The recorded versions of the file at `path`, newest first, also from before it was renamed.
+    def history(self, path: str, *, limit: int | None = None, rewritten: bool = True) -> "list[Version]":
+        """The recorded versions of the file at `path`, newest first, also from before it was renamed (S1-55).
 
-        Empty when nothing of it is recorded (S1-55).
+        Empty when there are none. Without `rewritten` those of commits that no line reaches are left out.
         """
         from eventlog.replay.history import history, with_doubts
 
-        return with_doubts(self.query, history(self.query, self.blobs, path, limit), self.certainty)
+        found = history(self.query, self.blobs, path, limit, rewritten=rewritten)
+        return with_doubts(self.query, found, self.certainty)
 
     def blob(self, content_hash: str) -> bytes:
         """The bytes of a blob by its hash, or its beginning. Raises: NotFound, Ambiguous, Corruption."""

@@ -11,20 +11,19 @@ Memory is bounded by the largest object and by the changes of one commit.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from queue import SimpleQueue
 from types import TracebackType
-from typing import IO, NamedTuple
+from typing import IO
 
-from eventlog.errors import Corruption, EventLogError, NotFound, Refused
+from eventlog.agents.git_formats import MODE_SUBMODULE, Change, Commit, Entry, parse_changes, parse_commit
+from eventlog.errors import EventLogError, NotFound, Refused
 from eventlog.repository import hash_of_roots
-
-MODE_FILE, MODE_EXECUTABLE, MODE_SYMLINK, MODE_SUBMODULE = 0o100644, 0o100755, 0o120000, 0o160000
 
 EMPTY_TREE = {40: "4b825dc642cb6eb9a060e54bf8d69288fbee4904"}
 EMPTY_TREE[64] = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
@@ -42,54 +41,10 @@ _DIFF_BYTES_MAX = 64 << 20
 
 _COMMIT_BYTES_MAX = 1 << 30
 
+COMPLETE = "In a partial clone `git fetch --refetch --no-filter` brings everything."
+_NO_PARENT = re.compile(rb"Failed to traverse parents of commit ([0-9a-f]{40,64})")
 
-class Identity(NamedTuple):
-    """Who and when, as a commit says it."""
-
-    name: str
-    email: str
-    time_s: int | None  # None when the commit's own text is not a number
-    zone: str
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """One commit object."""
-
-    id: str
-    tree: str
-    parents: tuple[str, ...]
-    author: Identity
-    committer: Identity
-    message: str
-    encoding: str | None  # None: UTF-8; "latin-1" also stands in where the stated one does not fit
-
-    @property
-    def subject(self) -> str:
-        """The first paragraph in one line, as git prints it; a commit without words gets its id."""
-        first = self.message.strip().split("\n\n", 1)[0]
-        return " ".join(first.split()) or f"commit {self.id[:12]}"
-
-
-class Change(NamedTuple):
-    """One path that differs between two trees. Ids of the side that does not exist are None."""
-
-    path: bytes
-    old_path: bytes | None  # of a rename
-    before_mode: int
-    after_mode: int
-    before_id: str | None
-    after_id: str | None
-    lines_added: int | None  # None for binaries and submodules
-    lines_removed: int | None
-
-
-class Entry(NamedTuple):
-    """One file, symlink or submodule of a tree."""
-
-    path: bytes
-    mode: int
-    id: str
+_DIFF_TREE = ("diff-tree", "--stdin", "-r", "-z", "--raw", "--no-abbrev", "--no-color")
 
 
 def open_repository(path: str) -> "GitRepository":
@@ -138,6 +93,8 @@ class GitRepository:
         self._lent: str | None = None
         self._reader: _Conversation | None = None
         self._differ: _Conversation | None = None
+        self._raw_differ: _Conversation | None = None
+        self._is_partial = False  # a diff failed, so each is asked for with what it needs looked up before
         self._unread = 0
 
     def __enter__(self) -> "GitRepository":
@@ -157,10 +114,10 @@ class GitRepository:
 
     def close(self) -> None:
         """End the processes and remove the lent directory; a second call does nothing."""
-        for conversation in (self._reader, self._differ):
+        for conversation in (self._reader, self._differ, self._raw_differ):
             if conversation is not None:
                 conversation.close()
-        self._reader = self._differ = None
+        self._reader = self._differ = self._raw_differ = None
         if self._lent is not None:
             shutil.rmtree(self._lent, ignore_errors=True)
             self._lent = None
@@ -182,17 +139,60 @@ class GitRepository:
             raise NotFound(f"{self.git_dir}: {why}")
         return commit
 
+    def find(self, rev: str) -> str | None:
+        """The commit that `rev` names, None when there is none."""
+        try:
+            return self.resolve(rev)
+        except NotFound:
+            return None
+
+    def ref_of(self, rev: str) -> str:
+        """The full name of the ref that `rev` is (`refs/heads/main`); empty for anything else."""
+        name = self._ask_refs("--symbolic-full-name", "--verify", "--quiet", "--end-of-options", rev)
+        return name if name.startswith("refs/") else ""
+
+    def unreached(self, commits: Iterable[str]) -> set[str]:
+        """Those of `commits` that are here and that no ref and no HEAD of a work tree leads to."""
+        heads = [*self._ask_refs("--all").split(), self.find("HEAD"), *_detached_heads(self.common_dir)]
+        asked = [*commits, *(f"^{head}" for head in heads if head)]
+        found = self._lines(
+            "rev-list", "--ignore-missing", "--stdin", example=asked[0], stdin="\n".join(asked).encode()
+        )
+        return set(found) & set(commits)
+
     def _rev_parse(self, rev: str) -> str:
-        """The object id that `rev` names, empty when there is none; the one command that sees the refs."""
-        argv = ["git", "rev-parse", "--verify", "--quiet", "--end-of-options", rev]
-        env = {**_environment(), "GIT_DIR": self.git_dir}
-        found = subprocess.run(argv, cwd=self.git_dir, env=env, capture_output=True, stdin=subprocess.DEVNULL)
-        id = found.stdout.decode("ascii", "replace").strip()
-        return id if found.returncode == 0 and len(id) in EMPTY_TREE else ""
+        """The object id that `rev` names, empty when there is none."""
+        id = self._ask_refs("--verify", "--quiet", "--end-of-options", rev)
+        return id if len(id) in EMPTY_TREE else ""
+
+    def _ask_refs(self, *argv: str) -> str:
+        """What `git rev-parse` prints, the one command that sees the refs; empty when it fails.
+
+        It may fetch nothing: the repository's own settings hold here, and may name a server that has
+        what a partial clone lacks.
+        """
+        env = {**_environment(), "GIT_DIR": self.git_dir, "GIT_ALLOW_PROTOCOL": ""}
+        found = subprocess.run(
+            ["git", "rev-parse", *argv],
+            cwd=self.git_dir,
+            env=env,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+        )
+        return found.stdout.decode("utf-8", "surrogateescape").strip() if found.returncode == 0 else ""
 
     def first_parent_line(self, commit: str) -> list[str]:
         """The ids from the root (or the shallow boundary) to `commit`, following first parents."""
         return self._lines("rev-list", "--first-parent", "--reverse", commit, "--", example=commit)
+
+    def count(self, commit: str) -> int:
+        """How many commits this one leads to, itself included."""
+        return int(self._text("rev-list", "--count", commit, "--", example=commit))
+
+    def parents(self, commit: str) -> dict[str, list[str]]:
+        """Of each commit that this one leads to its parents, as far as they are here; ancestors first."""
+        argv = ("rev-list", "--topo-order", "--reverse", "--parents", commit, "--")
+        return {ids[0]: ids[1:] for ids in map(str.split, self._text(*argv, example=commit).splitlines())}
 
     def roots_hash(self, commit: str) -> str:
         """12 hex digits from the commits without parents that `commit` descends from.
@@ -208,6 +208,8 @@ class GitRepository:
         for commit, data in zip(ids, self.contents(ids, _COMMIT_BYTES_MAX), strict=True):
             if isinstance(data, int):
                 raise Refused(f"{self.git_dir}: commit {commit} of {data} bytes is too large to import")
+            if data is None:
+                raise NotFound(f"{self.git_dir} does not hold commit {commit}. {COMPLETE}")
             found.append(parse_commit(commit, data))
         return found
 
@@ -225,32 +227,89 @@ class GitRepository:
         finally:
             lister.close()
 
-    def changes(self, pairs: Sequence[tuple[str, str]]) -> Iterator[list[Change]]:
-        """For each (tree before, tree after) the paths that differ, renames found.
+    def changes(self, pairs: Sequence[tuple[str, str]]) -> Iterator[list[Change] | None]:
+        """For each (tree before, tree after) the paths that differ, renames found; None where trees lack.
 
-        The iterator must be read to its end before the next call.
+        Where a content is not here, lines are not counted, and only renames without a change are found. The
+        iterator must be read to its end before the next call.
         """
+        done = 0
+        if not self._is_partial:
+            try:
+                for changes in self._full_changes(pairs):
+                    done += 1
+                    yield changes
+            except EventLogError:
+                self._is_partial = True
+        if self._is_partial:
+            yield from self._partial_changes(pairs[done:])
+
+    def _full_changes(self, pairs: Sequence[tuple[str, str]]) -> Iterator[list[Change]]:
+        """Raises: EventLogError at the first pair for which git cannot read what it needs."""
         if not pairs:
             return
         if self._differ is None:
-            # diff-tree answers a line it cannot read by printing it, which marks the end of a request.
-            argv = ["diff-tree", "--stdin", "-r", "-z", "--raw", "--numstat", "--no-abbrev", "--no-color"]
-            argv += ["-M", f"-l{_RENAME_LIMIT}", "--no-ext-diff", "--no-textconv", "--diff-algorithm=myers"]
-            self._differ = _Conversation(argv, *self._place(pairs[0][1]))
-        mark = b"end-%b\n" % os.urandom(16).hex().encode("ascii")
-        lines = "".join(f"{before} {after}\n" for before, after in pairs)
-        self._differ.send(lines.encode("ascii") + mark)
-        answers = 0
-        for changes in _parse_changes(self._differ.tokens(mark), len(pairs[0][1])):
-            answers += 1
-            yield changes
-        if answers != len(pairs):
-            raise self._differ.failure()  # a tree that git cannot read has no answer
+            argv = [*_DIFF_TREE, "--numstat", "-M", f"-l{_RENAME_LIMIT}", "--no-ext-diff", "--no-textconv"]
+            self._differ = _Conversation([*argv, "--diff-algorithm=myers"], *self._place(pairs[0][1]))
+        try:
+            yield from _diffs(self._differ, pairs)
+        except EventLogError:
+            self._differ.close()
+            self._differ = None
+            raise
+
+    def _partial_changes(self, pairs: Sequence[tuple[str, str]]) -> Iterator[list[Change] | None]:
+        raw = list(self._raw_changes(pairs))
+        present = self.present(id for changes in raw for id in _needed(changes))
+        whole = [
+            n for n, changes in enumerate(raw) if changes is not None and present.issuperset(_needed(changes))
+        ]
+        known = dict(zip(whole, self._full_changes([pairs[n] for n in whole]), strict=True))
+        for n, changes in enumerate(raw):
+            yield known.get(n, changes)
+
+    def _raw_changes(self, pairs: Sequence[tuple[str, str]]) -> Iterator[list[Change] | None]:
+        """What trees alone tell."""
+        at, size = 0, len(pairs)
+        while at < len(pairs):
+            if self._raw_differ is None:
+                argv = [*_DIFF_TREE, "-M100%", f"-l{_RENAME_LIMIT}"]
+                self._raw_differ = _Conversation(argv, *self._place(pairs[0][1]))
+            try:
+                for changes in _diffs(self._raw_differ, pairs[at : at + size]):
+                    yield changes
+                    at, size = at + 1, len(pairs)
+            except EventLogError:
+                self._raw_differ.close()
+                self._raw_differ = None
+                if size == 1:
+                    yield None
+                    at, size = at + 1, len(pairs)
+                else:
+                    size = 1  # git may have failed at a later one
 
     # -- contents ------------------------------------------------------------------------------
 
-    def contents(self, ids: Sequence[str], size_max: int) -> Iterator[bytes | int]:
-        """The bytes of each object, in order; its size instead when that is above `size_max`.
+    def holds(self, oid: str) -> bool:
+        """Whether an object is here."""
+        cwd, env = self._place(oid)
+        return (
+            subprocess.run(["git", "cat-file", "-e", oid], cwd=cwd, env=env, capture_output=True).returncode
+            == 0
+        )
+
+    def present(self, ids: Iterable[str]) -> set[str]:
+        """Those of these objects that are here."""
+        asked = list(dict.fromkeys(ids))
+        if not asked:
+            return set()
+        cwd, env = self._place(asked[0])
+        argv = ["git", "cat-file", "--batch-check=%(objectname)"]
+        done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, input="\n".join(asked).encode())
+        return {line for line in done.stdout.decode("ascii").splitlines() if " " not in line}
+
+    def contents(self, ids: Sequence[str], size_max: int) -> Iterator[bytes | int | None]:
+        """The bytes of each object, in order; its size where that is above `size_max`; None: not here.
 
         The iterator must be read to its end before the next call.
         """
@@ -261,19 +320,16 @@ class GitRepository:
         assert self._unread == 0, "the previous request was not read to its end"
         self._unread = len(ids)
         self._reader.send("".join(f"{oid}\n" for oid in ids).encode("ascii"))
-        for oid in ids:
-            data = self._one_object(self._reader, oid, size_max)
+        for _ in ids:
+            data = self._one_object(self._reader, size_max)
             self._unread -= 1
             yield data
 
-    def _one_object(self, reader: "_Conversation", oid: str, size_max: int) -> bytes | int:
+    def _one_object(self, reader: "_Conversation", size_max: int) -> bytes | int | None:
         header = reader.out.readline().split()
         if len(header) != 3:
             if header[-1:] == [b"missing"]:
-                raise NotFound(
-                    f"{self.git_dir} does not hold object {oid}. In a partial clone, fetch everything "
-                    "first: git fetch --refetch --no-filter"
-                )
+                return None
             raise reader.failure()
         size = int(header[2])
         if size > size_max:
@@ -286,12 +342,22 @@ class GitRepository:
 
     # -- running git ---------------------------------------------------------------------------
 
-    def _lines(self, *argv: str, example: str) -> list[str]:
+    def _lines(self, *argv: str, example: str, stdin: bytes = b"") -> list[str]:
+        return self._text(*argv, example=example, stdin=stdin).split()
+
+    def _text(self, *argv: str, example: str, stdin: bytes = b"") -> str:
         cwd, env = self._place(example)
-        done = subprocess.run(["git", *argv], cwd=cwd, env=env, capture_output=True, stdin=subprocess.DEVNULL)
-        if done.returncode != 0:
-            raise EventLogError(f"{self.git_dir}: git {argv[0]}: {_words(done.stderr)}")
-        return done.stdout.decode("ascii").split()
+        while True:
+            done = subprocess.run(["git", *argv], cwd=cwd, env=env, capture_output=True, input=stdin)
+            if done.returncode == 0:
+                return done.stdout.decode("ascii")
+            broken = _NO_PARENT.search(done.stderr)
+            if broken is None or (last := broken[1].decode()) in self.shallow:
+                raise EventLogError(f"{self.git_dir}: git {argv[0]}: {_words(done.stderr)}")
+            # The history ends there, as that of a shallow clone.
+            self.shallow = (*self.shallow, last)
+            with open(os.path.join(cwd, "shallow"), "a", encoding="ascii") as file:
+                file.write(f"{last}\n")
 
     def _place(self, example: str) -> tuple[str, dict[str, str]]:
         """Where and with which environment git runs: our own directory, the repository's objects."""
@@ -467,6 +533,19 @@ def _read_shallow(common: str) -> tuple[str, ...]:
         return ()
 
 
+def _detached_heads(common: str) -> Iterator[str]:
+    """The commits that work trees of their own stand on without a branch."""
+    folder = os.path.join(common, "worktrees")
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        try:
+            with open(os.path.join(folder, name, "HEAD"), encoding="ascii") as file:
+                head = file.read().strip()
+        except (OSError, UnicodeDecodeError):
+            continue  # a work tree that is being made or removed
+        if len(head) in EMPTY_TREE and not head.startswith("ref:"):
+            yield head
+
+
 def _read_work_tree(git_dir: str) -> str | None:
     """The root of the work tree, None for a bare repository or one that does not say."""
     if os.path.basename(git_dir) == ".git":
@@ -482,123 +561,25 @@ def _words(stderr: bytes) -> str:
     return stderr.decode("utf-8", "replace").strip() or "ended without saying why"
 
 
-# -- formats: pure functions ------------------------------------------------------------------------
-
-
-def parse_commit(commit: str, data: bytes) -> Commit:
-    """The fields of a commit object; Corruption when it has no tree or no committer."""
-    head, _, message = data.partition(b"\n\n")
-    fields: dict[bytes, list[bytes]] = {}
-    for line in head.split(b"\n"):
-        # A line that begins with a space continues the one before (signatures); none we need does.
-        key, _, value = line.partition(b" ")
-        fields.setdefault(key, []).append(value)
-    if b"tree" not in fields or b"committer" not in fields:
-        raise Corruption(f"git object {commit}", "expected a commit with a tree and a committer")
-    stated = fields[b"encoding"][0].decode("ascii", "replace") if b"encoding" in fields else None
-    text, encoding = _decoded(message, stated)
-    return Commit(
-        id=commit,
-        tree=fields[b"tree"][0].decode("ascii"),
-        parents=tuple(parent.decode("ascii") for parent in fields.get(b"parent", [])),
-        author=_identity(fields.get(b"author", [b""])[0], stated),
-        committer=_identity(fields[b"committer"][0], stated),
-        message=text,
-        encoding=encoding,
-    )
-
-
-def _identity(line: bytes, stated: str | None) -> Identity:
-    """`Name <email> seconds zone`, however badly formed."""
-    who, _, when = line.rpartition(b">")
-    name, _, email = who.partition(b"<")
-    seconds, _, zone = when.strip().partition(b" ")
-    try:
-        time_s = int(seconds)
-    except ValueError:
-        time_s = None
-    texts = [_decoded(part.strip(), stated)[0] for part in (name, email, zone)]
-    return Identity(texts[0], texts[1], time_s, texts[2])
-
-
-def _decoded(data: bytes, stated: str | None) -> tuple[str, str | None]:
-    """The text and the encoding to turn it back with (None for UTF-8).
-
-    latin-1 fits any bytes and is therefore the last resort: nothing of a message is lost.
-    """
-    if stated is not None and stated.lower().replace("-", "") != "utf8":
-        try:
-            text = data.decode(stated)
-            if text.encode(stated) == data:
-                return text, stated
-        except (LookupError, ValueError):
-            pass  # an unknown encoding, or not the one the bytes are in
-    try:
-        return data.decode("utf-8"), None
-    except UnicodeDecodeError:
-        return data.decode("latin-1"), "latin-1"
-
-
-def _parse_changes(tokens: Iterable[bytes], id_size: int) -> Iterator[list[Change]]:
-    """One list for each header line of a `diff-tree --stdin -z --raw --numstat` answer."""
-    stream = iter(tokens)
-    changes: list[Change] | None = None
-    index: dict[bytes, int] = {}
-    for token in stream:
-        while _is_header(token, id_size):
-            if changes is not None:
-                yield changes
-            changes, index = [], {}
-            token = token[2 * id_size + 2 :]
-        if not token:
-            continue
-        assert changes is not None
-        if token.startswith(b":"):
-            change = _raw_change(token, stream)
-            index[change.path] = len(changes)
-            changes.append(change)
-        else:
-            added, removed, path = token.split(b"\t", 2)
-            if not path:  # a rename: old and new path follow
-                next(stream)
-                path = next(stream)
-            if added != b"-":
-                at = index[path]
-                changes[at] = _counted(changes[at], int(added), int(removed))
-    if changes is not None:
+def _diffs(differ: "_Conversation", pairs: Sequence[tuple[str, str]]) -> Iterator[list[Change]]:
+    """The answers of diff-tree, pair by pair. Raises: EventLogError where one is missing."""
+    # It answers a line that it cannot read by printing it, which marks the end of a request.
+    mark = b"end-%b\n" % os.urandom(16).hex().encode("ascii")
+    lines = [f"{before} {after}" for before, after in pairs]
+    differ.send("".join(f"{line}\n" for line in lines).encode("ascii") + mark)
+    answers = 0
+    for header, changes in parse_changes(differ.tokens(mark), len(pairs[0][1])):
+        if header != lines[answers]:
+            raise differ.failure()  # a tree that git cannot read has no answer
+        answers += 1
         yield changes
+    if answers != len(pairs):
+        raise differ.failure()
 
 
-def _is_header(token: bytes, id_size: int) -> bool:
-    """`<id> <id>` and a newline. Line counts have a tab where an id has digits, changes a colon."""
-    end = 2 * id_size + 1
-    return (
-        token[end : end + 1] == b"\n"
-        and token[id_size : id_size + 1] == b" "
-        and token[0] != 0x3A
-        and b"\t" not in token[:id_size]
-    )
-
-
-def _raw_change(token: bytes, stream: Iterator[bytes]) -> Change:
-    before_mode, after_mode, before_id, after_id, status = token[1:].split(b" ")
-    path = next(stream)
-    old_path = None
-    if status[:1] in (b"R", b"C"):
-        old_path, path = path, next(stream)
-    return Change(
-        path,
-        old_path,
-        int(before_mode, 8),
-        int(after_mode, 8),
-        None if status == b"A" else before_id.decode("ascii"),
-        None if status == b"D" else after_id.decode("ascii"),
-        None,
-        None,
-    )
-
-
-def _counted(change: Change, added: int, removed: int) -> Change:
-    if MODE_SUBMODULE in (change.before_mode, change.after_mode):
-        return change  # git counts the line that shows a submodule's commit, which is in no file
-    return change._replace(lines_added=added, lines_removed=removed)
+def _needed(changes: list[Change] | None) -> Iterator[str]:
+    """The contents on both sides of these changes."""
+    for change in changes or ():
+        for mode, id in ((change.before_mode, change.before_id), (change.after_mode, change.after_id)):
+            if id is not None and mode != MODE_SUBMODULE:
+                yield id

@@ -11,13 +11,16 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from eventlog import names
-from eventlog.agents.git_objects import Commit, Identity
+from eventlog.agents.git_formats import Commit, Identity
 from eventlog.paths import path_text
 from eventlog.recorder import lifecycle
 from eventlog.types import Event
 
 AGENT = "git"
 SESSION_TURNS = 50
+
+# What a commit's turn is by its last event, once no line reaches it, or a line reaches it again.
+REWRITTEN, COMPLETED = "rewritten", "completed"
 
 # One event is at most 16 MiB. A longer message is cut, its whole text is a blob; the paths of a
 # larger change are in its file events only.
@@ -48,6 +51,12 @@ class Known:
     event_ids: set[str] = field(default_factory=set)  # of turns, sessions and the master
     places: dict[str, Place] = field(default_factory=dict)  # by commit
     taken: dict[tuple[str, int], str] = field(default_factory=dict)  # commit by (session, turn)
+    extended: set[str] = field(default_factory=set)  # keys of sessions whose start names the one before
+    refs: dict[str, tuple[str, str]] = field(default_factory=dict)  # ref → its last event's id, head
+    marks: dict[str, list[bool]] = field(default_factory=dict)  # commit → was it rewritten, each time
+
+    def is_rewritten(self, commit: str) -> bool:
+        return self.marks.get(commit, [False])[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,7 @@ class FileChange:
     lines_added: int | None
     lines_removed: int | None
     skipped: str | None  # why the content after the change is not in the store
+    deferred: str | None = None  # the list that names it, for a later import (docs/certainty.md)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +85,16 @@ class TreeFacts:
     tracked_files: int
     commit: str | None
     git_tree: str
+    deferred: str | None = (
+        None  # the list of contents that are not in the store, where the tree was read whole
+    )
 
 
 # -- places -----------------------------------------------------------------------------------------
 
 
 def known_from(rows: Iterable[Event], repo: str) -> Known:
-    """What the log holds, from its `turn`, `session` and `sessions` events."""
+    """What the log holds, from its `turn`, `session`, `sessions` and `ref` events."""
     known = Known()
     for row in rows:
         if row["repo"] != repo:
@@ -89,12 +102,24 @@ def known_from(rows: Iterable[Event], repo: str) -> Known:
         known.event_ids.add(str(row["event_id"]))
         if row["event_type"] == "sessions":
             known.event_ids.add(master_id(repo))  # whoever made it: there is one
-        elif row["event_type"] == "turn" and row["operation"] == "start" and row["agent"] == AGENT:
+        elif row["agent"] != AGENT:
+            continue
+        elif row["event_type"] == "session" and len(_texts(row["extends"])) > 1:
+            known.extended.add(str(row["agent_session_id"]))
+        elif row["event_type"] == "ref":
+            known.refs[str(row["title"] or "")] = str(row["event_id"]), str(row["commit"])
+        elif row["event_type"] == "turn" and row["operation"] == "update":
+            known.marks.setdefault(str(row["commit"]), []).append(row["status"] == REWRITTEN)
+        elif row["event_type"] == "turn" and row["operation"] == "start":
             commit = str(row["commit"])
             place = Place(str(row["agent_session_id"]), str(row["session_id"]), int(str(row["turn"])))
             known.places.setdefault(commit, place)
             known.taken.setdefault((place.session_id, place.turn), commit)
     return known
+
+
+def _texts(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else ()
 
 
 KNOWN_COLUMNS = (
@@ -107,8 +132,11 @@ KNOWN_COLUMNS = (
     "agent_session_id",
     "repo",
     "commit",
+    "extends",
+    "title",
+    "status",
 )
-KNOWN_TYPES = ("session", "sessions", "turn")
+KNOWN_TYPES = ("session", "sessions", "turn", "ref")
 
 
 def places_of(repo: str, line: Sequence[str], known: Known) -> list[Place]:
@@ -164,6 +192,10 @@ def session_start_id(repo: str, key: str) -> str:
     return event_id(repo, key, "session-start")
 
 
+def session_link_id(repo: str, key: str) -> str:
+    return event_id(repo, key, "session-extends")
+
+
 def session_end_id(repo: str, key: str) -> str:
     return event_id(repo, key, "session-end")
 
@@ -183,23 +215,42 @@ def master(repo: str, project_name: str) -> Event:
     return lifecycle.sessions_master(repo, project_name, agent="locus", event_id=master_id(repo))
 
 
-def session_start(repo: str, place: Place, first: Commit, previous: tuple[Place, Commit] | None) -> Event:
-    """A session begins; it extends the one that the commit before its first belongs to."""
-    extends = []
-    if previous is not None:
-        extends = [names.session_context(_slug(*previous), previous[0].session_id)]
+def session_start(repo: str, place: Place, first: Commit) -> Event:
+    """A session begins."""
     return lifecycle.session_start(
         place.session_id,
         _slug(place, first),
         first.subject,
         repo,
-        extends=extends,
         event_id=session_start_id(repo, place.key),
         agent=AGENT,
         agent_session_id=place.key,
         commit=first.id,
         occurred_at=time_us(first.committer),
     )
+
+
+def session_link(repo: str, place: Place, first: Commit, previous: tuple[Place, Commit]) -> Event:
+    """A session extends the one that the commit before its first belongs to.
+
+    An event of its own, since an import with a limit may bring the session before only later.
+    """
+    return {
+        "event_type": "session",
+        "event_kind": "fact",
+        "source": "system",
+        "operation": "update",
+        "event_id": session_link_id(repo, place.key),
+        "session_id": place.session_id,
+        "context_id": names.session_context(_slug(place, first), place.session_id),
+        "extends": [names.session_context(_slug(*previous), previous[0].session_id)],
+        "agent": AGENT,
+        "agent_session_id": place.key,
+        "repo": repo,
+        "commit": first.id,
+        "occurred_at": time_us(first.committer),
+        "payload": {},
+    }
 
 
 def session_end(repo: str, place: Place, first: Commit, last: Commit, turn_count: int) -> Event:
@@ -219,6 +270,51 @@ def session_end(repo: str, place: Place, first: Commit, last: Commit, turn_count
     )
 
 
+def ref_update(
+    repo: str, ref: str, head: str, previous: tuple[str, str], count: int | None, oldest: str | None
+) -> Event:
+    """An import saw a line of commits that it had not seen: a ref (empty: none) that leads to this head.
+
+    Args: previous: id of the ref's event before, and the head it saw, both empty for none; count: commits
+    of the line; oldest: where a shallow clone ends it, its oldest commit, and no count.
+    """
+    payload = {"before": previous[1] or None, "commits": count, "oldest": oldest}
+    return {
+        "event_type": "ref",
+        "event_kind": "fact",
+        "source": "system",
+        "operation": "update",
+        "event_id": event_id(repo, head, f"ref:{ref}:{previous[0]}"),
+        "agent": AGENT,
+        "repo": repo,
+        "branch": ref.removeprefix("refs/heads/") if ref.startswith("refs/heads/") else None,
+        "commit": head,
+        "title": ref or None,
+        "payload": {name: value for name, value in payload.items() if value is not None},
+    }
+
+
+def mark(repo: str, place: Place, commit: str, rewritten: bool, before: int) -> Event:
+    """No line reaches a commit any more, or one does again. Args: before: how many such events it has."""
+    status = REWRITTEN if rewritten else COMPLETED
+    return {
+        "event_type": "turn",
+        "event_kind": "observation",
+        "source": "system",
+        "operation": "update",
+        "status": status,
+        "event_id": event_id(repo, commit, f"line:{before}"),
+        "session_id": place.session_id,
+        "turn": place.turn,
+        "agent": AGENT,
+        "agent_session_id": place.key,
+        "agent_turn_id": commit,
+        "repo": repo,
+        "commit": commit,
+        "payload": {},
+    }
+
+
 def turn_events(
     repo: str,
     place: Place,
@@ -227,10 +323,12 @@ def turn_events(
     after: TreeFacts,
     changes: Sequence[FileChange],
     message_hash: str | None,
+    line_place: int | None,
 ) -> Iterator[Event]:
     """All events of a commit's turn, in order (S1-23, S1-24, S1-29, S1-31, S1-37, S1-47).
 
-    Args: message_hash: the blob of the whole message, when it is too long for an event.
+    Args: message_hash: the blob of the whole message, when it is too long for an event; line_place: how
+    many commits come before it on its line, None where that is not known.
     """
     session_id, turn = place.session_id, place.turn
     columns = {
@@ -246,7 +344,10 @@ def turn_events(
         return {**columns, "event_id": event_id(repo, commit.id, part)}
 
     message = commit.message[:MESSAGE_SIZE_MAX]
-    yield lifecycle.turn_start(session_id, turn, message, title=commit.subject, **about("turn-start"))
+    start = lifecycle.turn_start(session_id, turn, message, title=commit.subject, **about("turn-start"))
+    if line_place is not None:
+        start["payload"] = {**_payload_of(start), "line_place": line_place}
+    yield start
     yield _snapshot(place, lifecycle.TURN_START, before, None, about("snapshot-start"))
     yield lifecycle.intent(
         session_id,
@@ -270,6 +371,16 @@ def turn_events(
         files_modified=paths if sum(map(len, paths)) <= _PATHS_SIZE_MAX else (),
         **about("turn-end"),
     )
+
+
+def message_events(
+    repo: str, place: Place, commit: Commit, message_hash: str | None, line_place: int | None
+) -> Iterator[Event]:
+    """Those of a commit's events that say nothing of its files; a later import adds the others."""
+    nothing = TreeFacts("", 0, None, "")
+    for event in turn_events(repo, place, commit, nothing, nothing, (), message_hash, line_place):
+        if event["event_type"] == "intent" or event["operation"] == "start":
+            yield event
 
 
 def time_us(who: Identity) -> int | None:
@@ -296,10 +407,23 @@ def _snapshot(
         files_changed=files_changed,
         **columns,
     )
+    _payload_of(event)["git_tree"] = facts.git_tree
+    _add_list(event, facts.deferred)
+    return event
+
+
+def _add_list(event: Event, list_hash: str | None) -> None:
+    """Let an event name the list of contents that it knows by git's id only."""
+    if list_hash is not None:
+        blobs = event.get("blobs")
+        event["blobs"] = [*(blobs if isinstance(blobs, list) else ()), list_hash]
+        _payload_of(event)["deferred"] = list_hash
+
+
+def _payload_of(event: Event) -> dict[str, Any]:
     payload = event["payload"]
     assert isinstance(payload, dict)
-    payload["git_tree"] = facts.git_tree
-    return event
+    return payload
 
 
 def _file(place: Place, path: str, change: FileChange, columns: dict[str, Any]) -> Event:
@@ -310,7 +434,7 @@ def _file(place: Place, path: str, change: FileChange, columns: dict[str, Any]) 
         "after_size": change.after_size,
         "skipped": change.skipped,
     }
-    return lifecycle.file(
+    event = lifecycle.file(
         place.session_id,
         place.turn,
         path,
@@ -322,6 +446,8 @@ def _file(place: Place, path: str, change: FileChange, columns: dict[str, Any]) 
         payload=payload,
         **columns,
     )
+    _add_list(event, change.deferred)
+    return event
 
 
 def _mode(mode: int) -> str | None:

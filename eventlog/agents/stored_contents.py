@@ -91,6 +91,24 @@ def store_all(
             note(error)
 
 
+def stored_event(list_id: bytes, tree: bytes, count: int, lost: "Mapping[bytes, str]") -> Event:
+    """What became of a list: the tree that holds so many of its files; those lost, with the reason."""
+    list_text, tree_text = to_text(list_id), to_text(tree)
+    gone = [[path_text(path), why] for path, why in sorted(lost.items())]
+    return {
+        "event_id": event_id_of("locus", CONTENT, list_text, tree_text, *(path for path, _ in gone)),
+        "event_type": CONTENT,
+        "event_kind": "fact",
+        "source": "system",
+        "agent": "locus",
+        "operation": "stored",
+        "before_hash": list_text,
+        "tree_hash": tree_text,
+        "blobs": [list_text, tree_text],
+        "payload": {"count": count, **({"lost": gone} if gone else {})},
+    }
+
+
 class _Storing:
     """One list on its way into the store."""
 
@@ -203,7 +221,9 @@ class _Storing:
             if stored or lost:
                 tree = healing.put_tree_of(writer, stored)
                 writer.flush()
-                self._append([self._event(tree, stored, lost), *blobs.withheld_events()])
+                self._append(
+                    [stored_event(self._list.list_id, tree, len(stored), lost), *blobs.withheld_events()]
+                )
                 if stored:
                     live_contents.note_part(self._layout, self._worktree, self._list.list_id, tree)
         self._stored |= stored
@@ -261,22 +281,6 @@ class _Storing:
             return parts[0] if len(parts) == 1 else b"".join(parts)
         finally:
             calls.close(fd)
-
-    def _event(self, tree: bytes, stored: "Mapping[bytes, Content]", lost: "Mapping[bytes, str]") -> Event:
-        list_text, tree_text = to_text(self._list.list_id), to_text(tree)
-        gone = [[path_text(path), why] for path, why in sorted(lost.items())]
-        return {
-            "event_id": event_id_of("locus", CONTENT, list_text, tree_text, *(path for path, _ in gone)),
-            "event_type": CONTENT,
-            "event_kind": "fact",
-            "source": "system",
-            "agent": "locus",
-            "operation": "stored",
-            "before_hash": list_text,
-            "tree_hash": tree_text,
-            "blobs": [list_text, tree_text],
-            "payload": {"count": len(stored), **({"lost": gone} if gone else {})},
-        }
 
     def _append(self, events: "list[Event]") -> None:
         """One frame. Raises: EventLogError."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from eventlog.errors import EventLogError, QueryError
-from eventlog.exports import files, streams
+from eventlog.exports import files, streams, withheld
 from eventlog.projections import source
 from eventlog.query.engine import bind_counts
 from eventlog.query.views import NAMES, PROJECTIONS, over_events
@@ -81,7 +81,8 @@ def _write(store: "Store", view: "LogView", path: str, report: DatabaseReport) -
             os.unlink(path)  # what was begun with an index that turned out damaged
         con.execute(f"ATTACH {source.literal(path)} AS made (RECOVERY_MODE no_wal_writes)")
         for name in ("events", *PROJECTIONS):
-            con.execute(f"CREATE TABLE made.{name} AS FROM {name} {ORDER[name]}")
+            relation = withheld.events_for(store) if name == "events" else name
+            con.execute(f"CREATE TABLE made.{name} AS FROM {relation} {ORDER[name]}")
             con.execute("CHECKPOINT made")
             found = con.execute(f"SELECT count(*) FROM made.{name}").fetchone()
             yield name, found[0] if found else 0

@@ -175,6 +175,7 @@ class Batch:
         self._store = store
         self._view = view
         self._exposure = withheld.Exposure(view)
+        self._names_people = withheld.names_people(store)
         self._graph_id = graph_id
         self._payload_bytes_max = payload_bytes_max
         self._diffs = diffs
@@ -229,6 +230,10 @@ class Batch:
         where = f"event {event_id}"
         columns = {name: value for name in _AS_KEYS if (value := event[name]) is not None}
         text = event["payload"] or "{}"
+        if event_type == "intent" and not self._names_people:
+            said = wire.decode(text)
+            if isinstance(said, dict) and said != (kept := withheld.without_people(event, said)):
+                text = wire.encode(kept)
         if event_type == "snapshot":
             columns["snapshot_type"] = columns.pop("operation", None)
             text = wire.envelope("codebase_snapshot", wire.with_columns(text, columns))

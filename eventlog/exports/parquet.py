@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from eventlog.errors import EventLogError, NotFound, QueryError, Refused
-from eventlog.exports import files, streams
+from eventlog.exports import files, streams, withheld
 from eventlog.exports.database import ORDER
 from eventlog.projections import source
 from eventlog.query.views import PROJECTIONS
@@ -96,7 +96,7 @@ def _write_all(store: "Store", view: "LogView", staging: str, report: ParquetRep
     # Also of a log without events there is a file: readers find the columns.
     for number, base in enumerate(range(0, view.next_position or 1, rows)):
         where = f"position BETWEEN {base} AND {base + rows - 1}"
-        selects[f"events-{number:05d}.parquet"] = f"events WHERE {where}"
+        selects[f"events-{number:05d}.parquet"] = f"{withheld.events_for(store)} WHERE {where}"
 
     def fill(con: "duckdb.DuckDBPyConnection") -> "Iterator[tuple[str, int]]":
         for name, select in selects.items():

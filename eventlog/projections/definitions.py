@@ -41,7 +41,12 @@ HAPPENED_AT = (
 )
 
 # The order of turns and of sessions wherever the newest come first: by when they happened, the undated last.
-TURNS_NEWEST_FIRST = "happened_at DESC NULLS LAST, first_position DESC"
+# Commits are ordered by their place on the line: one with a slow clock happened with the latest before it.
+TURNS_NEWEST_FIRST = (
+    "CASE WHEN line_place IS NULL THEN happened_at ELSE max(happened_at) OVER "
+    "(PARTITION BY repo, line_place IS NULL ORDER BY line_place) END DESC NULLS LAST, "
+    "line_place DESC NULLS LAST, first_position DESC"
+)
 SESSIONS_NEWEST_FIRST = "last_at DESC NULLS LAST, last_position DESC"
 
 LLM_CALLS: Columns = (
@@ -120,6 +125,16 @@ TURNS: Columns = (
         "how well the files at its start are known: exact, partial, failed, none (docs/certainty.md)",
     ),
     ("end_certainty", "VARCHAR", "the same at its end; unfinished too, also while it is running"),
+    (
+        "rewritten",
+        "BOOLEAN",
+        "whether no line of the repository reaches an imported commit any more: amended, rebased, dropped",
+    ),
+    (
+        "line_place",
+        "BIGINT",
+        "of an imported commit: how many commits its first parents are; null where that is not known",
+    ),
     ("first_position", "BIGINT", "position of the turn's first event"),
     ("last_position", "BIGINT", "position of the turn's last event"),
 )
@@ -328,7 +343,8 @@ def turns(parts: str, told: str, used: str) -> str:
                 arg_max(decisions, position) AS decisions,
                 arg_max(actions_taken, position) AS actions_taken,
                 arg_max(files_modified, position) AS files_modified,
-                arg_max(files_read, position) AS files_read
+                arg_max(files_read, position) AS files_read,
+                arg_max(line_place, position) AS line_place
             FROM (SELECT session_id, turn, unnest(of_turn, recursive := true) FROM {told}
                 WHERE of_turn IS NOT NULL)
             GROUP BY session_id, turn
@@ -339,7 +355,7 @@ def turns(parts: str, told: str, used: str) -> str:
             p.agent, p.repo, p.branch, p."commit",
             coalesce(t.title, {_first_line("coalesce(s.user_request, s.user_message)")}) AS title,
             coalesce(s.user_request, s.user_message) AS user_request,
-            s.outcome, t.status,
+            s.outcome, {_TURN_STATUS} AS status,
             {_span("t", "p")} AS completed_at,
             {_TURN_HAPPENED_AT} AS happened_at,
             p.event_count, p.tool_calls, {_token_columns("u")},
@@ -350,7 +366,9 @@ def turns(parts: str, told: str, used: str) -> str:
                 ELSE coalesce(t.decided, []) END AS decisions,
             coalesce(s.actions_taken, []) AS actions_taken,
             t.start_tree, t.end_tree, {_START_CERTAINTY} AS start_certainty,
-            {_END_CERTAINTY} AS end_certainty, p.first_position, p.last_position
+            {_END_CERTAINTY} AS end_certainty,
+            CASE WHEN {_IMPORTED} THEN t.status IS NOT DISTINCT FROM 'rewritten' END AS rewritten,
+            s.line_place, p.first_position, p.last_position
         FROM {parts} p
         LEFT JOIN {told} t ON t.session_id = p.session_id AND t.turn = p.turn
         LEFT JOIN said s ON s.session_id = p.session_id AND s.turn = p.turn
@@ -469,7 +487,7 @@ TOOL_TYPES = "('action', 'mcp_action')"
 _PAYLOAD_KEYS = (
     '{"user_message":"VARCHAR","user_request":"VARCHAR","outcome":"VARCHAR","decisions":["VARCHAR"],'
     '"actions_taken":["VARCHAR"],"files_read":["VARCHAR"],"files_modified":["VARCHAR"],'
-    '"summary":"VARCHAR","end_reason":"VARCHAR","closed_by":"VARCHAR"}'
+    '"summary":"VARCHAR","end_reason":"VARCHAR","closed_by":"VARCHAR","line_place":"BIGINT"}'
 )
 
 # Of an event: a session that no hook and no recorder began, but an import. Hooks say how long they took,
@@ -488,6 +506,11 @@ _STATE = (
 # When a turn happened, in the fold of turns (`t` what was told of it, `p` its parts): the one place where the
 # order of turns is made.
 _TURN_HAPPENED_AT = "coalesce(t.started_at, p.first_at)"
+
+# A turn of an imported history without an end is a commit of which the import found only a part
+# (docs/adapters.md).
+_IMPORTED = "p.agent = 'git'"
+_TURN_STATUS = f"CASE WHEN {_IMPORTED} AND t.status = 'active' THEN 'incomplete' ELSE t.status END"
 
 # What a snapshot says of the look that it tells of. The rule is that of replay/certainty.py, whose states
 # rest on the same facts.

@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 _HEX = frozenset("0123456789abcdef")
 _NEWEST = f"order by {TURNS_NEWEST_FIRST} limit 1"
+_ELIGIBLE = "happened_at is not null and rewritten is not true"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,16 @@ def names_a_turn(name: str) -> bool:
     return name == "last" or name.startswith(("last:", "turn:", "git:"))
 
 
+# Of a relation with `session_id` and `turn`: without what belongs to commits that no line reaches any more.
+NOT_REWRITTEN = "(session_id, turn) not in (select (session_id, turn) from turns where rewritten)"
+
+
+def rewritten_turns(query: Query, condition: str = "true", parameters: Sequence[Any] = ()) -> int:
+    """How many turns are of commits that no line reaches any more, of those that fit a condition."""
+    count: int = query(f"select count(*) from turns where rewritten and {condition}", parameters).rows[0][0]
+    return count
+
+
 def find_turn(query: Query, name: str) -> TurnRef:
     """The turn that `name` means: `turn:SID_TID`, `SID_TID`, a unique prefix, `git:COMMIT`, `last` or
     `last:AGENT`.
@@ -57,11 +68,11 @@ def find_turn(query: Query, name: str) -> TurnRef:
     Raises: NotFound, Ambiguous.
     """
     if name == "last":
-        found = _turns(query, f"where agent is distinct from 'git' and happened_at is not null {_NEWEST}")
-        found = found or _turns(query, f"where happened_at is not null {_NEWEST}")
+        found = _turns(query, f"where agent is distinct from 'git' and {_ELIGIBLE} {_NEWEST}")
+        found = found or _turns(query, f"where {_ELIGIBLE} {_NEWEST}")
     elif name.startswith("last:"):
         agent = name[len("last:") :]
-        found = _turns(query, f"where agent = $1 and happened_at is not null {_NEWEST}", [agent])
+        found = _turns(query, f"where agent = $1 and {_ELIGIBLE} {_NEWEST}", [agent])
     elif name.startswith("git:"):
         found = _turns_of_commit(query, name[len("git:") :].lower())
     else:
@@ -102,7 +113,7 @@ def naming_one_with_files(method: Callable[Concatenate[Any, P], T]) -> Callable[
         try:
             return method(store, *args, **kwargs)
         except NoTree as error:
-            found = _turns(store.query, f"where end_tree is not null {_NEWEST}")
+            found = _turns(store.query, f"where end_tree is not null and rewritten is not true {_NEWEST}")
             one = f"{found[0].name} is the newest turn" if found else "there is no turn here"
             raise NoTree(f"{error}; {one} that has them") from error
 

@@ -22,7 +22,7 @@ from eventlog.replay.edited_tree import EditedTree
 from eventlog.replay.git_contents import GitContents
 from eventlog.snapshots.deferred import DeferredFile, decode_list, list_of
 from eventlog.snapshots.ids import blob_id, from_text, to_text
-from eventlog.snapshots.tree import FILES, SKIPPED, TreeEntry
+from eventlog.snapshots.tree import FILES, SIZE_UNKNOWN, SKIPPED, SYMLINK, TreeEntry
 
 if TYPE_CHECKING:
     from eventlog.query.functions import Ask
@@ -269,14 +269,14 @@ class _List:
                 entry = tree.get(path)
             except (NotFound, Corruption):
                 continue
-            if entry is not None and entry.kind in FILES:
+            if entry is not None and (entry.kind in FILES or entry.kind == SYMLINK):
                 return entry
         if path in self._lost:
             return _LOST + self._lost[path]
         row = self._rows.get(path)
         if row is None:
             return self._problem or "its content was deferred, and the list of it does not name it"
-        return OPEN if row.object is None else row
+        return OPEN if row.object is None or row.size == SIZE_UNKNOWN else row
 
 
 def _lost_of(event: Mapping[str, Any]) -> Iterable[tuple[bytes, str]]:

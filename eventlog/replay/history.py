@@ -15,6 +15,7 @@ from eventlog import jsontext
 from eventlog.errors import EventLogError, NotFound
 from eventlog.names import turn_id_of
 from eventlog.projections.definitions import HAPPENED_AT
+from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
 from eventlog.replay.certainty import Certainty, doubt_bytes
 from eventlog.replay.deferred import Deferred, hashed, told_by
 from eventlog.replay.line_counts import count, deferred_content, pair_of
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 Query = Callable[[str, Sequence[Any]], "Result"]
 
 TurnCertainty = Callable[[str], Certainty]
+
+# Events outside turns are on no line, and are not left out.
+_ON_LINE = f"(turn is null or {NOT_REWRITTEN})"
 
 # (position of the rename, old path, new path)
 Rename = tuple[int, str, str]
@@ -77,9 +81,15 @@ class Version:
         return None if self.turn is None else f"{self.session_id}_{turn_id_of(self.turn)}"
 
 
-def history(query: Query, blobs: "BlobStore", path: str, limit: int | None = None) -> list[Version]:
-    """The versions of the file at `path`, newest first, at most `limit` of them."""
-    renames = _renames(query)
+def history(
+    query: Query, blobs: "BlobStore", path: str, limit: int | None = None, *, rewritten: bool = True
+) -> list[Version]:
+    """The versions of the file at `path`, newest first, at most `limit` of them.
+
+    Args: rewritten: also those of commits that no line reaches any more.
+    """
+    on_line = "" if rewritten or not rewritten_turns(query) else f" and {_ON_LINE}"
+    renames = _renames(query, on_line)
     conditions, parameters = [], []
     for name, end in lineage(path, renames).items():
         parameters += [name, end]
@@ -88,7 +98,7 @@ def history(query: Query, blobs: "BlobStore", path: str, limit: int | None = Non
     conditions += [f"position in ({', '.join(away)})"] if away else []
     found = query(
         f"select {_VALUES} from events where event_type = 'file' and operation is distinct from 'read' "
-        f"and ({' or '.join(conditions)}) order by position desc"
+        f"and ({' or '.join(conditions)}){on_line} order by position desc"
         + (f" limit {limit}" if limit is not None else ""),
         parameters,
     ).rows
@@ -139,10 +149,12 @@ def lineage(path: str, renames: Iterable[Rename]) -> dict[str, int]:
 _NO_END = 2**63 - 1
 
 
-def _renames(query: Query) -> list[Rename]:
+def _renames(query: Query, on_line: str) -> list[Rename]:
     """All renames of the log; they are few."""
     rows = query(
-        "select position, path, payload from events where event_type = 'file' and operation = 'rename'", ()
+        "select position, path, payload from events "
+        f"where event_type = 'file' and operation = 'rename'{on_line}",
+        (),
     ).rows
     found = [(position, _old_path(payload), path) for position, path, payload in rows]
     return [(position, old, path) for position, old, path in found if old is not None and path is not None]

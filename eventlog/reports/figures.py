@@ -22,7 +22,7 @@ from eventlog.projections.definitions import (
     names_of,
     quoted,
 )
-from eventlog.query.lookup import Query
+from eventlog.query.lookup import NOT_REWRITTEN, Query, rewritten_turns
 from eventlog.reports.prices import SLOT_US, Prices, Tokens
 from eventlog.search import failures
 
@@ -168,15 +168,29 @@ def by(query: Query, dimension: str, prices: "Prices | None", since: "int | None
     return tell(query, (dimension,), prices, since)[dimension]
 
 
+def rewritten_since(query: Query, since: "int | None" = None) -> int:
+    """How many turns of rewritten commits began since then."""
+    return rewritten_turns(query, _since("started_at", since))
+
+
 def tell(
-    query: Query, dimensions: "Sequence[str | None]", prices: "Prices | None", since: "int | None" = None
+    query: Query,
+    dimensions: "Sequence[str | None]",
+    prices: "Prices | None",
+    since: "int | None" = None,
+    *,
+    rewritten: bool = False,
 ) -> Rows:
-    """The rows of several dimensions with one look at each relation; None is the total, one row."""
+    """The rows of several dimensions with one look at each relation; None is the total, one row.
+
+    Args: rewritten: count commits too that no line reaches any more.
+    """
     assert set(dimensions) <= {None, *DIMENSIONS}, dimensions
     found: dict[str | None, _Found] = {dimension: {} for dimension in dimensions}
     if None in found:
         found[None][None] = {}
-    for take in (_events, _turns, partial(_calls, prices)):
+    left_out = not rewritten and rewritten_turns(query) > 0
+    for take in (partial(_events, left_out), partial(_turns, left_out), partial(_calls, prices)):
         for dimension, key, said in take(query, dimensions, since):
             found[dimension].setdefault(key, {}).update(said)
     # An error that has no path says nothing of paths.
@@ -251,7 +265,7 @@ def _since(at: str, since: "int | None") -> str:
     return "true" if since is None else f"epoch_us({at}) >= {since:d}"
 
 
-def _events(query: Query, dimensions: "Sequence[str | None]", since: "int | None") -> _Told:
+def _events(left_out: bool, query: Query, dimensions: "Sequence[str | None]", since: "int | None") -> _Told:
     """Sessions, tools, errors, changes of files."""
     sets = _Sets(_OF_EVENTS, dimensions)
     if not sets.known:
@@ -268,6 +282,7 @@ def _events(query: Query, dimensions: "Sequence[str | None]", since: "int | None
                 duration_ms, added, removed
             from events left join changed using (position)
             where event_type in {_DOINGS} and {_since(_AT, since)}
+                and {f"(turn is null or {NOT_REWRITTEN})" if left_out else "true"}
                 and position not in {_EMPTY_DIRECTORIES})
         select {sets.select}
             count(distinct session_of), count(distinct session_of) filter ({_ACTIONS}),
@@ -328,15 +343,16 @@ def _resolved(found: _Failures, errors: int) -> "dict[str, int | None]":
     }
 
 
-def _turns(query: Query, dimensions: "Sequence[str | None]", since: "int | None") -> _Told:
+def _turns(left_out: bool, query: Query, dimensions: "Sequence[str | None]", since: "int | None") -> _Told:
     sets = _Sets(_OF_TURNS, dimensions)
     if not sets.known:
         return
+    on_line = "rewritten is not true" if left_out else "true"
     rows = query(
         f"""
         with begun as (
             select {sets.keys} epoch_us(completed_at) - epoch_us(started_at) as took
-            from turns where {_since("started_at", since)})
+            from turns where {_since("started_at", since)} and {on_line})
         select {sets.select} count(*), median(took) filter (took > 0) from begun {sets.group}""",
         [],
     ).rows

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import Ambiguous, Corruption, NotFound, Refused
+from eventlog.exports.withheld import names_people, without_people
 from eventlog.paths import within_sql
 from eventlog.projections.definitions import HAPPENED_AT, SESSIONS_NEWEST_FIRST, TURNS_NEWEST_FIRST
 from eventlog.store import Store
@@ -134,8 +135,11 @@ def _event(store: Store, event_id: str) -> Iterator[str]:
             if name != "payload"
         }
     )
-    if event["payload"]:
-        yield f"\npayload\n{json.dumps(event['payload'], indent=1, ensure_ascii=False)}\n"
+    payload = event["payload"]
+    if isinstance(payload, dict) and not names_people(store):
+        payload = without_people(event, payload)
+    if payload:
+        yield f"\npayload\n{json.dumps(payload, indent=1, ensure_ascii=False)}\n"
     if event["event_type"] == "file":
         hashes = event["before_hash"], event["after_hash"]
         if not store.withheld().isdisjoint(hashes):

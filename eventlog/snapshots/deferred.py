@@ -9,7 +9,7 @@ Pure functions; on the hook path.
 """
 
 from eventlog.errors import Corruption, InvalidEvent
-from eventlog.snapshots.tree import FILES, SIZE_UNKNOWN, legal_name
+from eventlog.snapshots.tree import FILES, SIZE_UNKNOWN, SYMLINK, legal_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ class DeferredFile(tuple[bytes, bytes, int, int, int, int, "bytes | None"]):
     """(path, kind, size, mtime_ns, ctime_ns, inode, object): one file of a list.
 
     `path` is relative to the captured directory, `kind` is that of a file. `object` is git's id of the same
-    content, 20 or 32 bytes; None where git does not hold it. Sorts by path.
+    content, 20 or 32 bytes; None where git does not hold it. With a size that is unknown git did not hold
+    it when it was imported. Sorts by path.
     """
 
     __slots__ = ()
@@ -117,9 +118,9 @@ def _path(row: "tuple[bytes, bytes, int, int, int, int, bytes | None]") -> bytes
 
 
 def _problem(kind: bytes, size: int, inode: int, object: "bytes | None") -> "str | None":
-    if kind not in FILES:
+    if kind not in FILES and kind != SYMLINK:
         return f"has the kind {kind!r}, which is never deferred"
-    if not 0 <= size < SIZE_UNKNOWN or inode < 0:
+    if not 0 <= size <= SIZE_UNKNOWN or inode < 0:
         return f"has the impossible size {size} or inode {inode}"
     if object is not None and len(object) not in _OBJECT_SIZES:
         return f"has an object id of {len(object)} bytes"

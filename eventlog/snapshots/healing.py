@@ -5,8 +5,9 @@ the list, so what a later capture found in its place stays.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from struct import Struct
+from typing import Protocol
 
 from eventlog.snapshots.statcache import STAT_SIZE, StatCache, is_nested
 from eventlog.snapshots.tree import DIRECTORY, SKIPPED, TreeEntry
@@ -19,7 +20,13 @@ Contents = Mapping[bytes, Content]
 _SIZE = Struct("<Q")
 
 
-def put_tree_of(writer: BlobWriter, contents: Contents) -> bytes:
+class PutsTrees(Protocol):
+    """What trees are put with."""
+
+    def put_tree(self, entries: "Iterable[TreeEntry]") -> bytes: ...
+
+
+def put_tree_of(writer: PutsTrees, contents: Contents) -> bytes:
     """Store the tree that holds these paths alone; its id."""
     entries: list[TreeEntry] = []
     below: dict[bytes, dict[bytes, Content]] = {}

@@ -68,12 +68,31 @@ def reason_texts(size_max: int) -> "list[str]":
 def name_in_tree(name: bytes) -> "tuple[bytes, str | None]":
     """The name that a tree has for this one, and why it is another."""
     problem = legal_name(name)
-    if problem is None and name.startswith(REFUSED):
+    if problem is None and is_escape(name):
         problem = "looks like the name of a refused one"
     if problem is None:
         return name, None
-    safe = b"".join(b"%c" % c if c in _PLAIN else b"%%%02X" % c for c in name)
-    return REFUSED + safe, f"its name {path_text(name)!r} {problem}"
+    return escaped(name), f"its name {path_text(name)!r} {problem}"
+
+
+def escaped(name: bytes) -> bytes:
+    """How a tree lists a name, or a path from such a name on, that it may not hold."""
+    return REFUSED + b"".join(b"%c" % c if c in _PLAIN else b"%%%02X" % c for c in name)
+
+
+def is_escape(name: bytes) -> bool:
+    """Whether a name is what `escaped` makes of one that no tree may hold; others that begin so are names."""
+    if not name.startswith(REFUSED):
+        return False
+    first, *rest = name[len(REFUSED) :].split(b"%")
+    try:
+        meant = first + b"".join(bytes((int(part[:2], 16),)) + part[2:] for part in rest)
+    except ValueError:
+        return False
+    if escaped(meant) != name:
+        return False
+    top = meant.split(b"/")[0]
+    return bool(top) and (legal_name(top) is not None or is_escape(top))
 
 
 def all_plain(names: "list[bytes]") -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from eventlog import names
-from eventlog.agents.git_history import ImportReport, import_git
+from eventlog.agents.git_history import import_git
+from eventlog.agents.git_report import ImportReport
 from eventlog.errors import NotFound
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
@@ -58,7 +59,9 @@ def test_a_commit_is_a_turn(store: Store, tmp_path: Path) -> None:
     report = import_git(store, path)
     commit = line_of(path)[1]
     rows = [
-        e for e in _events(store) if e["commit"] == commit and e["event_type"] not in ("session", "sessions")
+        e
+        for e in _events(store)
+        if e["commit"] == commit and e["event_type"] not in ("session", "sessions", "ref")
     ]
     start, before, intent, file_a, file_b, after, end = rows
 
@@ -132,11 +135,16 @@ def test_fifty_commits_are_a_session(store: Store, tmp_path: Path) -> None:
     assert [(e["operation"], e["session_id"], e["extends"]) for e in sessions] == [
         ("start", ids[0], [master]),
         ("end", ids[0], [master]),
-        ("start", ids[1], [master, contexts[0]]),
+        ("start", ids[1], [master]),
+        ("update", ids[1], [contexts[0]]),
         ("end", ids[1], [master]),
-        ("start", ids[2], [master, contexts[1]]),
+        ("start", ids[2], [master]),
+        ("update", ids[2], [contexts[1]]),
     ]
     assert [e["context_id"] for e in sessions if e["operation"] == "start"] == contexts
+    folded = store.query("select extends, status from sessions order by first_position").rows
+    assert [extends for extends, _ in folded] == [[master], [master, contexts[0]], [master, contexts[1]]]
+    assert {status for _, status in folded} == {"closed"}
     ends = [_payload(e) for e in sessions if e["operation"] == "end"]
     assert [(e["end_reason"], e["turn_count"]) for e in ends] == [("rollover", 50)] * 2
     assert [e["context_id"] for e in _events(store, "sessions")] == [master]
@@ -151,6 +159,7 @@ def test_event_ids_are_those_of_the_documentation(store: Store, tmp_path: Path) 
 
     assert [e["event_id"] for e in _events(store)] == [
         names.event_id_of("locus", "sessions", repo),
+        names.event_id_of("git", repo, commit, "ref:refs/heads/main:"),
         names.event_id_of("git", repo, f"{repo}:{commit}", "session-start"),
         *(names.event_id_of("git", repo, commit, part) for part in parts),
     ]
@@ -196,7 +205,10 @@ def test_a_second_run_appends_nothing(store: Store, tmp_path: Path) -> None:
 
 
 def test_new_commits_continue_the_session(store: Store, tmp_path: Path) -> None:
-    """I8, S1-20: importing step by step gives the events of one import, in the same order."""
+    """I8, S1-20: importing step by step gives the events of one import, in the same order.
+
+    But for the lines that each step saw.
+    """
     whole = _line(70).write(str(tmp_path / "whole" / "r"))
     parts = str(tmp_path / "parts" / "r")
     history = _line(30)
@@ -210,7 +222,14 @@ def test_new_commits_continue_the_session(store: Store, tmp_path: Path) -> None:
     with _other(tmp_path) as other:
         import_git(other, whole)
 
-        assert _events(store) == _events(other)
+        assert _unplaced(store) == _unplaced(other)
+        refs = [e["commit"] for e in _events(store, "ref")]
+        assert refs == [line_of(whole)[n - 1] for n in (30, 50, 51, 70)]
+
+
+def _unplaced(store: Store) -> list[Event]:
+    """The events but those of lines, without their positions."""
+    return [{**e, "position": None} for e in _events(store) if e["event_type"] != "ref"]
 
 
 @pytest.mark.parametrize("limit", [1, 7, 52])
@@ -254,8 +273,10 @@ def test_rewritten_history_goes_to_sessions_of_its_own(store: Store, tmp_path: P
     assert _turns(store) == [(c, base, n + 1) for n, c in enumerate(old)] + [
         (new[n], other, n + 1) for n in range(2, 6)
     ]
-    started = [e for e in _events(store, "session") if e["session_id"] == other]
-    assert started[0]["extends"][1] == f"session:change-number-0_{base}"  # type: ignore[index]
+    linked = [e for e in _events(store, "session") if e["session_id"] == other][1]
+    assert linked["extends"] == [f"session:change-number-0_{base}"]
+    marked = [e for e in _events(store, "turn") if e["operation"] == "update"]
+    assert [(e["commit"], e["status"]) for e in marked] == [(c, "rewritten") for c in old[2:]]
     assert import_git(store, path).events == 0
 
 
@@ -324,6 +345,25 @@ def test_names_that_no_tree_may_hold_are_listed(store: Store, tmp_path: Path) ->
     assert os.listdir(tmp_path / "out") == ["ok"] or sorted(os.listdir(tmp_path / "out")) == ["d", "ok"]
     assert len(replayed.skipped) == 1 and ".locus" in replayed.skipped[0][1]
     assert (edit["before_hash"], edit["after_hash"]) == (to_text(blob_id(b"2")), to_text(blob_id(b"22")))
+
+
+def test_names_like_an_escaped_one_are_recorded(store: Store, tmp_path: Path) -> None:
+    """P1, I28: `refused%41` is a name like others; only what an escaped name would be called is listed."""
+    names = [b"refused%41", b"d/refused%", b"refused%zz/x", b"refused%2elocus", b"refused%%41"]
+    history = History().put(b"refused%%2Egit", b"0")
+    for name in names:
+        history.put(name, name)
+    history.commit("odd").put(names[0], b"2").remove(names[1])
+    path = history.commit("edit").write(str(tmp_path / "r"))
+    report = import_git(store, path)
+    replayed = store.replay(f"git:{report.head}", tmp_path / "out")
+
+    assert [name for name, _ in report.missing] == ["refused%%2Egit"]
+    assert len(replayed.skipped) == 1
+    assert (tmp_path / "out" / "refused%41").read_bytes() == b"2"
+    kept = [os.fsencode(tmp_path / "out") + b"/" + name for name in names[2:]]
+    assert [Path(os.fsdecode(name)).read_bytes() for name in kept] == names[2:]
+    assert not (tmp_path / "out" / "d").exists()
 
 
 def test_submodules_are_commits_without_content(store: Store, tmp_path: Path) -> None:
@@ -481,7 +521,10 @@ def test_the_table_of_ids_names_every_part(store: Store, tmp_path: Path) -> None
     }
     history = _line(50).put(b"file", b"").remove(b"file").put(b"b", b"long enough\n" * 9).commit("1")
     history.remove(b"b").put(b"c", b"long enough\n" * 9).commit("2")
-    import_git(store, history.write(str(tmp_path / "r")))
+    path = history.write(str(tmp_path / "r"))
+    import_git(store, path)
+    git(path, "update-ref", "refs/heads/main", "main~1")
+    import_git(store, path)
     written = {(e["agent"], e["event_type"], e["operation"] or "") for e in _events(store)}
 
     assert written == listed

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.agents.git_objects import EMPTY_TREE, open_repository, parse_commit
+from eventlog.agents.git_formats import parse_commit
+from eventlog.agents.git_objects import EMPTY_TREE, open_repository
 from eventlog.errors import Corruption, EventLogError, NotFound, Refused
 from tests.agents.histories import EXECUTABLE, FILE, SUBMODULE_MODE, SYMLINK, History, git, line_of, trees_of
 
@@ -103,11 +104,16 @@ def test_contents_come_in_order_and_large_ones_as_their_size(tmp_path: Path) -> 
         assert list(repository.contents(ids[::-1], 4 * _MIB)) == [b"", b"x" * 3 * _MIB, b"small"]
 
 
-def test_a_missing_object_is_named(tmp_path: Path) -> None:
-    """A partial clone lacks objects: the error names one and says how to get it."""
+def test_a_missing_object_is_none(tmp_path: Path) -> None:
+    """A partial clone lacks objects: those that are there come all the same; a commit names what is to do."""
     path = History().put(b"a", b"1").commit().write(str(tmp_path / "r"))
-    with open_repository(path) as repository, pytest.raises(NotFound, match="partial clone"):
-        list(repository.contents(["1" * 40], _MIB))
+    with open_repository(path) as repository:
+        head = repository.resolve("HEAD")
+        found = list(repository.contents(["1" * 40, head, "2" * 40], _MIB))
+        assert [data is None for data in found] == [True, False, True]
+        assert repository.present(["1" * 40, head]) == {head}
+        with pytest.raises(NotFound, match="partial clone"):
+            repository.commits(["1" * 40])
 
 
 @pytest.mark.parametrize("rev", ["-rf", "--output=x", "--all", "a\0b"])
@@ -267,8 +273,13 @@ def test_sha256_repositories_are_read(tmp_path: Path) -> None:
 def test_a_process_that_dies_is_an_error_and_no_wait(tmp_path: Path) -> None:
     """I31: when git ends in the middle of an answer, the reader says so instead of waiting."""
     path = History().put(b"a", b"1").commit().write(str(tmp_path / "r"))
-    with open_repository(path) as repository, pytest.raises(EventLogError, match="git diff-tree"):
-        list(repository.changes([("1" * 40, "2" * 40)]))
+    with open_repository(path) as repository:
+        with pytest.raises(EventLogError, match="git ls-tree"):
+            list(repository.entries("1" * 40))
+        tree = trees_of(path)[line_of(path)[0]]
+        pairs = [("1" * 40, "2" * 40), (EMPTY_TREE[40], tree), (tree, "2" * 40)]
+        found = list(repository.changes(pairs))
+        assert [changes and changes[0].path for changes in found] == [None, b"a", None]
 
 
 def test_messages_in_any_encoding_are_kept() -> None:

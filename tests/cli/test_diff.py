@@ -159,7 +159,7 @@ def test_an_unknown_session_or_type_is_said(locus: Locus, recorded: Recorded) ->
         assert (ended.code, ended.out) == (1, b"") and "no session is called 'zzz'" in ended.err
     for asked in (["log"], ["search", "zwei"]):
         ended = locus(*asked, "--type", "nosuch")
-        assert (ended.code, ended.out) == (1, b"") and "file, intent, session" in ended.err
+        assert (ended.code, ended.out) == (1, b"") and "file, intent, ref, session" in ended.err
         assert locus(*asked, "--type", "error").code == 0  # it may come
     session = json.loads(locus("log", "--json").out.splitlines()[0])["session_id"]
     for name in (session, session[:5], f"sess-{session}", f"session:sample_{session}"):

@@ -10,7 +10,7 @@ import pytest
 
 from eventlog import Store
 from eventlog.errors import NotFound, Refused
-from eventlog.exports import database, parquet
+from eventlog.exports import database, parquet, withheld
 from eventlog.query.views import NAMES
 from locus_cli.main import run
 from tests.sql_demo import make_demo
@@ -37,14 +37,15 @@ def files(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_plain_duckdb_opens_the_file(store: Store, tmp_path: Path) -> None:
-    """P8: every view has the same rows in the file as the store's own SQL gives."""
+    """P8: every view has the same rows in the file as the store's own SQL gives, but for people."""
     report = database.export(store, str(tmp_path / "log.duckdb"))
     with duckdb.connect(str(tmp_path / "log.duckdb"), read_only=True) as con:
         con.execute("SET TimeZone = 'UTC'")
         for view in NAMES:
             columns = [f'"{name}"::VARCHAR' for name in store.query(f"select * from {view} limit 0").columns]
-            ask = f"select {', '.join(columns)} from {view} order by all"
-            assert con.execute(ask).fetchall() == store.query(ask).rows, view
+            ask = f"select {', '.join(columns)} from {{}} order by all"
+            told = withheld.events_for(store) if view == "events" else view
+            assert con.execute(ask.format(view)).fetchall() == store.query(ask.format(told)).rows, view
         assert con.execute("select next_position from locus").fetchall() == [(report.until,)]
 
     assert report.rows["events"] == store.status().events

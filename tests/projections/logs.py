@@ -110,6 +110,7 @@ _PAYLOADS = {
             "actions_taken": st.none() | _TEXTS,
             "files_read": st.none() | _TEXTS,
             "files_modified": st.none() | _TEXTS,
+            "line_place": st.none() | st.integers(0, 9),
             "closed_by": st.none() | st.sampled_from(["hook", "doctor"]),
             "unknown": st.just({"deep": [1.50, "é"]}),
         },
@@ -136,7 +137,7 @@ _COLUMNS_OF_TYPE: dict[str, dict[str, Any]] = {
     },
     "turn": {
         "operation": _maybe("start", "start", "end", "update"),
-        "status": _maybe(None, None, "active", "completed", "interrupted"),
+        "status": _maybe(None, None, "active", "completed", "interrupted", "rewritten"),
         "title": _maybe("T", "U"),
     },
     "sessions": {

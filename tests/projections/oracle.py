@@ -51,6 +51,8 @@ def project(events: list[Row]) -> dict[str, dict[Any, Row]]:
     for (session_id, number), turn in sorted(turns.items()):
         _finish_turn(turn)
         sessions[session_id]["turn_count"] += 1
+        if turn["completed_at"] is not None:
+            sessions[session_id]["last_completed"] = turn["completed_at"]
         sessions[session_id]["last_turn"] = f"{number:03d}"
         sessions[session_id]["files_modified"].update(turn["files_modified"])
     for session in sessions.values():
@@ -131,6 +133,7 @@ def _session(event: Row) -> Row:
         "context_id": f"session:{slug}_{session_id}",
         "session_id": session_id,
         "agent_session_id": None,
+        "last_completed": None,
         "extends": [],
         "events": 0,
         "turn_count": 0,
@@ -244,6 +247,11 @@ def _finish(row: Row, ended_at: str) -> None:
 def _finish_turn(turn: Row) -> None:
     _finish(turn, "completed_at")
     said = turn.pop("said")
+    is_commit = turn["agent"] == "git"
+    turn["rewritten"] = turn["status"] == "rewritten" if is_commit else None
+    turn["line_place"] = said.get("line_place")
+    if is_commit and turn["status"] == "active":
+        turn["status"] = "incomplete"
     turn["user_request"] = said.get("user_request", said.get("user_message"))
     turn["happened_at"] = turn["started_at"]
     del turn["last_at"]
@@ -266,6 +274,9 @@ def _finish_session(session: Row) -> None:
     del session["named"]
     session["summary"] = said.get("summary")
     session["end_reason"] = None if session["status"] in (None, "active") else said.get("end_reason")
+    last_completed = session.pop("last_completed")
+    if session["agent"] == "git" and session["status"] == "active":
+        session["status"], session["ended_at"] = "closed", last_completed
     session["files_modified"] = sorted(session["files_modified"])
     if session["opened_position"] is None:
         session["opened_position"] = session["first_position"]

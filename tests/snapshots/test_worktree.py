@@ -321,7 +321,9 @@ def test_names_that_no_tree_may_hold_are_listed(bench: Bench) -> None:
     """P1, I28: a name that some file system takes for `.git` stands under another one with its reason."""
     write(bench.work / "GIT~1" / "config", b"c")
     write(bench.work / "sub" / ".GIT", b"c")
-    write(bench.work / "refused%GIT~1", b"c")
+    write(bench.work / "refused%GIT~1", b"c")  # a name like others: what is escaped has no `~`
+    write(bench.work / "refused%GIT%7E1x", b"c")
+    write(bench.work / "refused%%2Egit", b"c")
 
     done = bench.capture()
     age(bench.work)
@@ -330,7 +332,7 @@ def test_names_that_no_tree_may_hold_are_listed(bench: Bench) -> None:
 
     assert [path for path, _ in done.skipped] == [
         b"refused%GIT%7E1",
-        b"refused%refused%25GIT%7E1",
+        b"refused%refused%25%252Egit",
         b"sub/refused%%2EGIT",
     ]
     assert "is a spelling of .git" in done.skipped[0][1]
