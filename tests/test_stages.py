@@ -130,7 +130,9 @@ def test_a_process_that_outlives_its_stage_decides_nothing(stages: Stages, tmp_p
     )
     stop = tmp_path / "stop"
     command = f"'{sys.executable}' '{leaver}' \"$CI_SCRATCH/left\" '{stop}'"
-    stages.add("10-leaves", f"{command} >'{tmp_path}/said' 2>&1 &\nuntil test -s '{tmp_path}/said'; do :; done")
+    stages.add(
+        "10-leaves", f"{command} >'{tmp_path}/said' 2>&1 &\nuntil test -s '{tmp_path}/said'; do :; done"
+    )
     try:
         done = stages.run()
     finally:

@@ -24,7 +24,6 @@ from eventlog.agents.call import (
     without,
 )
 from eventlog.agents.tools import QUIET, AgentTools
-from eventlog.names import event_id_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,6 +68,21 @@ def interpret(said: "Said") -> Call:
     for event in call.events if inner is not None else ():
         event["payload"] = {**object_of(event, "payload"), "turn_id": inner}
     return call
+
+
+def words_of(args: object) -> object:
+    """What a call was made with, in the form that hooks and rollouts share: its command, patch or arguments.
+
+    A hook says `{"command": …}` where the model wrote `{"cmd": …}`, the bare patch or a list of words.
+    """
+    if isinstance(args, dict):
+        for name in ("cmd", "command"):
+            command = args.get(name)
+            if isinstance(command, list) and command:
+                command = command[-1]
+            if isinstance(command, str):
+                return command
+    return args
 
 
 def _session_start(call: Call, said: "Said") -> None:
@@ -117,14 +131,13 @@ def _prompt(call: Call, said: "Said") -> None:
 
 def _tool_start(call: Call, said: "Said") -> None:
     tool, tool_use_id = TOOLS.name(said), text_of(said, "tool_use_id")
-    call.add(
+    call.add_of_tool(
         "tool_start",
         {"args": said.get("tool_input"), **without(said, *_OF_TOOL)},
-        "tool_start",
         tool_use_id,
+        words_of(said.get("tool_input")),
         source="agent",
         tool=tool,
-        tool_use_id=tool_use_id,
     )
     call.moment = TOOL_START
     TOOLS.describe(call, tool, said.get("tool_input"))
@@ -133,18 +146,15 @@ def _tool_start(call: Call, said: "Said") -> None:
 def _tool_end(call: Call, said: "Said") -> None:
     tool, tool_use_id = TOOLS.name(said), text_of(said, "tool_use_id")
     result = said.get("tool_response")
-    call.add(
+    call.add_of_tool(
         "action",
         {"args": said.get("tool_input"), "result": result, **without(said, *_OF_TOOL)},
-        "action",
         tool_use_id,
+        words_of(said.get("tool_input")),
         tool=tool,
-        tool_use_id=tool_use_id,
         success=_success_of(result),
     )
-    if tool_use_id is not None:
-        call.cause = event_id_of(AGENT, "action", tool_use_id)
-        call.finished.append(tool_use_id)
+    call.cause = call.ended[0] if call.ended else None
     TOOLS.describe(call, tool, said.get("tool_input"))
     if call.kind != QUIET:
         call.moment = TOOL

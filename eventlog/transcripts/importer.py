@@ -22,7 +22,7 @@ from eventlog.transcripts import formats, seen
 from eventlog.transcripts.draft import Draft
 from eventlog.transcripts.gitbase import GitBase
 from eventlog.transcripts.known import Known, LogFacts
-from eventlog.transcripts.lines import FileSource, Line, names_in
+from eventlog.transcripts.lines import Doubles, FileSource, Line, names_in
 from eventlog.transcripts.session import SourceSession
 from eventlog.types import Event
 
@@ -40,8 +40,9 @@ class ImportReport:
 
     `sources` were read, `unchanged` were not, because nothing in them changed. Of the lines read,
     `malformed` are no JSON objects. `events` were added, `known` were in the log before. `calls` are model
-    calls that were added, `copies` those that were found to be one that is known. `problems` are sources
-    that could not be read to their end, and why.
+    calls that were added, `copies` those that were found to be one that is known. `reused_ids` are events
+    that were added although another fact has the id that the agent gave theirs. `problems` are sources that
+    could not be read to their end, and why.
     """
 
     agent: str
@@ -56,6 +57,7 @@ class ImportReport:
     calls: int = 0
     copies: int = 0
     mismatches: int = 0
+    reused_ids: int = 0
     problems: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -169,11 +171,12 @@ class Import:
         reader = formats.reader_of(self._agent)(draft)
         session = SourceSession(self, source, draft)
         new_lines = malformed = 0
+        doubles = Doubles()
         for line in source.lines(told):
             draft.line = line
             if line.said is None:
                 self._keep_malformed(source, draft, line)
-            else:
+            elif not doubles.has(line):
                 reader.take(line.said)
             session.settle(line, told=line.told)
             if not line.told:
