@@ -116,7 +116,7 @@ def _tell(report: "ImportReport") -> None:
             return
         say("No transcripts of sessions in this repository; --all-projects takes those of other directories.")
         return
-    if report.events == report.notes:
+    if not report.facts:
         say(f"Nothing new: {count(report.unchanged + report.sources, 'transcript')} known before.")
         return
     say(
@@ -125,6 +125,11 @@ def _tell(report: "ImportReport") -> None:
         + (f" ({report.copies:,} more were copies and count no second time)" if report.copies else "")
         + "."
     )
+    if report.reused_ids:
+        say(
+            f"{count(report.reused_ids, 'event')} came under ids that others had before: "
+            "they are kept under ids of their own."
+        )
     if report.mismatches:
         say(
             f"{count(report.mismatches, 'file')} had other contents than the calls before explain: "

@@ -249,7 +249,13 @@ def test_a_hook_loads_no_heavy_module(tmp_path: Path) -> None:
     with Store.init(work / ".locus") as store:
         config.set_keeps_ignored(store.fs, store.layout, True)
     target = str(work / "a.py")
-    shared = {"session_id": "s", "prompt_id": "p", "cwd": str(work), "tool_name": "Edit", "tool_use_id": "t"}
+    shared = {
+        "session_id": "s",
+        "prompt_id": "p",
+        "cwd": str(work),
+        "tool_name": "Edit",
+        "tool_use_id": "t_1ab2c",
+    }
     result = {"filePath": target, "originalFile": "one", "structuredPatch": [{"lines": ["-one", "+two"]}]}
     inputs = []
     for name, fields in (

@@ -5,6 +5,9 @@ read hook input without trusting it: a value of the wrong kind is an unknown one
 them. On the hook path.
 """
 
+from blake3 import blake3
+
+from eventlog import jsontext
 from eventlog.names import event_id_of
 from eventlog.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
 
@@ -24,6 +27,9 @@ SESSION, TURN_START, TOOL_START, TOOL, TURN_END, SESSION_END = (
 
 TEXT_SIZE_MAX = 4096  # of ids, names and paths that become columns
 _TITLE_SIZE_MAX = 80
+# Of the last word of an id that tells its call by itself.
+_RANDOM_SIZE_MIN = 5
+_LONG_SIZE_MIN = 12
 
 
 class Named:
@@ -52,18 +58,19 @@ class Call:
     """One hook call.
 
     `columns` are the envelope columns that all its events share; `events` are complete but for those, and
-    come in the order in which they are to be written. `cause` is the id of the action that explains what a
+    come in the order in which they are to be written; `counted` are those of tool calls whose ids do not tell
+    them by themselves, with their keys (`call_key`). `cause` is the id of the action that explains what a
     capture finds. `kind` is what its tool may change (`tools.py`), None for a call of no tool; `named` are
     the files that an edit tool names. `prompt` is a person's message, which names the turn (whose start is
-    the first event) and may name the session. `finished` are the tools that are known to have ended;
+    the first event) and may name the session. `ended` are the actions of tools that are known to have ended;
     `repeats` says that their actions may have been recorded before, `settles` that every tool of the turn has
     ended by now. `transcripts` are files in which the agent keeps its model calls. `scope` is what the ids of
     tool calls are unique in, where that is not the agent.
 
     An agent that gives its turns and tool calls no ids says `stamp`, the time of the call, and `tool_call`,
     the tool and a digest of its arguments; `live_names.py` completes such a call. `begins` is the action of
-    a tool that begins, `ended` are actions of tools that ended, where no id of the agent's tells them.
-    `model_call` is the key of a model call that has no id, but for its number among equal ones of its turn.
+    a tool that begins. `model_call` is the key of a model call that has no id, but for its number among equal
+    ones of its turn.
     """
 
     __slots__ = (
@@ -71,9 +78,9 @@ class Call:
         "begins",
         "cause",
         "columns",
+        "counted",
         "ended",
         "events",
-        "finished",
         "kind",
         "model_call",
         "moment",
@@ -99,7 +106,7 @@ class Call:
         self.cause: "str | None" = None
         self.scope: "str | None" = None
         self.prompt: "str | None" = None
-        self.finished: "list[str]" = []
+        self.counted: "list[tuple[Event, tuple[str, ...]]]" = []
         self.transcripts: "list[str]" = []
         self.stamp: "str | None" = None
         self.tool_call: "tuple[str, str] | None" = None
@@ -115,10 +122,32 @@ class Call:
     def turn(self) -> "str | None":
         return text_of(self.columns, "agent_turn_id")
 
-    def action_id(self, tool_use_id: str) -> str:
-        """The id of the action that a tool call becomes."""
+    def add_of_tool(
+        self,
+        event_type: str,
+        payload: "Mapping[str, object]",
+        tool_use_id: "str | None",
+        args: object,
+        **columns: object,
+    ) -> Event:
+        """One more event, of a tool call made with `args`; its action is what this begins or ends."""
+        if tool_use_id is None:
+            return self.add(event_type, payload, None, **columns)
         scope = () if self.scope is None else (self.scope,)
-        return event_id_of(self.agent, "action", *scope, tool_use_id)
+        key = call_key(event_type, tool_use_id, self.session, args, scope)
+        event = self.add(event_type, payload, *key, tool_use_id=tool_use_id, **columns)
+        self.count(event, key, tool_use_id)
+        if event_type == "action":
+            self.ended.append(str(event["event_id"]))
+        elif event_type == "tool_start":
+            self.begins = event_id_of(self.agent, "action", *key[1:])
+        return event
+
+    def count(self, event: Event, key: "tuple[str, ...]", tool_use_id: str) -> None:
+        """`event` of a tool call has `key`, which equal calls share unless the id tells them by itself."""
+        event["event_id"] = event_id_of(self.agent, *key)
+        if not is_global(tool_use_id):
+            self.counted.append((event, key))
 
     def add(
         self, event_type: str, payload: "Mapping[str, object]", *key: "str | None", **columns: object
@@ -185,10 +214,64 @@ def title_of(text: str) -> "str | None":
 
 def raw(call: Call, said: "Mapping[str, object]", name: "str | None", *key: "str | None") -> None:
     """Keep a call as it came, as one event of type `hook`."""
+    tool_use_id = text_of(said, "tool_use_id")
     columns = {
         "operation": name,
         "tool": text_of(said, "tool_name"),
         "model": text_of(said, "model"),
-        "tool_use_id": text_of(said, "tool_use_id"),
+        "tool_use_id": tool_use_id,
     }
-    call.add("hook", said, "hook", name, *(key or (None,)), **columns)
+    event = call.add("hook", said, "hook", name, *(key or (None,)), **columns)
+    if name is not None and tool_use_id is not None and key == (tool_use_id,):
+        of_call = call_key("hook", tool_use_id, call.session, said.get("tool_input"), (name,))
+        call.count(event, of_call, tool_use_id)
+
+
+# -- keys of tool calls --------------------------------------------------------------------------
+
+
+def is_global(tool_use_id: str) -> bool:
+    """Whether an id tells its call by itself: its last word looks random.
+
+    That is one of 5 characters or more with both letters and digits, or of 12 or more with digits, or with
+    both small and capital letters.
+    """
+    size = len(tool_use_id)
+    start = size
+    while start and tool_use_id[start - 1].isascii() and tool_use_id[start - 1].isalnum():
+        start -= 1
+    word = tool_use_id[start:]
+    if word.isalpha():
+        return len(word) >= _LONG_SIZE_MIN and not (word.islower() or word.isupper())
+    return len(word) >= (_LONG_SIZE_MIN if word.isdigit() else _RANDOM_SIZE_MIN)
+
+
+def call_key(
+    event_type: str, tool_use_id: str, session: "str | None", args: object, scope: "tuple[str, ...]" = ()
+) -> "tuple[str, ...]":
+    """What makes the id of an event of a tool call, after the agent.
+
+    Args: args: as the agent gave them to the tool; scope: what its ids are unique in, where that is not the
+        agent.
+    """
+    if is_global(tool_use_id):
+        return (event_type, *scope, tool_use_id)
+    return (event_type, *scope, tool_use_id, session or "", args_digest(args))
+
+
+def numbered(key: "tuple[str, ...]", number: int) -> "tuple[str, ...]":
+    """The key of the `number`th call, from 0, of those that have the same one."""
+    return (*key, str(number)) if number else key
+
+
+def args_digest(args: object) -> str:
+    """32 hex digits that stand for the arguments of a call, whatever the order of their names."""
+    return blake3(jsontext.encode(_ordered(args))).hexdigest()[:32]
+
+
+def _ordered(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _ordered(value[name]) for name in sorted(value)}
+    if isinstance(value, list):
+        return [_ordered(one) for one in value]
+    return value

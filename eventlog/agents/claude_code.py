@@ -25,7 +25,6 @@ from eventlog.agents.call import (
     without,
 )
 from eventlog.agents.tools import QUIET, AgentTools
-from eventlog.names import event_id_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,14 +146,13 @@ def _prompt(call: Call, said: "Said") -> None:
 
 def _tool_start(call: Call, said: "Said") -> None:
     tool_use_id = text_of(said, "tool_use_id")
-    call.add(
+    call.add_of_tool(
         "tool_start",
         {"args": said.get("tool_input"), **without(said, *_OF_TOOL)},
-        "tool_start",
         tool_use_id,
+        said.get("tool_input"),
         source="agent",
         tool=text_of(said, "tool_name"),
-        tool_use_id=tool_use_id,
     )
     call.moment = TOOL_START
     TOOLS.describe(call, text_of(said, "tool_name"), said.get("tool_input"))
@@ -168,28 +166,24 @@ def _tool_end(call: Call, said: "Said") -> None:
         result = dict(result)  # the text of the file that it may hold is taken out below
         failed = failed or result.get("interrupted") is True
     args = said.get("tool_input")
-    call.add(
+    call.add_of_tool(
         "action",
         {"args": args, "result": result, **without(said, *_OF_TOOL)},
-        "action",
         tool_use_id,
+        args,
         tool=tool,
-        tool_use_id=tool_use_id,
         duration_ms=int_of(said, "duration_ms"),
         success=not failed,
     )
-    if tool_use_id is not None:
-        call.cause = event_id_of(AGENT, "action", tool_use_id)
-        call.finished.append(tool_use_id)
+    call.cause = call.ended[0] if call.ended else None
     error = said.get("error")
     if isinstance(error, str):
-        call.add(
+        call.add_of_tool(
             "error",
             {"message": error, "tool": tool, "command": object_of(said, "tool_input").get("command")},
-            "error",
             tool_use_id,
+            args,
             tool=tool,
-            tool_use_id=tool_use_id,
             error_type="interrupted" if said.get("is_interrupt") is True else "tool_failure",
             resolved=False,
             related_to=["errors"],
@@ -235,7 +229,7 @@ def _tool_batch(call: Call, said: "Said") -> None:
         if not isinstance(one, dict):
             continue
         tool_use_id = text_of(one, "tool_use_id")
-        call.add(
+        call.add_of_tool(
             "action",
             {
                 "args": one.get("tool_input"),
@@ -244,14 +238,11 @@ def _tool_batch(call: Call, said: "Said") -> None:
                 "tool_error": _is_tool_error(one.get("tool_response")) or None,
                 **without(one, *_OF_TOOL),
             },
-            "action",
             tool_use_id,
+            one.get("tool_input"),
             tool=text_of(one, "tool_name"),
-            tool_use_id=tool_use_id,
             success=False,
         )
-        if tool_use_id is not None:
-            call.finished.append(tool_use_id)
 
 
 def _is_tool_error(result: object) -> bool:

@@ -26,7 +26,6 @@ from eventlog.agents.call import (
     without,
 )
 from eventlog.agents.tools import QUIET, AgentTools
-from eventlog.names import event_id_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,6 +76,21 @@ def interpret(said: "Said") -> Call:
     return call
 
 
+def words_of(args: object) -> object:
+    """What a call was made with, in the form that hooks and rollouts share: its command, patch or arguments.
+
+    A hook says `{"command": …}` where the model wrote `{"cmd": …}`, the bare patch or a list of words.
+    """
+    if isinstance(args, dict):
+        for name in ("cmd", "command"):
+            command = args.get(name)
+            if isinstance(command, list) and command:
+                command = command[-1]
+            if isinstance(command, str):
+                return command
+    return args
+
+
 def _session_start(call: Call, said: "Said") -> None:
     source = text_of(said, "source") or "startup"
     begins = source in ("startup", "clear")
@@ -123,14 +137,13 @@ def _prompt(call: Call, said: "Said") -> None:
 
 def _tool_start(call: Call, said: "Said") -> None:
     tool, tool_use_id = TOOLS.name(said), text_of(said, "tool_use_id")
-    call.add(
+    call.add_of_tool(
         "tool_start",
         {"args": said.get("tool_input"), **without(said, *_OF_TOOL)},
-        "tool_start",
         tool_use_id,
+        words_of(said.get("tool_input")),
         source="agent",
         tool=tool,
-        tool_use_id=tool_use_id,
     )
     call.moment = TOOL_START
     TOOLS.describe(call, tool, said.get("tool_input"))
@@ -139,35 +152,31 @@ def _tool_start(call: Call, said: "Said") -> None:
 def _tool_end(call: Call, said: "Said") -> None:
     tool, tool_use_id = TOOLS.name(said), text_of(said, "tool_use_id")
     result = said.get("tool_response")
-    success = _success_of(result)
-    call.add(
+    success, words = _success_of(result), words_of(said.get("tool_input"))
+    call.add_of_tool(
         "action",
         {"args": said.get("tool_input"), "result": result, **without(said, *_OF_TOOL)},
-        "action",
         tool_use_id,
+        words,
         tool=tool,
-        tool_use_id=tool_use_id,
         success=success,
     )
+    call.cause = call.ended[0] if call.ended else None
     if success is False:
-        call.add(
+        call.add_of_tool(
             "error",
             {
                 "message": "\n".join(_texts_of(result))[:_ERROR_SIZE_MAX],
                 "tool": tool,
                 "command": object_of(said, "tool_input").get("command"),
             },
-            "error",
             tool_use_id,
+            words,
             tool=tool,
-            tool_use_id=tool_use_id,
             error_type="tool_failure",
             resolved=False,
             related_to=["errors"],
         )
-    if tool_use_id is not None:
-        call.cause = event_id_of(AGENT, "action", tool_use_id)
-        call.finished.append(tool_use_id)
     TOOLS.describe(call, tool, said.get("tool_input"))
     if call.kind != QUIET:
         call.moment = TOOL

@@ -196,7 +196,7 @@ class _Recording:
 
             key = None if self.place is None else self.place.key
             self.came_late = count_in_its_turn(layout, call, self.known, self.lines, key)
-        if call.stamp is not None and call.session is not None:
+        if call.session is not None and (call.stamp is not None or call.counted):
             self._name_call()
         if call.model_call is not None and call.session is not None:
             self._number_model_call()
@@ -207,7 +207,10 @@ class _Recording:
         from eventlog.agents import live_names
 
         try:
-            self.known = live_names.complete(self.layout, self.call)
+            if self.call.counted:
+                self.known = live_names.number(self.layout, self.call)
+            else:
+                self.known = live_names.complete(self.layout, self.call)
         except OSError as error:
             self.note(error)
 
@@ -688,19 +691,15 @@ class _Recording:
             process = live_state.process_of(call.agent, self.environ) if by_subagent else ""
             outlives = (call.agent, process) if by_subagent else None
             tool_use_id = call.events[0].get("tool_use_id")
-            cause = call.begins
-            if isinstance(tool_use_id, str):
-                cause = call.action_id(tool_use_id)
-            if cause is not None:
+            if (cause := call.begins) is not None:
                 paths = [short(path) for path in self._named()]
                 tool = str(tool_use_id or "-"), str(call.events[0].get("tool") or "-")
                 live_state.note_begun(
                     self.layout, place.key, (session, turn), cause, tool, call.kind, paths, outlives
                 )
-        elif call.finished or call.ended:
-            causes = [*call.ended, *map(call.action_id, call.finished)]
+        elif call.ended:
             late = call.moment == TOOL and not self.captured
-            live_state.note_ended(self.layout, place.key, causes, late=late)
+            live_state.note_ended(self.layout, place.key, call.ended, late=late)
 
     def _keep_open(self, worktree: str, turn: "tuple[str, str, str]") -> None:
         """Note a turn as under way whose prompt's hook was killed: so that it is closed when it dies."""

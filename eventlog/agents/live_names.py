@@ -2,16 +2,19 @@
 
 A call tells the time it was made at (`stamp`), which is the same however often it is told. The beginnings of
 turns, and beginnings and ends of tool calls, are lines in the notes of the session. Each call adds its own
-line before it reads them, so that calls told at once count one another. On the hook path.
+line before it reads them, so that calls told at once count one another.
 
 A model call without an id is named by its figures, and its number among equal ones of its turn: told again
 from the turn's prompt on, it has the same number.
+
+Where an agent's ids of tool calls come again (`call.py`), equal calls of a session are numbered in the
+same way: one that begins while an equal one is under way is that one, told by two hooks. On the hook path.
 """
 
 import os
 
 from eventlog.agents import live_state
-from eventlog.agents.call import SESSION, SESSION_END, TOOL_START, TURN_START, Call
+from eventlog.agents.call import SESSION, SESSION_END, TOOL_START, TURN_START, Call, numbered
 from eventlog.agents.live_state import Calls, short
 from eventlog.layout import Layout
 from eventlog.names import event_id_of
@@ -49,6 +52,34 @@ def number_model_call(layout: Layout, call: Call) -> None:
     for event in call.events:
         if own[1] in equal and event["event_type"] == "llm":
             event["event_id"] = event_id_of(call.agent, *key, str(equal.index(own[1])))
+
+
+def number(layout: Layout, call: Call) -> Calls:
+    """Number those of the tool calls that `call` tells whose ids come again; the notes of the session.
+
+    Raises: OSError when the notes cannot be written.
+    """
+    session = call.session
+    assert session is not None
+    words = {"tool_start": "begins", "action": "ends"}
+    noted = {_short(key): words[key[0]] for _, key in call.counted if key[0] in words}
+    live_state.note_calls(layout, session, [[word, key] for key, word in noted.items()])
+    known = live_state.read_calls(layout, session)
+    for event, key in call.counted:
+        nth = known.repeats.number(_short(key))
+        event["event_id"] = event_id_of(call.agent, *numbered(key, nth))
+        if key[0] in words:
+            before = event_id_of(call.agent, "action", *key[1:])
+            after = event_id_of(call.agent, "action", *numbered(key[1:], nth))
+            call.begins = after if call.begins == before else call.begins
+            call.cause = after if call.cause == before else call.cause
+            call.ended = [after if one == before else one for one in call.ended]
+    return known
+
+
+def _short(key: "tuple[str, ...]") -> str:
+    """What stands in the notes for the id, session and arguments of a call."""
+    return short("\0".join(key[-3:]))
 
 
 def _name(call: Call, key: "tuple[str, ...]") -> None:

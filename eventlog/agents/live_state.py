@@ -324,10 +324,42 @@ class Tools:
         return self._numbers.get((key, stamp, asked), 0)
 
 
+class Repeats:
+    """Tool calls whose ids come again, told by session, id and arguments (`key`): the number of each.
+
+    One that begins while an equal one is under way is that one, told by two hooks.
+    """
+
+    __slots__ = ("_last", "_open")
+
+    def __init__(self) -> None:
+        self._last: "dict[str, int]" = {}
+        self._open: "set[str]" = set()
+
+    def begin(self, key: str) -> None:
+        if key not in self._open:
+            self._open.add(key)
+            self._last[key] = self._last.get(key, -1) + 1
+
+    def end(self, key: str) -> None:
+        self._open.discard(key)
+        self._last.setdefault(key, 0)
+
+    def end_all(self) -> None:
+        """A turn begins or ends: what was refused before has no end of its own."""
+        self._open.clear()
+
+    def number(self, key: str) -> int:
+        """The number of the last one; 0 when the notes lost it."""
+        return self._last.get(key, 0)
+
+
 class Calls:
     """What was recorded of a session so far. `actions` are ids of actions with how their capture went."""
 
-    __slots__ = ("actions", "ended", "marks", "models", "named", "over", "subagents", "tools", "turns")
+    __slots__ = (
+        "actions", "ended", "marks", "models", "named", "over", "repeats", "subagents", "tools", "turns",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.named = False
@@ -338,6 +370,7 @@ class Calls:
         self.models: "list[tuple[str, str]]" = []  # key and nonce of the turn's, without ids
         self.turns: "list[str]" = []  # of an agent without ids of turns; the latest last
         self.tools = Tools()
+        self.repeats = Repeats()
         self.subagents: "dict[str, str]" = {}  # `short` subagent → the turn that started it
 
 
@@ -346,9 +379,15 @@ def read_calls(layout: Layout, session: str) -> Calls:
     for words in _lines(layout, f"{short(session)}.calls"):
         if words[0] == "named":
             calls.named = True
+        elif words[0] == "begins" and len(words) == 2:
+            calls.repeats.begin(words[1])
+        elif words[0] == "ends" and len(words) == 2:
+            calls.repeats.end(words[1])
         elif words[0] == "ended" and len(words) == 2:
             calls.ended.add(words[1])
+            calls.repeats.end_all()
         elif words[0] == "begun" and len(words) in (2, 3):
+            calls.repeats.end_all()
             calls.ended.discard(words[1])
             calls.over = False
             calls.models.clear()  # they are counted within their turn
@@ -373,7 +412,7 @@ def read_calls(layout: Layout, session: str) -> Calls:
 def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:
     """Lines: `named`; `opened`, `over`; `begun` and `ended` of a turn; `action` id state; `mark` path inode
     offset; `subagent` id turn; `asked` and `answered` of a tool call without an id: key, time;
-    `model` of a model call without an id: key, nonce."""
+    `model` of a model call without an id: key, nonce; `begins`, `ends` of one whose id comes again: key."""
     if lines:
         _append(layout, f"{short(session)}.calls", lines)
 

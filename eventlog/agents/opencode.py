@@ -214,15 +214,8 @@ def _prompt(call: Call, said: "Said") -> None:
 
 def _tool_start(call: Call, said: "Said") -> None:
     tool, tool_use_id = text_of(said, "tool_name"), text_of(said, "tool_use_id")
-    call.add(
-        "tool_start",
-        {"args": said.get("args")},
-        "tool_start",
-        call.scope,
-        tool_use_id,
-        source="agent",
-        tool=tool,
-        tool_use_id=tool_use_id,
+    call.add_of_tool(
+        "tool_start", {"args": said.get("args")}, tool_use_id, said.get("args"), source="agent", tool=tool
     )
     call.moment = TOOL_START
     TOOLS.describe(call, tool, said.get("args"))
@@ -232,7 +225,7 @@ def _tool_end(call: Call, said: "Said") -> None:
     tool, tool_use_id = text_of(said, "tool_name"), text_of(said, "tool_use_id")
     failed = said.get("hook_event_name") == "tool.error"
     metadata = object_of(said, "metadata")
-    call.add(
+    call.add_of_tool(
         "action",
         {
             "args": said.get("args"),
@@ -241,23 +234,19 @@ def _tool_end(call: Call, said: "Said") -> None:
             "metadata": lean(metadata) or None,
             **without(said, *_OF_TOOL),
         },
-        "action",
-        call.scope,
         tool_use_id,
+        said.get("args"),
         tool=tool,
-        tool_use_id=tool_use_id,
         success=False if failed else success_of(metadata),
         duration_ms=duration_of(object_of(said, "time")),
     )
     if failed:
-        call.add(
+        call.add_of_tool(
             "error",
             {"message": error_text(said.get("error")), "tool": tool},
-            "error",
-            call.scope,
             tool_use_id,
+            said.get("args"),
             tool=tool,
-            tool_use_id=tool_use_id,
             error_type="tool_failure",
             resolved=False,
             related_to=["errors"],
@@ -268,9 +257,7 @@ def _tool_end(call: Call, said: "Said") -> None:
             "subagent", {}, "subagent", child, "end", tool_use_id,
             operation="end", source="agent", subagent_id=child,
         )  # fmt: skip
-    if tool_use_id is not None:
-        call.cause = call.action_id(tool_use_id)
-        call.finished.append(tool_use_id)
+    call.cause = call.ended[0] if call.ended else None
     TOOLS.describe(call, tool, said.get("args"))
     if call.kind != QUIET:
         call.moment = TOOL

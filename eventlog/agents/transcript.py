@@ -12,12 +12,14 @@ import stat
 from blake3 import blake3
 
 from eventlog import jsontext
-from eventlog.agents.call import int_of, object_of, text_of
+from eventlog.agents.call import args_digest, int_of, is_global, object_of, text_of
 from eventlog.agents.live_state import Mark
 from eventlog.names import event_id_of
 from eventlog.types import Event
 
 _SUBAGENTS_MAX = 256  # to look at again
+# Of an answer's usage: what each of its lines repeats.
+_ASKED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _SYNTHETIC = "<synthetic>"  # the model of messages that the client itself made up
 _PROMPT_ID = b'"promptId":"'
 
@@ -88,11 +90,32 @@ def _prompt_of(line: bytes) -> "str | None":
     return name.decode("ascii", "replace") if mark and 0 < len(name) < 64 else None
 
 
-def call_of(agent: str, said: "dict[str, object]") -> "Event | None":
-    """The model call that a line of an answer tells; None when it tells none."""
+def message_id_of(said: "dict[str, object]", session: "str | None") -> "str | None":
+    """The id of the answer that a line is of.
+
+    Where neither it nor the request's tells the answer by itself (`call.py`), it is completed by what
+    the lines of an answer have in common: session, model, and the tokens that it was asked with.
+
+    Args: session: that which had the line first, None for an unknown one.
+    """
+    message = object_of(said, "message")
+    message_id, request_id = text_of(message, "id"), text_of(said, "requestId")
+    if message_id is None or session is None or is_global(message_id) or is_global(request_id or ""):
+        return message_id
+    usage = object_of(message, "usage")
+    asked = [usage.get(name) for name in _ASKED]
+    return f"{session}:{message_id}:{args_digest([message.get('model'), *asked])[:16]}"
+
+
+def call_of(agent: str, said: "dict[str, object]", session: "str | None" = None) -> "Event | None":
+    """The model call that a line of an answer tells; None when it tells none.
+
+    Args: session: that which had the line first, where that is not the line's own.
+    """
     message = object_of(said, "message")
     usage = object_of(message, "usage")
-    message_id, model = text_of(message, "id"), text_of(message, "model")
+    model = text_of(message, "model")
+    message_id = message_id_of(said, session or text_of(said, "sessionId"))
     if message_id is None or not usage or model == _SYNTHETIC:
         return None
     request_id = text_of(said, "requestId")
@@ -116,11 +139,22 @@ def call_of(agent: str, said: "dict[str, object]") -> "Event | None":
         "cache_write_1h_tokens": int_of(object_of(usage, "cache_creation"), "ephemeral_1h_input_tokens"),
         "occurred_at": time_of(text_of(said, "timestamp")),
     }
-    digest = blake3(jsontext.encode(usage)).hexdigest()[:16]
     event = {name: value for name, value in columns.items() if value is not None}
     event["payload"] = {"stop_reason": text_of(message, "stop_reason"), "usage": usage}
-    event["event_id"] = event_id_of(agent, "llm", message_id, request_id or "", digest)
+    event["event_id"] = _event_id_of(agent, message_id, request_id, usage)
     return event
+
+
+def plain_id_of(agent: str, said: "dict[str, object]") -> str:
+    """The id of a call's event as versions made it that took every id of an answer for its own."""
+    message = object_of(said, "message")
+    message_id, request_id = text_of(message, "id"), text_of(said, "requestId")
+    return _event_id_of(agent, message_id or "", request_id, object_of(message, "usage"))
+
+
+def _event_id_of(agent: str, message_id: str, request_id: "str | None", usage: "dict[str, object]") -> str:
+    digest = blake3(jsontext.encode(usage)).hexdigest()[:16]
+    return event_id_of(agent, "llm", message_id, request_id or "", digest)
 
 
 def time_of(text: "str | None") -> "int | None":

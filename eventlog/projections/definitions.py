@@ -214,7 +214,8 @@ CALL_KEY = (
     "CASE WHEN message_id IS NULL AND request_id IS NULL THEN position END",
 )
 # Of events with one key, which counts: the first in this order.
-CALL_ORDER = "greatest(coalesce(completion_tokens, -1), -1) DESC, position"
+_LARGEST = "greatest(coalesce({0}, -1), -1) DESC"
+CALL_ORDER = f"{_LARGEST.format('completion_tokens')}, {_LARGEST.format('prompt_tokens')}, position"
 
 _SUMMED = tuple(name for name, _, _ in _TOKENS if name != "tokens_used")
 
@@ -241,7 +242,8 @@ def call_rows(events: str) -> str:
 def beaten(events: str, positions: str) -> str:
     """Those of `positions` whose row another one of them beats, as the row of one call.
 
-    The most completion tokens win, null being fewer than none; then the lowest position.
+    The most completion tokens win, null being fewer than none; then the most prompt tokens, then the lowest
+    position.
     """
     return f"""
         SELECT position FROM (

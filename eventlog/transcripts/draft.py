@@ -10,9 +10,16 @@ from typing import Any
 from blake3 import blake3
 
 from eventlog import jsontext
+from eventlog.agents.call import call_key, is_global, numbered
 from eventlog.names import event_id_of
 from eventlog.transcripts.lines import Line
 from eventlog.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
+
+# What is told once, however often a line says it; of all else the same id with other content is another fact.
+_ONCE = frozenset(("session", "turn", "subagent", "import", "llm"))
+
+# The parts of a payload that hold the fact, where it has them.
+_WORDS = ("text", "message", "args", "result")
 
 WRITE, REPLACE, PATCH, DELETE, SEEN = "write", "replace", "patch", "delete", "seen"
 BACKUP = "backup"
@@ -101,21 +108,31 @@ class Draft:
     set them. `session`, `turn`, `cwd` (the first) and `commit` are known once they were said; `outcome` is
     what the model said last, `status` how the turn under way ends when it does not end well. `parts` are the
     paths of the source's files, to which the number of a line's part belongs. `closed` keeps how each turn
-    ended that was followed by another, since a line may tell several; `is_copy` is the source's.
+    ended that was followed by another, since a line may tell several; `is_copy` is the source's. `owner` is
+    the session that had the turn under way first, where another copied it; `aliases` are other names that
+    lines give the session. `reused` are facts whose id, as the agent gave it, another one of the source has;
+    `former` has the ids that earlier versions gave facts, by their ids.
     """
 
     __slots__ = (
+        "_calls",
+        "_contents",
+        "_tool_use_ids",
         "agent",
+        "aliases",
         "closed",
         "columns",
         "commit",
         "cwd",
+        "former",
         "is_copy",
         "items",
         "line",
         "of_line",
         "outcome",
+        "owner",
         "parts",
+        "reused",
         "session",
         "status",
         "turn",
@@ -136,6 +153,13 @@ class Draft:
         self.outcome: str | None = None
         self.status: str | None = None
         self.closed: dict[str, tuple[str | None, str | None]] = {}
+        self.owner: str | None = None
+        self.aliases: list[str] = []
+        self.reused: set[str] = set()
+        self.former: dict[str, str] = {}
+        self._contents: dict[str, int] = {}  # event id → what stands for the content of the first
+        self._calls: dict[tuple[str, ...], int] = {}  # how many tool calls of each key
+        self._tool_use_ids: set[str] = set()  # those that do not tell their calls by themselves
 
     # -- what a reader calls ---------------------------------------------------------------------
 
@@ -204,9 +228,38 @@ class Draft:
         said = event["payload"] = {name: value for name, value in payload.items() if value is not None}
         if not key or None in key or "" in key:
             key = (event_type, self.session, digest_of(said), self._place())
-        event["event_id"] = event_id_of(self.agent, *[part or "" for part in key])
+        parts = [part or "" for part in key]
+        event["event_id"] = event_id_of(self.agent, *parts)
+        if event_type not in _ONCE:
+            if key[-1] != self.turn and not any(map(self._tells, parts[1:])):
+                self._scope(event, parts)
+            self._keep_apart(event)
         self.items.append(event)
         return event
+
+    def call_key(
+        self, event_type: str, tool_use_id: str | None, args: object, *scope: str
+    ) -> tuple[str | None, ...]:
+        """The key of an event of a tool call made with `args`; of an error that of the last action."""
+        if tool_use_id is None or is_global(tool_use_id):
+            return (event_type, *scope, tool_use_id)
+        session = self.owner or str(self.of_line.get("agent_session_id") or self.session)
+        key = call_key(event_type, tool_use_id, session, args, scope)
+        plain, number = key[1:], self._calls.get(key[1:], 0)
+        key = numbered(key, max(0, number - 1) if event_type == "error" else number)
+        event_id = event_id_of(self.agent, *key)
+        if event_type != "error":
+            self._calls[plain] = number + 1
+            if tool_use_id in self._tool_use_ids:
+                self.reused.add(event_id)
+            self._tool_use_ids.add(tool_use_id)
+        self.was(event_id, event_id_of(self.agent, event_type, *scope, tool_use_id))
+        return key
+
+    def was(self, event_id: str, former: str) -> None:
+        """Earlier versions gave an event another id."""
+        if former != event_id:
+            self.former[event_id] = former
 
     def file(self, cause: Event, edit: FileEdit) -> None:
         """What the action `cause` did to a file, or showed of it."""
@@ -215,6 +268,31 @@ class Draft:
     def raw(self, said: Mapping[str, object], kind: str | None, *key: str | None) -> Event:
         """Keep a line as it is."""
         return self.event("transcript", said, *(("transcript", *key) if key else ()), operation=kind)
+
+    def _tells(self, part: str) -> bool:
+        """Whether a part of a key tells the fact in all sessions: a random id, a digest, or the session."""
+        return part == self.session or is_global(part)
+
+    def _scope(self, event: Event, key: "list[str]") -> None:
+        """Add the session to a key whose id may come again in another one."""
+        former, session = str(event["event_id"]), event.get("agent_session_id")
+        event["event_id"] = event_id_of(self.agent, *key, self.owner or str(session or ""))
+        self.was(str(event["event_id"]), former)
+
+    def _keep_apart(self, event: Event) -> None:
+        """Give a fact whose id another one of the source has an id of its own."""
+        event_id = str(event["event_id"])
+        data = _content_of(event)
+        first = self._contents.setdefault(event_id, hash(data))
+        if first == hash(data):
+            return
+        own = event_id_of(
+            self.agent, str(event["event_type"]), "again", event_id, blake3(data).hexdigest()[:32]
+        )
+        event["event_id"] = own
+        if own not in self._contents:
+            self.reused.add(own)
+            self._contents[own] = hash(data)
 
     # -- for the importer ------------------------------------------------------------------------
 
@@ -226,6 +304,23 @@ class Draft:
     def _place(self) -> str:
         """Tells lines with equal content apart; that of a copy is another, which is the price of no key."""
         return "" if self.line is None else str(self.line.number)
+
+
+def _content_of(event: Event) -> bytes:
+    """What makes an event the fact that it is: what is said, by what, and when.
+
+    A copy that a fork or a subagent begins with differs in the place where it stands.
+    """
+    get = event.get
+    payload = event["payload"]
+    assert isinstance(payload, dict)
+    said = [payload[name] for name in _WORDS if name in payload] or _without_place(payload)
+    place = get("event_type"), get("operation"), get("occurred_at"), get("tool_use_id"), get("tool")
+    return jsontext.encode_without_floats([*place, said])
+
+
+def _without_place(payload: "dict[str, Any]") -> "dict[str, Any]":
+    return {name: value for name, value in payload.items() if name != "parent"}
 
 
 def digest_of(value: Any) -> str:

@@ -24,7 +24,7 @@ from eventlog.transcripts import foreign, formats, halves, seen
 from eventlog.transcripts.draft import Draft
 from eventlog.transcripts.gitbase import GitBase
 from eventlog.transcripts.known import Known, LogFacts
-from eventlog.transcripts.lines import FileSource, Line, names_in
+from eventlog.transcripts.lines import Doubles, FileSource, Line, names_in
 from eventlog.transcripts.session import SourceSession
 from eventlog.transcripts.sources import Passed
 from eventlog.types import Event
@@ -41,13 +41,15 @@ Progress = Callable[[int, int], None]
 class ImportReport:
     """What came of an import.
 
-    `sources` were read, `unchanged` were not, because nothing in them changed. `sessions` are different ones
-    of which something was read. Of the lines read, `malformed` are no JSON objects and `oversized` too long;
-    `completed` are lines that an import before found half written. `events` were added, `notes` among them
-    are the import's own: how far it read, what is withheld. `known` were in the log before. `calls` are model
-    calls that were added, `copies` those that were found to be one that is known. `withheld` are contents of
-    which this import was the first to say that they hold a secret. `problems` are sources that could not be
-    read to their end, and why; `passed` is what the search for sources passed over.
+    `sources` were read, `unchanged` were not, because nothing in them changed. `sessions` are different
+    ones of which something was read. Of the lines read, `malformed` are no JSON objects and `oversized`
+    too long; `completed` are lines that an import before found half written. `events` were added, `notes`
+    among them are the import's own: how far it read, what is withheld. `known` were in the log before.
+    `calls` are model calls that were added, `copies` those that were found to be one that is known.
+    `reused_ids` are events that were added although another fact has the id that the agent gave theirs.
+    `withheld` are contents of which this import was the first to say that they hold a secret. `problems`
+    are sources that could not be read to their end, and why; `passed` is what the search for sources
+    passed over.
     """
 
     agent: str
@@ -66,8 +68,14 @@ class ImportReport:
     completed: int = 0
     notes: int = 0
     withheld: int = 0
+    reused_ids: int = 0
     problems: list[tuple[str, str]] = field(default_factory=list)
     passed: list[Passed] = field(default_factory=list)
+
+    @property
+    def facts(self) -> int:
+        """The events that were added but for the import's own."""
+        return self.events - self.notes
 
     @property
     def is_partial(self) -> bool:
@@ -202,11 +210,12 @@ class Import:
         reader = formats.reader_of(self._agent)(draft)
         session = SourceSession(self, source, draft)
         new_lines = malformed = oversized = 0
+        doubles = Doubles()
         for line in source.lines(told):
             draft.line = line
             if line.said is None:
                 self._keep_malformed(source, draft, line)
-            else:
+            elif not doubles.has(line):
                 reader.take(line.said)
             session.settle(line, told=line.told)
             if not line.told:

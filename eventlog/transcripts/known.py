@@ -34,6 +34,7 @@ _CALLS_OF_TURN = (
     "select event_id, agent_session_id from events "
     "where event_type = 'llm' and agent = $1 and agent_turn_id = $2"
 )
+_NONE = object()
 _TOLD_MAX = 1 << 18
 _NOTES = "select payload from events where event_type = 'import' and agent = $1 order by position"
 
@@ -44,7 +45,7 @@ class LogFacts:
     def __init__(self, store: Store) -> None:
         self.has_master = False
         self.sessions: dict[str, set[str]] = {}
-        self.turn_ids: dict[str, set[int]] = {}
+        self.turn_ids: dict[str, dict[int, str]] = {}  # agent → start of a turn → session that had it first
         self.agents_with_notes: set[str] = set()
         rows = store.query(_FACTS).rows if store.journal.next_position() > 0 else []
         for event_type, operation, event_id, agent, session, repo in rows:
@@ -55,7 +56,7 @@ class LogFacts:
             elif session is not None:
                 self.sessions.setdefault(agent, set()).add(session)
                 if event_type == "turn" and operation == "start":
-                    self.turn_ids.setdefault(agent, set()).add(_short(event_id))
+                    self.turn_ids.setdefault(agent, {}).setdefault(_short(event_id), session)
 
 
 class Known:
@@ -70,11 +71,13 @@ class Known:
         self._owner_of_call: dict[int, str] = {}
         self._loaded: set[str] = set()
         self._sessions = facts.sessions.get(agent, set())
-        self._turn_ids = facts.turn_ids.get(agent, set())
+        self._turn_ids = facts.turn_ids.get(agent, {})
+        self._owner_of_turn: dict[int, str] = {}  # of those told since
         self._has_notes = agent in facts.agents_with_notes
         self.has_master = facts.has_master
         self.ends: set[tuple[str, int]] = set()  # name of a file, how far an import before had read it
         self._fetched: dict[str, list[tuple[Any, ...]]] = {}
+        self._turn_of: dict[int, str | None] = {}  # of what the log has of the session
         # Of the session at hand: from hooks.
         self.is_live = False
         self.live_turns: set[str] = set()
@@ -102,6 +105,7 @@ class Known:
         self.nameless_calls = {}
         self.hooked = None
         self._timeless, self._of_hooks = set(), set()
+        self._turn_of = {}
         if session not in self._sessions:
             return
         ids: set[int] = set()
@@ -115,6 +119,7 @@ class Known:
             ids.add(_short(event_id))
             if lacks_time and self._agent == CODEX:
                 self._timeless.add(_short(event_id))
+            self._turn_of[_short(event_id)] = turn
             if event_type == "snapshot" and has_tree:
                 self.is_live = True
                 if turn is not None:
@@ -134,6 +139,13 @@ class Known:
             self._match(session, outcomes)
         self.live_actions = {event_id for turn, event_id in actions if turn in self.live_turns}
 
+    def enter_alias(self, session: str) -> None:
+        """Another name of the session at hand: what the log has under it is known too."""
+        if session in self._sessions:
+            rows = self._store.query(_OF_SESSIONS, [self._agent, [session]]).rows
+            self._ids = self._ids | {_short(row[0]) for row in rows}
+            self._turn_of.update((_short(row[0]), row[2]) for row in rows)
+
     def _match(self, session: str, outcomes: "dict[str, bool | None]") -> None:
         rows = self._store.query(_STARTS, [self._agent, session]).rows
         turns = [(str(turn), prompt_of(jsontext.decode(payload))) for turn, payload in rows]
@@ -152,6 +164,14 @@ class Known:
     def is_of_hook(self, event_id: str) -> bool:
         """Whether a hook told a model call under the id that a transcript gives it."""
         return _short(event_id) in self._of_hooks
+
+    def takes_former(self, event_id: str, former: str, turn: object) -> bool:
+        """Whether the log has an event of the session's under its former id; each is taken once."""
+        short = _short(former)
+        if _short(event_id) in self._ids or self._turn_of.get(short, _NONE) != turn:
+            return False
+        del self._turn_of[short]
+        return True
 
     def tell(self, event_id: str) -> None:
         self._told.add(_short(event_id))
@@ -176,6 +196,11 @@ class Known:
     def has_turn(self, turn: str) -> bool:
         """Whether the log had a turn before this import."""
         return _short(event_id_of(self._agent, "turn", turn, "start")) in self._turn_ids
+
+    def owner_of_turn(self, start_id: str, session: str) -> str:
+        """The session that had a turn first: `session` where nobody had it yet."""
+        short = _short(start_id)
+        return self._turn_ids.get(short) or self._owner_of_turn.setdefault(short, session)
 
     def is_turn_known(self, start_id: str, turn: str) -> bool:
         """Whether the log has a turn; when another session has it, its model calls are looked up."""

@@ -66,6 +66,26 @@ class Line:
         self.piece = piece
 
 
+class Doubles:
+    """The lines of a source that stand in it twice, as one that is copied together from parts may have them.
+
+    Such a line names itself (`uuid`, or `id` and a time); any other may be said twice. A byte of difference
+    makes another line.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def has(self, line: Line) -> bool:
+        """Whether `line` is the double of one that this was asked about before."""
+        said = line.said
+        if said is None or not ("uuid" in said or ("id" in said and "timestamp" in said)):
+            return False
+        count = len(self._seen)
+        self._seen.add(hash((line.part, line.data)))
+        return len(self._seen) == count
+
+
 class Mark:
     """How far a file was told: its first `size` bytes (decompressed) of this BLAKE3 `digest`, its `lines`."""
 

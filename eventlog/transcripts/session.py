@@ -8,7 +8,7 @@ that is known under another name becomes a copy of it, and where hooks looked at
 import os
 from typing import TYPE_CHECKING
 
-from eventlog.agents.call import title_of
+from eventlog.agents.call import is_global, title_of
 from eventlog.agents.ignored_texts import Outside, leave_out, without
 from eventlog.names import event_id_of, session_context, session_id_of, sessions_context, slugify
 from eventlog.paths import is_outside
@@ -54,13 +54,19 @@ class SourceSession:
         self._sizes: dict[bytes, int] = {}  # of contents that were put together
         self._left_out: set[object] = set()  # tool calls of which texts were left out
         self._is_numbered = False  # told by a version whose ids have the numbers of lines
+        self._aliases = 0  # of the session, that were looked up
 
     def settle(self, line: Line | None, *, told: bool) -> None:
         """Send on what the reader said of a line; None: of the end. `told`: an import before has sent it."""
         size = 0 if line is None else len(line.data)
+        for alias in self._draft.aliases[self._aliases :]:
+            self._known.enter_alias(alias)
+            self._aliases += 1
         for item in self._draft.take():
             if self._known.hooked is not None:
                 self._known.hooked.adopt(item.columns if isinstance(item, FileItem) else item)
+            if self._draft.former and not isinstance(item, FileItem):
+                self._take_former(item)
             if isinstance(item, FileItem):
                 for event in self._told_of(item):
                     if not told and (not self._is_live(event) or self._is_unseen(event)):
@@ -80,6 +86,13 @@ class SourceSession:
             self._last, self._last_former = item, item.get("former_id")
             if not told:
                 self._add(item, size)
+
+    def _take_former(self, event: Event) -> None:
+        """Give an event the id under which an earlier version told it."""
+        event_id = str(event["event_id"])
+        former = self._draft.former.pop(event_id, None)
+        if former is not None and self._known.takes_former(event_id, former, event.get("agent_turn_id")):
+            event["event_id"] = former
 
     def end(self) -> None:
         """The end of the source: of its last turn and, unless hooks recorded it, of the session."""
@@ -123,6 +136,9 @@ class SourceSession:
         self._end_turn(told=told)
         first = self._turn is None
         self._turn, self._turn_is_open = turn, True
+        if is_global(turn) and self._draft.session is not None:
+            owner = self._known.owner_of_turn(str(event["event_id"]), self._draft.session)
+            self._draft.owner = None if owner == self._draft.session else owner
         self._known.is_turn_known(str(event["event_id"]), turn)
         payload = event["payload"]
         assert isinstance(payload, dict)
@@ -329,6 +345,7 @@ class SourceSession:
             return
         self._known.tell(event_id)
         report.events += 1
+        report.reused_ids += event_id in self._draft.reused
         event_type = event["event_type"]
         if event_type == "llm":
             report.calls += 1

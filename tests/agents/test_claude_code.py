@@ -39,9 +39,9 @@ RAW = (
 )
 EVENT_TYPES.update((name, ["hook"]) for name in RAW.split())
 FIELDS = {
-    "tool_name": "Bash", "tool_use_id": "toolu_1", "tool_input": {"command": "ls"}, "error": "Exit code 2",
+    "tool_name": "Bash", "tool_use_id": "t_1a2b3", "tool_input": {"command": "ls"}, "error": "Exit code 2",
     "agent_id": "a1", "agent_type": "general-purpose", "prompt": "Go", "source": "startup",
-    "tool_calls": [{"tool_name": "Bash", "tool_use_id": "toolu_1", "tool_response": "refused"}],
+    "tool_calls": [{"tool_name": "Bash", "tool_use_id": "t_1a2b3", "tool_response": "refused"}],
 }  # fmt: skip
 
 
@@ -73,12 +73,12 @@ def test_every_event_has_a_meaning_or_is_kept_raw(name: str) -> None:
 def test_ids_come_from_the_agents_own_keys() -> None:
     """I8, S1-30: an action has one id whether its own hook or its batch tells it, in whichever session; a
     prompt's turn, snapshot and intent have ids of the prompt."""
-    (action,) = interpret(said("PostToolUse", tool_use_id="toolu_1", tool_name="Bash")).events
+    (action,) = interpret(said("PostToolUse", tool_use_id="t_1a2b3", tool_name="Bash")).events
     batch = interpret({**said("PostToolBatch", tool_calls=FIELDS["tool_calls"]), "session_id": "fork"})
     prompt = interpret(said("UserPromptSubmit", prompt="Go"))
 
     assert (
-        action["event_id"] == batch.events[0]["event_id"] == event_id_of("claude-code", "action", "toolu_1")
+        action["event_id"] == batch.events[0]["event_id"] == event_id_of("claude-code", "action", "t_1a2b3")
     )
     assert batch.events[0]["success"] is False
     assert [event["event_id"] for event in prompt.events] == [

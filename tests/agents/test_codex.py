@@ -90,15 +90,15 @@ def test_tokens_include_what_came_from_the_cache() -> None:
 def test_success_is_known_where_an_exit_code_is(answer: Any, success: bool | None) -> None:
     """P7, S1-30: the output of a command does not tell whether it failed, that of a script does; a failure
     is an error, with the id that the transcript gives it."""
-    call = said("PostToolUse", tool_name="exec", tool_use_id="c", tool_response=answer)
+    call = said("PostToolUse", tool_name="exec", tool_use_id="call_1a2b3", tool_response=answer)
     action, *errors = interpret(call).events
 
     assert action.get("success") == success
-    of_call = event_id_of("codex", "error", "c")
+    of_call = event_id_of("codex", "error", "call_1a2b3")
     assert [one.get("event_id") for one in errors] == ([of_call] if success is False else [])
     lines = [
-        item(2, "custom_tool_call", name="exec", input="await tools.exec_command()", call_id="c"),
-        item(3, "custom_tool_call_output", call_id="c", output=answer),
+        item(2, "custom_tool_call", name="exec", input="await tools.exec_command()", call_id="call_1a2b3"),
+        item(3, "custom_tool_call_output", call_id="call_1a2b3", output=answer),
     ]
     told, *failures = events_in([meta(), *begin(1, TURN), *lines], "action", "error")
     assert told.get("success") == success

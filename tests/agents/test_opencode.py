@@ -280,16 +280,14 @@ def call_of(name: str, **said: Any) -> Any:
 
 def test_tool_calls_are_named_within_their_session() -> None:
     """P3: providers number calls anew in each session, so the session is part of a call's id."""
-    begun = call_of(
-        "tool.execute.before", tool_name="edit", tool_use_id="c", args={"filePath": "/home/dev/a"}
-    )
-    ended = call_of("tool.execute.after", tool_name="edit", tool_use_id="c", args={"filePath": "/home/dev/a"})
+    said = {"tool_name": "edit", "tool_use_id": "call_1a2b3", "args": {"filePath": "/home/dev/a"}}
+    begun, ended = call_of("tool.execute.before", **said), call_of("tool.execute.after", **said)
     assert (begun.moment, ended.moment) == (TOOL_START, TOOL)
-    assert begun.action_id("c") == ended.cause == event_id_of("opencode", "action", "ses_1", "c")
+    assert begun.begins == ended.cause == event_id_of("opencode", "action", "ses_1", "call_1a2b3")
     assert ended.events[0]["event_id"] == ended.cause
     assert [one.path for one in ended.named] == ["/home/dev/a"] and ended.kind == EDITS
     other = opencode.interpret({**PLACE, "session_id": "ses_9", "hook_event_name": "tool.execute.after",
-                                "tool_name": "edit", "tool_use_id": "c"})  # fmt: skip
+                                "tool_name": "edit", "tool_use_id": "call_1a2b3"})  # fmt: skip
     assert other.cause != ended.cause
 
 

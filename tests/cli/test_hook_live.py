@@ -341,8 +341,8 @@ def test_a_look_that_is_not_finished_in_time_is_finished_by_the_next(
     incomplete, and the next one tells all that happened since."""
     agent = Agent(work)
     agent.prompt("Go")
-    said = agent.payload("PostToolUse", tool_name="Bash", tool_input={}, tool_use_id="slow_1")
-    started = agent.payload("PreToolUse", tool_name="Bash", tool_input={}, tool_use_id="slow_1")
+    said = agent.payload("PostToolUse", tool_name="Bash", tool_input={}, tool_use_id="slow_1a2b3")
+    started = agent.payload("PreToolUse", tool_name="Bash", tool_input={}, tool_use_id="slow_1a2b3")
 
     def record(payload: dict[str, Any]) -> None:
         call = adapters.interpret("claude-code", payload)
@@ -367,7 +367,7 @@ def test_a_look_that_is_not_finished_in_time_is_finished_by_the_next(
     shell = agent.bash("true")
     (change,) = events(work, "file")
     assert (change["path"], change["cause"], change["source"]) == ("made.txt", None, "system")
-    assert set(change["payload"]["causes"]) == {action_of("slow_1"), action_of(shell)}
+    assert set(change["payload"]["causes"]) == {action_of("slow_1a2b3"), action_of(shell)}
     agent.stop()
     assert replayed(work, ended, tmp_path / "whole") == here(work)
 
@@ -534,13 +534,15 @@ def test_a_huge_input_still_finds_the_change(work: Path) -> None:
     agent.prompt("Go")
     (work / "made.txt").write_text("1")
     fields = agent.payload("PostToolUse", tool_name="Bash", tool_input={"command": "x"})
-    said = json.dumps(fields)[:-1] + ', "tool_response": "' + "y" * (50 << 20) + '", "tool_use_id": "t9"}'
+    said = (
+        json.dumps(fields)[:-1] + ', "tool_response": "' + "y" * (50 << 20) + '", "tool_use_id": "t9a1b2c"}'
+    )
     run_hook(said.encode(), "claude-code", work)
 
     action = events(work, "action")[-1]
-    assert (action["tool_use_id"], action["tool"], action["turn"]) == ("t9", "Bash", 1)
+    assert (action["tool_use_id"], action["tool"], action["turn"]) == ("t9a1b2c", "Bash", 1)
     assert action["payload"]["cut"] is True
-    assert [change[:3] for change in changes(work)] == [("add", "made.txt", action_of("t9"))]
+    assert [change[:3] for change in changes(work)] == [("add", "made.txt", action_of("t9a1b2c"))]
 
 
 def test_a_store_of_a_newer_locus_is_left_alone(work: Path) -> None:

@@ -67,7 +67,7 @@ def project(events: list[Row]) -> dict[str, dict[Any, Row]]:
 
 
 def _calls(events: list[Row]) -> dict[Any, Row]:
-    """P3: per key the row with the most completion tokens; the first of equals."""
+    """P3: per key the row with the most completion tokens, then prompt tokens; the first of equals."""
     best: dict[Any, Row] = {}
     for event in events:
         if event["event_type"] != "llm":
@@ -82,8 +82,9 @@ def _calls(events: list[Row]) -> dict[Any, Row]:
     return best
 
 
-def _weight(call: Row) -> int:
-    return -1 if call["completion_tokens"] is None else call["completion_tokens"]
+def _weight(call: Row) -> tuple[int, int]:
+    written, read = call["completion_tokens"], call["prompt_tokens"]
+    return max(-1, -1 if written is None else written), max(-1, -1 if read is None else read)
 
 
 def _figures(event: Row) -> Row:

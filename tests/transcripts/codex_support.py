@@ -123,7 +123,7 @@ SESSION = [
     *prompt(1, "add a price"),
     item(2, "reasoning", id="rs_1", summary=[{"text": "A file."}], encrypted_content="x"),
     *answer(3, "I add it."),
-    *patch(4, "call_1", ADD, ADDED),
+    *patch(4, "call_1a2b1", ADD, ADDED),
     count(5, 100, 100),
     count(5, 100, 100),
     *patch(6, "call_2", UPDATE, {f"{HOME}/a.py": UPDATED}),

@@ -94,7 +94,9 @@ def test_an_odd_line_is_kept_and_its_neighbours_are_told(tmp_path: Path, name: s
         assert turn[0] == "add a price"
         assert [
             tuple(r)
-            for r in store.query("select completion_tokens from llm_calls where message_id = 'm-1'").rows
+            for r in store.query(
+                "select completion_tokens from llm_calls where message_id like '%m-1:%'"
+            ).rows
         ] == [(4,)]
         kept = [store.blob(one["blob"]) for one in payloads(store, operation="malformed")]
         assert [one.rstrip(b"\n") for one in kept] == ([odd.rstrip(b"\n")] if malformed else [])

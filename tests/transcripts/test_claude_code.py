@@ -47,14 +47,16 @@ def session(tell: Teller) -> list[Line]:
     """A prompt, an answer on three lines with two calls, one of which fails, and another prompt."""
     return [
         tell.user("make it", promptId="p-1"),
-        tell.answer("msg_1", {"type": "thinking", "thinking": "How?", "signature": "c2VhbA=="}),
-        tell.answer("msg_1", text("I make it."), 7),
-        *tell.call("msg_1", "tool-1", "Bash", BASH, "made", RAN, promptId="p-1"),
-        tell.answer("msg_2", {"type": "tool_use", "id": "tool-2", "name": "Bash", "input": BASH}, 20),
-        tell.result("tool-2", "Exit code 1\nno", "Error: Exit code 1\nno", failed=True, promptId="p-1"),
-        tell.answer("msg_3", text("It failed."), 30),
+        tell.answer("msg_a1b2c1", {"type": "thinking", "thinking": "How?", "signature": "c2VhbA=="}),
+        tell.answer("msg_a1b2c1", text("I make it."), 7),
+        *tell.call("msg_a1b2c1", "toolu_a1b2c1", "Bash", BASH, "made", RAN, promptId="p-1"),
+        tell.answer(
+            "msg_a1b2c2", {"type": "tool_use", "id": "toolu_a1b2c2", "name": "Bash", "input": BASH}, 20
+        ),
+        tell.result("toolu_a1b2c2", "Exit code 1\nno", "Error: Exit code 1\nno", failed=True, promptId="p-1"),
+        tell.answer("msg_a1b2c3", text("It failed."), 30),
         tell.user("again", promptId="p-2"),
-        tell.answer("msg_4", text("Made."), 40),
+        tell.answer("msg_a1b2c4", text("Made."), 40),
     ]
 
 
@@ -69,7 +71,7 @@ def test_a_session_says_what_was_asked_done_and_counted(tmp_path: Path) -> None:
         ]  # fmt: skip
         calls = "select message_id, prompt_tokens, completion_tokens from llm_calls order by 1"
         assert rows(store, calls) == [
-            ("msg_1", 15, 1), ("msg_2", 15, 20), ("msg_3", 15, 30), ("msg_4", 15, 40),
+            ("msg_a1b2c1", 15, 1), ("msg_a1b2c2", 15, 20), ("msg_a1b2c3", 15, 30), ("msg_a1b2c4", 15, 40),
         ]  # fmt: skip
         assert rows(store, "select tool, success from actions order by position") == [
             ("Bash", True), ("Bash", False),
@@ -87,9 +89,11 @@ def test_ids_are_those_of_the_hooks() -> None:
     lines, side = session(Teller()), Teller(name="side", isSidechain=True, agentId="a1")
     tell = Teller(name="more")
     lines += [
-        tell.answer("msg_5", {"type": "tool_use", "id": "t-3", "name": "Agent", "input": {"prompt": "look"}}),
+        tell.answer(
+            "msg_a1b2c5", {"type": "tool_use", "id": "t-3", "name": "Agent", "input": {"prompt": "look"}}
+        ),
         side.user("look"),
-        side.answer("msg_6", text("Seen.")),
+        side.answer("msg_a1b2c6", text("Seen.")),
         tell.result(
             "t-3", [text("Seen.")], {"status": "completed", "agentId": "a1", "content": [text("Seen.")]}
         ),
@@ -98,8 +102,8 @@ def test_ids_are_those_of_the_hooks() -> None:
 
     digest = blake3(b"Seen.").hexdigest()[:16]
     for key in (
-        ("session", SESSION), ("turn", "p-1", "start"), ("intent", "p-1"), ("action", "tool-1"),
-        ("error", "tool-2"), ("subagent", "a1", "start"), ("subagent", "a1", "end", digest),
+        ("session", SESSION), ("turn", "p-1", "start"), ("intent", "p-1"), ("action", "toolu_a1b2c1"),
+        ("error", "toolu_a1b2c2"), ("subagent", "a1", "start"), ("subagent", "a1", "end", digest),
     ):  # fmt: skip
         assert event_id_of("claude-code", *key) in ids, key
 
@@ -110,7 +114,7 @@ def test_a_fork_is_counted_once_and_tells_what_is_new(tmp_path: Path) -> None:
     copied = [{**line, "sessionId": FORK} for line in lines]
     more = Teller(FORK, name="fork")
     more.last = lines[-1]["uuid"]
-    copied += [more.user("go on", promptId="p-3"), more.answer("msg_5", text("On."), 50)]
+    copied += [more.user("go on", promptId="p-3"), more.answer("msg_a1b2c5", text("On."), 50)]
     with Store.init(tmp_path / ".locus") as store:
         run(store, write(tmp_path / f"{SESSION}.jsonl", lines), write(tmp_path / f"{FORK}.jsonl", copied))
 
@@ -125,10 +129,10 @@ def test_a_fork_is_counted_once_and_tells_what_is_new(tmp_path: Path) -> None:
 def test_subagents_work_in_the_turn_of_their_session(tmp_path: Path) -> None:
     """A session is read with the files of its subagents, merged by time; their facts stand at their start."""
     tell = Teller()
-    prompt, launch = tell.user("look", promptId="p-1"), tell.answer("msg_1", text("I look."))
+    prompt, launch = tell.user("look", promptId="p-1"), tell.answer("msg_a1b2c1", text("I look."))
     side = Teller(name="side", isSidechain=True, agentId="a1", promptId="p-1")
     side._count = 2
-    inner = [side.user("Look at a.py"), *side.call("msg_2", "t-2", "Bash", BASH, "made", RAN)]
+    inner = [side.user("Look at a.py"), *side.call("msg_a1b2c2", "t-2", "Bash", BASH, "made", RAN)]
     after = tell.line("assistant", message={"content": [text("Done.")]}, timestamp="2026-11-20T11:00:00.000Z")
     path = write(tmp_path / f"{SESSION}.jsonl", [prompt, launch, after])
     write(tmp_path / SESSION / "subagents" / "agent-a1.jsonl", inner)
@@ -137,7 +141,7 @@ def test_subagents_work_in_the_turn_of_their_session(tmp_path: Path) -> None:
     )
     (tmp_path / SESSION / "subagents" / "agent-a2.meta.json").write_text('{"agentType": "Plan"}')
     old = Teller(name="old", isSidechain=True, agentId="a0")
-    write(tmp_path / "agent-a0.jsonl", [old.user("Older"), old.answer("msg_3", text("Old."))])
+    write(tmp_path / "agent-a0.jsonl", [old.user("Older"), old.answer("msg_a1b2c3", text("Old."))])
     other = Teller(FORK, name="other", isSidechain=True, agentId="b0")
     write(tmp_path / "agent-b0.jsonl", [other.user("Not here")])
     (tmp_path / SESSION / "subagents" / "agent-link.jsonl").symlink_to(tmp_path / "agent-b0.jsonl")
@@ -171,9 +175,9 @@ def test_lines_of_subagents_inside_an_old_file_belong_to_them() -> None:
     use = {"type": "tool_use", "id": "t-1", "name": "Task", "input": args}
     lines = [
         tell.user("go"),
-        tell.answer("msg_1", use),
+        tell.answer("msg_a1b2c1", use),
         side.user("Look"),
-        side.answer("msg_2", text("Seen.")),
+        side.answer("msg_a1b2c2", text("Seen.")),
     ]
     lines += [side.user("And there?"), tell.result("t-1", "Seen.", {"content": [text("Seen.")]})]
     begun, ended = events_in(lines, "subagent")
@@ -195,8 +199,13 @@ def test_lines_of_subagents_inside_an_old_file_belong_to_them() -> None:
 def test_an_interrupted_turn_ends_as_one(tmp_path: Path, said: str) -> None:
     """The turn that a person stopped is interrupted; one that the model goes on with is not."""
     tell = Teller()
-    lines = [tell.user("one"), tell.answer("msg_1", text("I")), tell.user([text(said)]), tell.user("two")]
-    lines += [tell.user([text(said)]), tell.answer("msg_2", text("I go on.")), tell.user("three")]
+    lines = [
+        tell.user("one"),
+        tell.answer("msg_a1b2c1", text("I")),
+        tell.user([text(said)]),
+        tell.user("two"),
+    ]
+    lines += [tell.user([text(said)]), tell.answer("msg_a1b2c2", text("I go on.")), tell.user("three")]
     lines += [
         tell.line("assistant", isApiErrorMessage=True, error="rate_limit", message={"content": [text("429")]})
     ]
@@ -242,9 +251,9 @@ def test_commands_are_prompts_where_the_model_gets_them() -> None:
         tell.user("<local-command-stdout></local-command-stdout>"),
         tell.user(f"{skill}<command-args>to shop</command-args>", promptId="p-1"),
         tell.user([text("Ship it like this")], isMeta=True, promptId="p-1"),
-        tell.answer("msg_1", text("Shipped.")),
+        tell.answer("msg_a1b2c1", text("Shipped.")),
         tell.user(client.format("review", "main</command-args>"), promptId="p-2"),
-        tell.answer("msg_2", text("Good.")),
+        tell.answer("msg_a1b2c2", text("Good.")),
         tell.user("<bash-input>ls</bash-input>"),
         tell.user("<bash-stdout>a.py</bash-stdout><bash-stderr></bash-stderr>"),
         tell.user([text("<system-reminder>mind</system-reminder>"), text("thanks")], promptId="p-3"),
@@ -291,7 +300,7 @@ def test_compaction_begins_no_turn() -> None:
         tell.user("go"),
         tell.line("system", subtype="compact_boundary", compactMetadata={"trigger": "auto"}),
         tell.user("This session is being continued", isCompactSummary=True),
-        tell.answer("msg_1", text("On.")),
+        tell.answer("msg_a1b2c1", text("On.")),
     ]
     boundary, summary = events_in(lines, "transcript")
     assert len(events_in(lines, "intent")) == 1
@@ -334,7 +343,9 @@ def test_lines_of_later_versions_are_kept_whole() -> None:
         {"type": "no-such", "sessionId": SESSION},
         {"sessionId": SESSION, "uuid": "odd"},
     ]
-    known = tell.answer("msg_1", text("I"), requestRef="r-1", apiBlockIndex=0, turnPosition={"turnIndex": 2})
+    known = tell.answer(
+        "msg_a1b2c1", text("I"), requestRef="r-1", apiBlockIndex=0, turnPosition={"turnIndex": 2}
+    )
     kept = events_in([*unknown, known], "transcript")
     (message,) = events_in([known], "message")
 
@@ -358,9 +369,9 @@ def test_a_line_says_where_it_goes_on_when_that_is_not_the_line_before() -> None
     tell = Teller()
     lines = [
         tell.user("one"),
-        tell.answer("msg_1", text("1")),
+        tell.answer("msg_a1b2c1", text("1")),
         tell.user("two"),
-        tell.answer("msg_2", text("2")),
+        tell.answer("msg_a1b2c2", text("2")),
     ]
     tell.last = lines[1]["uuid"]
     lines += [tell.user("two, but better")]

@@ -11,12 +11,12 @@ def test_a_subagents_late_lines_count_in_the_turn_that_started_it() -> None:
     side._count = 2
     lines = [
         tell.user("Have it made", promptId="p-1"),
-        tell.answer("msg_1", text("It is being made.")),
+        tell.answer("msg_a1b2c1", text("It is being made.")),
         side.user("Make it", promptId="p-1"),
         tell.user("Another thing", promptId="p-2"),
-        *side.call("msg_2", "t-1", "Bash", {"command": "make"}, "made", promptId="p-2"),
-        side.answer("msg_3", text("Made.")),
-        tell.answer("msg_4", text("Done.")),
+        *side.call("msg_a1b2c2", "t-1", "Bash", {"command": "make"}, "made", promptId="p-2"),
+        side.answer("msg_a1b2c3", text("Made.")),
+        tell.answer("msg_a1b2c4", text("Done.")),
     ]
 
     found = events_in(lines, "subagent", "action", "message", "llm")

@@ -72,7 +72,7 @@ def test_ids_are_those_of_the_hooks() -> None:
     """P3: what a hook tells too has the id that the hook gives it."""
     ids = {one["event_id"] for one in events_in(SESSION, "session", "turn", "intent", "action")}
 
-    for key in (("session", THREAD), ("turn", TURN, "start"), ("intent", TURN), ("action", "call_1")):
+    for key in (("session", THREAD), ("turn", TURN, "start"), ("intent", TURN), ("action", "call_1a2b1")):
         assert event_id_of("codex", *key) in ids
 
 
@@ -189,7 +189,7 @@ def test_the_copied_history_of_a_subagent_is_passed_over(tmp_path: Path) -> None
     own = [
         *begin(20.01, CHILD_TURN),
         *prompt(20.01, "check the price"),
-        *shell(21, "call_9", "cat a.py", "Process exited with code 0\nOutput:\nprice = 2\n"),
+        *shell(21, "call_1a2b9", "cat a.py", "Process exited with code 0\nOutput:\nprice = 2\n"),
         count(21, 250, 150),
         count(22, 300, 50),
         *codex.answer(22, "It is right.", 9),
@@ -203,7 +203,7 @@ def test_the_copied_history_of_a_subagent_is_passed_over(tmp_path: Path) -> None
         calls = rows(store, "select subagent_id, prompt_tokens from llm_calls order by prompt_tokens")
         assert calls == [(CHILD, 50), (None, 100), (None, 150)]
         assert rows(store, "select count(*), min(agent_session_id) from sessions") == [(1, THREAD)]
-        (action,) = [e for e in store.events() if e.get("tool_use_id") == "call_9"]
+        (action,) = [e for e in store.events() if e.get("tool_use_id") == "call_1a2b9"]
         assert (action["subagent_id"], action["agent_turn_id"]) == (CHILD, TURN)
         (copy,) = [e for e in store.events() if e["operation"] == "copied_history"]
         assert copy["payload"] == {"of": THREAD, "lines": len(SESSION)}
@@ -319,7 +319,7 @@ def test_a_compressed_rollout_is_read(tmp_path: Path) -> None:
     with Store.init(tmp_path / ".locus") as store:
         assert run(store, plain).calls == 2
         report = run(store, packed)
-        assert (report.lines, report.calls, report.events) == (len(SESSION), 0, report.notes)
+        assert (report.lines, report.calls, report.facts) == (len(SESSION), 0, 0)
 
 
 @pytest.mark.parametrize("cut", range(1, len(SESSION)))

@@ -75,11 +75,11 @@ def of_fork(second: float, thread: str, of: str) -> Line:
 
 PARENT = [
     *SESSION,
-    *spawn(9, "spawn_1", '{"agent_id":"x"}'),
-    *turn(40, LATER_TURN, "one more", "call_8", 900),
+    *spawn(9, "spawn_1a2b1", '{"agent_id":"x"}'),
+    *turn(40, LATER_TURN, "one more", "call_1a2b8", 900),
 ]
-HISTORY = [*SESSION, *spawn(9, "spawn_1", NEWLY)]
-OWN = turn(21, CHILD_TURN, "check it", "call_9", 300)
+HISTORY = [*SESSION, *spawn(9, "spawn_1a2b1", NEWLY)]
+OWN = turn(21, CHILD_TURN, "check it", "call_1a2b9", 300)
 
 
 def child(first: Line = of_subagent(20, CHILD, THREAD)) -> list[Line]:  # noqa: B008
@@ -129,7 +129,7 @@ def test_a_subagents_file_alone_restores_its_parents_history(tmp_path: Path) -> 
         (start,) = [e for e in store.events() if e["event_type"] == "session" and e["operation"] == "start"]
         assert start["payload"]["originator"] == "codex-tui"
         assert started == 1795168800  # 2026-11-20T10:00:00Z, of the parent's own first line
-        assert rows(store, "select count(*) from sessions where status = 'active'") == [(1,)]
+        assert rows(store, "select count(*) from sessions where status = 'active'") == [(0,)]
 
 
 @pytest.mark.parametrize("first", [of_subagent(20, CHILD, THREAD), of_fork(20, CHILD, THREAD)])
@@ -159,7 +159,7 @@ def test_what_a_copy_lacks_is_told_by_the_parent_read_later(tmp_path: Path) -> N
         found = rows(
             store,
             "select o.occurred_at is not null, o.payload->'told'->>'success' from events o join events a "
-            "on o.cause = a.event_id where o.operation = 'original' and a.tool_use_id = 'call_1' "
+            "on o.cause = a.event_id where o.operation = 'original' and a.tool_use_id = 'call_1a2b1' "
             "and a.event_type = 'action'",
         )
         assert found == [(True, "true")]
@@ -167,7 +167,7 @@ def test_what_a_copy_lacks_is_told_by_the_parent_read_later(tmp_path: Path) -> N
         assert rows(store, ends)[0][0] < 1795500000  # none is the time of the import
         before = store.journal.next_position()
         (tmp_path / ".locus/live/imports.json").unlink()
-        assert run(store, tmp_path / "parent.jsonl", tmp_path / "child.jsonl").events == 0
+        assert run(store, tmp_path / "parent.jsonl", tmp_path / "child.jsonl").facts == 0
         assert store.journal.next_position() == before
 
 
@@ -177,7 +177,7 @@ def test_the_answer_that_a_subagent_begins_with_is_no_answer_of_its_parents(tmp_
         run(store, write(tmp_path / "child.jsonl", child()))
         run(store, write(tmp_path / "parent.jsonl", PARENT))
         results = "select payload->>'result' from events where event_type = 'action' "
-        assert rows(store, results + "and tool_use_id = 'spawn_1'") == [('{"agent_id":"x"}',)]
+        assert rows(store, results + "and tool_use_id = 'spawn_1a2b1'") == [('{"agent_id":"x"}',)]
         kept = "select subagent_id from events where event_type = 'transcript' and payload->>'output' = ?"
         assert rows(store, kept.replace("?", f"'{NEWLY.replace(chr(39), chr(39) * 2)}'")) == [(CHILD,)]
 
@@ -190,7 +190,7 @@ def test_a_subagent_without_a_copy_takes_no_start_from_its_session(tmp_path: Pat
         run(store, first)
         assert rows(store, "select count(*) from sessions where agent_session_id is not null") == [(1,)]
         (tmp_path / ".locus/live/imports.json").unlink()
-        assert run(store, first).events == 0
+        assert run(store, first).facts == 0
         run(store, write(tmp_path / "parent.jsonl", SESSION))
         started = "select payload->>'originator', epoch(started_at) from events join sessions using "
         started += "(session_id) where event_type = 'session' and operation = 'start'"
@@ -229,7 +229,7 @@ def test_a_store_that_passed_over_copies_gains_only_what_is_new(
             run(store, parent, write(tmp_path / "child.jsonl", child()))
         calls = rows(store, "select count(*), sum(prompt_tokens) from llm_calls")
         moved = write(tmp_path / "moved.jsonl", PARENT)
-        assert run(store, moved).events == 0
+        assert run(store, moved).facts == 0
         (tmp_path / ".locus/live/imports.json").unlink()
         run(store, tmp_path / "child.jsonl")
         assert rows(store, "select count(*), sum(prompt_tokens) from llm_calls") == calls
@@ -246,9 +246,9 @@ def families(draw: st.DrawFn) -> list[list[Line]]:
     first, second = draw(kinds), draw(kinds)
     at = draw(st.integers(2, len(SESSION)))
     own = [first(20, CHILD, THREAD), *copied(SESSION[:at], 20), *OWN]
-    grown = [*own, *turn(30, "01a1ff00-9900-7000-8000-0000000000a6", "go on", "call_7", 350)]
+    grown = [*own, *turn(30, "01a1ff00-9900-7000-8000-0000000000a6", "go on", "call_1a2b7", 350)]
     of_own = [second(25, GRANDCHILD, CHILD), *copied(own, 25)]
-    of_own += turn(26, GRANDCHILD_TURN, "check again", "call_6", 330)
+    of_own += turn(26, GRANDCHILD_TURN, "check again", "call_1a2b6", 330)
     return [PARENT, grown, of_own]
 
 

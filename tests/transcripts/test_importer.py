@@ -36,7 +36,7 @@ def line(number: int, kind: str, content: Any, **more: Any) -> dict[str, Any]:
 
 def usage(output: int) -> dict[str, Any]:
     return {
-        "id": "msg_1",
+        "id": "msg_a1b2c1",
         "model": "claude-opus-5",
         "usage": {"input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": output},
     }
@@ -71,7 +71,7 @@ def test_a_transcript_becomes_a_turn_with_its_call_counted_once(tmp_path: Path) 
         report = run(store, write(tmp_path / "one.jsonl", TURN))
 
         calls = store.query("select message_id, prompt_tokens, completion_tokens from llm_calls").rows
-        assert [tuple(row) for row in calls] == [("msg_1", 15, 40)]
+        assert [tuple(row) for row in calls] == [("msg_a1b2c1", 15, 40)]
         (file,) = store.query("select path, operation, after_hash from files").rows
         assert tuple(file[:2]) == ("a.py", "add")
         assert store.blob(file[2]) == b"price = 1\n"

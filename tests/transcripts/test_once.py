@@ -23,7 +23,7 @@ def test_a_forked_file_adds_no_call_and_the_view_says_so(tmp_path: Path) -> None
             [{"type": "text", "text": "Done."}],
             session="fork",
             requestId="req_2",
-            message={**usage(7), "id": "msg_2"},
+            message={**usage(7), "id": "msg_a1b2c2"},
         ),
     ]
     with Store.init(tmp_path / ".locus") as store:
@@ -32,12 +32,13 @@ def test_a_forked_file_adds_no_call_and_the_view_says_so(tmp_path: Path) -> None
 
         assert (first.calls, second.calls, second.copies) == (1, 1, 1)
         assert rows(store, "select message_id, completion_tokens from llm_calls order by 1") == [
-            ("msg_1", 40),
-            ("msg_2", 7),
+            ("msg_a1b2c1", 40),
+            ("msg_a1b2c2", 7),
         ]
         ((reason, same, elsewhere, tokens),) = rows(
             store,
-            "select reason, d.message_id = 'msg_1', d.session_id <> kept_session_id, d.completion_tokens "
+            "select reason, d.message_id = 'msg_a1b2c1', d.session_id <> kept_session_id, "
+            "d.completion_tokens "
             "from llm_duplicates d join llm_calls c on c.event_id = kept_event_id",
         )
         assert (reason, same, elsewhere, tokens) == ("fork", True, True, 40)

@@ -215,7 +215,7 @@ def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
             [("Write", None)],
             (0, None, None),
         ),
-        ("copilot-cli", [("add a price", "There is no make.")], [("bash", False)], (3, 900, 30)),
+        ("copilot-cli", [("add a price", "There is no make.")], [("bash", False)], (2, 900, 30)),
         ("pi", [("add a price", "Done.")], [("read", True)], (2, 284, 40)),
         (
             "swe-agent",
@@ -243,15 +243,18 @@ def test_a_session_is_told_with_its_turns_calls_and_tokens(
         assert run(store, agent, tmp_path / "one.jsonl").events == 0
 
 
-def ids_of(directory: Path, agent: str, *versions: list[Said]) -> Counter[str]:
-    """The ids after importing one version of a file after the other, without ends and notes."""
+def ids_of(directory: Path, agent: str, *versions: list[Said]) -> tuple[Counter[str], list[Any]]:
+    """The ids after importing one version after the other, without ends, notes and model calls; these."""
     with Store.init(directory / ".locus") as store:
         for version in versions:
             run(store, agent, written(directory / "one.jsonl", version))
-        return Counter(
+        ids = Counter(
             str(e["event_id"])
             for e in store.events()
-            if e["event_type"] not in ("import", "sessions", "tool_start") and e["operation"] != "end"
+            if e["event_type"] not in ("import", "sessions", "tool_start", "llm") and e["operation"] != "end"
+        )
+        return ids, rows(
+            store, "select message_id, prompt_tokens, completion_tokens from llm_calls order by all"
         )
 
 

@@ -8,8 +8,8 @@ turn where it stands, else the prompt's own line does; a fork's file begins with
 
 from typing import Any, NamedTuple
 
-from eventlog.agents.call import int_of, object_of, text_of
-from eventlog.agents.transcript import call_of
+from eventlog.agents.call import int_of, is_global, object_of, text_of
+from eventlog.agents.transcript import call_of, message_id_of, plain_id_of
 from eventlog.names import event_id_of
 from eventlog.transcripts.draft import Draft
 from eventlog.transcripts.readers import claude_texts as own
@@ -76,13 +76,14 @@ class Reader:
         self._draft = draft
         self._early: list[_Said] = []  # lines in front of the first one with a session
         self._turns: set[str] = set()
-        self._tools: dict[str, _Call] = {}
+        self._tools: dict[str, list[_Call]] = {}
         self._calls: dict[tuple[str, str], tuple[_Said, Event]] = {}  # their last lines
         self._command: tuple[str, str, Event] | None = None  # of the client's, if the model gets it: a prompt
         self._shell: tuple[str, str] | None = None
         self._steady: _Said = {}
         self._previous: dict[str, str] = {}  # subagent, or nothing → its last line
-        self._event_of: dict[str, str] = {}  # line → event
+        self._event_of: dict[str, tuple[str, str | None]] = {}  # line → event, turn
+        self._others: set[str] = set()  # sessions of the file that go on from nothing in it
         self._subagents = Subagents(subagents_in(draft.parts))
         self._backups = Backups()
 
@@ -111,7 +112,7 @@ class Reader:
                 if isinstance(item, dict) and item["event_type"] != "llm":
                     if len(self._event_of) >= _EVENTS_MAX:
                         self._event_of.clear()  # bounds the memory; few lines go on from one far above
-                    self._event_of[uuid] = str(item["event_id"])
+                    self._event_of[uuid] = str(item["event_id"]), columns.get("agent_turn_id")  # type: ignore[assignment]
                     break
 
     def end(self) -> None:
@@ -119,11 +120,12 @@ class Reader:
         for one in self._early:
             self._raw(one)
         self._early = []
-        for tool_use_id, call in self._tools.items():
+        for tool_use_id, call in [(name, one) for name, calls in self._tools.items() for one in calls]:
             draft.of_line = call.columns
             draft.event(
-                "tool_start", {"args": call.args, **call.rest}, "tool_start", tool_use_id, source="agent",
-                tool=call.name, tool_use_id=tool_use_id,
+                "tool_start", {"args": call.args, **call.rest},
+                *draft.call_key("tool_start", tool_use_id, call.args),
+                source="agent", tool=call.name, tool_use_id=tool_use_id,
             )  # fmt: skip
         self._tools.clear()
         self._flush_calls()
@@ -174,18 +176,40 @@ class Reader:
         if version and type(version) is str:
             columns["agent_version"] = version
         turn = get("promptId")
+        above = get("parentUuid")
+        parent = self._event_of.get(above) if type(above) is str else None
         # Some of the client's own lines have one with which no turn begins.
         if type(turn) is not str or not (turn in self._turns or is_work(said)):
-            turn = draft.turn
+            turn = (parent[1] if parent is not None else None) or draft.turn
         if get("isSidechain") is True:
             subagent = columns["subagent_id"] = self._subagents.of_line(said)
             turn = self._subagents.turns.setdefault(subagent, turn)
         if turn is not None:
             columns["agent_turn_id"] = turn
         session = get("sessionId")
-        if session != draft.session and draft.session is not None and text_of(said, "sessionId") is not None:
+        if (
+            session != draft.session
+            and draft.session is not None
+            and self._is_other(said, parent is not None)
+        ):
             columns["agent_session_id"] = session
         draft.of_line = columns
+
+    def _is_other(self, said: _Said, goes_on: bool) -> bool:
+        """Whether a line of another session id is of another session: one that a message before it began.
+
+        Else it is another name of the session at hand, which goes on in the same chain of lines.
+        """
+        draft, session = self._draft, text_of(said, "sessionId")
+        if session is None or session == draft.session:
+            return False
+        if session not in self._others and session not in draft.aliases:
+            begins = said.get("type") == "user" and not goes_on and said.get("isSidechain") is not True
+            if begins:
+                self._others.add(session)
+            else:
+                draft.aliases.append(session)
+        return session in self._others
 
     def _rest(self, said: _Said) -> _Said:
         """What a line says that no column holds, and where it goes on when that is not the line before."""
@@ -205,7 +229,7 @@ class Reader:
         if type(parent) is str:
             subagent: Any = self._draft.of_line.get("subagent_id", "")
             if parent != self._previous.get(subagent):
-                rest["parent"] = self._event_of.get(parent, parent)
+                rest["parent"] = self._event_of.get(parent, (parent,))[0]
         return rest
 
     # -- what the user's side says ---------------------------------------------------------------
@@ -336,13 +360,22 @@ class Reader:
             rest["told"], told = told, None
         for result in results:
             tool_use_id = text_of(result, "tool_use_id")
-            call = self._tools.pop(tool_use_id or "", _UNKNOWN_CALL)
+            call = self._call_of(tool_use_id or "", (source, said.get("parentUuid")))
             if source is not None and source != call.uuid:
                 rest["sourceToolAssistantUUID"] = source
-            if tool_use_id is not None and rest.get("parent") == event_id_of(AGENT, "action", tool_use_id):
+            if "parent" in rest and rest["parent"] == _name_of(tool_use_id or "", call.uuid):
                 del rest["parent"]
             self._result(call, tool_use_id, result, told, {**call.rest, **rest})
             rest = {}
+
+    def _call_of(self, tool_use_id: str, lines: tuple[object, object]) -> _Call:
+        """The call of a result: of those with its id that of one of these lines, else the first."""
+        calls = self._tools.get(tool_use_id)
+        if not calls:
+            return _UNKNOWN_CALL
+        if len(calls) == 1:
+            return self._tools.pop(tool_use_id)[0]
+        return calls.pop(next((nth for nth, one in enumerate(calls) if one.uuid in lines), 0))
 
     def _result(self, call: _Call, tool_use_id: str | None, block: _Said, told: object, said: _Said) -> None:
         draft = self._draft
@@ -355,7 +388,7 @@ class Reader:
         action = draft.event(
             "action",
             payload,
-            *("action", tool_use_id),
+            *draft.call_key("action", tool_use_id, call.args),
             tool=call.name,
             tool_use_id=tool_use_id,
             message_id=call.columns.get("message_id"),
@@ -384,7 +417,7 @@ class Reader:
         self._draft.event(
             "error",
             {"message": text, "tool": call.name, "command": command},
-            *("error", tool_use_id),
+            *self._draft.call_key("error", tool_use_id, call.args),
             tool=call.name,
             tool_use_id=tool_use_id,
             error_type=error_type,
@@ -411,12 +444,14 @@ class Reader:
         if said.get("isApiErrorMessage") is True or message.get("model") == _SYNTHETIC:
             self._of_no_model(said, message)
             return
-        message_id = text_of(message, "id")
+        session = draft.owner or text_of(columns, "agent_session_id") or draft.session
+        message_id = message_id_of(said, session)
         if message_id is not None:
             columns["message_id"] = message_id
             if message.get("usage"):
                 kept = {name: said.get(name) for name in _OF_LINE_OF_CALL}
                 kept["message"] = {name: message.get(name) for name in _OF_CALL_OF_MODEL}
+                kept["sessionId"] = session
                 self._calls[message_id, text_of(said, "requestId") or ""] = kept, columns
         if "subagent_id" not in columns:
             draft.status = None
@@ -455,9 +490,11 @@ class Reader:
             rest = {**rest, **_beside(block, _OF_CALL)}
             if rest.get("caller") == _PLAIN_CALLER:
                 del rest["caller"]
-        self._tools[tool_use_id] = _Call(name, args, self._draft.of_line, rest, uuid)
+        columns = self._draft.of_line
+        self._tools.setdefault(tool_use_id, []).append(_Call(name, args, columns, rest, uuid))
         if uuid is not None:
-            self._event_of[uuid] = event_id_of(AGENT, "action", tool_use_id)
+            event_id = _name_of(tool_use_id, uuid) or uuid
+            self._event_of[uuid] = event_id, columns.get("agent_turn_id")  # type: ignore[assignment]
         self._subagents.launch(name, tool_use_id, args)
 
     def _of_no_model(self, said: _Said, message: _Said) -> None:
@@ -482,6 +519,8 @@ class Reader:
             call = call_of(AGENT, said)
             if call is not None:
                 draft.items.append({**draft.columns, **columns, **call})
+                if said["message"]["id"] != call["message_id"]:
+                    draft.was(str(call["event_id"]), plain_id_of(AGENT, said))
         self._calls.clear()
 
     # -- the rest --------------------------------------------------------------------------------
@@ -522,6 +561,11 @@ def _time_of(said: _Said) -> int | None:
     """When a line was written; that of a `file-history-snapshot` stands in what it is about."""
     at = time_of(said.get("timestamp"))
     return time_of(object_of(said, "snapshot").get("timestamp")) if at is None else at
+
+
+def _name_of(tool_use_id: str, uuid: str | None) -> str | None:
+    """What names a call before its result is read: its action, if its id tells that, else its line."""
+    return event_id_of(AGENT, "action", tool_use_id) if is_global(tool_use_id) else uuid
 
 
 def _beside(said: _Said, known: frozenset[str]) -> _Said:

@@ -6,10 +6,11 @@ A command within a script of `exec`, or of the user's own, has no call in the fi
 
 import json
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
-from eventlog.agents.call import int_of, object_of, text_of
-from eventlog.agents.codex import script_success
+from eventlog import jsontext
+from eventlog.agents.call import int_of, is_global, object_of, text_of
+from eventlog.agents.codex import script_success, words_of
 from eventlog.transcripts.draft import DELETE, PATCH, WRITE, Draft, FileEdit
 from eventlog.transcripts.readers.codex_patch import edits_of, patch_in
 from eventlog.types import Event
@@ -49,14 +50,23 @@ _FAILURES = (
 _ERROR_SIZE_MAX = 2_000
 
 
+class _Call(NamedTuple):
+    """A call that waits for its output: what its line says, the columns of that, and what ended it."""
+
+    name: str | None
+    args: Any
+    rest: dict[str, Any]
+    columns: Event
+    details: dict[str, Any]
+
+
 class Tools:
     """The calls of one thread that wait for their outputs."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
-        # call → its tool, arguments, what else its line says, columns of that, and what ended it
-        self._open: dict[str, tuple[str | None, Any, dict[str, Any], Event, dict[str, Any]]] = {}
-        self._done: set[str] = set()
+        self._open: dict[str, list[_Call]] = {}  # those with one id in their order
+        self._done: dict[str, int] = {}  # call → what stands for its arguments
         self._searches: list[object] = []  # that an event told
         self._present: set[str] = set()  # files that an edit of the thread left behind
 
@@ -81,30 +91,44 @@ class Tools:
         if isinstance(args, str) and args[:1] == "{":
             args = _parsed(args)
         key = call or f"{len(self._open)}"
-        if key in self._open or key in self._done:
+        known = [_sum_of(one.args) for one in self._open.get(key, ())] + [self._done.get(key)]
+        if is_global(key) and _sum_of(args) in known:
             self._draft.raw(item, f"response_item/{kind}")
             return
-        self._open[key] = (name, args, rest, dict(self._draft.of_line), {})
+        self._open.setdefault(key, []).append(_Call(name, args, rest, dict(self._draft.of_line), {}))
+
+    def _is_done(self, call: str | None) -> bool:
+        """Whether the call has ended: one whose id comes again may be another."""
+        return call is not None and call in self._done and is_global(call)
+
+    def _first(self, call: str | None, *, take: bool = False) -> "_Call | None":
+        """The call with this id that waits longest."""
+        waiting = self._open.get(call or "")
+        if not waiting:
+            return None
+        if take and len(waiting) == 1:
+            del self._open[call or ""]
+        return waiting.pop(0) if take else waiting[0]
 
     def _search(self, call: str | None, item: "dict[str, Any]", rest: "dict[str, Any]") -> None:
         """A search by the provider; an event in front of the item tells it too, which may have no id."""
         action = item.get("action")
-        if call is None and action in self._searches:
+        if (call is None or not is_global(call)) and action in self._searches:
             self._searches.remove(action)
         elif call is None and self._draft.is_copy:  # which lacks the event that has the id
             self._draft.raw(item, "response_item/web_search_call")
-        elif call is None or call not in self._done:
+        elif not self._is_done(call):
             self._action(call, "web_search", action, None, rest, {}, True)
 
     def details(self, kind: str, said: "dict[str, Any]", call: str | None) -> None:
         """What the client tells of a tool that ended."""
-        waiting = self._open.get(call or "")
+        waiting = self._first(call)
         if waiting is not None:
-            waiting[4].update(said)
-        elif call is not None and call in self._done:
+            waiting.details.update(said)
+        elif self._is_done(call):
             self._draft.raw(said, kind)
         else:
-            within = [one for one, told in self._open.items() if told[0] == "exec"]
+            within = [one for one, calls in self._open.items() for told in calls if told.name == "exec"]
             rest = {"within": within[0]} if len(within) == 1 else {}
             name = _ENDS[kind]
             invocation = object_of(said, "invocation") or said
@@ -117,7 +141,9 @@ class Tools:
 
     def end(self) -> None:
         """Calls without an output: where the client told their end, that is one."""
-        for call, (name, args, rest, columns, details) in list(self._open.items()):
+        for call, (name, args, rest, columns, details) in [
+            (call, one) for call, calls in self._open.items() for one in calls
+        ]:
             self._draft.of_line = columns
             if details:
                 self._action(call, name, args, None, rest, details, None)
@@ -125,8 +151,7 @@ class Tools:
             self._draft.event(
                 "tool_start",
                 {"args": args, **rest},
-                "tool_start",
-                call,
+                *self._draft.call_key("tool_start", call, words_of(args)),
                 source="agent",
                 tool=name,
                 tool_use_id=call,
@@ -134,8 +159,8 @@ class Tools:
         self._open.clear()
 
     def _output(self, call: str | None, item: "dict[str, Any]") -> None:
-        waiting = self._open.pop(call or "", None)
-        if waiting is None and (call is None or call in self._done):
+        waiting = self._first(call, take=True)
+        if waiting is None and (call is None or self._is_done(call)):
             self._draft.raw(item, f"response_item/{text_of(item, 'type')}")
             return
         name, args, rest, _, details = waiting or (None, None, {}, {}, {})
@@ -169,12 +194,11 @@ class Tools:
             if isinstance(changes, dict) and patch is None:
                 payload["changes"] = {path: _kind_of(change) for path, change in changes.items()}
         if call is not None:
-            self._done.add(call)
+            self._done[call] = _sum_of(args)
         action = draft.event(
             "action",
             payload,
-            "action",
-            call,
+            *draft.call_key("action", call, words_of(args)),
             tool=name,
             tool_use_id=call,
             duration_ms=_duration_of(details, text),
@@ -185,8 +209,7 @@ class Tools:
             draft.event(
                 "error",
                 {"message": message[:_ERROR_SIZE_MAX], "tool": name, "command": _command_of(args)},
-                "error",
-                call,
+                *draft.call_key("error", call, words_of(args)),
                 tool=name,
                 tool_use_id=call,
                 error_type="tool_failure",
@@ -214,6 +237,10 @@ class Tools:
         else:
             self._present.add(edit.path)
         self._draft.file(action, edit)
+
+
+def _sum_of(args: object) -> int:
+    return hash(jsontext.encode_without_floats(args))
 
 
 def _parsed(text: str) -> object:

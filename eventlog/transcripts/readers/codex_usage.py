@@ -7,7 +7,7 @@ only repeat them.
 
 from typing import Any
 
-from eventlog.agents.call import int_of, object_of, text_of
+from eventlog.agents.call import int_of, is_global, object_of, text_of
 from eventlog.agents.codex import AGENT, call_key
 from eventlog.names import event_id_of
 from eventlog.transcripts.draft import Draft, digest_of
@@ -22,6 +22,7 @@ class Usage:
         self._limits: object = None
         self._repeats = 0
         self._told: dict[tuple[str | None, ...], int] = {}  # key → how many calls have these figures
+        self._responses: set[str] = set()  # whose ids may come again
 
     def take_repeats(self) -> int:
         """How many counts were no call since the last time."""
@@ -40,6 +41,10 @@ class Usage:
         self._has_records = True
         response = text_of(payload, "response_id")
         said = {"usage": object_of(payload, "usage")}
+        if response is not None and not is_global(response):
+            if response in self._responses:
+                response = f"{response}:{line}"  # the same word for another one
+            self._responses.add(response)
         self._call(draft, said, model, response, place, ("llm", response or line))
 
     def count(self, payload: "dict[str, Any]") -> "dict[str, Any] | None":

@@ -1,18 +1,20 @@
 """Sessions of GitHub Copilot: `events.jsonl` of its command line, and chats of VS Code (`copilot_chat`).
 
 What it rests on: each line is {type, data, id, timestamp, parentId}; a message may count its output, and the
-end of a run counts all of its model calls by model, so its event holds what the messages did not tell.
+end of a run counts all of its model calls by model: what its messages did not tell goes to the last of them.
 """
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventlog.agents.call import int_of, object_of, text_of
+from eventlog.names import event_id_of
 from eventlog.transcripts.draft import Draft, digest_of
 from eventlog.transcripts.lines import FileSource
 from eventlog.transcripts.readers import copilot_chat
 from eventlog.transcripts.readers.steps import Steps, counts, left_of, objects_of, text_in
+from eventlog.types import Event
 
 AGENT = "copilot-cli"
 SUFFIXES = (".jsonl", ".json")
@@ -41,6 +43,17 @@ def recognises(said: _Said) -> bool:
     return is_start or copilot_chat.recognises(said)
 
 
+class _Answer(NamedTuple):
+    """A message that counts its tokens, until it is known whether the end of the run tells more."""
+
+    message: str
+    model: str | None
+    usage: _Said
+    read: int | None
+    written: int
+    columns: Event
+
+
 class Reader:
     """Reads one session."""
 
@@ -49,9 +62,7 @@ class Reader:
         self._tell = Steps(draft)
         self._chat: copilot_chat.Chat | None = None
         self._model: str | None = None
-        self._counted: dict[
-            str | None, list[int]
-        ] = {}  # model → prompt and completion tokens told of this run
+        self._answers: dict[str | None, list[_Answer]] = {}  # model → those that this run counted
         self._reasoned: object = None
 
     def take(self, said: _Said) -> None:
@@ -83,7 +94,7 @@ class Reader:
             self._tell.say("reasoning", self._reasoned, **left_of(data, "content"))
         elif kind == "tool.execution_start" and (call_id := text_of(data, "toolCallId")):
             others = left_of(data, "toolCallId", "toolName", "arguments", "parentToolCallId")
-            self._tell.call(call_id, text_of(data, "toolName"), data.get("arguments"), **others)
+            self._tell.started(call_id, text_of(data, "toolName"), data.get("arguments"), **others)
         elif kind == "tool.execution_complete" and (call_id := text_of(data, "toolCallId")):
             self._result(call_id, data)
         elif kind == "session.error":
@@ -101,6 +112,7 @@ class Reader:
     def end(self) -> None:
         if self._chat is not None:
             self._chat.end()
+        self._tell_last()
         self._tell.end()
 
     def _answer(self, data: _Said) -> None:
@@ -121,11 +133,11 @@ class Reader:
         written = int_of(usage, "outputTokens") if written is None else written
         if written is not None:
             read, model = int_of(usage, "prompt_tokens"), text_of(data, "model") or self._model
-            counted = self._counted.setdefault(model, [0, 0])
-            counted[0], counted[1] = counted[0] + (read or 0), counted[1] + written
-            tell.usage(
-                usage, text_of(data, "messageId"), model=model, prompt_tokens=read, completion_tokens=written
-            )
+            before = self._answers.setdefault(model, [])
+            if before:
+                self._count(before[-1])
+            message = text_of(data, "messageId") or tell.name_of_step()
+            before.append(_Answer(message, model, usage, read, written, self._draft.of_line))
 
     def _result(self, call_id: str, data: _Said) -> None:
         success = data.get("success")
@@ -138,25 +150,65 @@ class Reader:
             self._tell.error(message, "tool_failure", tool=action.get("tool"), tool_use_id=call_id)
 
     def _run_ended(self, line: str, metrics: _Said) -> None:
-        """What the model calls of a run used besides what its messages told."""
+        """What the model calls of a run used besides what its messages told.
+
+        It is told with the last message of the model, whose row then says that it is a sum if others went
+        before it: so a run has as many calls as messages. A model that no message names has its own row.
+        """
+        draft, alone = self._draft, len(metrics) == 1
         for model in metrics:
             usage = object_of(object_of(metrics, model), "usage")
-            told = self._counted.get(model, [0, 0])
-            if len(metrics) == 1:
-                told = [
-                    sum(one[0] for one in self._counted.values()),
-                    sum(one[1] for one in self._counted.values()),
-                ]
+            answers = self._answers.get(model, [])
+            if alone and not answers:
+                answers = next(iter(self._answers.values()), [])
+            told = [one for of in self._answers.values() for one in of] if alone else answers
             found = counts(
                 usage, prompt_tokens="inputTokens", completion_tokens="outputTokens",
                 cache_read_tokens="cacheReadTokens", cache_write_tokens="cacheWriteTokens",
             )  # fmt: skip
-            for name, count in zip(("prompt_tokens", "completion_tokens"), told, strict=True):
+            for name, count in (
+                ("prompt_tokens", sum(one.read or 0 for one in told)),
+                ("completion_tokens", sum(one.written for one in told)),
+            ):
                 total = found[name]
                 found[name] = None if total is None else max(0, total - count)
-            if any(found.values()):
-                self._tell.usage(usage, f"{self._draft.session}:{line}:{model}", model=model, **found)
-        self._counted = {}
+            own = f"{draft.session}:{line}:{model}"
+            if answers and any(found.values()):
+                self._count(answers[-1], found, usage, len(told))
+                answers.clear()
+                draft.was(str(draft.items[-1]["event_id"]), event_id_of(AGENT, "llm", own, digest_of(usage)))  # type: ignore[index]
+            elif any(found.values()):
+                self._tell.usage(usage, own, model=model, **found)
+        self._tell_last()
+
+    def _tell_last(self) -> None:
+        """The calls of messages behind which nothing more is told."""
+        for answers in self._answers.values():
+            if answers:
+                self._count(answers[-1])
+        self._answers = {}
+
+    def _count(
+        self,
+        answer: "_Answer",
+        more: "Mapping[str, int | None] | None" = None,
+        run: object = None,
+        of: int = 1,
+    ) -> None:
+        """The model call of a message, with what the end of its run tells `more`, of so many messages."""
+        draft, more = self._draft, more or {}
+        here, draft.of_line = draft.of_line, answer.columns
+        usage = answer.usage
+        if run is not None:
+            usage = {**usage, "run": run, **({"sum_of": of} if of > 1 else {})}
+        read, written = more.get("prompt_tokens"), more.get("completion_tokens") or 0
+        self._tell.usage(
+            usage, answer.message, model=answer.model,
+            prompt_tokens=answer.read if read is None else read + (answer.read or 0),
+            completion_tokens=answer.written + written, cache_read_tokens=more.get("cache_read_tokens"),
+            cache_write_tokens=more.get("cache_write_tokens"),
+        )  # fmt: skip
+        draft.of_line = here
 
 
 def _place(data: _Said, context: _Said) -> dict[str, str | None]:

@@ -13,11 +13,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from eventlog.agents.call import int_of, object_of, text_of
+from eventlog import jsontext
+from eventlog.agents.call import int_of, is_global, object_of, text_of
 from eventlog.agents.gemini_chat import columns_of, key_of
 from eventlog.agents.gemini_cli import exit_code_of, without_context
 from eventlog.agents.transcript import time_of
 from eventlog.errors import EventLogError
+from eventlog.names import event_id_of
 from eventlog.transcripts.draft import REPLACE, WRITE, Draft, FileEdit, digest_of
 from eventlog.transcripts.lines import FileSource, head_of
 from eventlog.types import Event
@@ -95,7 +97,9 @@ class Reader:
         self._own = _Chat()
         self._chats: dict[int, _Chat] = {0: self._own}
         self._chat = self._own  # of the line at hand
-        self._tools: set[str] = set()
+        self._tools: set[tuple[object, ...]] = set()
+        self._written: object = None  # when the message at hand was
+        self._times: dict[str, str] = {}  # of the first message with an id that may come again
 
     def take(self, said: "dict[str, Any]") -> None:
         draft = self._draft
@@ -132,12 +136,11 @@ class Reader:
             self._begin_subagent(part)
         for call in _list_of(waiting or {}, "toolCalls"):
             tool_use_id = text_of(call, "id")
-            if tool_use_id is not None and tool_use_id not in self._tools:
+            if tool_use_id is not None and self._name_of(tool_use_id, call) not in self._tools:
                 self._draft.event(
                     "tool_start",
                     {"args": call.get("args")},
-                    "tool_start",
-                    tool_use_id,
+                    *self._draft.call_key("tool_start", tool_use_id, call.get("args")),
                     source="agent",
                     tool=text_of(call, "name"),
                     tool_use_id=tool_use_id,
@@ -175,7 +178,7 @@ class Reader:
             if text_of(message, "id") not in self._chat.told:
                 self._message(message)
                 continue
-            self._draft.of_line = self._place(message)
+            self._draft.of_line, self._written = self._place(message), message.get("timestamp")
             for call in _list_of(message, "toolCalls"):
                 self._tool(call)
         rest = {name: value for name, value in changed.items() if name not in ("messages", "lastUpdated")}
@@ -185,7 +188,7 @@ class Reader:
 
     def _message(self, said: "dict[str, Any]") -> None:
         waiting = self._chat.waiting
-        if waiting is not None and waiting.get("id") != said.get("id"):
+        if waiting is not None and not _is_same(waiting, said):
             self._tell_waiting()
         self._chat.waiting = said
 
@@ -194,7 +197,7 @@ class Reader:
         if said is None:
             return
         self._chat.told.add(str(said.get("id")))
-        self._draft.of_line = self._place(said)
+        self._draft.of_line, self._written = self._place(said), said.get("timestamp")
         kind = said.get("type")
         if kind == "user":
             self._user(said)
@@ -277,21 +280,39 @@ class Reader:
             self._tool(call)
 
     def _usage(self, said: "dict[str, Any]", key: "str | None") -> None:
-        tokens = object_of(said, "tokens")
+        tokens, draft = object_of(said, "tokens"), self._draft
         if tokens:
-            columns = columns_of(said, tokens)
-            self._draft.event("llm", {"tokens": tokens}, *key_of(key, tokens), source="system", **columns)
+            columns, message = columns_of(said, tokens), self._message_id(said)
+            columns["message_id"] = message
+            call = draft.event(
+                "llm", {"tokens": tokens}, *key_of(message, tokens), source="system", **columns
+            )
+            if message is not None and key is not None and message != key:
+                draft.was(str(call["event_id"]), event_id_of(AGENT, "llm", key, key_of(key, tokens)[2] or ""))
+
+    def _message_id(self, said: "dict[str, Any]") -> str | None:
+        """The id of a message; with its time where another one had it first."""
+        message, at = text_of(said, "id"), text_of(said, "timestamp") or ""
+        if message is None or is_global(message) or self._times.setdefault(message, at) == at:
+            return message
+        return f"{message}:{at}"
+
+    def _name_of(self, tool_use_id: str, call: "dict[str, Any]") -> tuple[object, ...]:
+        """What tells a call from the others of the source: a message that is written again tells it again."""
+        said = [call.get(name) for name in ("args", "result", "resultDisplay")]
+        name = tool_use_id, hash(jsontext.encode_without_floats(said))
+        return name if is_global(tool_use_id) else (*name, call.get("timestamp"), self._written)
 
     def _tool(self, call: "dict[str, Any]") -> None:
         tool_use_id, tool = text_of(call, "id"), text_of(call, "name")
         status = call.get("status")
         if (
             tool_use_id is None
-            or tool_use_id in self._tools
+            or self._name_of(tool_use_id, call) in self._tools
             or (status not in _DONE and "result" not in call)
         ):
             return  # it is told when it has ended
-        self._tools.add(tool_use_id)
+        self._tools.add(self._name_of(tool_use_id, call))
         draft, subagent = self._draft, text_of(call, "agentId")
         if subagent is not None:  # it is over
             for chat in [one for one in self._chats.values() if one.subagent == subagent]:
@@ -313,8 +334,7 @@ class Reader:
         action = draft.event(
             "action",
             payload,
-            "action",
-            tool_use_id,
+            *draft.call_key("action", tool_use_id, args),
             tool=tool,
             tool_use_id=tool_use_id,
             success=None if status not in _DONE else not failed,
@@ -323,8 +343,7 @@ class Reader:
             draft.event(
                 "error",
                 {"message": output, "tool": tool, "command": object_of(call, "args").get("command")},
-                "error",
-                tool_use_id,
+                *draft.call_key("error", tool_use_id, args),
                 tool=tool,
                 tool_use_id=tool_use_id,
                 error_type="refused" if status == "cancelled" else "tool_failure",
@@ -336,6 +355,11 @@ class Reader:
         if subagent is not None:
             of_end = ("subagent", subagent, "end", tool_use_id)
             draft.event("subagent", {}, *of_end, operation="end", source="agent", subagent_id=subagent)
+
+
+def _is_same(before: "dict[str, Any]", said: "dict[str, Any]") -> bool:
+    """Whether a line writes the message of the line before once more."""
+    return all(before.get(name) == said.get(name) for name in ("id", "type", "timestamp"))
 
 
 def _edit(tool: "str | None", args: object, shown: object) -> "FileEdit | None":

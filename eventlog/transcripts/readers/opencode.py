@@ -281,12 +281,12 @@ class Reader:
 
     def _tool(self, part: "dict[str, Any]") -> None:
         draft, state = self._draft, object_of(part, "state")
-        scope = text_of(part, "sessionID") or draft.session
+        scope = (text_of(part, "sessionID") or draft.session or "",)
         tool, tool_use_id = text_of(part, "tool"), text_of(part, "callID")
         status, args = state.get("status"), state.get("input")
         place: dict[str, Any] = {"tool": tool, "tool_use_id": tool_use_id}
         if status not in ("completed", "error"):
-            key = ("tool_start", scope, tool_use_id)
+            key = draft.call_key("tool_start", tool_use_id, args, *scope)
             draft.event("tool_start", {"args": args or state.get("raw")}, *key, source="agent", **place)
             return
         failed = status == "error"
@@ -307,9 +307,7 @@ class Reader:
         action = draft.event(
             "action",
             payload,
-            "action",
-            scope,
-            tool_use_id,
+            *draft.call_key("action", tool_use_id, args, *scope),
             success=False if failed else success_of(metadata),
             duration_ms=duration_of(time),
             **place,
@@ -317,7 +315,7 @@ class Reader:
         if failed:
             error = {"message": error_text(output), "tool": tool}
             draft.event(
-                "error", error, "error", scope, tool_use_id,
+                "error", error, *draft.call_key("error", tool_use_id, args, *scope),
                 error_type="tool_failure", resolved=False, related_to=["errors"], **place,
             )  # fmt: skip
         child = text_of(metadata, "sessionId")

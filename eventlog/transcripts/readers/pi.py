@@ -132,6 +132,6 @@ class Reader:
         result = content if others_in(content) else text_in(content)
         success = None if not isinstance(failed, bool) else not failed
         tool = text_of(said, "toolName")
-        tell.result(call_id, result, success, **rest)
+        tell.result(call_id, result, success, tool, **rest)
         if failed is True:
             tell.error(result, "tool_failure", tool=tool, tool_use_id=call_id)

@@ -8,12 +8,25 @@ only; one thread.
 from collections.abc import Mapping
 from typing import Any
 
-from eventlog.agents.call import int_of
+from eventlog.agents.call import int_of, is_global
 from eventlog.transcripts.draft import Draft, digest_of
 from eventlog.transcripts.times import time_of
 from eventlog.types import Event
 
 _TIME_MS_MAX = 253_402_300_800_000
+
+
+class _Call:
+    """A tool call that waits for its result: what was said of it, and the columns of where."""
+
+    __slots__ = ("args", "columns", "is_started", "said", "tool")
+
+    def __init__(self, tool: str | None, args: object, columns: Event, said: dict[str, Any]) -> None:
+        self.tool = tool
+        self.args = args
+        self.columns = columns
+        self.said = said
+        self.is_started = False
 
 
 class Steps:
@@ -23,7 +36,8 @@ class Steps:
         self._draft = draft
         self._step: str | None = ""
         self._number = 0
-        self._waiting: dict[str, tuple[str | None, object, Event, dict[str, Any]]] = {}
+        self._waiting: dict[str, list[_Call]] = {}  # those with one id in their order
+        self._messages: dict[str, int] = {}  # how often each was counted that its id does not tell
 
     def begin(self, step: object, at: object = None, **columns: object) -> None:
         """A step begins: its number or its own id, its time (text, or milliseconds), its columns."""
@@ -49,33 +63,58 @@ class Steps:
             self.rest({**said, "text": text or None}, kind)
 
     def call(self, call_id: str, tool: str | None, args: object, **said: Any) -> None:
-        """A tool is called; `call_id` is the session's own name of the call, which may be told twice."""
-        before = self._waiting.get(call_id)
-        if before is not None:
-            tool, said = tool or before[0], {**before[3], **said}
-            if before[1] != args:
-                said["requested"] = before[1]
-        self._waiting[call_id] = tool, args, self._draft.of_line, said
+        """A tool is called; `call_id` is the session's own name of the call."""
+        self._waiting.setdefault(call_id, []).append(_Call(tool, args, self._draft.of_line, said))
 
-    def result(self, call_id: str, result: object, success: bool | None = None, **said: Any) -> Event:
-        """What came of a call; of one that nobody made, too."""
+    def started(self, call_id: str, tool: str | None, args: object, **said: Any) -> None:
+        """A call begins: of those that were asked for under its id one with its arguments, else the first."""
+        asked = [one for one in self._waiting.get(call_id, ()) if not one.is_started]
+        if not asked:
+            self.call(call_id, tool, args, **said)
+            asked = self._waiting[call_id][-1:]
+        one = next((call for call in asked if call.args == args), asked[0])
+        if one.args != args:
+            said["requested"] = one.args
+        one.tool, one.args, one.columns = tool or one.tool, args, self._draft.of_line
+        one.said, one.is_started = {**one.said, **said}, True
+
+    def result(
+        self, call_id: str, result: object, success: bool | None = None, tool: str | None = None, **said: Any
+    ) -> Event:
+        """What came of a call of `tool`; of one that nobody made, too."""
         draft = self._draft
-        tool, args, columns, rest = self._waiting.pop(call_id, (None, None, draft.of_line, {}))
-        if "subagent_id" in columns:
-            draft.of_line = {**draft.of_line, "subagent_id": columns["subagent_id"]}
-        payload = {**rest, **said, "args": args, "result": result}
+        calls = self._waiting.get(call_id)
+        call = calls.pop(0) if calls else _Call(tool, None, draft.of_line, {})
+        if calls == []:
+            del self._waiting[call_id]
+        if "subagent_id" in call.columns:
+            draft.of_line = {**draft.of_line, "subagent_id": call.columns["subagent_id"]}
+        payload = {**call.said, **said, "args": call.args, "result": result}
         key = (draft.session, call_id)
         return draft.event(
-            "action", payload, "action", *key, tool=tool, tool_use_id=call_id, success=success
+            "action", payload, "action", *key, tool=call.tool, tool_use_id=call_id, success=success
         )  # fmt: skip
+
+    def unfinished(self, call_id: str) -> None:
+        """Nothing more comes of the first call with this id: what comes later is another's."""
+        calls = self._waiting.get(call_id, [])
+        if calls:
+            self._tell_start(call_id, calls.pop(0))
 
     def usage(self, usage: "Mapping[str, Any]", message: str | None, **columns: object) -> None:
         """A model call, told again when its counts grew; `message` names it, the step if nothing does."""
         draft = self._draft
-        message = message or f"{draft.session}:{self._step}"
+        message = message or self.name_of_step()
+        if not is_global(message):
+            number = self._messages[message] = self._messages.get(message, -1) + 1
+            message = f"{message}#{number}" if number else message
         draft.event(
             "llm", {"usage": dict(usage)}, "llm", message, digest_of(usage), message_id=message, **columns
         )  # fmt: skip
+
+    def name_of_step(self) -> str:
+        """What stands in for the id of a message that has none."""
+        return f"{self._draft.session}:{self._step}"
 
     def error(self, message: object, kind: str, **columns: object) -> None:
         self._draft.event(
@@ -91,14 +130,19 @@ class Steps:
 
     def end(self) -> None:
         """Calls of which nothing came."""
-        for call_id, (tool, args, columns, rest) in self._waiting.items():
-            self._draft.of_line = columns
-            key = (self._draft.session, call_id)
-            self._draft.event(
-                "tool_start", {**rest, "args": args}, "tool_start", *key, source="agent", tool=tool,
-                tool_use_id=call_id,
-            )  # fmt: skip
+        for call_id, calls in self._waiting.items():
+            for call in calls:
+                self._tell_start(call_id, call)
         self._waiting.clear()
+
+    def _tell_start(self, call_id: str, call: _Call) -> None:
+        key = (self._draft.session, call_id)
+        here, self._draft.of_line = self._draft.of_line, call.columns
+        self._draft.event(
+            "tool_start", {**call.said, "args": call.args}, "tool_start", *key, source="agent",
+            tool=call.tool, tool_use_id=call_id,
+        )  # fmt: skip
+        self._draft.of_line = here
 
     def _key(self, said: object) -> tuple[str, str, str, str]:
         self._number += 1

@@ -109,6 +109,8 @@ class Reader:
         for call, step in self._open:
             if "observation" in step:
                 self._tell.result(call, step["observation"])
+            else:
+                self._tell.unfinished(call)
         self._open = []
 
     def _info(self, info: _Said) -> None:
