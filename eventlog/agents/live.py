@@ -22,6 +22,7 @@ from eventlog.agents.call import (
     TURN_START,
     Call,
     Named,
+    text_of,
 )
 from eventlog.agents.live_place import find_captured, find_place
 from eventlog.agents.live_state import Calls, Running, Told, short
@@ -58,6 +59,8 @@ BUDGET_S = {
 }
 # Seconds until contents are looked through for erased texts no more: before the signal that ends a hook.
 _LOOK_S = 3.0
+# Moments that come after the turns which their look closes; all others are within a turn, or end it.
+_ENDS_FIRST = (SESSION, TURN_START, SESSION_END)
 # Where notes of the session are looked up; a tool call does without.
 _LOOKED_UP = (TURN_START, TURN_END, SESSION_END)
 _APPEND_TIMEOUT_S = 2.0
@@ -168,6 +171,7 @@ class _Recording:
         self.under_way: "list[Running]" = []
         self.appended = False
         self.captured = False
+        self.noted = False  # the turn is among those under way
         self.refused = False
         self.place: "Place | None" = None
         self.start: "Start | None" = None
@@ -189,12 +193,11 @@ class _Recording:
             call.moment in _LOOKED_UP or call.transcripts or call.repeats or by_subagent
         ):
             self.known = live_state.read_calls(layout, call.session)
-        self.came_late = False  # behind the turn that it counts in
         if by_subagent:
             from eventlog.agents.live_subagents import count_in_its_turn
 
             key = None if self.place is None else self.place.key
-            self.came_late = count_in_its_turn(layout, call, self.known, self.lines, key)
+            count_in_its_turn(layout, call, self.known, self.lines, key)
         if call.stamp is not None and call.session is not None:
             self._name_call()
         self.common = self._common()
@@ -220,6 +223,8 @@ class _Recording:
             or call.moment == SESSION
         ):
             self._complete()
+        if call.moment == TOOL_START and "subagent_id" not in call.columns:
+            self._resume_turn()
         events = [self._admit(event) for event in call.events]
         if events and (self.place is None or call.moment is None or not self._captures()):
             self._append_plain(events)
@@ -230,6 +235,7 @@ class _Recording:
                 if self.refused:
                     raise  # the log takes nothing; asking again would only take longer
                 if not self.appended:
+                    events = [*events, *self._failed_look()]
                     self._mark(events, "busy" if isinstance(error, LockTimeout) else "failed")
                     self._append_plain(events)
                 self.note(error)
@@ -249,6 +255,15 @@ class _Recording:
         if any(one["event_type"] in ("tool_start", "action", "hook") for one in call.events):
             outside = None if self.place is None else Outside(self.place.root)
             call.events = leave_out(call.events, outside, call.columns.get("cwd"))
+
+    def _resume_turn(self) -> None:
+        """Say that the turn goes on, where a tool begins after its end."""
+        call, session, turn = self.call, self.call.session, self.call.turn
+        if session is None or turn is None or not live_state.has_ended(self.layout, session, turn):
+            return
+        tool = text_of(call.events[0], "tool_use_id") or call.begins
+        call.add("turn", {}, "turn", turn, "resume", tool, operation="resume", status="active")
+        self.lines.append(["begun", short(turn)])
 
     def _complete(self) -> None:
         from eventlog.agents.live_complete import Completion
@@ -345,21 +360,21 @@ class _Recording:
         self._store_later(done)
         files = self._files(done, told, blobs, writer)
         writer.flush()
-        if call.moment == SESSION_END:
-            events = self._end_open_turn(told) + events
         facts = self._facts(done, previous, files)
         events = [self._with_facts(one, done, facts) for one in events]
-        ends = self._ends(done, previous, told.passed)
+        ends = self._ends(done, previous, told)
         if call.moment == TOOL:
-            if not done.partial and (done.changes or previous is None or self.came_late):
+            if self._after_its_end(told) or (
+                not done.partial and (done.changes or previous is None or call.session in told.passed)
+            ):
                 events += [*files, self._snapshot(done, facts)]
-        elif call.moment in (SESSION, TURN_START):
+        elif call.moment in _ENDS_FIRST:
             events = [*files, *(ends.after if ends is not None else []), *events]
         else:
             first = next((i for i, one in enumerate(events) if one["event_type"] == "snapshot"), 0)
             events = events[:first] + files + events[first:]
         if ends is not None:
-            behind = [] if call.moment in (SESSION, TURN_START) else ends.after
+            behind = [] if call.moment in _ENDS_FIRST else ends.after
             events = [*ends.before, *events, *behind]
         if events:
             self._append(events)
@@ -367,12 +382,13 @@ class _Recording:
         if ends is not None:
             self.late += ends.causes
             self.closed_count = ends.count
-            ends.forget(told)
+            ends.forget(self.layout, told)
         self._set_open(told)
         if not done.partial:  # else the next one tells all since the tree told last
             told.look_of(call.session, call.turn, done.root)
             told.tree, told.nonce = done.root, os.urandom(8).hex()
         live_state.write_told(self.layout, place.key, told)
+        self.noted = True
         if not done.partial:
             live_state.note_ended(self.layout, place.key, self.late)
         if call.moment == TURN_START and len(told.open) == 1:
@@ -409,7 +425,7 @@ class _Recording:
         teller = Teller(call, turn, told, done, self._named(), self.under_way, writer)
         return [self._admit(event) for change in changes for event in teller.tell(change, blobs)]
 
-    def _ends(self, done: "Capture", previous: "bytes | None", passed: "frozenset[str]") -> "Ends | None":
+    def _ends(self, done: "Capture", previous: "bytes | None", told: Told) -> "Ends | None":
         """What closes turns and calls that are dead; None where none is."""
         if self.closing is None and not any(one.dead for one in self.under_way):
             return None
@@ -422,7 +438,7 @@ class _Recording:
             self.call,
             done,
             previous,
-            passed,
+            told,
             self._admit,
             lambda event, facts: self._fill_snapshot(event, done, facts),
         )
@@ -466,9 +482,12 @@ class _Recording:
 
     def _snapshot(self, done: "Capture", facts: "dict[str, object]") -> Event:
         """The tree behind a tool call that changed something."""
+        return self._fill_snapshot(self._tool_snapshot(), done, facts)
+
+    def _tool_snapshot(self) -> Event:
         event: Event = {"event_type": "snapshot", "operation": "tool", "cause": self.call.cause}
         event["payload"] = {"snapshot_type": "tool"}
-        return self._fill_snapshot(self._admit(event), done, facts)
+        return self._admit(event)
 
     def _fill_snapshot(self, event: Event, done: "Capture", facts: "dict[str, object]") -> Event:
         from eventlog.agents.live_contents import facts_of
@@ -507,16 +526,11 @@ class _Recording:
             return None
         return parts[1]
 
-    def _end_open_turn(self, told: Told) -> "list[Event]":
-        """The end of a turn that the agent left without one: after an error of the model, or a signal."""
-        turn = self._open_turn(told)
-        if turn is None:
-            return []
-        ends: "list[Event]" = [
-            {"event_type": "snapshot", "operation": "turn_end", "payload": {"snapshot_type": "turn_end"}},
-            {"event_type": "turn", "operation": "end", "status": "interrupted", "payload": {}},
-        ]
-        return [self._admit({**one, "agent_turn_id": turn}) for one in ends]
+    def _after_its_end(self, told: Told) -> bool:
+        """Whether the turn of the call is not the one under way: then the end that it has, if it has one, is
+        followed by a look, whatever that finds."""
+        session, turn = self.call.session, self.call.turn
+        return turn is not None and told.open.get(session or "", ("", None))[1] != turn
 
     def _set_open(self, told: Told) -> None:
         session, turn = self.call.session, self.call.turn
@@ -540,6 +554,14 @@ class _Recording:
         return gate.admit(
             self.fs, {name: value for name, value in whole.items() if value is not None}, self.redactor
         )
+
+    def _failed_look(self) -> "list[Event]":
+        """The look after a tool that came after the end of its turn, failed: the end is not the last word."""
+        assert self.place is not None
+        if self.call.moment != TOOL:
+            return []
+        told = live_state.read_told(self.layout, self.place.key)
+        return [self._tool_snapshot()] if self._after_its_end(told) else []
 
     def _mark(self, events: "list[Event]", state: str) -> None:
         """Say in the event of the moment that its capture is left to the next one."""
@@ -646,19 +668,26 @@ class _Recording:
                 live_state.note_begun(
                     self.layout, place.key, (session, turn), cause, tool, call.kind, paths, outlives
                 )
+        elif call.moment == TURN_START and turn is not None and not self.noted:
+            self._keep_open(place.key, (call.agent, session, turn), replaces=True)
         elif call.finished or call.ended:
             causes = [*call.ended, *map(call.action_id, call.finished)]
             late = call.moment == TOOL and not self.captured
             live_state.note_ended(self.layout, place.key, causes, late=late)
 
-    def _keep_open(self, worktree: str, turn: "tuple[str, str, str]") -> None:
-        """Note a turn as under way whose prompt's hook was killed: so that it is closed when it dies."""
-        if turn[1] in live_state.read_told(self.layout, worktree).open:
+    def _keep_open(self, worktree: str, turn: "tuple[str, str, str]", *, replaces: bool = False) -> None:
+        """Note a turn as under way without a look, so that it is closed when it dies: at its prompt, where the
+        look failed, it `replaces` the one before it; at a tool, where the hook of the prompt was killed."""
+        if not replaces and turn[1] in live_state.read_told(self.layout, worktree).open:
             return
         try:
             with acquire(self.fs, self.layout, WORKTREE + worktree, timeout_s=_LOCK_WAIT_S_MIN):
                 told = live_state.read_told(self.layout, worktree)
-                live_state.stay_open(self.layout, told, turn, self.environ, self.fs.time_ns())
+                now_ns = self.fs.time_ns()
+                if replaces:
+                    live_state.note_open(told, turn, self.environ, now_ns)
+                else:
+                    live_state.stay_open(self.layout, told, turn, self.environ, now_ns)
                 live_state.write_told(self.layout, worktree, told)
         except LockTimeout:
             pass  # its next call notes it

@@ -16,7 +16,7 @@ import os
 from blake3 import blake3
 
 from eventlog import activity, jsontext
-from eventlog.agents.call import SESSION, TURN_START, Call
+from eventlog.agents.call import SESSION, SESSION_END, TURN_START, Call
 from eventlog.agents.tools import ANY
 from eventlog.layout import LIVE_DIR, Layout
 
@@ -32,6 +32,7 @@ _RUNNING_SIZE_MAX = 256 << 10
 # Why a turn gets its end from somebody else (docs/certainty.md §2).
 GONE, SILENT = "process gone", "nothing heard for an hour"
 SUPERSEDED, RESUMED = "superseded by a later prompt", "session resumed by another process"
+SESSION_ENDED = "session ended"
 # Whose hooks are told the agent's process: Claude Code's by itself, OpenCode's by our plugin. In those of
 # another agent that runs within one of these, the variable means that one.
 _NAMED_BY_VARIABLE = ("claude-code", "opencode")
@@ -126,6 +127,8 @@ def left(told: Told, call: Call, now_s: float) -> "dict[str, tuple[activity.Open
 
 def _reason(turn: activity.OpenTurn, call: Call, now_s: float) -> "str | None":
     own = turn.session == call.session
+    if own and call.moment == SESSION_END:
+        return SESSION_ENDED
     if own and (call.moment not in (SESSION, TURN_START) or call.turn == turn.turn):
         return None  # it is heard of
     if turn.state(now_s) == activity.DEAD:
@@ -158,7 +161,7 @@ def stay_open(
     """A turn whose tools are heard of is under way, whatever was taken for its process, or for its end."""
     _, session, turn = place
     given = told.open.get(session)
-    if given is None and short(turn) in read_calls(layout, session).ended:
+    if given is None and has_ended(layout, session, turn):
         return  # the hooks of its last tool and of its end ran beside one another
     known = None if given is None else activity.parse_open(session, given)
     if known is None or (known.turn == turn and known.state(now_ns / 1e9) == activity.DEAD):
@@ -309,12 +312,13 @@ class Tools:
 class Calls:
     """What was recorded of a session so far. `actions` are ids of actions with how their capture went."""
 
-    __slots__ = ("actions", "ended", "marks", "named", "over", "subagents", "tools", "turns")
+    __slots__ = ("actions", "begun", "ended", "marks", "named", "over", "subagents", "tools", "turns")
 
     def __init__(self) -> None:
         self.named = False
         self.over = False  # the session has ended
-        self.ended: "set[str]" = set()  # `short` turns
+        self.begun: "set[str]" = set()  # `short` turns
+        self.ended: "set[str]" = set()  # the same
         self.actions: "dict[str, str]" = {}
         self.marks: "dict[str, Mark]" = {}  # of transcripts, by their `short` path
         self.turns: "list[str]" = []  # of an agent without ids of turns; the latest last
@@ -330,6 +334,7 @@ def read_calls(layout: Layout, session: str) -> Calls:
         elif words[0] == "ended" and len(words) == 2:
             calls.ended.add(words[1])
         elif words[0] == "begun" and len(words) in (2, 3):
+            calls.begun.add(words[1])
             calls.ended.discard(words[1])
             calls.over = False
             if len(words) == 3 and words[2] not in calls.turns:
@@ -346,6 +351,17 @@ def read_calls(layout: Layout, session: str) -> Calls:
         elif words[0] in ("opened", "over"):
             calls.over = words[0] == "over"
     return calls
+
+
+def has_ended(layout: Layout, session: str, turn: str) -> bool:
+    """Whether the notes of a session have an end of the turn, and no later beginning."""
+    name = f"{short(session)}.calls"
+    try:
+        if f"ended {short(turn)}\n".encode() not in _read_end(layout.live(name)):
+            return False  # as a rule: nothing need be parsed
+    except OSError:
+        return False
+    return short(turn) in read_calls(layout, session).ended
 
 
 def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:
