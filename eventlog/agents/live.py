@@ -61,6 +61,8 @@ BUDGET_S = {
 _LOOK_S = 3.0
 # Moments that come after the turns which their look closes; all others are within a turn, or end it.
 _ENDS_FIRST = (SESSION, TURN_START, SESSION_END)
+# Moments within a turn, and at its end.
+_WITHIN = (TOOL_START, TOOL, TURN_END)
 # Where notes of the session are looked up; a tool call does without.
 _LOOKED_UP = (TURN_START, TURN_END, SESSION_END)
 _APPEND_TIMEOUT_S = 2.0
@@ -223,8 +225,8 @@ class _Recording:
             or call.moment == SESSION
         ):
             self._complete()
-        if call.moment == TOOL_START and "subagent_id" not in call.columns:
-            self._resume_turn()
+        if call.moment in _WITHIN and "subagent_id" not in call.columns:
+            self._meet_turn()
         events = [self._admit(event) for event in call.events]
         if events and (self.place is None or call.moment is None or not self._captures()):
             self._append_plain(events)
@@ -256,14 +258,29 @@ class _Recording:
             outside = None if self.place is None else Outside(self.place.root)
             call.events = leave_out(call.events, outside, call.columns.get("cwd"))
 
-    def _resume_turn(self) -> None:
-        """Say that the turn goes on, where a tool begins after its end."""
-        call, session, turn = self.call, self.call.session, self.call.turn
-        if session is None or turn is None or not live_state.has_ended(self.layout, session, turn):
+    def _meet_turn(self) -> None:
+        """Say that a turn goes on, where a tool begins after its end; and know a turn by its first call, where
+        the hook of its prompt was killed."""
+        call, place, session, turn = self.call, self.place, self.call.session, self.call.turn
+        if place is None or session is None or turn is None:
             return
-        tool = text_of(call.events[0], "tool_use_id") or call.begins
-        call.add("turn", {}, "turn", turn, "resume", tool, operation="resume", status="active")
-        self.lines.append(["begun", short(turn)])
+        if call.moment == TOOL_START and live_state.has_ended(self.layout, session, turn):
+            tool = text_of(call.events[0], "tool_use_id") or call.begins
+            call.add("turn", {}, "turn", turn, "resume", tool, operation="resume", status="active")
+            self.lines.append(["begun", short(turn)])
+            return
+        told = live_state.read_told(self.layout, place.key)
+        parts = told.open.get(session)
+        if parts is None or parts[1] == turn:
+            return
+        call.unheard = short(turn) not in live_state.read_calls(self.layout, session).begun
+        if call.unheard:
+            self.lines.append(["begun", short(turn)])
+        if call.unheard and call.moment == TOOL_START:
+            from eventlog.agents import live_closing
+
+            call.events.append(live_closing.end_unseen(self.layout, told, session))
+            self.lines.append(["ended", short(parts[1])])
 
     def _complete(self) -> None:
         from eventlog.agents.live_complete import Completion
@@ -655,7 +672,7 @@ class _Recording:
         if call.moment == TOOL_START and turn is not None:
             by_subagent = "subagent_id" in call.columns
             if not by_subagent:
-                self._keep_open(place.key, (call.agent, session, turn))
+                self._keep_open(place.key, (call.agent, session, turn), replaces=call.unheard)
             process = live_state.process_of(call.agent, self.environ) if by_subagent else ""
             outlives = (call.agent, process) if by_subagent else None
             tool_use_id = call.events[0].get("tool_use_id")
@@ -676,8 +693,8 @@ class _Recording:
             live_state.note_ended(self.layout, place.key, causes, late=late)
 
     def _keep_open(self, worktree: str, turn: "tuple[str, str, str]", *, replaces: bool = False) -> None:
-        """Note a turn as under way without a look, so that it is closed when it dies: at its prompt, where the
-        look failed, it `replaces` the one before it; at a tool, where the hook of the prompt was killed."""
+        """Note a turn as under way without a look, so that it is closed when it dies: where the look at its
+        prompt failed, or the hook of that was killed. It may replace the one before it."""
         if not replaces and turn[1] in live_state.read_told(self.layout, worktree).open:
             return
         try:

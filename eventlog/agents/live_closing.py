@@ -12,7 +12,7 @@ import os
 from eventlog import activity
 from eventlog.agents import live_state
 from eventlog.agents.call import TURN_START, Call
-from eventlog.agents.live_state import GONE, Running, Told, short
+from eventlog.agents.live_state import GONE, SUPERSEDED, Running, Told, short
 from eventlog.layout import LIVE_DIR, Layout
 from eventlog.names import event_id_of
 from eventlog.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
@@ -121,6 +121,15 @@ def ends_of(
             ended = _event(turn, told.nonce, "session", "end", at, said, status="interrupted")
             ends.after.append(admit(ended))
     return ends
+
+
+def end_unseen(layout: Layout, told: Told, session: str) -> Event:
+    """The end of the turn under way that a later one of its session follows, where nobody looks."""
+    turn = activity.parse_open(session, told.open[session])
+    assert turn is not None
+    said = {"reason": SUPERSEDED, "closed_by": HOOK}
+    at = _last_heard_us(layout, session)
+    return _event(turn, told.nonce, "turn", "end", at, said, status="interrupted")
 
 
 def _event(

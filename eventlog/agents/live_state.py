@@ -16,7 +16,7 @@ import os
 from blake3 import blake3
 
 from eventlog import activity, jsontext
-from eventlog.agents.call import SESSION, SESSION_END, TURN_START, Call
+from eventlog.agents.call import SESSION, SESSION_END, TOOL_START, TURN_START, Call
 from eventlog.agents.tools import ANY
 from eventlog.layout import LIVE_DIR, Layout
 
@@ -129,11 +129,12 @@ def _reason(turn: activity.OpenTurn, call: Call, now_s: float) -> "str | None":
     own = turn.session == call.session
     if own and call.moment == SESSION_END:
         return SESSION_ENDED
-    if own and (call.moment not in (SESSION, TURN_START) or call.turn == turn.turn):
+    is_later = call.moment == TURN_START or (call.unheard and call.moment != TOOL_START)
+    if own and (not (is_later or call.moment == SESSION) or call.turn == turn.turn):
         return None  # it is heard of
     if turn.state(now_s) == activity.DEAD:
         return GONE if turn.names_process() else SILENT
-    if own and call.moment == TURN_START:
+    if own and is_later:
         return SUPERSEDED if call.turn is not None else None
     return RESUMED if own and not turn.names_process() else None
 

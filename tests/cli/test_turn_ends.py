@@ -2,6 +2,7 @@
 session's end tells, looks that fail (P1)."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -260,3 +261,55 @@ def test_the_start_of_a_turn_whose_first_look_failed_is_a_later_one(work: Path, 
         state = store.tree(first_turn(work, client), "start")
     assert (state.certainty.state, state.certainty.doubt(".") is not None) == ("failed", True)
     assert b"x.txt" in {path for path, _ in state.walk()}
+
+
+@pytest.mark.parametrize("at", ("begin", "end", "stop"))
+def test_a_turn_whose_prompt_was_not_heard_ends_the_one_before_it(at: str, work: Path, clients: Any) -> None:
+    """P1, P7: neither the Stop of the first turn nor the prompt of the second was heard: the first call of the
+    second turn says that the first is over, and the second is closed when it dies."""
+    client = clients("claude-code")
+    client.prompt()
+    client.shell("a.txt")
+    (work / "by_hand.txt").write_text("x")
+    client.turn = "unheard"
+    if at == "begin":
+        client.begin("make half.txt")
+    elif at == "end":
+        client.end(("unheard call", "make half.txt"))
+    else:
+        client.stop()
+    first, second = (f"{first_turn(work, client)[:-1]}{number}" for number in (1, 2))
+    (end,) = [e for e in events(work, "turn") if e["status"] == "interrupted"]
+    assert (end["turn"], end["payload"]["reason"]) == (1, "superseded by a later prompt")
+    with Store.open(work / ".locus") as store:
+        known = store.certainty(first)
+    assert (known.state, [path for path, _ in known.paths]) == (
+        "unfinished", ["."] if at == "begin" else ["by_hand.txt"],
+    )  # fmt: skip
+    if at == "stop":
+        assert activity.open_turns(Layout(str(work / ".locus"))) == []
+        return
+    (work / "half.txt").write_text("half")
+    client.kill()
+    with Store.open(work / ".locus") as store:
+        assert store.certainty(second).state == ("none" if at == "begin" else "unfinished")
+    clients("codex")
+    with Store.open(work / ".locus") as store:
+        known = store.certainty(second)
+    state = known.state, [path for path, _ in known.paths]
+    assert state == ("unfinished", ["by_hand.txt", "half.txt"] if at == "begin" else ["half.txt"])
+    assert [e["status"] for e in events(work, "turn") if e["turn"] == 2] == ["interrupted"]
+
+
+def test_no_turn_ends_before_it_began(work: Path, clients: Any) -> None:
+    """P7: where the notes of a session are older than its turn, the turn ends no earlier than it began."""
+    client = clients("opencode")
+    client.prompt()
+    (calls,) = (work / ".locus/live").glob("*.calls")
+    lines = [line for line in calls.read_text().splitlines() if not line.startswith("begun")]
+    calls.write_text("".join(f"{line}\n" for line in lines))
+    os.utime(calls, (1_700_000_000, 1_700_000_000))
+    client.kill()
+    clients("codex")
+    start, end = events(work, "turn")
+    assert start["occurred_at"] <= end["occurred_at"]
