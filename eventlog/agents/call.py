@@ -61,8 +61,8 @@ class Call:
     tool calls are unique in, where that is not the agent.
 
     An agent that gives its turns and tool calls no ids says `stamp`, the time of the call, and `tool_call`,
-    the tool and a digest of its arguments; `live_names.py` completes such a call. `unheard` is a call whose turn
-    is new to the notes, because the hook of its prompt was killed. `begins` is the action of
+    the tool and a digest of its arguments; `live_names.py` completes such a call. `unheard` is a call whose
+    turn is new to the notes, because the hook of its prompt was killed. `begins` is the action of
     a tool that begins, `ended` are actions of tools that ended, where no id of the agent's tells them.
     """
 

@@ -12,7 +12,7 @@ import os
 import time
 
 from eventlog import config, gate, identity, redaction
-from eventlog.agents import live_state, live_texts
+from eventlog.agents import live_state, live_texts, live_turns
 from eventlog.agents.call import (
     SESSION,
     SESSION_END,
@@ -22,7 +22,6 @@ from eventlog.agents.call import (
     TURN_START,
     Call,
     Named,
-    text_of,
 )
 from eventlog.agents.live_place import find_captured, find_place
 from eventlog.agents.live_state import Calls, Running, Told, short
@@ -226,7 +225,7 @@ class _Recording:
         ):
             self._complete()
         if call.moment in _WITHIN and "subagent_id" not in call.columns:
-            self._meet_turn()
+            live_turns.meet(self.layout, self.place, call, self.lines)
         events = [self._admit(event) for event in call.events]
         if events and (self.place is None or call.moment is None or not self._captures()):
             self._append_plain(events)
@@ -257,30 +256,6 @@ class _Recording:
         if any(one["event_type"] in ("tool_start", "action", "hook") for one in call.events):
             outside = None if self.place is None else Outside(self.place.root)
             call.events = leave_out(call.events, outside, call.columns.get("cwd"))
-
-    def _meet_turn(self) -> None:
-        """Say that a turn goes on, where a tool begins after its end; and know a turn by its first call, where
-        the hook of its prompt was killed."""
-        call, place, session, turn = self.call, self.place, self.call.session, self.call.turn
-        if place is None or session is None or turn is None:
-            return
-        if call.moment == TOOL_START and live_state.has_ended(self.layout, session, turn):
-            tool = text_of(call.events[0], "tool_use_id") or call.begins
-            call.add("turn", {}, "turn", turn, "resume", tool, operation="resume", status="active")
-            self.lines.append(["begun", short(turn)])
-            return
-        told = live_state.read_told(self.layout, place.key)
-        parts = told.open.get(session)
-        if parts is None or parts[1] == turn:
-            return
-        call.unheard = short(turn) not in live_state.read_calls(self.layout, session).begun
-        if call.unheard:
-            self.lines.append(["begun", short(turn)])
-        if call.unheard and call.moment == TOOL_START:
-            from eventlog.agents import live_closing
-
-            call.events.append(live_closing.end_unseen(self.layout, told, session))
-            self.lines.append(["ended", short(parts[1])])
 
     def _complete(self) -> None:
         from eventlog.agents.live_complete import Completion
@@ -381,7 +356,7 @@ class _Recording:
         events = [self._with_facts(one, done, facts) for one in events]
         ends = self._ends(done, previous, told)
         if call.moment == TOOL:
-            if self._after_its_end(told) or (
+            if live_turns.is_another(told, call) or (
                 not done.partial and (done.changes or previous is None or call.session in told.passed)
             ):
                 events += [*files, self._snapshot(done, facts)]
@@ -400,7 +375,8 @@ class _Recording:
             self.late += ends.causes
             self.closed_count = ends.count
             ends.forget(self.layout, told)
-        self._set_open(told)
+        if call.session is not None:
+            live_turns.note(self.layout, told, call, self.captured, self.environ, self.fs.time_ns())
         if not done.partial:  # else the next one tells all since the tree told last
             told.look_of(call.session, call.turn, done.root)
             told.tree, told.nonce = done.root, os.urandom(8).hex()
@@ -438,7 +414,7 @@ class _Recording:
         changes = [] if done.partial else done.changes
         if len(changes) > FILES_MAX or not changes:
             return []
-        turn = self._open_turn(told) if call.moment == SESSION_END else call.turn
+        turn = live_turns.open_turn(told, call, self.known) if call.moment == SESSION_END else call.turn
         teller = Teller(call, turn, told, done, self._named(), self.under_way, writer)
         return [self._admit(event) for change in changes for event in teller.tell(change, blobs)]
 
@@ -533,36 +509,6 @@ class _Recording:
             "payload": {name: value for name, value in said.items() if value is not None},
         }
 
-    # -- turns under way -----------------------------------------------------------------------
-
-    def _open_turn(self, told: Told) -> "str | None":
-        """The turn of this session that nobody ended."""
-        session = self.call.session
-        parts = told.open.get(session or "")
-        if parts is None or short(parts[1]) in self.known.ended:
-            return None
-        return parts[1]
-
-    def _after_its_end(self, told: Told) -> bool:
-        """Whether the turn of the call is not the one under way: then the end that it has, if it has one, is
-        followed by a look, whatever that finds."""
-        session, turn = self.call.session, self.call.turn
-        return turn is not None and told.open.get(session or "", ("", None))[1] != turn
-
-    def _set_open(self, told: Told) -> None:
-        session, turn = self.call.session, self.call.turn
-        if session is None:
-            return
-        if self.call.moment in (TURN_END, SESSION_END):
-            if self.captured:  # else what it left untold would pass for a person's
-                told.open.pop(session, None)
-        elif self.call.moment == TURN_START and turn is not None:
-            place = self.call.agent, session, turn
-            live_state.note_open(told, place, self.environ, self.fs.time_ns())
-        elif self.call.moment == TOOL and turn is not None and "subagent_id" not in self.call.columns:
-            place = self.call.agent, session, turn
-            live_state.stay_open(self.layout, told, place, self.environ, self.fs.time_ns())
-
     # -- into the log --------------------------------------------------------------------------
 
     def _admit(self, event: Event) -> Event:
@@ -578,7 +524,7 @@ class _Recording:
         if self.call.moment != TOOL:
             return []
         told = live_state.read_told(self.layout, self.place.key)
-        return [self._tool_snapshot()] if self._after_its_end(told) else []
+        return [self._tool_snapshot()] if live_turns.is_another(told, self.call) else []
 
     def _mark(self, events: "list[Event]", state: str) -> None:
         """Say in the event of the moment that its capture is left to the next one."""
@@ -672,7 +618,7 @@ class _Recording:
         if call.moment == TOOL_START and turn is not None:
             by_subagent = "subagent_id" in call.columns
             if not by_subagent:
-                self._keep_open(place.key, (call.agent, session, turn), replaces=call.unheard)
+                self._keep_open((call.agent, session, turn), replaces=call.unheard)
             process = live_state.process_of(call.agent, self.environ) if by_subagent else ""
             outlives = (call.agent, process) if by_subagent else None
             tool_use_id = call.events[0].get("tool_use_id")
@@ -686,28 +632,15 @@ class _Recording:
                     self.layout, place.key, (session, turn), cause, tool, call.kind, paths, outlives
                 )
         elif call.moment == TURN_START and turn is not None and not self.noted:
-            self._keep_open(place.key, (call.agent, session, turn), replaces=True)
+            self._keep_open((call.agent, session, turn), replaces=True)
         elif call.finished or call.ended:
             causes = [*call.ended, *map(call.action_id, call.finished)]
             late = call.moment == TOOL and not self.captured
             live_state.note_ended(self.layout, place.key, causes, late=late)
 
-    def _keep_open(self, worktree: str, turn: "tuple[str, str, str]", *, replaces: bool = False) -> None:
-        """Note a turn as under way without a look, so that it is closed when it dies: where the look at its
-        prompt failed, or the hook of that was killed. It may replace the one before it."""
-        if not replaces and turn[1] in live_state.read_told(self.layout, worktree).open:
-            return
-        try:
-            with acquire(self.fs, self.layout, WORKTREE + worktree, timeout_s=_LOCK_WAIT_S_MIN):
-                told = live_state.read_told(self.layout, worktree)
-                now_ns = self.fs.time_ns()
-                if replaces:
-                    live_state.note_open(told, turn, self.environ, now_ns)
-                else:
-                    live_state.stay_open(self.layout, told, turn, self.environ, now_ns)
-                live_state.write_told(self.layout, worktree, told)
-        except LockTimeout:
-            pass  # its next call notes it
+    def _keep_open(self, turn: "tuple[str, str, str]", *, replaces: bool) -> None:
+        assert self.place is not None
+        live_turns.keep_open(self.fs, self.layout, self.place.key, turn, self.environ, replaces=replaces)
 
 
 def _shown(path: bytes) -> str:

@@ -111,7 +111,8 @@ def ends_of(
         ends.count += 1
         said: "dict[str, object]" = {"reason": reason, "closed_by": by}
         at = _last_heard_us(layout, turn.session)
-        snapshot = admit(_event(turn, told.nonce, "snapshot", "turn_end", None, {"snapshot_type": "turn_end"}))
+        look = {"snapshot_type": "turn_end"}
+        snapshot = admit(_event(turn, told.nonce, "snapshot", "turn_end", None, look))
         if short(turn.turn) not in notes.begun:
             at = _not_before(turn, at, snapshot["occurred_at"])
         ends.after.append(fill(snapshot, _late(done, previous, turn.session in told.passed)))

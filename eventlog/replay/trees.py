@@ -58,7 +58,7 @@ _KIND_OF_MODE = {
 
 
 class NoTree(NotFound):
-    """A turn of which no tree was recorded. `known` says how it is with its files, where hooks told the turn."""
+    """A turn of which no tree was recorded. `known` says how it is with its files, where that is known."""
 
     def __init__(self, turn: str, known: Certainty | None = None, why: str = "") -> None:
         said = f": {known.state}: {known.why}" if known is not None and known.state != NONE else why
@@ -179,9 +179,7 @@ def trees_of(
 
 def events_of(events: Events, ref: TurnRef, *moments: str) -> list[Event]:
     """The events of a turn that say how its files were at these moments, in order."""
-    of_turn = partial(
-        events, ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=COLUMNS
-    )
+    of_turn = partial(events, ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=COLUMNS)
     found = list(of_turn(event_types=TYPES)) if all(at in ("start", "end") for at in moments) else []
     return found or list(of_turn(event_types=None))  # of which at least the names are of interest
 

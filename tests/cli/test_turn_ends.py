@@ -146,8 +146,8 @@ def test_a_turn_that_was_closed_and_went_on_is_closed_again(name: str, work: Pat
 
 
 def test_a_look_after_the_end_tells_what_stands_there(work: Path, clients: Any) -> None:
-    """P1: a late call's look finds what others changed since the end of its turn, though they told it before:
-    the tree is in the log, so the turn ends as that look saw it."""
+    """P1: a late call's look finds what others changed since the end of its turn, though they told it: the
+    tree is in the log, so the turn ends as that look saw it."""
     client, other = clients("codex"), clients("claude-code")
     client.prompt()
     call = client.begin("make a.txt")
@@ -197,7 +197,7 @@ def test_the_end_of_a_session_is_not_the_end_of_its_turn(name: str, work: Path, 
 
 
 def test_others_at_work_before_the_end_of_a_session_are_said(work: Path, clients: Any) -> None:
-    """P1: where another session's look has found changes since the turn's last, no path of its end is known."""
+    """P1: where another session's look has found changes since the turn's last, no path of it is known."""
     client, other = clients("claude-code"), clients("codex")
     client.prompt()
     client.shell("a.txt")
@@ -251,7 +251,7 @@ def test_a_turn_without_any_tree_says_how_it_is(
 
 
 def test_the_start_of_a_turn_whose_first_look_failed_is_a_later_one(work: Path, clients: Any) -> None:
-    """P1: the start that no look saw is answered with the first tree of the turn, and no path of it is sure."""
+    """P1: the start that no look saw is answered with the first tree of the turn; no path of it is sure."""
     client = clients("codex")
     (work / "x.txt").write_text("x")
     with contents_refused(work):
@@ -265,8 +265,8 @@ def test_the_start_of_a_turn_whose_first_look_failed_is_a_later_one(work: Path, 
 
 @pytest.mark.parametrize("at", ("begin", "end", "stop"))
 def test_a_turn_whose_prompt_was_not_heard_ends_the_one_before_it(at: str, work: Path, clients: Any) -> None:
-    """P1, P7: neither the Stop of the first turn nor the prompt of the second was heard: the first call of the
-    second turn says that the first is over, and the second is closed when it dies."""
+    """P1, P7: neither the Stop of the first turn nor the prompt of the second was heard: the first call of
+    the second says that the first is over, and the second is closed when it dies."""
     client = clients("claude-code")
     client.prompt()
     client.shell("a.txt")

@@ -1,11 +1,13 @@
 """The law of docs/certainty.md: a replay equals the directory as it was, or names each path that differs.
 
 Hooks of four agents are called in this process, and some of the calls are killed before one of their effects
-on the disk, fail at one of their calls of the file system, or get no time. The oracle is what stood in the
-directory at each call, by the events that came with it. LOCUS_HUNT tries many more.
+on the disk, fail at one of their calls of the file system, or get no time; agents die. The oracles are what
+stood in the directory at each call, by the events that came with it, and at the last sign of life of each turn.
+LOCUS_HUNT tries many more.
 """
 
 import itertools
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -56,7 +58,7 @@ class Session:
 
     names: Mapping[str, str] = {
         "prompt": "UserPromptSubmit", "begin": "PreToolUse", "end": "PostToolUse", "stop": "Stop",
-        "finish": "SessionEnd",
+        "finish": "SessionEnd", "start": "SessionStart",
     }  # fmt: skip
 
     def __init__(self, agent: str, turn_key: str | None, names: Mapping[str, str] | None = None) -> None:
@@ -65,6 +67,20 @@ class Session:
         self.names = names or self.names
         self.id = f"session_{next(_numbers)}"
         self.turn = self.tool = ""
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def environ(self) -> dict[str, str]:
+        """What tells a hook the agent's process, of the agents that say it."""
+        if self.agent not in ("claude-code", "opencode"):
+            return {}
+        if self.process is None:
+            self.process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+        return {"CLAUDE_PID": str(self.process.pid)}
+
+    def die(self) -> None:
+        if self.process is not None:
+            self.process.communicate()
+        self.process = None
 
     def say(self, what: str, work: str) -> Said:
         if what == "prompt":
@@ -86,16 +102,18 @@ class Session:
             said |= {"args": {"command": self.tool}} if self.agent == "opencode" else {}
         if what == "end":
             said |= {"tool_response": {"stdout": ""}, "output": ""}
+        if what == "start":
+            said |= {"source": "resume", "info": {}}
         return said
 
 
 _GEMINI = {
     "prompt": "BeforeAgent", "begin": "BeforeTool", "end": "AfterTool", "stop": "AfterAgent",
-    "finish": "SessionEnd",
+    "finish": "SessionEnd", "start": "SessionStart",
 }  # fmt: skip
 _OPENCODE = {
     "prompt": "chat.message", "begin": "tool.execute.before", "end": "tool.execute.after",
-    "stop": "session.idle", "finish": "session.end",
+    "stop": "session.idle", "finish": "session.end", "start": "session.resumed",
 }  # fmt: skip
 
 
@@ -109,7 +127,7 @@ def sessions() -> list[Session]:
 
 
 CHANGES = st.lists(st.tuples(st.sampled_from(PATHS), st.sampled_from(("1", "22", "x", None))), max_size=3)
-WHAT = st.sampled_from(("prompt", "begin", "end", "end", "stop", "finish"))
+WHAT = st.sampled_from(("prompt", "begin", "end", "end", "stop", "finish", "start", "die"))
 HOWS = st.one_of(
     st.just(("whole",)),
     st.just(("whole",)),
@@ -133,6 +151,18 @@ def change(work: Path, path: str, content: str | None) -> None:
     target.chmod(0o755 if content == "x" else 0o644)
 
 
+# The event by which a call of a turn is heard.
+SAYS = {
+    "prompt": ("intent", None), "begin": ("tool_start", None), "end": ("action", None),
+    "stop": ("snapshot", "turn_end"),
+}  # fmt: skip
+
+
+def is_closing(event: Event) -> bool:
+    payload: Any = event["payload"]
+    return (payload.get("capture") or {}).get("state") == "late" or "ended_by" in payload
+
+
 class World:
     """A directory with a store, and what stood there whenever an event was recorded."""
 
@@ -143,19 +173,36 @@ class World:
         Store.init(self.work / ".locus", repo_hash="0123456789ab", project_name="p").close()
         self.sessions = [sessions()[number] for number in who]
         self.stood: dict[str, Files] = {}  # by event id
+        self.last: dict[tuple[str, str], tuple[str, Files]] = {}  # call heard of each turn, what stood there
 
     def step(self, changes: list[tuple[str, str | None]], who: int, what: str, how: tuple[Any, ...]) -> None:
         for path, content in changes:
             change(self.work, path, content)
         session = self.sessions[who]
+        if what == "die":
+            self._die(session)
+            return
+        environ = {"LOCUS_HOOK_PATIENCE": "20", **session.environ()}
         call = adapters.interpret(session.agent, session.say(what, str(self.work)))
-        self._call(lambda fs: self._record(fs, call), how)
+        self._call(lambda fs: self._record(fs, call, environ), how)
         here = on_disk(self.work)
         for event in self.events():
-            self.stood.setdefault(str(event["event_id"]), here)
+            if event["event_id"] in self.stood:
+                continue
+            self.stood[str(event["event_id"])] = here
+            said = event["event_type"], event["operation"] if what == "stop" else None
+            if event["agent_session_id"] == session.id and said == SAYS.get(what) and not is_closing(event):
+                self.last[session.id, str(event["agent_turn_id"])] = what, here
 
-    def _record(self, fs: FileSystem, call: Any) -> None:
-        environ = {"LOCUS_HOOK_PATIENCE": "20"}
+    def _die(self, session: Session) -> None:
+        """The agent is gone; what it changed until now belongs to the turn that it had not ended."""
+        if session.process is not None:
+            for place, (what, _) in self.last.items():
+                if place == (session.id, session.turn) and what != "stop":
+                    self.last[place] = what, on_disk(self.work)
+        session.die()
+
+    def _record(self, fs: FileSystem, call: Any, environ: Mapping[str, str]) -> None:
         live.record(fs, str(self.work / ".locus"), call, environ, lambda _: None, started_s=time.monotonic())
 
     def _call(self, record: Callable[[FileSystem], None], how: tuple[Any, ...]) -> None:
@@ -192,6 +239,9 @@ class World:
                     except NotFound:
                         continue  # there is no tree, which is said
                     self._holds(state, self._truth(own, at))
+                    place = str(own[-1]["agent_session_id"]), str(own[-1]["agent_turn_id"])
+                    if at == "end" and place in self.last:
+                        self._holds(state, self.last[place][1])
 
     def _truth(self, own: list[Event], at: str) -> Files | None:
         """What stood there at the moment; None where the log has no event of it."""
@@ -233,9 +283,13 @@ def test_a_replay_equals_the_directory_or_names_what_differs(steps: list[Any], w
     effect, failing, out of time or out of disk."""
     with tempfile.TemporaryDirectory() as place:
         world = World(Path(place), who)
-        for step in steps:
-            world.step(*step)
-        world.check()
+        try:
+            for step in steps:
+                world.step(*step)
+            world.check()
+        finally:
+            for session in world.sessions:
+                session.die()
 
 
 # -- the rules, one by one -------------------------------------------------------------------------
