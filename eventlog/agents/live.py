@@ -12,7 +12,7 @@ import os
 import time
 
 from eventlog import config, gate, identity, redaction
-from eventlog.agents import live_state, live_texts, live_turns
+from eventlog.agents import live_state, live_texts
 from eventlog.agents.call import (
     SESSION,
     SESSION_END,
@@ -225,7 +225,7 @@ class _Recording:
         ):
             self._complete()
         if call.moment in _WITHIN and "subagent_id" not in call.columns:
-            live_turns.meet(self.layout, self.place, call, self.lines)
+            live_state.meet_turn(self.layout, self.place, call, self.lines)
         events = [self._admit(event) for event in call.events]
         if events and (self.place is None or call.moment is None or not self._captures()):
             self._append_plain(events)
@@ -356,7 +356,7 @@ class _Recording:
         events = [self._with_facts(one, done, facts) for one in events]
         ends = self._ends(done, previous, told)
         if call.moment == TOOL:
-            if live_turns.is_another(told, call) or (
+            if live_state.is_another_turn(told, call) or (
                 not done.partial and (done.changes or previous is None or call.session in told.passed)
             ):
                 events += [*files, self._snapshot(done, facts)]
@@ -376,7 +376,7 @@ class _Recording:
             self.closed_count = ends.count
             ends.forget(self.layout, told)
         if call.session is not None:
-            live_turns.note(self.layout, told, call, self.captured, self.environ, self.fs.time_ns())
+            live_state.note_turn(self.layout, told, call, self.captured, self.environ, self.fs.time_ns())
         if not done.partial:  # else the next one tells all since the tree told last
             told.look_of(call.session, call.turn, done.root)
             told.tree, told.nonce = done.root, os.urandom(8).hex()
@@ -414,7 +414,7 @@ class _Recording:
         changes = [] if done.partial else done.changes
         if len(changes) > FILES_MAX or not changes:
             return []
-        turn = live_turns.open_turn(told, call, self.known) if call.moment == SESSION_END else call.turn
+        turn = live_state.open_turn(told, call, self.known) if call.moment == SESSION_END else call.turn
         teller = Teller(call, turn, told, done, self._named(), self.under_way, writer)
         return [self._admit(event) for change in changes for event in teller.tell(change, blobs)]
 
@@ -524,7 +524,7 @@ class _Recording:
         if self.call.moment != TOOL:
             return []
         told = live_state.read_told(self.layout, self.place.key)
-        return [self._tool_snapshot()] if live_turns.is_another(told, self.call) else []
+        return [self._tool_snapshot()] if live_state.is_another_turn(told, self.call) else []
 
     def _mark(self, events: "list[Event]", state: str) -> None:
         """Say in the event of the moment that its capture is left to the next one."""
@@ -640,7 +640,7 @@ class _Recording:
 
     def _keep_open(self, turn: "tuple[str, str, str]", *, replaces: bool) -> None:
         assert self.place is not None
-        live_turns.keep_open(self.fs, self.layout, self.place.key, turn, self.environ, replaces=replaces)
+        live_state.keep_open(self.fs, self.layout, self.place.key, turn, self.environ, replaces=replaces)
 
 
 def _shown(path: bytes) -> str:

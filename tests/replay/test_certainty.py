@@ -2,8 +2,8 @@
 
 Hooks of four agents are called in this process, and some of the calls are killed before one of their effects
 on the disk, fail at one of their calls of the file system, or get no time; agents die. The oracles are what
-stood in the directory at each call, by the events that came with it, and at the last sign of life of each turn.
-LOCUS_HUNT tries many more.
+stood in the directory at each call, by the events that came with it, and at the last sign of life of each
+turn. LOCUS_HUNT tries many more.
 """
 
 import itertools
@@ -34,6 +34,7 @@ from eventlog.replay.certainty import (
     Certainty,
     certainty_of,
     effects_end,
+    is_open,
 )
 from eventlog.replay.trees import TreeState
 from eventlog.snapshots.tree import DIRECTORY, SKIPPED
@@ -251,6 +252,8 @@ class World:
             looks = [str(e["event_id"]) for e in own if e["event_type"] == "snapshot"]
             ended = any(e["operation"] == "turn_end" for e in own if e["event_type"] == "snapshot")
             at = looks[-1] if ended else ""
+        else:  # the end of a tool that was told twice is of the look that found its changes
+            at = next((str(e["event_id"]) for e in own if e["cause"] == at and e["tree_hash"] is not None), at)
         return self.stood.get(at)
 
     def _holds(self, state: TreeState, truth: Files | None) -> None:
@@ -376,6 +379,22 @@ def test_a_turn_that_was_closed_names_what_changed_late() -> None:
     assert doubted(certainty_of([START, hurried, end(closed_by="hook")])) == ("a", "b")
     # It lived after all, and came to its end.
     assert certainty_of([START, late, end(closed_by="hook"), LAST, end()]).state == EXACT
+
+
+def test_a_turn_that_goes_on_after_its_end_has_none() -> None:
+    """P1: a turn that was resumed is running or unfinished, however it had ended, until its next end."""
+    resumed = _row("r", "turn", operation="resume")
+    for ended in (
+        [LAST, end()],
+        [look("l", "turn_end", state="late", paths=[], count=0), end(closed_by="hook")],
+    ):
+        went_on = [START, *ended, resumed, look("t", "tool")]
+        assert states(*went_on) == (EXACT, UNFINISHED)
+        assert states(*went_on, running=True) == (EXACT, RUNNING)
+        assert doubted(certainty_of(went_on)) == EVERYTHING
+        assert is_open(went_on) and not is_open([START, *ended])
+        assert states(*went_on, LAST, end()) == (EXACT, EXACT)
+        assert not is_open([*went_on, LAST, end()])
 
 
 def test_a_look_that_was_not_finished_names_its_paths() -> None:
