@@ -253,7 +253,8 @@ class World:
             ended = any(e["operation"] == "turn_end" for e in own if e["event_type"] == "snapshot")
             at = looks[-1] if ended else ""
         else:  # the end of a tool that was told twice is of the look that found its changes
-            at = next((str(e["event_id"]) for e in own if e["cause"] == at and e["tree_hash"] is not None), at)
+            found = [str(e["event_id"]) for e in own if e["cause"] == at and e["tree_hash"] is not None]
+            at = found[0] if found else at
         return self.stood.get(at)
 
     def _holds(self, state: TreeState, truth: Files | None) -> None:
