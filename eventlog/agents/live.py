@@ -60,6 +60,8 @@ BUDGET_S = {
 _LOOK_S = 3.0
 # Moments that come after the turns which their look closes; all others are within a turn, or end it.
 _ENDS_FIRST = (SESSION, TURN_START, SESSION_END)
+# Moments whose look is told in the turn of the call.
+_TOLD_IN_TURN = (TURN_START, TOOL, TURN_END)
 # Moments within a turn, and at its end.
 _WITHIN = (TOOL_START, TOOL, TURN_END)
 # Where notes of the session are looked up; a tool call does without.
@@ -378,7 +380,7 @@ class _Recording:
         if call.session is not None:
             live_state.note_turn(self.layout, told, call, self.captured, self.environ, self.fs.time_ns())
         if not done.partial:  # else the next one tells all since the tree told last
-            told.look_of(call.session, call.turn, done.root)
+            told.look_of(call.session, call.turn if call.moment in _TOLD_IN_TURN else None, done.root)
             told.tree, told.nonce = done.root, os.urandom(8).hex()
         live_state.write_told(self.layout, place.key, told)
         self.noted = True

@@ -74,7 +74,7 @@ class Told:
         self.passed = passed
 
     def look_of(self, session: "str | None", turn: "str | None", tree: bytes) -> None:
-        """A whole look of this session in this turn has found `tree`."""
+        """A whole look of this session has found `tree`; it is told in this turn, if in one."""
         if tree != self.tree:
             self.passed |= self.open.keys()
         if session is not None and self.open.get(session, ("", None))[1] == turn:

@@ -207,6 +207,22 @@ def test_others_at_work_before_the_end_of_a_session_are_said(work: Path, clients
     assert end_of(work, client) == ("unfinished", ["."])
 
 
+def test_a_look_at_the_start_of_a_session_is_none_of_its_turn(work: Path, clients: Any) -> None:
+    """P1: a session that is started again while its turn is under way looks, but not in that turn: what this
+    look found may have come after the turn's end."""
+    client = clients("claude-code")
+    client.prompt()
+    (work / "by_hand.txt").write_text("x")
+    other = clients("codex")
+    other.prompt()
+    other.kill()
+    (work / "by_hand_too.txt").write_text("x")
+    client.say("start", source="resume")  # it closes the other's turn
+    client.prompt()
+    client.stop()
+    assert end_of(work, client) == ("unfinished", ["."])
+
+
 @pytest.mark.parametrize("name", AGENTS)
 def test_a_turn_whose_first_look_failed_is_under_way(name: str, work: Path, clients: Any) -> None:
     """P1, P7: a prompt whose look fails has begun a turn all the same: it runs, and when its agent is killed
