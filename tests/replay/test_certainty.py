@@ -174,7 +174,8 @@ class World:
         Store.init(self.work / ".locus", repo_hash="0123456789ab", project_name="p").close()
         self.sessions = [sessions()[number] for number in who]
         self.stood: dict[str, Files] = {}  # by event id
-        self.last: dict[tuple[str, str], tuple[str, Files]] = {}  # call heard of each turn, what stood there
+        # The last call heard of each turn, and what stood there: then, and when its agent died after it.
+        self.last: dict[tuple[str, str], tuple[str, list[Files]]] = {}
 
     def step(self, changes: list[tuple[str, str | None]], who: int, what: str, how: tuple[Any, ...]) -> None:
         for path, content in changes:
@@ -193,14 +194,14 @@ class World:
             self.stood[str(event["event_id"])] = here
             said = event["event_type"], event["operation"] if what == "stop" else None
             if event["agent_session_id"] == session.id and said == SAYS.get(what) and not is_closing(event):
-                self.last[session.id, str(event["agent_turn_id"])] = what, here
+                self.last[session.id, str(event["agent_turn_id"])] = what, [here]
 
     def _die(self, session: Session) -> None:
         """The agent is gone; what it changed until now belongs to the turn that it had not ended."""
         if session.process is not None:
-            for place, (what, _) in self.last.items():
+            for place, (what, stood) in self.last.items():
                 if place == (session.id, session.turn) and what != "stop":
-                    self.last[place] = what, on_disk(self.work)
+                    stood.append(on_disk(self.work))
         session.die()
 
     def _record(self, fs: FileSystem, call: Any, environ: Mapping[str, str]) -> None:
@@ -242,7 +243,7 @@ class World:
                     self._holds(state, self._truth(own, at))
                     place = str(own[-1]["agent_session_id"]), str(own[-1]["agent_turn_id"])
                     if at == "end" and place in self.last:
-                        self._holds(state, self.last[place][1])
+                        self._holds(state, *self.last[place][1])
 
     def _truth(self, own: list[Event], at: str) -> Files | None:
         """What stood there at the moment; None where the log has no event of it."""
@@ -257,14 +258,19 @@ class World:
             at = found[0] if found else at
         return self.stood.get(at)
 
-    def _holds(self, state: TreeState, truth: Files | None) -> None:
+    def _holds(self, state: TreeState, truth: Files | None, *later: Files) -> None:
+        """Each path is as it was, at one of these moments: what was made and undone between two looks, nobody
+        has seen."""
         known = state.certainty
         if truth is None:
             assert known.doubt(".") is not None, (
                 f"{state.at} of {state.turn}: nobody saw it, and it is {known}"
             )
             return
-        for path in differing(files_of(state), truth):
+        files = files_of(state)
+        for path in differing(files, truth):
+            if any(path not in differing(files, one) for one in later):
+                continue
             # A directory comes and goes with what is in it.
             assert known.doubts([path_text(path)]), f"{path!r} at {state.at} of {state.turn}: {known}"
 
