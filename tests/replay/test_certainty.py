@@ -159,6 +159,11 @@ SAYS = {
 }  # fmt: skip
 
 
+def is_whole(event: Event) -> bool:
+    payload: Any = event["payload"]
+    return (payload.get("capture") or {}).get("state") not in ("busy", "failed", "partial")
+
+
 def is_closing(event: Event) -> bool:
     payload: Any = event["payload"]
     return (payload.get("capture") or {}).get("state") == "late" or "ended_by" in payload
@@ -174,7 +179,8 @@ class World:
         Store.init(self.work / ".locus", repo_hash="0123456789ab", project_name="p").close()
         self.sessions = [sessions()[number] for number in who]
         self.stood: dict[str, Files] = {}  # by event id
-        # The last call heard of each turn, and what stood there: then, and when its agent died after it.
+        # The last call heard of each turn, and what stood there at its last look and at all calls since, to its
+        # death.
         self.last: dict[tuple[str, str], tuple[str, list[Files]]] = {}
 
     def step(self, changes: list[tuple[str, str | None]], who: int, what: str, how: tuple[Any, ...]) -> None:
@@ -188,13 +194,17 @@ class World:
         call = adapters.interpret(session.agent, session.say(what, str(self.work)))
         self._call(lambda fs: self._record(fs, call, environ), how)
         here = on_disk(self.work)
-        for event in self.events():
-            if event["event_id"] in self.stood:
-                continue
+        new = [event for event in self.events() if event["event_id"] not in self.stood]
+        looked = what != "begin" and all(is_whole(event) for event in new)
+        for event in new:
             self.stood[str(event["event_id"])] = here
             said = event["event_type"], event["operation"] if what == "stop" else None
             if event["agent_session_id"] == session.id and said == SAYS.get(what) and not is_closing(event):
-                self.last[session.id, str(event["agent_turn_id"])] = what, [here]
+                place = session.id, str(event["agent_turn_id"])
+                if looked:
+                    self.last[place] = what, [here]
+                elif place in self.last:
+                    self.last[place] = what, [*self.last[place][1], here]
 
     def _die(self, session: Session) -> None:
         """The agent is gone; what it changed until now belongs to the turn that it had not ended."""
