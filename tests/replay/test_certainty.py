@@ -179,8 +179,8 @@ class World:
         Store.init(self.work / ".locus", repo_hash="0123456789ab", project_name="p").close()
         self.sessions = [sessions()[number] for number in who]
         self.stood: dict[str, Files] = {}  # by event id
-        # The last call heard of each turn, and what stood there at its last look and at all calls since, to its
-        # death.
+        # The last call heard of each turn, and what stood there at its last look and at all calls since, and
+        # when its agent died.
         self.last: dict[tuple[str, str], tuple[str, list[Files]]] = {}
 
     def step(self, changes: list[tuple[str, str | None]], who: int, what: str, how: tuple[Any, ...]) -> None:
