@@ -3,6 +3,7 @@
     EventLogError            exit 1   anything below; catch this to catch all of them
     ├── InvalidEvent         exit 1   an event breaks the envelope's rules; nothing was written
     ├── NotFound             exit 1   no event, turn, blob, file or repository of that name
+    │   ├── NoTree           exit 1   no files of this turn are known; 4 where it should have some
     │   ├── Ambiguous        exit 1   a prefix names more than one thing
     │   └── NoStore          exit 10  there is no store here
     ├── Unsupported          exit 1   the store needs a newer Locus, or this file system cannot hold one
@@ -16,6 +17,10 @@
 A message says what happened, where, and what to do next. The hook path imports this module,
 so it imports nothing.
 """
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class EventLogError(Exception):
@@ -33,7 +38,16 @@ class NotFound(EventLogError):
 
 
 class NoTree(NotFound):
-    """A turn of which no tree was recorded."""
+    """A turn of which no tree was recorded. `known` is how well its files are known, a `Certainty`, or None.
+
+    Where it says more than that such a turn records no tree, the exit code is that of what is not sure.
+    """
+
+    def __init__(self, message: str, known: "Any" = None) -> None:
+        super().__init__(message)
+        self.known = known
+        if known is not None and known.state != "none":
+            self.exit_code = 4
 
 
 class Ambiguous(NotFound):

@@ -68,9 +68,10 @@ class Call:
     tool calls are unique in, where that is not the agent.
 
     An agent that gives its turns and tool calls no ids says `stamp`, the time of the call, and `tool_call`,
-    the tool and a digest of its arguments; `live_names.py` completes such a call. `begins` is the action of
-    a tool that begins. `model_call` is the key of a model call that has no id, but for its number among equal
-    ones of its turn.
+    the tool and a digest of its arguments; `live_names.py` completes such a call. `unheard` is a call whose
+    turn is new to the notes, because the hook of its prompt was killed. `begins` is the action of a tool that
+    begins. `model_call` is the key of a model call that has no id, but for its number among equal ones of its
+    turn.
     """
 
     __slots__ = (
@@ -92,6 +93,7 @@ class Call:
         "stamp",
         "tool_call",
         "transcripts",
+        "unheard",
     )
 
     def __init__(self, agent: str, columns: Event) -> None:
@@ -113,6 +115,7 @@ class Call:
         self.model_call: "tuple[str, ...] | None" = None
         self.begins: "str | None" = None
         self.ended: "list[str]" = []
+        self.unheard = False
 
     @property
     def session(self) -> "str | None":

@@ -58,6 +58,12 @@ BUDGET_S = {
 }
 # Seconds until contents are looked through for erased texts no more: before the signal that ends a hook.
 _LOOK_S = 3.0
+# Moments that come after the turns which their look closes; all others are within a turn, or end it.
+_ENDS_FIRST = (SESSION, TURN_START, SESSION_END)
+# Moments whose look is told in the turn of the call.
+_TOLD_IN_TURN = (TURN_START, TOOL, TURN_END)
+# Moments within a turn, and at its end.
+_WITHIN = (TOOL_START, TOOL, TURN_END)
 # Where notes of the session are looked up; a tool call does without.
 _LOOKED_UP = (TURN_START, TURN_END, SESSION_END)
 _APPEND_TIMEOUT_S = 2.0
@@ -169,6 +175,7 @@ class _Recording:
         self.appended = False
         self.captured = False
         self.switched: "bool | None" = None  # whether ignored files are kept, from this look on
+        self.noted = False  # the turn is among those under way
         self.refused = False
         self.place: "Place | None" = None
         self.start: "Start | None" = None
@@ -190,12 +197,11 @@ class _Recording:
             call.moment in _LOOKED_UP or call.transcripts or call.repeats or by_subagent
         ):
             self.known = live_state.read_calls(layout, call.session)
-        self.came_late = False  # behind the turn that it counts in
         if by_subagent:
             from eventlog.agents.live_subagents import count_in_its_turn
 
             key = None if self.place is None else self.place.key
-            self.came_late = count_in_its_turn(layout, call, self.known, self.lines, key)
+            count_in_its_turn(layout, call, self.known, self.lines, key)
         if call.session is not None and (call.stamp is not None or call.counted):
             self._name_call()
         if call.model_call is not None and call.session is not None:
@@ -234,6 +240,8 @@ class _Recording:
             or call.moment == SESSION
         ):
             self._complete()
+        if call.moment in _WITHIN and "subagent_id" not in call.columns:
+            live_state.meet_turn(self.layout, self.place, call, self.lines)
         events = [self._admit(event) for event in call.events]
         if events and (self.place is None or call.moment is None or not self._captures()):
             self._append_plain(events)
@@ -244,6 +252,7 @@ class _Recording:
                 if self.refused:
                     raise  # the log takes nothing; asking again would only take longer
                 if not self.appended:
+                    events = [*events, *self._failed_look()]
                     self._mark(events, "busy" if isinstance(error, LockTimeout) else "failed")
                     self._append_plain(events)
                 self.note(error)
@@ -392,22 +401,22 @@ class _Recording:
         self._store_later(done)
         files = self._files(done, told, blobs, writer)
         writer.flush()
-        if call.moment == SESSION_END:
-            events = self._end_open_turn(told) + events
         facts = self._facts(done, previous, files)
         events = [self._with_facts(one, done, facts) for one in events]
-        ends = self._ends(done, previous, told.passed)
+        ends = self._ends(done, previous, told)
         if call.moment == TOOL:
             told_by_tree = done.changes or done.modes_changed
-            if not done.partial and (told_by_tree or previous is None or self.came_late):
+            if live_state.is_another_turn(told, call) or (
+                not done.partial and (told_by_tree or previous is None or call.session in told.passed)
+            ):
                 events += [*files, self._snapshot(done, facts)]
-        elif call.moment in (SESSION, TURN_START):
+        elif call.moment in _ENDS_FIRST:
             events = [*files, *(ends.after if ends is not None else []), *events]
         else:
             first = next((i for i, one in enumerate(events) if one["event_type"] == "snapshot"), 0)
             events = events[:first] + files + events[first:]
         if ends is not None:
-            behind = [] if call.moment in (SESSION, TURN_START) else ends.after
+            behind = [] if call.moment in _ENDS_FIRST else ends.after
             events = [*ends.before, *events, *behind]
         if events:
             self._append(events)
@@ -415,12 +424,14 @@ class _Recording:
         if ends is not None:
             self.late += ends.causes
             self.closed_count = ends.count
-            ends.forget(told)
-        self._set_open(told)
+            ends.forget(self.layout, told)
+        if call.session is not None:
+            live_state.note_turn(self.layout, told, call, self.captured, self.environ, self.fs.time_ns())
         if not done.partial:  # else the next one tells all since the tree told last
-            told.look_of(call.session, call.turn, done.root)
+            told.look_of(call.session, call.turn if call.moment in _TOLD_IN_TURN else None, done.root)
             told.tree, told.nonce, told.tree_keeps = done.root, os.urandom(8).hex(), told.keeps
         live_state.write_told(self.layout, place.key, told)
+        self.noted = True
         if done.kept or self._has_kept():
             from eventlog.agents import ignored_values
 
@@ -457,11 +468,11 @@ class _Recording:
         changes = [] if done.partial else done.changes
         if len(changes) > FILES_MAX or not changes:
             return []
-        turn = self._open_turn(told) if call.moment == SESSION_END else call.turn
+        turn = live_state.open_turn(told, call, self.known) if call.moment == SESSION_END else call.turn
         teller = Teller(call, turn, told, done, self._named(), self.under_way, writer)
         return [self._admit(event) for change in changes for event in teller.tell(change, blobs)]
 
-    def _ends(self, done: "Capture", previous: "bytes | None", passed: "frozenset[str]") -> "Ends | None":
+    def _ends(self, done: "Capture", previous: "bytes | None", told: Told) -> "Ends | None":
         """What closes turns and calls that are dead; None where none is."""
         if self.closing is None and not any(one.dead for one in self.under_way):
             return None
@@ -474,7 +485,7 @@ class _Recording:
             self.call,
             done,
             previous,
-            passed,
+            told,
             self._admit,
             lambda event, facts: self._fill_snapshot(event, done, facts),
         )
@@ -518,9 +529,12 @@ class _Recording:
 
     def _snapshot(self, done: "Capture", facts: "dict[str, object]") -> Event:
         """The tree behind a tool call that changed something."""
+        return self._fill_snapshot(self._tool_snapshot(), done, facts)
+
+    def _tool_snapshot(self) -> Event:
         event: Event = {"event_type": "snapshot", "operation": "tool", "cause": self.call.cause}
         event["payload"] = {"snapshot_type": "tool"}
-        return self._fill_snapshot(self._admit(event), done, facts)
+        return self._admit(event)
 
     def _fill_snapshot(self, event: Event, done: "Capture", facts: "dict[str, object]") -> Event:
         from eventlog.agents.live_contents import facts_of
@@ -551,41 +565,6 @@ class _Recording:
             "payload": {name: value for name, value in said.items() if value is not None},
         }
 
-    # -- turns under way -----------------------------------------------------------------------
-
-    def _open_turn(self, told: Told) -> "str | None":
-        """The turn of this session that nobody ended."""
-        session = self.call.session
-        parts = told.open.get(session or "")
-        if parts is None or short(parts[1]) in self.known.ended:
-            return None
-        return parts[1]
-
-    def _end_open_turn(self, told: Told) -> "list[Event]":
-        """The end of a turn that the agent left without one: after an error of the model, or a signal."""
-        turn = self._open_turn(told)
-        if turn is None:
-            return []
-        ends: "list[Event]" = [
-            {"event_type": "snapshot", "operation": "turn_end", "payload": {"snapshot_type": "turn_end"}},
-            {"event_type": "turn", "operation": "end", "status": "interrupted", "payload": {}},
-        ]
-        return [self._admit({**one, "agent_turn_id": turn}) for one in ends]
-
-    def _set_open(self, told: Told) -> None:
-        session, turn = self.call.session, self.call.turn
-        if session is None:
-            return
-        if self.call.moment in (TURN_END, SESSION_END):
-            if self.captured:  # else what it left untold would pass for a person's
-                told.open.pop(session, None)
-        elif self.call.moment == TURN_START and turn is not None:
-            place = self.call.agent, session, turn
-            live_state.note_open(told, place, self.environ, self.fs.time_ns())
-        elif self.call.moment == TOOL and turn is not None and "subagent_id" not in self.call.columns:
-            place = self.call.agent, session, turn
-            live_state.stay_open(self.layout, told, place, self.environ, self.fs.time_ns())
-
     # -- into the log --------------------------------------------------------------------------
 
     def _admit(self, event: Event) -> Event:
@@ -594,6 +573,14 @@ class _Recording:
         return gate.admit(
             self.fs, {name: value for name, value in whole.items() if value is not None}, self.redactor
         )
+
+    def _failed_look(self) -> "list[Event]":
+        """The look after a tool that came after the end of its turn, failed: the end is not the last word."""
+        assert self.place is not None
+        if self.call.moment != TOOL:
+            return []
+        told = live_state.read_told(self.layout, self.place.key)
+        return [self._tool_snapshot()] if live_state.is_another_turn(told, self.call) else []
 
     def _mark(self, events: "list[Event]", state: str) -> None:
         """Say in the event of the moment that its capture is left to the next one."""
@@ -687,7 +674,7 @@ class _Recording:
         if call.moment == TOOL_START and turn is not None:
             by_subagent = "subagent_id" in call.columns
             if not by_subagent:
-                self._keep_open(place.key, (call.agent, session, turn))
+                self._keep_open((call.agent, session, turn), replaces=call.unheard)
             process = live_state.process_of(call.agent, self.environ) if by_subagent else ""
             outlives = (call.agent, process) if by_subagent else None
             tool_use_id = call.events[0].get("tool_use_id")
@@ -697,21 +684,15 @@ class _Recording:
                 live_state.note_begun(
                     self.layout, place.key, (session, turn), cause, tool, call.kind, paths, outlives
                 )
+        elif call.moment == TURN_START and turn is not None and not self.noted:
+            self._keep_open((call.agent, session, turn), replaces=True)
         elif call.ended:
             late = call.moment == TOOL and not self.captured
             live_state.note_ended(self.layout, place.key, call.ended, late=late)
 
-    def _keep_open(self, worktree: str, turn: "tuple[str, str, str]") -> None:
-        """Note a turn as under way whose prompt's hook was killed: so that it is closed when it dies."""
-        if turn[1] in live_state.read_told(self.layout, worktree).open:
-            return
-        try:
-            with acquire(self.fs, self.layout, WORKTREE + worktree, timeout_s=_LOCK_WAIT_S_MIN):
-                told = live_state.read_told(self.layout, worktree)
-                live_state.stay_open(self.layout, told, turn, self.environ, self.fs.time_ns())
-                live_state.write_told(self.layout, worktree, told)
-        except LockTimeout:
-            pass  # its next call notes it
+    def _keep_open(self, turn: "tuple[str, str, str]", *, replaces: bool) -> None:
+        assert self.place is not None
+        live_state.keep_open(self.fs, self.layout, self.place.key, turn, self.environ, replaces=replaces)
 
 
 def _shown(path: bytes) -> str:

@@ -12,7 +12,7 @@ import os
 from eventlog import activity
 from eventlog.agents import live_state
 from eventlog.agents.call import TURN_START, Call
-from eventlog.agents.live_state import GONE, Running, Told, short
+from eventlog.agents.live_state import GONE, SUPERSEDED, Running, Told, short
 from eventlog.layout import LIVE_DIR, Layout
 from eventlog.names import event_id_of
 from eventlog.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
@@ -52,23 +52,24 @@ class Closing:
 class Ends:
     """The events that close what a whole look found dead: those before the changes, and those after them.
 
-    `causes` are the calls that died, `sessions` those whose turns are under way no longer; `count` turns get
-    their end.
+    `causes` are the calls that died, `turns` those that are under way no longer; `count` of them get their
+    end.
     """
 
-    __slots__ = ("after", "before", "causes", "count", "sessions")
+    __slots__ = ("after", "before", "causes", "count", "turns")
 
-    def __init__(self, sessions: "Sequence[str]") -> None:
+    def __init__(self, turns: "Sequence[activity.OpenTurn]") -> None:
         self.before: "list[Event]" = []
         self.after: "list[Event]" = []
         self.causes: "list[str]" = []
         self.count = 0
-        self.sessions = sessions
+        self.turns = turns
 
-    def forget(self, told: Told) -> None:
-        """Take the closed turns out of those under way."""
-        for session in self.sessions:
-            told.open.pop(session, None)
+    def forget(self, layout: Layout, told: Told) -> None:
+        """Take the closed turns out of those under way. Behind the append. Raises: OSError."""
+        for turn in self.turns:
+            told.open.pop(turn.session, None)
+            live_state.note_calls(layout, turn.session, [["ended", short(turn.turn)]])
 
 
 def ends_of(
@@ -78,7 +79,7 @@ def ends_of(
     call: Call,
     done: "Capture",
     previous: "bytes | None",
-    passed: "frozenset[str]",
+    told: Told,
     admit: "Callable[[Event], Event]",
     fill: "Callable[[Event, dict[str, object]], Event]",
 ) -> Ends:
@@ -88,7 +89,7 @@ def ends_of(
 
     Args:
         previous: the tree that the changes of the look start from.
-        passed: sessions since whose own last look another session's has found changes.
+        told: what was told by then; its nonce tells a second closing of one turn from a repetition.
         admit: makes an event whole.
         fill: puts the tree of the look, and what is said of it, into a snapshot.
     """
@@ -98,7 +99,7 @@ def ends_of(
         own = call.session if call.moment == TURN_START else None
         turns = {session: turn for session, turn in turns.items() if session == own}
         under_way = [one for one in under_way if one.place[1] in turns]
-    ends = Ends(tuple(turns))
+    ends = Ends([turn for turn, _ in turns.values()])
     for one in under_way:
         if one.dead and not one.late:
             ends.before.append(admit(_action(layout, one, by)))
@@ -110,17 +111,31 @@ def ends_of(
         ends.count += 1
         said: "dict[str, object]" = {"reason": reason, "closed_by": by}
         at = _last_heard_us(layout, turn.session)
-        snapshot = _event(turn, "snapshot", "turn_end", None, {"snapshot_type": "turn_end"})
-        ends.after.append(fill(admit(snapshot), _late(done, previous, turn.session in passed)))
-        ends.after.append(admit(_event(turn, "turn", "end", at, said, status="interrupted")))
+        look = {"snapshot_type": "turn_end"}
+        snapshot = admit(_event(turn, told.nonce, "snapshot", "turn_end", None, look))
+        if short(turn.turn) not in notes.begun:
+            at = _not_before(turn, at, snapshot["occurred_at"])
+        ends.after.append(fill(snapshot, _late(done, previous, turn.session in told.passed)))
+        ends.after.append(admit(_event(turn, told.nonce, "turn", "end", at, said, status="interrupted")))
         if reason == GONE and turn.session != call.session and not notes.over:
             said = {"end_reason": reason, "closed_by": by}
-            ends.after.append(admit(_event(turn, "session", "end", at, said, status="interrupted")))
+            ended = _event(turn, told.nonce, "session", "end", at, said, status="interrupted")
+            ends.after.append(admit(ended))
     return ends
+
+
+def end_unseen(layout: Layout, told: Told, session: str) -> Event:
+    """The end of the turn under way that a later one of its session follows, where nobody looks."""
+    turn = activity.parse_open(session, told.open[session])
+    assert turn is not None
+    said = {"reason": SUPERSEDED, "closed_by": HOOK}
+    at = _last_heard_us(layout, session)
+    return _event(turn, told.nonce, "turn", "end", at, said, status="interrupted")
 
 
 def _event(
     turn: activity.OpenTurn,
+    nonce: str,
     event_type: str,
     operation: str,
     at_us: "int | None",
@@ -133,7 +148,7 @@ def _event(
         "event_kind": KIND_OF_TYPE.get(event_type, "observation"),
         "source": SOURCE_OF_TYPE.get(event_type, "system"),
         "operation": operation,
-        "event_id": event_id_of(turn.agent, event_type, turn.turn, "closed"),
+        "event_id": event_id_of(turn.agent, event_type, turn.turn, "closed", nonce),
         "payload": dict(payload),
         **columns,
     }
@@ -187,6 +202,13 @@ def _last_heard_us(layout: Layout, session: str) -> "int | None":
         return os.stat(layout.live(f"{short(session)}.calls")).st_mtime_ns // 1000
     except OSError:
         return None
+
+
+def _not_before(turn: activity.OpenTurn, at: "int | None", now_us: object) -> "int | None":
+    """The notes of the session may be older than a turn that they do not name: it began within the second
+    that is noted of it, and ended no earlier."""
+    assert isinstance(now_us, int)
+    return None if at is None else max(at, min((turn.began_s + 1) * 10**6, now_us))
 
 
 # -- without a hook ----------------------------------------------------------------------------

@@ -16,13 +16,18 @@ import os
 from blake3 import blake3
 
 from eventlog import activity, jsontext
-from eventlog.agents.call import SESSION, TURN_START, Call
+from eventlog.agents.call import SESSION, SESSION_END, TOOL, TOOL_START, TURN_END, TURN_START, Call, text_of
 from eventlog.agents.tools import ANY
+from eventlog.errors import LockTimeout
 from eventlog.layout import LIVE_DIR, Layout
+from eventlog.locks import WORKTREE, acquire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from eventlog.agents.live_place import Place
+    from eventlog.fs import FileSystem
 
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -32,9 +37,11 @@ _RUNNING_SIZE_MAX = 256 << 10
 # Why a turn gets its end from somebody else (docs/certainty.md §2).
 GONE, SILENT = "process gone", "nothing heard for an hour"
 SUPERSEDED, RESUMED = "superseded by a later prompt", "session resumed by another process"
+SESSION_ENDED = "session ended"
 # Whose hooks are told the agent's process: Claude Code's by itself, OpenCode's by our plugin. In those of
 # another agent that runs within one of these, the variable means that one.
 _NAMED_BY_VARIABLE = ("claude-code", "opencode")
+_LOCK_WAIT_S = 0.02
 _OPEN_MAX = 32  # so that all of it stands on one page, which is written whole
 
 
@@ -68,7 +75,7 @@ class Told:
         self.passed = passed
 
     def look_of(self, session: "str | None", turn: "str | None", tree: bytes) -> None:
-        """A whole look of this session in this turn has found `tree`."""
+        """A whole look of this session has found `tree`; it is told in this turn, if in one."""
         if tree != self.tree:
             self.passed |= self.open.keys()
         if session is not None and self.open.get(session, ("", None))[1] == turn:
@@ -130,11 +137,14 @@ def left(told: Told, call: Call, now_s: float) -> "dict[str, tuple[activity.Open
 
 def _reason(turn: activity.OpenTurn, call: Call, now_s: float) -> "str | None":
     own = turn.session == call.session
-    if own and (call.moment not in (SESSION, TURN_START) or call.turn == turn.turn):
+    if own and call.moment == SESSION_END:
+        return SESSION_ENDED
+    is_later = call.moment == TURN_START or (call.unheard and call.moment != TOOL_START)
+    if own and (not (is_later or call.moment == SESSION) or call.turn == turn.turn):
         return None  # it is heard of
     if turn.state(now_s) == activity.DEAD:
         return GONE if turn.names_process() else SILENT
-    if own and call.moment == TURN_START:
+    if own and is_later:
         return SUPERSEDED if call.turn is not None else None
     return RESUMED if own and not turn.names_process() else None
 
@@ -162,11 +172,100 @@ def stay_open(
     """A turn whose tools are heard of is under way, whatever was taken for its process, or for its end."""
     _, session, turn = place
     given = told.open.get(session)
-    if given is None and short(turn) in read_calls(layout, session).ended:
+    if given is None and has_ended(layout, session, turn):
         return  # the hooks of its last tool and of its end ran beside one another
     known = None if given is None else activity.parse_open(session, given)
     if known is None or (known.turn == turn and known.state(now_ns / 1e9) == activity.DEAD):
         note_open(told, place, environ, now_ns)
+
+
+def meet_turn(layout: Layout, place: "Place | None", call: Call, lines: "list[list[str]]") -> None:
+    """Know the turn of a call within a turn, or at its end. Where a tool begins after the end of its turn, an
+    event says that the turn goes on; where nothing was heard of the turn yet, it ends the one before it.
+
+    Args: lines: gets what is to be noted of the session behind the append.
+    """
+    session, turn = call.session, call.turn
+    if place is None or session is None or turn is None:
+        return
+    if call.moment == TOOL_START and has_ended(layout, session, turn):
+        tool = text_of(call.events[0], "tool_use_id") or call.begins
+        call.add("turn", {}, "turn", turn, "resume", tool, operation="resume", status="active")
+        lines.append(["begun", short(turn)])
+        return
+    told = read_told(layout, place.key)
+    under_way = told.open.get(session)
+    if under_way is None or under_way[1] == turn:
+        return
+    call.unheard = short(turn) not in read_calls(layout, session).begun
+    if not call.unheard:
+        return
+    lines.append(["begun", short(turn)])
+    if call.moment == TOOL_START:  # else the look of this call closes it
+        from eventlog.agents import live_closing
+
+        call.events.append(live_closing.end_unseen(layout, told, session))
+        lines.append(["ended", short(under_way[1])])
+
+
+def is_another_turn(told: Told, call: Call) -> bool:
+    """Whether the turn of the call is not the one under way: a look in it is told in any case, since it comes
+    after the end that the turn has, if it has one."""
+    return call.turn is not None and told.open.get(call.session or "", ("", None))[1] != call.turn
+
+
+def open_turn(told: Told, call: Call, known: "Calls") -> "str | None":
+    """The turn of this session that nobody ended."""
+    parts = told.open.get(call.session or "")
+    if parts is None or short(parts[1]) in known.ended:
+        return None
+    return parts[1]
+
+
+def note_turn(
+    layout: Layout, told: Told, call: Call, captured: bool, environ: "Mapping[str, str]", now_ns: int
+) -> None:
+    """Let `told` say which turn of the session is under way behind this call.
+
+    Args: captured: the look was whole.
+    """
+    session, turn = call.session, call.turn
+    assert session is not None
+    if call.moment in (TURN_END, SESSION_END):
+        if captured:  # else what it left untold would pass for a person's
+            told.open.pop(session, None)
+    elif call.moment == TURN_START and turn is not None:
+        note_open(told, (call.agent, session, turn), environ, now_ns)
+    elif call.moment == TOOL and turn is not None and "subagent_id" not in call.columns:
+        stay_open(layout, told, (call.agent, session, turn), environ, now_ns)
+
+
+def keep_open(
+    fs: "FileSystem",
+    layout: Layout,
+    worktree: str,
+    turn: "tuple[str, str, str]",
+    environ: "Mapping[str, str]",
+    *,
+    replaces: bool,
+) -> None:
+    """Note a turn as under way without a look, so that it is closed when it dies: where the look at its
+    prompt failed, or the hook of that was killed. Raises: OSError.
+
+    Args: turn: agent, session, turn; replaces: also where another one of its session is noted.
+    """
+    if not replaces and turn[1] in read_told(layout, worktree).open:
+        return
+    try:
+        with acquire(fs, layout, WORKTREE + worktree, timeout_s=_LOCK_WAIT_S):
+            told = read_told(layout, worktree)
+            if replaces:
+                note_open(told, turn, environ, fs.time_ns())
+            else:
+                stay_open(layout, told, turn, environ, fs.time_ns())
+            write_told(layout, worktree, told)
+    except LockTimeout:
+        pass  # its next call notes it
 
 
 class Running:
@@ -358,13 +457,15 @@ class Calls:
     """What was recorded of a session so far. `actions` are ids of actions with how their capture went."""
 
     __slots__ = (
-        "actions", "ended", "marks", "models", "named", "over", "repeats", "subagents", "tools", "turns",
+        "actions", "begun", "ended", "marks", "models", "named", "over", "repeats", "subagents", "tools",
+        "turns",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.named = False
         self.over = False  # the session has ended
-        self.ended: "set[str]" = set()  # `short` turns
+        self.begun: "set[str]" = set()  # `short` turns
+        self.ended: "set[str]" = set()  # the same
         self.actions: "dict[str, str]" = {}
         self.marks: "dict[str, Mark]" = {}  # of transcripts, by their `short` path
         self.models: "list[tuple[str, str]]" = []  # key and nonce of the turn's, without ids
@@ -388,6 +489,7 @@ def read_calls(layout: Layout, session: str) -> Calls:
             calls.repeats.end_all()
         elif words[0] == "begun" and len(words) in (2, 3):
             calls.repeats.end_all()
+            calls.begun.add(words[1])
             calls.ended.discard(words[1])
             calls.over = False
             calls.models.clear()  # they are counted within their turn
@@ -407,6 +509,17 @@ def read_calls(layout: Layout, session: str) -> Calls:
         elif words[0] in ("opened", "over"):
             calls.over = words[0] == "over"
     return calls
+
+
+def has_ended(layout: Layout, session: str, turn: str) -> bool:
+    """Whether the notes of a session have an end of the turn, and no later beginning."""
+    name = f"{short(session)}.calls"
+    try:
+        if f"ended {short(turn)}\n".encode() not in _read_end(layout.live(name)):
+            return False  # as a rule: nothing need be parsed
+    except OSError:
+        return False
+    return short(turn) in read_calls(layout, session).ended
 
 
 def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:

@@ -13,8 +13,8 @@ from eventlog.layout import Layout
 
 def count_in_its_turn(
     layout: Layout, call: Call, known: Calls, lines: "list[list[str]]", worktree: "str | None"
-) -> bool:
-    """Put `call` into the turn of its subagent; True when it came in another one.
+) -> None:
+    """Put `call` into the turn of its subagent.
 
     Args:
         lines: gets what is to be noted of the session behind the append.
@@ -25,7 +25,7 @@ def count_in_its_turn(
         call.turn or _turn_under_way(layout, worktree, call),
     )
     if subagent is None or given is None:
-        return False
+        return
     key = short(subagent)
     begins = any(e["event_type"] == "subagent" and e.get("operation") == "start" for e in call.events)
     turn = None if begins else known.subagents.get(key)
@@ -33,13 +33,12 @@ def count_in_its_turn(
         if not any(char.isspace() for char in given):  # else it would be no word of a line
             lines.append(["subagent", key, given])
         call.columns["agent_turn_id"] = given
-        return False
+        return
     call.columns["agent_turn_id"] = turn
     if turn == given:
-        return False
+        return
     for event in call.events:
         event["payload"] = {**object_of(event, "payload"), "turn_under_way": given}
-    return True
 
 
 def _turn_under_way(layout: Layout, worktree: "str | None", call: Call) -> "str | None":

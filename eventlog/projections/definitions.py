@@ -310,8 +310,8 @@ def told(events: str) -> str:
             arg_max({_LOOK}, position) FILTER (event_type = 'snapshot') AS last_look,
             bool_or(operation = 'turn_end') FILTER (event_type = 'snapshot') AS end_seen,
             bool_or(NOT success) FILTER (event_type = 'snapshot') AS look_failed,
-            arg_max(said.closed_by IS NOT NULL, position)
-                FILTER (event_type = 'turn' AND operation = 'end') AS closed,
+            arg_max(operation = 'resume' OR said.closed_by IS NOT NULL, position)
+                FILTER (event_type = 'turn' AND operation IN ('end', 'resume')) AS closed,
             list({{'position': position, 'said': said}})
                 FILTER (event_type = 'turn' AND said IS NOT NULL) AS of_turn,
             list({{'position': position, 'operation': operation, 'context_id': context_id, 'title': title,

@@ -115,7 +115,7 @@ def naming_one_with_files(method: Callable[Concatenate[Any, P], T]) -> Callable[
         except NoTree as error:
             found = _turns(store.query, f"where end_tree is not null and rewritten is not true {_NEWEST}")
             one = f"{found[0].name} is the newest turn" if found else "there is no turn here"
-            raise NoTree(f"{error}; {one} that has them") from error
+            raise NoTree(f"{error}; {one} that has them. `locus log` lists turns.", error.known) from error
 
     return named
 

@@ -105,6 +105,8 @@ def certainty_of(events: Iterable[Fields], at: str = "end", *, running: bool = F
     timeline = list(events)
     snapshots = [event for event in timeline if event["event_type"] == "snapshot"]
     if not any(event.get("tree_hash") is not None for event in snapshots):
+        if running:
+            return _everything(RUNNING, "the turn is still running, and no look has been finished in it yet")
         if any(event.get("success") is False for event in snapshots):
             return _everything(FAILED, "no look at the directory was finished in this turn")
         return _everything(NONE, "this turn records no tree")
@@ -128,10 +130,14 @@ NOT_CLOSED = "interrupted, not closed yet"
 
 def is_open(events: Iterable[Fields]) -> bool:
     """Whether a turn has no end yet, so that it matters whether its process lives."""
-    return not any(
-        (event["event_type"], event.get("operation")) in (("turn", "end"), ("snapshot", "turn_end"))
-        for event in events
-    )
+    found = True
+    for event in events:
+        kind, operation = event["event_type"], event.get("operation")
+        if (kind, operation) in (("turn", "end"), ("snapshot", "turn_end")):
+            found = False
+        elif (kind, operation) == ("turn", "resume"):
+            found = True
+    return found
 
 
 def is_look(event: Fields) -> bool:
@@ -185,14 +191,20 @@ def _of_start(first: Fields) -> Certainty:
 
 
 def _of_end(timeline: Sequence[Fields], snapshots: Sequence[Fields], running: bool) -> Certainty:
-    ends = [event for event in timeline if event["event_type"] == "turn" and event.get("operation") == "end"]
-    if ends and _payload(ends[-1]).get("closed_by") is not None:
-        return _of_closed(snapshots[-1])
-    if any(event.get("operation") == "turn_end" for event in snapshots):
-        return _of_look(snapshots[-1])
-    if running and not ends:
+    turns = [event for event in timeline if event["event_type"] == "turn"]
+    ends = [event for event in turns if event.get("operation") in ("end", "resume")]
+    goes_on = bool(ends) and ends[-1].get("operation") == "resume"
+    if not goes_on:
+        if ends and _payload(ends[-1]).get("closed_by") is not None:
+            return _of_closed(snapshots[-1])
+        if any(event.get("operation") == "turn_end" for event in snapshots):
+            return _of_look(snapshots[-1])
+    if running and (goes_on or not ends):
         return _everything(RUNNING, "the turn is still running; its files are those of the last look")
-    seen = "the turn ended without a look" if ends else "no end of the turn was seen"
+    if goes_on:
+        seen = "the turn went on after its end, and no other end was seen"
+    else:
+        seen = "the turn ended without a look" if ends else "no end of the turn was seen"
     return _everything(UNFINISHED, f"{seen}; its files are those of the last look")
 
 

@@ -75,6 +75,9 @@ class _Elsewhere:
         self.texts[id] = data
         return id
 
+    def absent(self, objects: Iterable[bytes]) -> dict[bytes, str]:
+        return self._git.absent(objects)
+
     def is_of_git(self, id: bytes) -> bool:
         return self.hashed.get(id, id) in self.objects
 
@@ -182,15 +185,20 @@ class Deferred:
         return entry if list_id is None else self._resolved(entry, path, list_id)
 
     def doubts(self, lists: Iterable[bytes], tree: EditedTree) -> Iterable[tuple[str, str]]:
-        """The paths of these lists that a tree holds as deferred, and whose content is not known."""
+        """The paths of these lists that a tree holds as deferred, and whose content is not to be had."""
+        of_git: dict[bytes, list[bytes]] = {}
         for list_id in lists:
             for path in self._list(list_id).paths():
                 entry = tree.get(path)
                 if entry is None or entry.kind != SKIPPED or self._named_by(entry.id) != list_id:
                     continue
-                after = self._resolved(entry, path, list_id)
-                if after.kind == SKIPPED:
-                    yield path_text(path), self._blobs.get(after.id).decode()
+                found = self._list(list_id).find(path)
+                if isinstance(found, str):
+                    yield path_text(path), found
+                elif isinstance(found, DeferredFile) and found.object is not None:
+                    of_git.setdefault(found.object, []).append(path)
+        for object, why in elsewhere_of(self._blobs).absent(of_git).items() if of_git else ():
+            yield from ((path_text(path), why) for path in of_git[object])
 
     def stored(self, list_id: bytes, path: bytes) -> str | None:
         """The hash of the content that a list means at `path`, once it is stored."""

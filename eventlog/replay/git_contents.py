@@ -8,10 +8,12 @@ import hashlib
 import os
 import subprocess
 import weakref
+from collections.abc import Iterable
+from itertools import zip_longest
 
 from eventlog.errors import NotFound
 from eventlog.snapshots.pack import BLOB_SIZE_MAX
-from eventlog.snapshots.worktree_git import command
+from eventlog.snapshots.worktree_git import GitFailed, command, run
 
 _HASH_OF = {20: hashlib.sha1, 32: hashlib.sha256}
 
@@ -36,6 +38,22 @@ class GitContents:
         if _HASH_OF[len(object)](b"blob %d\0" % len(data) + data).digest() != object:
             raise NotFound(f"what git holds as {name} does not have this hash")
         return data
+
+    def absent(self, objects: Iterable[bytes]) -> dict[bytes, str]:
+        """Those of `objects` that cannot be read, with the reason; none of them is read for that."""
+        wanted = list(dict.fromkeys(objects))
+        names = "".join(f"{object.hex()}\n" for object in wanted).encode()
+        question = ["--no-replace-objects", "cat-file", "--buffer", "--batch-check=%(objecttype)"]
+        try:
+            _, answer = run(os.fsencode(self._directory), question, names)
+        except GitFailed as error:
+            return dict.fromkeys(wanted, f"git cannot be asked for it: {error}")
+        lines = answer.split(b"\n")
+        return {
+            object: f"git does not hold {object.hex()} any more in {self._directory}"
+            for object, line in zip_longest(wanted, lines[: len(wanted)])
+            if line != b"blob"
+        }
 
     def _ask(self, name: bytes) -> bytes | None:
         """The bytes of an object, None when git has no such blob. Raises: OSError."""

@@ -34,6 +34,8 @@ def state_of(open_now: Sequence[OpenTurn], of_turn: Sequence[Mapping[str, Any]],
     noted = [one for one in open_now if (one.agent, one.session) in sessions]
     if noted:
         return any((one.agent, one.session, one.turn) in turns and one.state(now_s) != DEAD for one in noted)
+    if any("hook_us" in (event.get("payload") or ()) for event in of_turn):
+        return False  # hooks told it, and none of them has noted it
     recorded = [int(event["recorded_at"]) for event in of_turn if event.get("recorded_at") is not None]
     return bool(recorded) and now_s - max(recorded) / 1e6 <= UNKNOWN_S_MAX
 

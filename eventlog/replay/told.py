@@ -22,6 +22,7 @@ from eventlog.replay.trees import (
     apply,
     keep,
     kind_of_mode,
+    no_tree,
     trees_of,
 )
 from eventlog.snapshots.ids import from_text
@@ -39,8 +40,8 @@ def trees_or_told(
     """The trees at start and end of a turn; where none was recorded, those of the files told of."""
     try:
         before, after = trees_of(events, blobs, ref, "start", "end", running=running)
-    except NoTree:
-        return told_trees(events, blobs, ref)
+    except NoTree as error:
+        return told_trees(events, blobs, ref, error.known)
     return before, after
 
 
@@ -53,24 +54,24 @@ def files_at(
     """
     try:
         return tree(ref, at)
-    except NoTree:
+    except NoTree as error:
         if at not in ("start", "end"):
             raise
-        return told_trees(events, blobs, ref)[at == "end"]
+        return told_trees(events, blobs, ref, error.known)[at == "end"]
 
 
-def told_trees(events: Events, blobs: "BlobStore", ref: TurnRef) -> tuple[TreeState, TreeState]:
+def told_trees(
+    events: Events, blobs: "BlobStore", ref: TurnRef, known: Certainty | None = None
+) -> tuple[TreeState, TreeState]:
     """The files told of in a turn, at its start and at its end. Raises: NoTree when it told of none.
 
-    Those outside of the repository stand in neither.
+    Those outside of the repository stand in neither. Args: known: how it is with the files of the turn, for
+    that error.
     """
     of_turn = events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=COLUMNS)
     files = [one for one in of_turn if one["event_type"] == "file" and one["operation"] != "read"]
     if not files:
-        raise NoTree(
-            f"{ref.name}: no tree was recorded in this turn, and no tool told of a file, so its files are "
-            "not known"
-        )
+        raise no_tree(ref.name, known, ", and no tool told of a file")
     files = [one for one in files if is_change(one)]
     return _state(files, (), blobs, ref.name, "start"), _state(files, files, blobs, ref.name, "end")
 

@@ -8,13 +8,14 @@ file is worse than a missing one (P1, P7, docs/certainty.md).
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import InvalidEvent, NotFound, NoTree, Refused
 from eventlog.paths import path_bytes, path_text
 from eventlog.query.lookup import TurnRef
 from eventlog.replay import certainty
-from eventlog.replay.certainty import EVERYTHING, Certainty, certainty_of, doubt_bytes
+from eventlog.replay.certainty import EVERYTHING, NONE, Certainty, certainty_of, doubt_bytes
 from eventlog.replay.deferred import Deferred, lists_of, told_in
 from eventlog.replay.edited_tree import EditedTree
 from eventlog.snapshots.deferred import sentence_of
@@ -54,6 +55,12 @@ Running = Callable[[Sequence[Mapping[str, Any]]], bool]
 _KIND_OF_MODE = {
     **{f"100{mode:03o}": kind for kind, mode in MODE_OF_KIND.items()}, "120000": SYMLINK, "160000": SUBMODULE,
 }  # fmt: skip
+
+
+def no_tree(turn: str, known: Certainty | None = None, why: str = "") -> NoTree:
+    """The error for a turn without a tree. Args: known: how it is with its files; why: what else is not there."""
+    said = f" ({known.state}: {known.why})" if known is not None and known.state != NONE else why
+    return NoTree(f"{turn}: no tree was recorded in this turn{said}, so its files are not known", known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +156,8 @@ def certainty_at(
     """
     try:
         return tree(ref, at).certainty
-    except NoTree:
-        return certainty_of(events_of(events, ref, at), at)
+    except NoTree as error:
+        return error.known or certainty_of(events_of(events, ref, at), at)
 
 
 def trees_of(
@@ -165,12 +172,9 @@ def trees_of(
 
 def events_of(events: Events, ref: TurnRef, *moments: str) -> list[Event]:
     """The events of a turn that say how its files were at these moments, in order."""
-    types = TYPES if all(at in ("start", "end") for at in moments) else None
-    return list(
-        events(
-            ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, event_types=types, columns=COLUMNS
-        )
-    )
+    of_turn = partial(events, ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=COLUMNS)
+    found = list(of_turn(event_types=TYPES)) if all(at in ("start", "end") for at in moments) else []
+    return found or list(of_turn(event_types=None))  # of which at least the names are of interest
 
 
 def tree_at(
@@ -189,7 +193,7 @@ def tree_at(
     Raises: NotFound when the turn has no snapshot by then, or no such event.
     """
     timeline = list(events)
-    snapshot, files = moment(timeline, turn, at)
+    snapshot, files = moment(timeline, turn, at, running=running)
     root = from_text(str(snapshot["tree_hash"]))
     made: dict[bytes, bytes] = {}
     missing: dict[str, str] = {}
@@ -264,16 +268,16 @@ def _found_later(state: TreeState, timeline: Sequence[Mapping[str, Any]]) -> Ite
 
 
 def moment(
-    events: Iterable[Mapping[str, Any]], turn: str, at: str
+    events: Iterable[Mapping[str, Any]], turn: str, at: str, *, running: bool = False
 ) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
     """The snapshot that a moment of a turn rests on, and the changes between the two.
 
+    A moment of which nothing is known, because no look had been finished by then, rests on the next one.
     Raises: as `tree_at`.
     """
-    timeline = list(events)
+    whole = timeline = list(events)
     if at == "start":
-        first = next((i for i, event in enumerate(timeline) if event["event_type"] == "snapshot"), -1)
-        timeline = timeline[first : first + 1]
+        timeline = []
     elif at == "end":
         timeline = timeline[: certainty.end_of_looks(timeline)]
     else:
@@ -283,10 +287,10 @@ def moment(
         timeline = timeline[: certainty.effects_end(timeline, found)]
     base = next((i for i in range(len(timeline) - 1, -1, -1) if _has_tree(timeline[i])), None)
     if base is None:
-        raise NoTree(
-            f"{turn}: no tree was recorded in this turn{'' if at == 'end' else f' for {at}'}, "
-            "so its files are not known"
-        )
+        later = next((event for event in whole if _has_tree(event)), None)
+        if later is None:
+            raise no_tree(turn, certainty_of(whole, at, running=running))
+        return later, []
     return timeline[base], [event for event in timeline[base + 1 :] if certainty.is_change(event)]
 
 

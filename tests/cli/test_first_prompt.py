@@ -1,5 +1,6 @@
 """The first prompt in a repository, by real hook processes: what git holds is exact, or is named (P1)."""
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 from eventlog.agents import live_contents
 from eventlog.fs import REAL
 from eventlog.layout import Layout
+from eventlog.store import Store
 from tests.cli.hook_support import Agent, events, here, notes, project
 from tests.cli.support import locus_process as locus
 from tests.cli.test_hook_contents import until_stored
@@ -88,3 +90,9 @@ def test_what_git_held_at_a_prompt_is_replayed_from_git_and_named_when_git_holds
     done = locus(*replay, tmp_path / "pruned", cwd=work)
     assert done.code == 4
     assert "lib/b.txt" in done.text and "git does not hold" in done.text
+    said = json.loads(locus(*replay, tmp_path / "again", "--json", cwd=work).text)
+    known = said["certainty"]
+    assert known["state"] == "partial"
+    assert [one["path"] for one in known["paths"]] == sorted(one["path"] for one in said["missing"])
+    with Store.open(work / ".locus") as store:
+        assert store.certainty("last", "start").state == "partial"

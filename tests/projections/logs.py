@@ -136,7 +136,7 @@ _COLUMNS_OF_TYPE: dict[str, dict[str, Any]] = {
         "extends": _maybe(["r1:sessions"], ["r1:sessions", "session:old_s9"], []),
     },
     "turn": {
-        "operation": _maybe("start", "start", "end", "update"),
+        "operation": _maybe("start", "start", "end", "end", "resume", "update"),
         "status": _maybe(None, None, "active", "completed", "interrupted", "rewritten"),
         "title": _maybe("T", "U"),
     },

@@ -1,11 +1,13 @@
 """The law of docs/certainty.md: a replay equals the directory as it was, or names each path that differs.
 
 Hooks of four agents are called in this process, and some of the calls are killed before one of their effects
-on the disk, fail at one of their calls of the file system, or get no time. The oracle is what stood in the
-directory at each call, by the events that came with it. LOCUS_HUNT tries many more.
+on the disk, fail at one of their calls of the file system, or get no time; agents die. The oracles are what
+stood in the directory at each call, by the events that came with it, and at the last sign of life of each
+turn. LOCUS_HUNT tries many more.
 """
 
 import itertools
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -32,6 +34,7 @@ from eventlog.replay.certainty import (
     Certainty,
     certainty_of,
     effects_end,
+    is_open,
 )
 from eventlog.replay.trees import TreeState
 from eventlog.snapshots.tree import DIRECTORY, SKIPPED
@@ -56,7 +59,7 @@ class Session:
 
     names: Mapping[str, str] = {
         "prompt": "UserPromptSubmit", "begin": "PreToolUse", "end": "PostToolUse", "stop": "Stop",
-        "finish": "SessionEnd",
+        "finish": "SessionEnd", "start": "SessionStart",
     }  # fmt: skip
 
     def __init__(self, agent: str, turn_key: str | None, names: Mapping[str, str] | None = None) -> None:
@@ -65,6 +68,20 @@ class Session:
         self.names = names or self.names
         self.id = f"session_{next(_numbers)}"
         self.turn = self.tool = ""
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def environ(self) -> dict[str, str]:
+        """What tells a hook the agent's process, of the agents that say it."""
+        if self.agent not in ("claude-code", "opencode"):
+            return {}
+        if self.process is None:
+            self.process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+        return {"CLAUDE_PID": str(self.process.pid)}
+
+    def die(self) -> None:
+        if self.process is not None:
+            self.process.communicate()
+        self.process = None
 
     def say(self, what: str, work: str) -> Said:
         if what == "prompt":
@@ -86,16 +103,18 @@ class Session:
             said |= {"args": {"command": self.tool}} if self.agent == "opencode" else {}
         if what == "end":
             said |= {"tool_response": {"stdout": ""}, "output": ""}
+        if what == "start":
+            said |= {"source": "resume", "info": {}}
         return said
 
 
 _GEMINI = {
     "prompt": "BeforeAgent", "begin": "BeforeTool", "end": "AfterTool", "stop": "AfterAgent",
-    "finish": "SessionEnd",
+    "finish": "SessionEnd", "start": "SessionStart",
 }  # fmt: skip
 _OPENCODE = {
     "prompt": "chat.message", "begin": "tool.execute.before", "end": "tool.execute.after",
-    "stop": "session.idle", "finish": "session.end",
+    "stop": "session.idle", "finish": "session.end", "start": "session.resumed",
 }  # fmt: skip
 
 
@@ -109,7 +128,7 @@ def sessions() -> list[Session]:
 
 
 CHANGES = st.lists(st.tuples(st.sampled_from(PATHS), st.sampled_from(("1", "22", "x", None))), max_size=3)
-WHAT = st.sampled_from(("prompt", "begin", "end", "end", "stop", "finish"))
+WHAT = st.sampled_from(("prompt", "begin", "end", "end", "stop", "finish", "start", "die"))
 HOWS = st.one_of(
     st.just(("whole",)),
     st.just(("whole",)),
@@ -133,6 +152,23 @@ def change(work: Path, path: str, content: str | None) -> None:
     target.chmod(0o755 if content == "x" else 0o644)
 
 
+# The event by which a call of a turn is heard.
+SAYS = {
+    "prompt": ("intent", None), "begin": ("tool_start", None), "end": ("action", None),
+    "stop": ("snapshot", "turn_end"),
+}  # fmt: skip
+
+
+def is_whole(event: Event) -> bool:
+    payload: Any = event["payload"]
+    return (payload.get("capture") or {}).get("state") not in ("busy", "failed", "partial")
+
+
+def is_closing(event: Event) -> bool:
+    payload: Any = event["payload"]
+    return (payload.get("capture") or {}).get("state") == "late" or "ended_by" in payload
+
+
 class World:
     """A directory with a store, and what stood there whenever an event was recorded."""
 
@@ -143,19 +179,42 @@ class World:
         Store.init(self.work / ".locus", repo_hash="0123456789ab", project_name="p").close()
         self.sessions = [sessions()[number] for number in who]
         self.stood: dict[str, Files] = {}  # by event id
+        # The last call heard of each turn, and what stood there at its last look and at all calls since, and
+        # when its agent died.
+        self.last: dict[tuple[str, str], tuple[str, list[Files]]] = {}
 
     def step(self, changes: list[tuple[str, str | None]], who: int, what: str, how: tuple[Any, ...]) -> None:
         for path, content in changes:
             change(self.work, path, content)
         session = self.sessions[who]
+        if what == "die":
+            self._die(session)
+            return
+        environ = {"LOCUS_HOOK_PATIENCE": "20", **session.environ()}
         call = adapters.interpret(session.agent, session.say(what, str(self.work)))
-        self._call(lambda fs: self._record(fs, call), how)
+        self._call(lambda fs: self._record(fs, call, environ), how)
         here = on_disk(self.work)
-        for event in self.events():
-            self.stood.setdefault(str(event["event_id"]), here)
+        new = [event for event in self.events() if event["event_id"] not in self.stood]
+        looked = what != "begin" and all(is_whole(event) for event in new)
+        for event in new:
+            self.stood[str(event["event_id"])] = here
+            said = event["event_type"], event["operation"] if what == "stop" else None
+            if event["agent_session_id"] == session.id and said == SAYS.get(what) and not is_closing(event):
+                place = session.id, str(event["agent_turn_id"])
+                if looked:
+                    self.last[place] = what, [here]
+                elif place in self.last:
+                    self.last[place] = what, [*self.last[place][1], here]
 
-    def _record(self, fs: FileSystem, call: Any) -> None:
-        environ = {"LOCUS_HOOK_PATIENCE": "20"}
+    def _die(self, session: Session) -> None:
+        """The agent is gone; what it changed until now belongs to the turn that it had not ended."""
+        if session.process is not None:
+            for place, (what, stood) in self.last.items():
+                if place == (session.id, session.turn) and what != "stop":
+                    stood.append(on_disk(self.work))
+        session.die()
+
+    def _record(self, fs: FileSystem, call: Any, environ: Mapping[str, str]) -> None:
         live.record(fs, str(self.work / ".locus"), call, environ, lambda _: None, started_s=time.monotonic())
 
     def _call(self, record: Callable[[FileSystem], None], how: tuple[Any, ...]) -> None:
@@ -192,6 +251,9 @@ class World:
                     except NotFound:
                         continue  # there is no tree, which is said
                     self._holds(state, self._truth(own, at))
+                    place = str(own[-1]["agent_session_id"]), str(own[-1]["agent_turn_id"])
+                    if at == "end" and place in self.last:
+                        self._holds(state, *self.last[place][1])
 
     def _truth(self, own: list[Event], at: str) -> Files | None:
         """What stood there at the moment; None where the log has no event of it."""
@@ -201,16 +263,24 @@ class World:
             looks = [str(e["event_id"]) for e in own if e["event_type"] == "snapshot"]
             ended = any(e["operation"] == "turn_end" for e in own if e["event_type"] == "snapshot")
             at = looks[-1] if ended else ""
+        else:  # the end of a tool that was told twice is of the look that found its changes
+            found = [str(e["event_id"]) for e in own if e["cause"] == at and e["tree_hash"] is not None]
+            at = found[0] if found else at
         return self.stood.get(at)
 
-    def _holds(self, state: TreeState, truth: Files | None) -> None:
+    def _holds(self, state: TreeState, truth: Files | None, *later: Files) -> None:
+        """Each path is as it was, at one of these moments: what was made and undone between two looks, nobody
+        has seen."""
         known = state.certainty
         if truth is None:
             assert known.doubt(".") is not None, (
                 f"{state.at} of {state.turn}: nobody saw it, and it is {known}"
             )
             return
-        for path in differing(files_of(state), truth):
+        files = files_of(state)
+        for path in differing(files, truth):
+            if any(path not in differing(files, one) for one in later):
+                continue
             # A directory comes and goes with what is in it.
             assert known.doubts([path_text(path)]), f"{path!r} at {state.at} of {state.turn}: {known}"
 
@@ -233,9 +303,13 @@ def test_a_replay_equals_the_directory_or_names_what_differs(steps: list[Any], w
     effect, failing, out of time or out of disk."""
     with tempfile.TemporaryDirectory() as place:
         world = World(Path(place), who)
-        for step in steps:
-            world.step(*step)
-        world.check()
+        try:
+            for step in steps:
+                world.step(*step)
+            world.check()
+        finally:
+            for session in world.sessions:
+                session.die()
 
 
 # -- the rules, one by one -------------------------------------------------------------------------
@@ -322,6 +396,22 @@ def test_a_turn_that_was_closed_names_what_changed_late() -> None:
     assert doubted(certainty_of([START, hurried, end(closed_by="hook")])) == ("a", "b")
     # It lived after all, and came to its end.
     assert certainty_of([START, late, end(closed_by="hook"), LAST, end()]).state == EXACT
+
+
+def test_a_turn_that_goes_on_after_its_end_has_none() -> None:
+    """P1: a turn that was resumed is running or unfinished, however it had ended, until its next end."""
+    resumed = _row("r", "turn", operation="resume")
+    for ended in (
+        [LAST, end()],
+        [look("l", "turn_end", state="late", paths=[], count=0), end(closed_by="hook")],
+    ):
+        went_on = [START, *ended, resumed, look("t", "tool")]
+        assert states(*went_on) == (EXACT, UNFINISHED)
+        assert states(*went_on, running=True) == (EXACT, RUNNING)
+        assert doubted(certainty_of(went_on)) == EVERYTHING
+        assert is_open(went_on) and not is_open([START, *ended])
+        assert states(*went_on, LAST, end()) == (EXACT, EXACT)
+        assert not is_open([*went_on, LAST, end()])
 
 
 def test_a_look_that_was_not_finished_names_its_paths() -> None:

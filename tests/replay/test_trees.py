@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.errors import NotFound, Refused
+from eventlog.errors import NotFound, NoTree, Refused
 from eventlog.recorder import lifecycle
 from eventlog.replay.trees import TreeState, tree_at
 from eventlog.snapshots.ids import to_text
@@ -188,14 +188,19 @@ def test_a_skipped_file_says_why(store: Store, turn: Turn) -> None:
 
 
 def test_without_a_tree_nothing_is_made_up(turn: Turn) -> None:
-    """P7: a turn whose start was recorded without a tree has no start; an unknown event is not found."""
-    turn.snapshot("s", None).snapshot("e", {b"a": b"1"}, lifecycle.TURN_END)
+    """P1, P7: where no look was finished by a moment, the files are those of the next one, and none is sure;
+    a turn without any tree has none, and says so; an unknown event is not found."""
+    turn.snapshot("s", None)
+    for at in ("start", "end", "s"):
+        with pytest.raises(NoTree, match="no tree was recorded in this turn"):
+            turn.at(at)
+    turn.snapshot("e", {b"a": b"1"}, lifecycle.TURN_END)
 
-    assert files_of(turn.at("end")) == {b"a": b"1"}
-    with pytest.raises(NotFound, match="no tree was recorded"):
-        turn.at("start")
-    with pytest.raises(NotFound, match="no tree was recorded"):
-        turn.at("s")
+    assert files_of(turn.at("end")) == {b"a": b"1"} and turn.at("end").certainty.exact
+    for at in ("start", "s"):
+        state = turn.at(at)
+        assert (files_of(state), state.certainty.state) == ({b"a": b"1"}, "failed")
+        assert state.certainty.doubt("a") is not None
     with pytest.raises(NotFound, match="no event"):
         turn.at("nowhere")
 

@@ -1,0 +1,331 @@
+"""The end of a turn is that of its last look, or what may differ is named: calls after it, ends that only the
+session's end tells, looks that fail (P1)."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog import activity
+from eventlog.layout import Layout
+from eventlog.store import Store
+from tests.cli.dead_support import AGENTS, Client
+from tests.cli.hook_support import events, notes, project
+from tests.cli.support import Locus
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    return project(tmp_path)
+
+
+@pytest.fixture
+def clients(work: Path) -> Iterator[Any]:
+    """Starts agents, which end with the test."""
+    started: list[Client] = []
+
+    def start(name: str, session: str = "") -> Client:
+        client = Client(name, work, session)
+        client.start()
+        started.append(client)
+        return client
+
+    yield start
+    for client in started:
+        client.kill()
+
+
+@contextmanager
+def contents_refused(work: Path) -> Iterator[None]:
+    """Meanwhile no content can be stored, so that each look fails."""
+    packs = work / ".locus/snapshots/packs"
+    aside = packs.with_name("away")
+    packs.rename(aside)
+    packs.write_text("in the way")
+    yield
+    packs.unlink()
+    aside.rename(packs)
+
+
+def first_turn(work: Path, client: Client) -> str:
+    (id,) = {e["session_id"] for e in events(work) if e["agent_session_id"] == client.session}
+    return f"{id}_001"
+
+
+def end_of(work: Path, client: Client) -> tuple[str, list[str]]:
+    """The state of the end of the client's first turn, and the paths that are not exact; in SQL the same."""
+    turn = first_turn(work, client)
+    with Store.open(work / ".locus") as store:
+        known = store.certainty(turn)
+        sql = f"select end_certainty from turns where session_id = '{turn[:-4]}' and turn = 1"
+        ((in_sql,),) = store.query(sql).rows
+        files = {path.decode() for path, _ in store.tree(turn).walk()}
+    assert in_sql == ("unfinished" if known.state == "running" else known.state)
+    stands = {path.name for path in work.iterdir() if path.name not in (".git", ".locus")}
+    here = {one for one in files if "/" not in one}
+    if known.exact:
+        assert here == stands
+    return known.state, [path for path, _ in known.paths]
+
+
+# -- calls after the end ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_tool_that_begins_after_the_end_of_its_turn_resumes_it(name: str, work: Path, clients: Any) -> None:
+    """P1, P7: what begins after the Stop of its turn may change files, so that end is no longer the turn's:
+    the turn is under way until the next Stop, which is its end."""
+    client = clients(name)
+    client.prompt()
+    client.shell("a.txt")
+    client.stop()
+    assert end_of(work, client) == ("exact", [])
+
+    call = client.begin("make b.txt")
+    (work / "b.txt").write_text("b")
+    assert end_of(work, client) == ("running", ["."])
+    client.end(call)
+    assert end_of(work, client) == ("running", ["."])
+    client.stop()
+    assert end_of(work, client) == ("exact", [])
+    told = [(e["operation"], e["status"]) for e in events(work, "turn")]
+    assert told == [("start", "active"), ("end", "completed"), ("resume", "active"), ("end", "completed")]
+    assert {e["turn"] for e in events(work, "file")} == {1}
+    assert notes(work) == ""
+
+
+@pytest.mark.parametrize("is_whole", (True, False))
+def test_a_turn_that_dies_after_it_was_resumed_is_closed(is_whole: bool, work: Path, clients: Any) -> None:
+    """P1: a killed agent's turn is closed, also where it had ended before, whether or not that look was
+    whole; what the last call left is named."""
+    client = clients("claude-code")
+    client.prompt()
+    if is_whole:
+        client.stop()
+    else:
+        with contents_refused(work):
+            (work / "x.txt").write_text("x")
+            client.stop()
+    client.begin("make half.txt")
+    (work / "half.txt").write_text("half")
+    client.kill()
+    assert end_of(work, client) == ("unfinished", ["."])
+    clients("codex")
+    state, paths = end_of(work, client)
+    assert (state, "half.txt" in paths) == ("unfinished", True)
+    ends = [e["status"] for e in events(work, "turn") if e["operation"] == "end"]
+    assert ends == ["completed", "interrupted"]
+
+
+@pytest.mark.parametrize("name", ("claude-code", "opencode"))
+def test_a_turn_that_was_closed_and_went_on_is_closed_again(name: str, work: Path, clients: Any) -> None:
+    """P1, I8: what was taken for the process of a turn is gone, but the turn goes on, and dies: its second
+    closing is another event than the first, and names what changed since."""
+    client = clients(name)
+    client.prompt()
+    turn = client.turn
+    client.kill()
+    clients("claude-code")
+    assert end_of(work, client) == ("unfinished", [])
+    again = Client(name, work, client.session)
+    again.start("resume")
+    again.turn = turn
+    again.begin("make half.txt")
+    (work / "half.txt").write_text("half")
+    assert end_of(work, client)[1] == ["."]
+    again.kill()
+    assert end_of(work, client) == ("unfinished", ["."])
+    clients("claude-code")
+    assert end_of(work, client) == ("unfinished", ["half.txt"])
+    ends = [e["payload"].get("closed_by") for e in events(work, "turn") if e["operation"] == "end"]
+    assert ends == ["hook", "hook"]
+
+
+def test_a_look_after_the_end_tells_what_stands_there(work: Path, clients: Any) -> None:
+    """P1: a late call's look finds what others changed since the end of its turn, though they told it: the
+    tree is in the log, so the turn ends as that look saw it."""
+    client, other = clients("codex"), clients("claude-code")
+    client.prompt()
+    call = client.begin("make a.txt")
+    client.stop()
+    other.prompt()
+    other.shell("b.txt")
+    client.end(call)
+    assert end_of(work, client) == ("exact", [])
+    other.shell("c.txt")
+    call = client.begin("true")
+    client.end(call)
+    client.stop()
+    assert end_of(work, client) == ("exact", [])
+
+
+def test_a_look_after_the_end_that_fails_is_said(work: Path, clients: Any) -> None:
+    """P1: where the look after a late call fails, the turn does not end as its Stop saw it."""
+    client = clients("codex")
+    client.prompt()
+    call = client.begin("make a.txt")
+    client.stop()
+    (work / "a.txt").write_bytes(b"a")
+    with contents_refused(work):
+        client.end(call)
+    assert end_of(work, client) == ("failed", ["."])
+
+
+# -- ends that nobody told -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_the_end_of_a_session_is_not_the_end_of_its_turn(name: str, work: Path, clients: Any) -> None:
+    """P1: a turn without a Stop ended at some time before its session: what changed since its last look is
+    named, and nothing else."""
+    client = clients(name)
+    client.prompt()
+    client.shell("a.txt")
+    (work / "by_hand.txt").write_text("x")
+    client.say("finish", reason="exit")
+    assert end_of(work, client) == ("unfinished", ["by_hand.txt"])
+    (end,) = [e for e in events(work, "turn") if e["operation"] == "end"]
+    said = end["payload"]
+    assert (end["status"], said["reason"], said["closed_by"]) == ("interrupted", "session ended", "hook")
+    mine = [e["event_type"] for e in events(work) if e["agent_session_id"] == client.session]
+    assert mine[-3:] == ["snapshot", "turn", "session"]
+    assert activity.open_turns(Layout(str(work / ".locus"))) == []
+
+
+def test_others_at_work_before_the_end_of_a_session_are_said(work: Path, clients: Any) -> None:
+    """P1: where another session's look has found changes since the turn's last, no path of it is known."""
+    client, other = clients("claude-code"), clients("codex")
+    client.prompt()
+    client.shell("a.txt")
+    other.prompt()
+    other.shell("b.txt")
+    client.say("finish", reason="exit")
+    assert end_of(work, client) == ("unfinished", ["."])
+
+
+def test_a_look_at_the_start_of_a_session_is_none_of_its_turn(work: Path, clients: Any) -> None:
+    """P1: a session that is started again while its turn is under way looks, but not in that turn: what this
+    look found may have come after the turn's end."""
+    client = clients("claude-code")
+    client.prompt()
+    (work / "by_hand.txt").write_text("x")
+    other = clients("codex")
+    other.prompt()
+    other.kill()
+    (work / "by_hand_too.txt").write_text("x")
+    client.say("start", source="resume")  # it closes the other's turn
+    client.prompt()
+    client.stop()
+    assert end_of(work, client) == ("unfinished", ["."])
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_turn_whose_first_look_failed_is_under_way(name: str, work: Path, clients: Any) -> None:
+    """P1, P7: a prompt whose look fails has begun a turn all the same: it runs, and when its agent is killed
+    while idle, the next session closes it."""
+    client = clients(name)
+    (work / "x.txt").write_text("x")
+    with contents_refused(work):
+        client.prompt()
+    (turn,) = activity.open_turns(Layout(str(work / ".locus")))
+    assert turn.session == client.session
+    client.kill()
+    clients("codex")
+    ends = [e["status"] for e in events(work, "turn") if e["operation"] == "end"]
+    assert ends == ["interrupted"]
+    assert end_of(work, client) == ("unfinished", ["x.txt"])
+
+
+def test_a_turn_without_any_tree_says_how_it_is(
+    work: Path, clients: Any, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: a turn that runs, and in which no look was finished, is answered like all else that is not known:
+    its state, why, what to do, and exit code 4."""
+    clients("codex").kill()  # so that the directory was looked at
+    client = clients("claude-code")
+    client.turn = "unheard"
+    client.begin("make a.txt")
+    turn = first_turn(work, client)
+    monkeypatch.chdir(work)
+    for verb in (
+        ("replay", turn, "--to", work.parent / "out"),
+        ("replay", turn, "a.txt", "--to", work.parent / "out"),
+        ("cat", f"{turn}:a.txt"),
+        ("restore", turn, "--dry-run"),
+        ("diff", turn),
+    ):
+        said = locus(*verb)
+        assert said.code == 4, (verb, said)
+        assert "running: the turn is still running" in said.err and "locus log" in said.err
+    error = json.loads(locus("replay", turn, "--to", work.parent / "out", "--json").err)["error"]
+    assert (error["kind"], error["exit_code"]) == ("NoTree", 4)
+    assert json.loads(locus("timeline", turn, "--json").out)["certainty"]["end"]["state"] == "running"
+
+
+def test_the_start_of_a_turn_whose_first_look_failed_is_a_later_one(work: Path, clients: Any) -> None:
+    """P1: the start that no look saw is answered with the first tree of the turn; no path of it is sure."""
+    client = clients("codex")
+    (work / "x.txt").write_text("x")
+    with contents_refused(work):
+        client.prompt()
+    client.stop()
+    with Store.open(work / ".locus") as store:
+        state = store.tree(first_turn(work, client), "start")
+    assert (state.certainty.state, state.certainty.doubt(".") is not None) == ("failed", True)
+    assert b"x.txt" in {path for path, _ in state.walk()}
+
+
+@pytest.mark.parametrize("at", ("begin", "end", "stop"))
+def test_a_turn_whose_prompt_was_not_heard_ends_the_one_before_it(at: str, work: Path, clients: Any) -> None:
+    """P1, P7: neither the Stop of the first turn nor the prompt of the second was heard: the first call of
+    the second says that the first is over, and the second is closed when it dies."""
+    client = clients("claude-code")
+    client.prompt()
+    client.shell("a.txt")
+    (work / "by_hand.txt").write_text("x")
+    client.turn = "unheard"
+    if at == "begin":
+        client.begin("make half.txt")
+    elif at == "end":
+        client.end(("unheard call", "make half.txt"))
+    else:
+        client.stop()
+    first, second = (f"{first_turn(work, client)[:-1]}{number}" for number in (1, 2))
+    (end,) = [e for e in events(work, "turn") if e["status"] == "interrupted"]
+    assert (end["turn"], end["payload"]["reason"]) == (1, "superseded by a later prompt")
+    with Store.open(work / ".locus") as store:
+        known = store.certainty(first)
+    assert (known.state, [path for path, _ in known.paths]) == (
+        "unfinished", ["."] if at == "begin" else ["by_hand.txt"],
+    )  # fmt: skip
+    if at == "stop":
+        assert activity.open_turns(Layout(str(work / ".locus"))) == []
+        return
+    (work / "half.txt").write_text("half")
+    client.kill()
+    with Store.open(work / ".locus") as store:
+        assert store.certainty(second).state == ("none" if at == "begin" else "unfinished")
+    clients("codex")
+    with Store.open(work / ".locus") as store:
+        known = store.certainty(second)
+    state = known.state, [path for path, _ in known.paths]
+    assert state == ("unfinished", ["by_hand.txt", "half.txt"] if at == "begin" else ["half.txt"])
+    assert [e["status"] for e in events(work, "turn") if e["turn"] == 2] == ["interrupted"]
+
+
+def test_no_turn_ends_before_it_began(work: Path, clients: Any) -> None:
+    """P7: where the notes of a session are older than its turn, the turn ends no earlier than it began."""
+    client = clients("opencode")
+    client.prompt()
+    (calls,) = (work / ".locus/live").glob("*.calls")
+    lines = [line for line in calls.read_text().splitlines() if not line.startswith("begun")]
+    calls.write_text("".join(f"{line}\n" for line in lines))
+    os.utime(calls, (1_700_000_000, 1_700_000_000))
+    client.kill()
+    clients("codex")
+    start, end = events(work, "turn")
+    assert start["occurred_at"] <= end["occurred_at"]
