@@ -58,7 +58,7 @@ _KIND_OF_MODE = {
 
 
 def no_tree(turn: str, known: Certainty | None = None, why: str = "") -> NoTree:
-    """The error for a turn without a tree. Args: known: how it is with its files; why: what else is not there."""
+    """The error of a turn without a tree. Args: known: how it is with its files; why: what else lacks."""
     said = f" ({known.state}: {known.why})" if known is not None and known.state != NONE else why
     return NoTree(f"{turn}: no tree was recorded in this turn{said}, so its files are not known", known)
 

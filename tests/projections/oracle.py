@@ -51,8 +51,6 @@ def project(events: list[Row]) -> dict[str, dict[Any, Row]]:
     for (session_id, number), turn in sorted(turns.items()):
         _finish_turn(turn)
         sessions[session_id]["turn_count"] += 1
-        if turn["completed_at"] is not None:
-            sessions[session_id]["last_completed"] = turn["completed_at"]
         sessions[session_id]["last_turn"] = f"{number:03d}"
         sessions[session_id]["files_modified"].update(turn["files_modified"])
     for session in sessions.values():
@@ -134,7 +132,6 @@ def _session(event: Row) -> Row:
         "context_id": f"session:{slug}_{session_id}",
         "session_id": session_id,
         "agent_session_id": None,
-        "last_completed": None,
         "extends": [],
         "events": 0,
         "turn_count": 0,
@@ -275,9 +272,6 @@ def _finish_session(session: Row) -> None:
     del session["named"]
     session["summary"] = said.get("summary")
     session["end_reason"] = None if session["status"] in (None, "active") else said.get("end_reason")
-    last_completed = session.pop("last_completed")
-    if session["agent"] == "git" and session["status"] == "active":
-        session["status"], session["ended_at"] = "closed", last_completed
     session["files_modified"] = sorted(session["files_modified"])
     if session["opened_position"] is None:
         session["opened_position"] = session["first_position"]
