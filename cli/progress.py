@@ -4,6 +4,7 @@ Work that is done before the first one is due says nothing. A thread of its own 
 reports nothing still shows that time passes.
 """
 
+import os
 import sys
 import threading
 import time
@@ -37,6 +38,7 @@ class Progress:
         self._wait = self._done.wait if wait is None else wait
         show = self._rewrite if sys.stderr.isatty() else self._append
         self._thread = threading.Thread(target=show, daemon=True)
+        self._thread.is_fork_safe = True  # type: ignore[attr-defined]  # for eventlog/snapshots/parallel.py
 
     def __enter__(self) -> "Progress":
         self._thread.start()
@@ -65,9 +67,17 @@ class Progress:
             _put(f"{line(self._what, *self._counts, self._clock() - started_s)}\n")
 
 
+# Held while a line is written, and while the process forks: so a child never inherits the lock of stderr.
+_writing = threading.Lock()
+os.register_at_fork(
+    before=_writing.acquire, after_in_parent=_writing.release, after_in_child=_writing.release
+)
+
+
 def _put(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
+    with _writing:
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def line(what: str, done: int, total: int, elapsed_s: float) -> str:

@@ -484,6 +484,7 @@ def test_every_error_has_its_exit_code() -> None:
         "EventLogError": 1,
         "InvalidEvent": 1,
         "NotFound": 1,
+        "NoTree": 1,
         "Ambiguous": 1,
         "NoStore": 10,
         "Unsupported": 1,

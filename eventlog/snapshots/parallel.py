@@ -7,9 +7,10 @@ directories of its own. A child makes plain system calls, reports through a pipe
 `os._exit`. The run of a child that dies, or stands still, is written again by this process. A child whose
 parent was killed has another parent from then on; it asks before each MiB, and writes nothing more.
 
-Only a program with a single Python thread forks, and only on Linux: others write alone. Idle threads of
-native libraries do no harm, as the child never calls into what they belong to, and the allocators
-guard their locks over a fork.
+Only a program with a single Python thread forks, and only on Linux: others write alone. A thread that
+holds no lock while others fork (attribute `is_fork_safe`) does not count. Idle threads of native libraries
+do no harm, as the child never calls into what they belong to, and the allocators guard their locks over a
+fork.
 """
 
 import marshal
@@ -156,8 +157,13 @@ def _write_unread(blobs: BlobStore, target: Target, job: FileJob, done: Done) ->
         _write(target, job, data, done)
 
 
+def _matters(thread: threading.Thread) -> bool:
+    """Whether a thread beside this one may hold a lock that a child would wait for."""
+    return thread is not threading.current_thread() and not getattr(thread, "is_fork_safe", False)
+
+
 def _may_fork() -> bool:
-    return sys.platform == "linux" and threading.active_count() == 1
+    return sys.platform == "linux" and not any(map(_matters, threading.enumerate()))
 
 
 def _write_forked(blobs: BlobStore, target: Target, runs: list[_Run]) -> list[Done]:

@@ -112,7 +112,8 @@ def failures(project: Path, _: pytest.MonkeyPatch, __: Locus) -> None:
 
 def stale_session(project: Path, _: pytest.MonkeyPatch, __: Locus) -> None:
     before = time.time_ns() // 1000 - 2 * 86_400_000_000
-    append(project, {"event_type": "session", "operation": "start", "recorded_at": before})
+    append(project, {"event_type": "session", "operation": "start", "recorded_at": before,
+                     "payload": {"hook_us": 9}})  # fmt: skip
 
 
 def lost_tree(project: Path, _: pytest.MonkeyPatch, __: Locus) -> None:

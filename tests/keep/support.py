@@ -18,7 +18,7 @@ def event(number: int, **columns: object) -> Event:
     return {
         "event_id": f"{number:032x}",
         "event_type": "action",
-        "agent": "pi",
+        "agent": "script",
         "agent_session_id": f"s{number // 7}",
         "payload": {"number": number, "text": "ä\t€ " * 9},
         **columns,

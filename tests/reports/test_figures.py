@@ -103,8 +103,10 @@ def at(event: Told) -> int:
     return int(event["recorded_at"] if found is None else found)
 
 
-def tokens(call: Told) -> int:
-    return -1 if call["completion_tokens"] is None else int(call["completion_tokens"])
+def tokens(call: Told) -> tuple[int, int]:
+    """The more completion tokens the better, then the more prompt tokens."""
+    written, read = call["completion_tokens"], call["prompt_tokens"]
+    return -1 if written is None else int(written), -1 if read is None else int(read)
 
 
 def day(us: int) -> str:

@@ -66,7 +66,7 @@ def test_other_bytes_are_refused_or_are_another_list(rows: Any, data: st.DataObj
         b"locus deferred 1\nf 1 1 1 1 -\t../a\0",
         b"locus deferred 1\nf 1 1 1 1 -\t.git/config\0",
         b"locus deferred 1\nf 1 1 1 1 -\ta\0f 1 1 1 1 -\ta\0",
-        b"locus deferred 1\nl 1 1 1 1 -\ta\0",
+        b"locus deferred 1\nd 1 1 1 1 -\ta\0",
         b"locus deferred 1\nf 1 1 1 1 -a\0",
     ],
 )
@@ -77,7 +77,7 @@ def test_a_list_of_another_spelling_is_damage(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [(b"a", b"l", 1, 1, 1, 1, None), (b"a", b"f", -1, 1, 1, 1, None), (b"a", b"f", 1, 1, 1, 1, b"1")]
+    "row", [(b"a", b"d", 1, 1, 1, 1, None), (b"a", b"f", -1, 1, 1, 1, None), (b"a", b"f", 1, 1, 1, 1, b"1")]
 )
 def test_what_no_list_can_hold_is_refused(row: Any) -> None:
     """An impossible kind, size or object is not written."""
