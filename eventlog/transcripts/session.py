@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from eventlog.agents.call import is_global, title_of
 from eventlog.agents.ignored_texts import Outside, leave_out, without
+from eventlog.agents.ignored_values import KeptValues
+from eventlog.agents.live_state import short
 from eventlog.names import event_id_of, session_context, session_id_of, sessions_context, slugify
 from eventlog.paths import is_outside
 from eventlog.redaction import IGNORED
@@ -50,6 +52,7 @@ class SourceSession:
         self._last_former: object = None
         self._missed = 0
         self._outside: Outside | None = None
+        self._values: KeptValues | None = None  # of the files that are kept although git ignores them
         self._tracked: TrackedFiles | None = None
         self._sizes: dict[bytes, int] = {}  # of contents that were put together
         self._left_out: set[object] = set()  # tool calls of which texts were left out
@@ -300,6 +303,9 @@ class SourceSession:
         root = self._into.root_of(self._source, self._draft)
         if self._outside is None and root is not None and os.path.isdir(root):
             self._outside, self._tracked = Outside(root), TrackedFiles(root)
+            store = self._into.store
+            given = store.layout, short(os.fsencode(root)), root, self._outside, store.blobs.get
+            self._values = KeptValues(*given)
         left, id = leave_out((event,), self._outside)[0], event.get("tool_use_id")
         if left is event and id in self._left_out:
             return without(event)
@@ -307,7 +313,7 @@ class SourceSession:
             self._left_out.add(id)
         if left is not event and event["event_type"] in ("file", "mismatch"):
             self._withhold(event)
-        return left
+        return left if self._values is None else self._values.take_out((left,))[0]
 
     def _without_private(self, event: Event) -> Event:
         """An event of a file outside: what git ignores there is not known, so its name decides."""

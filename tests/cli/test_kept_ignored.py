@@ -496,6 +496,30 @@ def test_a_transcript_lets_no_text_of_an_ignored_file_through(work: Path) -> Non
     assert contents and contents <= set(withheld(work))
 
 
+def test_a_transcript_shows_no_value_of_a_kept_file(work: Path) -> None:
+    """P5: what a command of a transcript shows without naming such a file is found by the values in it."""
+    (work / ".env").write_text(SETTINGS)
+    after_a_tool(work)  # whose look keeps the file
+    teller = Teller(cwd=str(work))
+    lines = [
+        teller.user("go", promptId="p"),
+        *teller.call(
+            "m1", "t1", "Bash", {"command": "npm start"}, f"key {CANARY} ok", {"stdout": f"key {CANARY}"}
+        ),
+        *teller.call(
+            "m2", "t2", "Bash", {"command": "npm stop"}, "nothing to see", {"stdout": "nothing to see"}
+        ),
+    ]
+    (work.parent / "two.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with Store.open(work / ".locus") as store:
+        source = formats.source_of("claude-code", str(work.parent / "two.jsonl"))
+        source.root = str(work)
+        assert importer.run(store, "claude-code", [source]).problems == []
+        texts = json.dumps([e for e in store.events() if e["event_type"] == "action"], default=str)
+
+    assert CANARY not in texts and "LEFT OUT" in texts and "nothing to see" in texts
+
+
 def test_a_transcript_withholds_no_content_that_git_tracks(work: Path) -> None:
     """P5: what a tool wrote into an ignored file is withheld, unless a tracked file holds the same."""
     (work / ".env.example").write_text("shared\n")
