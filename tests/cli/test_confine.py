@@ -105,7 +105,7 @@ def test_a_question_without_end_is_ended(root: Path, name: str) -> None:
 def test_a_value_beyond_all_memory_is_an_error(root: Path, name: str) -> None:
     """F11: the kernel refuses memory that DuckDB does not count; else the clock ends the question."""
     ended = locus_process(
-        "--store", root, "sql", "--timeout", "5", "--memory", 256 * MIB, LARGE[name], cwd=root
+        "--store", root, "sql", "--timeout", "1", "--memory", 256 * MIB, LARGE[name], cwd=root
     )
 
     assert (ended.code, ended.out) == (1, b""), ended
