@@ -109,7 +109,8 @@ def _rows(
         add("starts_with(session_id, {})", session)
     if since is not None:
         add("epoch_us(happened) >= {}", since)
-    sql = f"select {_COLUMNS} from {_FROM} where {' and '.join(where)} order by position desc limit {limit}"
+    sql = f"select {_COLUMNS} from {_FROM} where {' and '.join(where)} "
+    sql += f"order by happened desc nulls last, position desc limit {limit}"
     found = list(records(store.query(sql, parameters)))
     if positions is not None:
         found.sort(key=lambda row: positions.index(row["position"]))

@@ -42,11 +42,11 @@ HAPPENED_AT = (
 
 # The order of turns and of sessions wherever the newest come first: by when they happened, the undated last.
 # Commits are ordered by their place on the line: one with a slow clock happened with the latest before it.
-TURNS_NEWEST_FIRST = (
+TURN_ORDER_AT = (
     "CASE WHEN line_place IS NULL THEN happened_at ELSE max(happened_at) OVER "
-    "(PARTITION BY repo, line_place IS NULL ORDER BY line_place) END DESC NULLS LAST, "
-    "line_place DESC NULLS LAST, first_position DESC"
+    "(PARTITION BY repo, line_place IS NULL ORDER BY line_place) END"
 )
+TURNS_NEWEST_FIRST = f"{TURN_ORDER_AT} DESC NULLS LAST, line_place DESC NULLS LAST, first_position DESC"
 SESSIONS_NEWEST_FIRST = "last_at DESC NULLS LAST, last_position DESC"
 
 LLM_CALLS: Columns = (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from eventlog import jsontext
 from eventlog.errors import EventLogError, NotFound
 from eventlog.names import turn_id_of
-from eventlog.projections.definitions import HAPPENED_AT
+from eventlog.projections.definitions import HAPPENED_AT, TURN_ORDER_AT
 from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
 from eventlog.replay.certainty import Certainty, doubt_bytes
 from eventlog.replay.deferred import Deferred, hashed, told_by
@@ -35,8 +35,25 @@ TurnCertainty = Callable[[str], Certainty]
 # Events outside turns are on no line, and are not left out.
 _ON_LINE = f"(turn is null or {NOT_REWRITTEN})"
 
-# (position of the rename, old path, new path)
-Rename = tuple[int, str, str]
+# Where an event stands in the order in which things happened: when (µs, of a commit as commits are ordered), the
+# place of its commit on the line, position; -1 for what is unknown.
+Place = tuple[int, int, int]
+
+# (place of the rename, old path, new path)
+Rename = tuple[Place, str, str]
+
+_AT_US = (
+    "coalesce(epoch_us(CASE WHEN o.line_place IS NOT NULL THEN o.turn_at "
+    f"ELSE coalesce({HAPPENED_AT}, o.turn_at) END), -1)"
+)
+# The changes of files, each with its `place`.
+_CHANGES = f"""(
+    SELECT e.*, ({_AT_US}, coalesce(o.line_place, -1),
+        e.position) AS place
+    FROM events AS e LEFT JOIN (
+        SELECT session_id, turn, line_place, {TURN_ORDER_AT} AS turn_at FROM turns) AS o
+    ON o.session_id = e.session_id AND o.turn = e.turn
+    WHERE event_type = 'file' AND operation IS DISTINCT FROM 'read')"""
 
 _FIELDS = (
     "position", "event_id", "session_id", "turn", "agent", "commit", "at", "operation", "path", "payload",
@@ -92,13 +109,12 @@ def history(
     renames = _renames(query, on_line)
     conditions, parameters = [], []
     for name, end in lineage(path, renames).items():
-        parameters += [name, end]
-        conditions.append(f"(path = ${len(parameters) - 1} and position < ${len(parameters)})")
-    away = [str(position) for position, old, _ in renames if old == path]
+        parameters.append(name)
+        conditions.append(f"(path = ${len(parameters)} and place < {end})")
+    away = [str(place[-1]) for place, old, _ in renames if old == path]
     conditions += [f"position in ({', '.join(away)})"] if away else []
     found = query(
-        f"select {_VALUES} from events where event_type = 'file' and operation is distinct from 'read' "
-        f"and ({' or '.join(conditions)}){on_line} order by position desc"
+        f"select {_VALUES} from {_CHANGES} where ({' or '.join(conditions)}){on_line} order by place desc"
         + (f" limit {limit}" if limit is not None else ""),
         parameters,
     ).rows
@@ -129,35 +145,31 @@ def with_doubts(query: Query, versions: Sequence[Version], certainty: "TurnCerta
     ]
 
 
-def lineage(path: str, renames: Iterable[Rename]) -> dict[str, int]:
-    """The paths whose versions belong to `path`, each with the position up to which they do."""
+def lineage(path: str, renames: Iterable[Rename]) -> dict[str, Place]:
+    """The paths whose versions belong to `path`, each with the place up to which they do."""
     into: dict[str, list[Rename]] = {}
     for rename in renames:
         into.setdefault(rename[2], []).append(rename)
-    ends: dict[str, int] = {}
+    ends: dict[str, Place] = {}
     todo = [(path, _NO_END)]
     while todo:
         name, end = todo.pop()
-        known = ends.get(name, -1)
+        known = ends.get(name, _NO_BEGINNING)
         if end <= known:
             continue
         ends[name] = end
-        todo += [(old, position) for position, old, _ in into.get(name, ()) if known <= position < end]
+        todo += [(old, place) for place, old, _ in into.get(name, ()) if known <= place < end]
     return ends
 
 
-_NO_END = 2**63 - 1
+_NO_BEGINNING, _NO_END = (-2, 0, 0), (2**63 - 1, 0, 0)
 
 
 def _renames(query: Query, on_line: str) -> list[Rename]:
     """All renames of the log; they are few."""
-    rows = query(
-        "select position, path, payload from events "
-        f"where event_type = 'file' and operation = 'rename'{on_line}",
-        (),
-    ).rows
-    found = [(position, _old_path(payload), path) for position, path, payload in rows]
-    return [(position, old, path) for position, old, path in found if old is not None and path is not None]
+    rows = query(f"select place, path, payload from {_CHANGES} where operation = 'rename'{on_line}", ()).rows
+    found = [(tuple(place), _old_path(payload), path) for place, path, payload in rows]
+    return [(place, old, path) for place, old, path in found if old is not None and path is not None]
 
 
 def _prompts(

@@ -101,7 +101,8 @@ def failures(
         f"select event_id, position, session_id, turn, turn_id, context_id, {_AT}, error_type, tool, path, "
         "coalesce(json_extract_string(payload, '$.message'), title), tool_use_id, resolved, "
         f"json_extract_string(payload, '$.resolution'), {_COMMAND} "
-        f"from events where {' and '.join(where)} order by position desc limit {ERRORS_MAX}",
+        f"from events where {' and '.join(where)} "
+        f"order by {_AT} desc nulls last, position desc limit {ERRORS_MAX}",
         parameters,
     ).rows
     told = _told(query, [row[5] for row in rows if row[5]])

@@ -262,7 +262,7 @@ def decisions(
         "alternatives, path from decisions join "
         f"(select position, turn_id, {HAPPENED_AT} as happened from events where event_type = 'decision') "
         "using (position) "
-        f"where {' and '.join(where)} order by position desc limit {limit + 1}"
+        f"where {' and '.join(where)} order by happened desc nulls last, position desc limit {limit + 1}"
     )
     found = store.query(sql, parameters).rows
     for _, event_id, session_id, turn_id, at, said, reasoning, alternatives, on in found[:limit]:
