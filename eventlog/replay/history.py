@@ -35,8 +35,8 @@ TurnCertainty = Callable[[str], Certainty]
 # Events outside turns are on no line, and are not left out.
 _ON_LINE = f"(turn is null or {NOT_REWRITTEN})"
 
-# Where an event stands in the order in which things happened: when (µs, of a commit as commits are ordered), the
-# place of its commit on the line, position; -1 for what is unknown.
+# Where an event stands in the order in which things happened: when (µs, of a commit as commits are ordered),
+# the place of its commit on the line, position; -1 for what is unknown.
 Place = tuple[int, int, int]
 
 # (place of the rename, old path, new path)
