@@ -4,14 +4,15 @@ A `Draft` belongs to one source and one thread. Readers call it in the order of 
 `items` after each line. Pure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from blake3 import blake3
 
 from eventlog import jsontext
-from eventlog.agents.call import call_key, is_global, numbered
+from eventlog.agents.call import args_digest, is_global, numbered
 from eventlog.names import event_id_of
+from eventlog.transcripts.calls import ToolCall
 from eventlog.transcripts.lines import Line
 from eventlog.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
 
@@ -111,12 +112,14 @@ class Draft:
     ended that was followed by another, since a line may tell several; `is_copy` is the source's. `owner` is
     the session that had the turn under way first, where another copied it; `aliases` are other names that
     lines give the session. `reused` are facts whose id, as the agent gave it, another one of the source has;
-    `former` has the ids that earlier versions gave facts, by their ids.
+    `former` has the ids that earlier versions gave facts, by their ids. `is_taken` says whether a call of
+    another session has the id of a tool call that looks random.
     """
 
     __slots__ = (
         "_calls",
         "_contents",
+        "_taken",
         "_tool_use_ids",
         "agent",
         "aliases",
@@ -126,6 +129,7 @@ class Draft:
         "cwd",
         "former",
         "is_copy",
+        "is_taken",
         "items",
         "line",
         "of_line",
@@ -157,6 +161,8 @@ class Draft:
         self.aliases: list[str] = []
         self.reused: set[str] = set()
         self.former: dict[str, str] = {}
+        self.is_taken: Callable[[ToolCall], bool] | None = None
+        self._taken: dict[tuple[str, ...], bool] = {}  # by scope and id of a tool call
         self._contents: dict[str, int] = {}  # event id → what stands for the content of the first
         self._calls: dict[tuple[str, ...], int] = {}  # how many tool calls of each key
         self._tool_use_ids: set[str] = set()  # those that do not tell their calls by themselves
@@ -241,20 +247,35 @@ class Draft:
         self, event_type: str, tool_use_id: str | None, args: object, *scope: str
     ) -> tuple[str | None, ...]:
         """The key of an event of a tool call made with `args`; of an error that of the last action."""
-        if tool_use_id is None or is_global(tool_use_id):
+        if tool_use_id is None:
+            return (event_type, *scope, None)
+        here = str(self.of_line.get("agent_session_id") or self.session)
+        session, tells = self.owner or here, is_global(tool_use_id)
+        if tells and not self._is_apart(
+            ToolCall(event_type, tool_use_id, scope, args, (here, session), self.of_line.get("occurred_at"))
+        ):
             return (event_type, *scope, tool_use_id)
-        session = self.owner or str(self.of_line.get("agent_session_id") or self.session)
-        key = call_key(event_type, tool_use_id, session, args, scope)
+        key: tuple[str, ...] = (event_type, *scope, tool_use_id, session, args_digest(args))
         plain, number = key[1:], self._calls.get(key[1:], 0)
         key = numbered(key, max(0, number - 1) if event_type == "error" else number)
         event_id = event_id_of(self.agent, *key)
         if event_type != "error":
             self._calls[plain] = number + 1
-            if tool_use_id in self._tool_use_ids:
+            if tells or tool_use_id in self._tool_use_ids:
                 self.reused.add(event_id)
             self._tool_use_ids.add(tool_use_id)
-        self.was(event_id, event_id_of(self.agent, event_type, *scope, tool_use_id))
+        if not tells:
+            self.was(event_id, event_id_of(self.agent, event_type, *scope, tool_use_id))
         return key
+
+    def _is_apart(self, call: ToolCall) -> bool:
+        """Whether a call cannot have the id that the agent gave it; the first with that id decides."""
+        if self.is_taken is None or call.event_type == "error":
+            return self._taken.get((*call.scope, call.id), False)
+        place = (*call.scope, call.id)
+        if place not in self._taken:
+            self._taken[place] = self.is_taken(call) and not self.is_copy
+        return self._taken[place]
 
     def was(self, event_id: str, former: str) -> None:
         """Earlier versions gave an event another id."""

@@ -14,6 +14,7 @@ from eventlog.agents.codex import AGENT as CODEX
 from eventlog.agents.gemini_cli import AGENT as GEMINI_CLI
 from eventlog.names import event_id_of
 from eventlog.store import Store
+from eventlog.transcripts.calls import Calls, ToolCall
 from eventlog.transcripts.hooked import Hooked, prompt_of
 from eventlog.transcripts.lines import Mark
 
@@ -73,6 +74,8 @@ class Known:
         self._sessions = facts.sessions.get(agent, set())
         self._turn_ids = facts.turn_ids.get(agent, {})
         self._owner_of_turn: dict[int, str] = {}  # of those told since
+        self._calls = Calls(store, agent, self._sessions)
+        self._session: str | None = None  # at hand
         self._has_notes = agent in facts.agents_with_notes
         self.has_master = facts.has_master
         self.ends: set[tuple[str, int]] = set()  # name of a file, how far an import before had read it
@@ -106,6 +109,7 @@ class Known:
         self.hooked = None
         self._timeless, self._of_hooks = set(), set()
         self._turn_of = {}
+        self._session, self._ids = session, set()
         if session not in self._sessions:
             return
         ids: set[int] = set()
@@ -156,6 +160,11 @@ class Known:
         """Whether the log has the event, or this import told it."""
         short = _short(event_id)
         return short in self._ids or short in self._told or self._was_told_before(short)
+
+    def is_taken(self, call: ToolCall) -> bool:
+        """Whether a call of another session has the id of a tool call."""
+        ids = self._ids if self._session in call.sessions else ()
+        return self._calls.is_taken(call, lambda event_id: _short(event_id) in ids)
 
     def lacks_time(self, event_id: str) -> bool:
         """Whether the log has an event of the session at hand from a copy, which has no times."""

@@ -277,6 +277,34 @@ def test_sessions_with_the_same_ids_are_whole_in_any_order(tmp_path: Path, name:
     assert found[0] == found[1] == found[2] == found[3]
 
 
+def of_one_call(session: str, name: str, command: str, result: str) -> list[Said]:
+    tell = claude.Teller(session, name=name)
+    said = [tell.user("go on", promptId=f"{session}1")]
+    said += tell.call(f"msg_{name[-4:]}1", "toolu_01AbCdEf23", "Bash", {"command": command}, result)
+    return [*said, tell.answer(f"msg_{name[-4:]}2", claude.text(f"{result}: done"))]
+
+
+@pytest.mark.parametrize("secret", ["", "AKIAIOSFODNN7EXAMPLF " + "x" * 20_000])
+def test_calls_of_two_sessions_with_one_random_id_are_two(tmp_path: Path, secret: str) -> None:
+    """P7: in any order and at once; what a fork copied stays the same call."""
+    mine = of_one_call(claude.SESSION, "0b5f3c1e-1111-4000-8000-00000000000", f"ls {secret}", "a.py")
+    other = of_one_call(OTHER, "0b5f3c1e-2222-4000-8000-00000000000", f"pwd {secret}", "/home/dev")
+    fork = [{**line, "sessionId": "0b5f3c1e-0000-4000-8000-00000000000f"} for line in mine]
+    a, b, c = (
+        written(tmp_path / f"{name}.jsonl", lines) for name, lines in (("a", mine), ("b", other), ("c", fork))
+    )
+    for number, plan in enumerate(([[a], [b], [c]], [[b], [a], [c]], [[a, b, c]], [[a], [c], [b]])):
+        with Store.init(tmp_path / str(number)) as store:
+            reused = sum(run(store, "claude-code", *paths).reused_ids for paths in plan)
+            actions = [e for e in store.events() if e["event_type"] == "action"]
+            assert sorted(str(e["payload"]["result"]) for e in actions) == ["/home/dev", "a.py"]
+            assert reused == (2 if number == 1 else 1)  # a copy that is read later is sent again
+            for path in (a, b):
+                again = path.with_name(f"again-{number}-{path.name}")
+                again.write_bytes(path.read_bytes())
+                assert run(store, "claude-code", again).facts == 0
+
+
 def test_an_import_says_how_many_ids_came_again(tmp_path: Path) -> None:
     """P7: facts under reused ids are kept, counted, and found again."""
     written(tmp_path / "one.jsonl", renamed(claude_session(), "call_0"))
