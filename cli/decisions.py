@@ -30,7 +30,9 @@ _FROM = (
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[WORDS]…")
 @click.option("--path", metavar="PATH", help="Only on this file, or below this directory.")
 @session_and_since
-@click.option("--limit", type=click.IntRange(min=1, max=1000), default=20, show_default=True, metavar="N")
+@click.option(
+    "--limit", "-n", type=click.IntRange(min=1, max=1000), default=20, show_default=True, metavar="N"
+)
 @json_option
 @click.pass_context
 def command(

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 @click.option("--resolved", "state", flag_value="resolved", help="Only those that were resolved.")
 @click.option("--path", metavar="PATH", help="Only on this file, or below this directory.")
 @session_and_since
-@click.option("--limit", type=click.IntRange(min=1, max=1000), default=20, show_default=True, metavar="N")
+@click.option(
+    "--limit", "-n", type=click.IntRange(min=1, max=1000), default=20, show_default=True, metavar="N"
+)
 @json_option
 @click.pass_context
 def command(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command("git")
 @click.argument("repository", default=".", type=click.Path())
 @click.option("--rev", default="HEAD", show_default=True, metavar="REV", help="Where the history ends.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N commits.")
+@click.option("--limit", "-n", type=click.IntRange(min=1), metavar="N", help="Only the newest N commits.")
 @click.option("--all-parents", is_flag=True, help="Also the commits that merges brought to the line.")
 @json_option
 @click.pass_context

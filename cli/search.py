@@ -21,14 +21,17 @@ _EVENT_SHOWN = 12
 _HASH_SHOWN = len("blake3:") + 16
 
 _MINUS = "\ue002"  # a sign that is in no word
+_SHORT = ("-h", "-n")
 
 
 class WordsCommand(click.Command):
-    """A command in which `-word` leaves a word out. Its only short option is `-h`."""
+    """A command in which `-word` leaves a word out. Its only short options are `-h` and `-n`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         args = [
-            _MINUS + arg[1:] if arg.startswith("-") and not arg.startswith("--") and arg != "-h" else arg
+            _MINUS + arg[1:]
+            if arg.startswith("-") and not arg.startswith("--") and arg not in _SHORT
+            else arg
             for arg in args
         ]
         rest = super().parse_args(ctx, args)
@@ -79,7 +82,9 @@ def check_filters(store: "Store", session: "str | None", event_types: "Sequence[
 )
 @click.option("--path", metavar="PATH", help="Only this file, or what is below this directory.")
 @session_and_since
-@click.option("--limit", type=click.IntRange(min=1, max=1000), default=10, show_default=True, metavar="N")
+@click.option(
+    "--limit", "-n", type=click.IntRange(min=1, max=1000), default=10, show_default=True, metavar="N"
+)
 @click.option(
     "--model",
     metavar="DIR",

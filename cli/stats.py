@@ -26,7 +26,9 @@ _NO_PRICES = "For cost install the extra: pip install 'locus-eventlog[cost]'."
 @click.option("--by", "dimension", type=click.Choice(DIMENSIONS), help="A line for each of them.")
 @click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
 @click.option("--plot", is_flag=True, help="Draw bars; by day when --by is not given.")
-@click.option("--limit", type=click.IntRange(min=1, max=100_000), default=30, show_default=True, metavar="N")
+@click.option(
+    "--limit", "-n", type=click.IntRange(min=1, max=100_000), default=30, show_default=True, metavar="N"
+)
 @all_option
 @json_option
 @click.pass_context

@@ -33,6 +33,7 @@ COLUMNS = ("before_hash", "tree_hash", "payload")
 EVENT_TYPE = "content"
 
 OPEN = "its content was deferred, and has not been stored yet"
+ABSENT = "its content was not in the clone that was imported; fetch it, and import again"
 _LOST = "its content was deferred, and could not be stored: "
 
 _GIT_CONTEXT = "locus 2026 git object v1"
@@ -208,7 +209,7 @@ class Deferred:
     def open_files(self, list_id: bytes) -> Iterable[DeferredFile]:
         """The files of a list of which no event says what became, and which git does not hold."""
         of_list = self._list(list_id)
-        return [row for row in of_list.rows() if of_list.find(row.path) == OPEN]
+        return [row for row in of_list.rows() if of_list.find(row.path) in (OPEN, ABSENT)]
 
     def _resolved(self, entry: TreeEntry, path: bytes, list_id: bytes) -> TreeEntry:
         found = self._list(list_id).find(path)
@@ -284,7 +285,9 @@ class _List:
         row = self._rows.get(path)
         if row is None:
             return self._problem or "its content was deferred, and the list of it does not name it"
-        return OPEN if row.object is None or row.size == SIZE_UNKNOWN else row
+        if row.object is not None and row.size == SIZE_UNKNOWN:
+            return ABSENT
+        return OPEN if row.object is None else row
 
 
 def _lost_of(event: Mapping[str, Any]) -> Iterable[tuple[bytes, str]]:

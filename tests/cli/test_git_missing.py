@@ -74,7 +74,7 @@ def test_a_partial_clone_is_recorded_and_completed(
     codes = [code for code, _ in _replays(locus, clone, tmp_path).values()]
     assert codes == [4, 4, 4, 4, 0]
     ended = locus("cat", f"git:{line_of(origin)[1]}:g")
-    assert ended.code == 1 and "has not been stored" in ended.err
+    assert ended.code == 1 and "fetch it, and import again" in ended.err
 
     _complete(clone)
     assert _report(locus, 0)["commits"] == 0

@@ -55,6 +55,13 @@ def ask(locus: Locus, store: Path, *arguments: str) -> Any:
     return said
 
 
+def test_n_is_the_limit_as_everywhere(spoken: Path, locus: Locus) -> None:
+    """P8: `-n 1` limits what `search`, `errors` and `decisions` list, and is no word that they look for."""
+    assert len(ask(locus, spoken, "search", "parser", "-n", "1")["hits"]) == 1
+    assert len(ask(locus, spoken, "errors", "-n", "1")["errors"]) == 1
+    assert len(ask(locus, spoken, "decisions", "-n", "1")["decisions"]) == 1
+
+
 def test_search_shows_places_and_how_to_go_on(spoken: Path, locus: Locus) -> None:
     """S1-60, P8: each hit has its turn, its words marked, and a command that works."""
     ended = locus("--store", spoken, "search", "fast_tokenizer")
@@ -109,9 +116,9 @@ def test_a_wrong_query_is_one_line(spoken: Path, locus: Locus, words: str) -> No
 
 
 def test_a_minus_leaves_a_word_out(spoken: Path, locus: Locus) -> None:
-    """S1-53, P8: words that begin with a minus are never taken for options, whatever letter follows."""
+    """S1-53, P8: words that begin with a minus are taken for no option but -h and -n, whatever letter follows."""
     everything = ask(locus, spoken, "search", "parser")["hits"]
-    without = ask(locus, spoken, "search", "parser", "-hash", "-n", "-quadratic")["hits"]
+    without = ask(locus, spoken, "search", "parser", "-hash", "-ny", "-quadratic")["hits"]
 
     assert len(without) == len(everything) - 1
     assert locus("--store", spoken, "search", "parser", "--nonsense").code == 2
