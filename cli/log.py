@@ -99,6 +99,8 @@ def command(
         say(
             "Nothing fits."
             if where.parameters or left_out
+            else "No turn is recorded yet. `locus import git` starts."
+            if not want_events
             else "Nothing is recorded yet. `locus import git` starts."
         )
     if more:

@@ -40,3 +40,22 @@ def test_a_history_does_not_depend_on_the_order_of_imports(
     ]  # fmt: skip
     (newest,) = [json.loads(line) for line in locus("history", "new", "-n", "1", "--json").text.splitlines()]
     assert newest == versions[0]
+
+
+def test_a_rewritten_commit_moves_no_other(work: Path, locus: Locus) -> None:
+    """S1-51: a commit of a fast clock that was dropped since is listed by its time, and no other is by it."""
+    (work / "new").write_text("dropped\n")
+    git(work, "commit", "-qam", "dropped", at=50)
+    locus("init")
+    assert locus("import", "git").code == 0
+    git(work, "reset", "-q", "--hard", "HEAD~1")
+    for number, title in enumerate(("four", "five")):
+        (work / "new").write_text(f"{title}\n")
+        git(work, "commit", "-qam", title, at=10 + number)
+    assert locus("import", "git").code == 0
+
+    def titles(*options: str) -> list[str]:
+        return [json.loads(line)["title"] for line in locus("log", *options, "--json").text.splitlines()]
+
+    assert titles() == ["five", "four", "three", "two", "one"]
+    assert titles("--all") == ["dropped", "five", "four", "three", "two", "one"]

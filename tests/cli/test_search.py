@@ -116,7 +116,7 @@ def test_a_wrong_query_is_one_line(spoken: Path, locus: Locus, words: str) -> No
 
 
 def test_a_minus_leaves_a_word_out(spoken: Path, locus: Locus) -> None:
-    """S1-53, P8: words that begin with a minus are taken for no option but -h and -n, whatever letter follows."""
+    """S1-53, P8: words that begin with a minus are no options but -h and -n, whatever letter follows."""
     everything = ask(locus, spoken, "search", "parser")["hits"]
     without = ask(locus, spoken, "search", "parser", "-hash", "-ny", "-quadratic")["hits"]
 
