@@ -1,8 +1,8 @@
 """Every verb on a small real history: what it prints for people and for programs."""
 
+import contextlib
 import csv
 import io
-import contextlib
 import json
 import os
 import stat
