@@ -159,8 +159,12 @@ _all_kept: "set[ref[KeptLock]]" = set()
 def _after_fork() -> None:
     for found in list(_all_kept):
         lock = found()
-        if lock is not None:
+        if lock is None:
+            continue
+        try:
             lock._after_fork()
+        except BaseException:  # whatever a file system of somebody's raises: the other locks must go
+            continue
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from eventlog.errors import LockTimeout
-from eventlog.fs import REAL
+from eventlog.fs import REAL, FileSystem
 from eventlog.layout import Layout
 from eventlog.locks import APPEND, KeptLock
 from eventlog.log.journal import Journal, live_journals, scan_journal
@@ -48,6 +48,28 @@ def test_a_child_does_not_keep_the_lock_of_a_killed_parent(layout: Layout) -> No
     finally:
         os.close(until)
         os.close(said)
+
+
+def test_a_lock_that_cannot_be_given_back_holds_up_no_other(layout: Layout) -> None:
+    """I32: a child gives back every lock that it inherited, whatever one of them raises."""
+
+    class Broken(FileSystem):
+        def close(self, fd: int) -> None:
+            super().close(fd)
+            raise RuntimeError("not an error of the system")
+
+    broken = [KeptLock(Broken(), layout, f"broken-{number}") for number in range(8)]
+    lock = KeptLock(REAL, layout, APPEND)
+    for one in (*broken, lock):
+        one.acquire(1.0)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if lock._fd < 0 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    lock.release()
+    for one in broken:
+        one._fs = REAL
+        one.release()
 
 
 def test_a_kept_lock_keeps_the_threads_of_its_process_apart(layout: Layout) -> None:

@@ -22,6 +22,7 @@ from eventlog.transcripts.lines import Doubles, Line
 from eventlog.types import Event
 from tests.cli.support import locus_process
 from tests.conftest import examples
+from tests.secrets_made import made
 from tests.transcripts import claude_support as claude
 from tests.transcripts import codex_support as codex
 from tests.transcripts import test_gemini_cli as gemini
@@ -284,7 +285,9 @@ def of_one_call(session: str, name: str, command: str, result: str) -> list[Said
     return [*said, tell.answer(f"msg_{name[-4:]}2", claude.text(f"{result}: done"))]
 
 
-@pytest.mark.parametrize("secret", ["", "AKIAIOSFODNN7EXAMPLF " + "x" * 20_000])
+@pytest.mark.parametrize(
+    "secret", ["", made()["aws"] + " " + "x" * 20_000], ids=["short arguments", "large ones with a key"]
+)
 def test_calls_of_two_sessions_with_one_random_id_are_two(tmp_path: Path, secret: str) -> None:
     """P7: in any order and at once; what a fork copied stays the same call."""
     mine = of_one_call(claude.SESSION, "0b5f3c1e-1111-4000-8000-00000000000", f"ls {secret}", "a.py")
