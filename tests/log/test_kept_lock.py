@@ -10,7 +10,7 @@ import pytest
 from eventlog.errors import LockTimeout
 from eventlog.fs import REAL, FileSystem
 from eventlog.layout import Layout
-from eventlog.locks import APPEND, KeptLock
+from eventlog.locks import APPEND, WORKTREE, KeptLock
 from eventlog.log.journal import Journal, live_journals, scan_journal
 from tests.conftest import STORE_ID
 
@@ -58,18 +58,17 @@ def test_a_lock_that_cannot_be_given_back_holds_up_no_other(layout: Layout) -> N
             super().close(fd)
             raise RuntimeError("not an error of the system")
 
-    broken = [KeptLock(Broken(), layout, f"broken-{number}") for number in range(8)]
+    broken = [KeptLock(Broken(), layout, WORKTREE + f"{number:016x}") for number in range(8)]
     lock = KeptLock(REAL, layout, APPEND)
     for one in (*broken, lock):
-        one.acquire(1.0)
+        one._open()
     child = os.fork()
     if child == 0:
         os._exit(0 if lock._fd < 0 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    lock.release()
-    for one in broken:
+    for one in (*broken, lock):
         one._fs = REAL
-        one.release()
+        one.close()
 
 
 def test_a_kept_lock_keeps_the_threads_of_its_process_apart(layout: Layout) -> None:
