@@ -9,7 +9,8 @@ Comments at its top configure it:
 A stage that exits with 77 cannot be run on this machine; the last line of its output says why. Stages share
 a scratch directory, CI_SCRATCH, and a virtual environment in it, LOCUS_VENV, which the first one makes.
 
-The last lines of the output are the summary, a line for each stage. The exit code is 1 if one failed, else 0.
+The last lines of the output are the summary: a line for each stage, with the last line that it printed. The
+exit code is 1 if a stage failed, else 0.
 Plain Python 3.8 without packages: this runs before anything is installed.
 """
 
@@ -59,7 +60,7 @@ class Output(threading.Thread):
 
     def last_line(self):
         lines = self._tail.decode("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else "the stage does not say why"
+        return lines[-1].strip("= ") if lines else ""
 
 
 def find_stages(directory):
@@ -113,8 +114,10 @@ def run(stage, environment):
         end_group(process, signal.SIGKILL)
         output.join(GRACE_S)
     if code == NOT_RUN:
-        return f"NOT RUN: {output.last_line()}"
-    return "ok" if code == 0 else f"FAILED: exit code {code}"
+        return f"NOT RUN: {output.last_line() or 'the stage does not say why'}"
+    if code:
+        return f"FAILED: exit code {code}"
+    return f"ok: {line}" if (line := output.last_line()) else "ok"
 
 
 def run_all(stages, environment):
@@ -124,7 +127,7 @@ def run_all(stages, environment):
     for stage in stages:
         print(f"\n== {stage.name}, at most {stage.timeout_s:g} s", flush=True)
         began = time.monotonic()
-        missing = [name for name in stage.after if outcomes.get(name) != "ok"]
+        missing = [name for name in stage.after if not outcomes.get(name, "").startswith("ok")]
         outcome = f"NOT RUN: needs {', '.join(missing)}" if missing else run(stage, environment)
         outcomes[stage.name] = outcome
         results.append((stage, outcome, time.monotonic() - began))

@@ -116,7 +116,7 @@ def test_the_levels_are_markers() -> None:
 @pytest.mark.slow
 def test_fast_tests_are_a_part_of_all_and_of_every_room(tmp_path: Path) -> None:
     """`scripts/test --fast` selects less than all tests, some of each room, and none that hunts."""
-    done = run_script("test", ROOT, tmp_path, "--fast", "--collect-only")
+    done = run_script("test", ROOT, tmp_path, "--fast", "--collect-only", "-q")
     chosen = re.findall(r"^tests/(.*?)(?:/.*)?::(\w+)", done.stdout, re.M)
     counts = re.search(r"^(\d+)/(\d+) tests collected \(\d+ deselected\)", done.stdout, re.M)
 
