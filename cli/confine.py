@@ -1,7 +1,6 @@
 """`locus sql` in a child process that the kernel ends when it takes too much (eventlog/query/confined.py)."""
 
 import os
-import signal
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -46,6 +45,8 @@ def _end_interrupted(child: int) -> None:
     until_s = time.monotonic() + _INTERRUPTED_S
     while os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
         if time.monotonic() > until_s:
+            import signal  # no command but an interrupted one needs it
+
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             raise click.Abort
