@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Commands whose findings name what cannot be read, or whose work is to settle it.
+_OF_DAMAGE = ("verify", "repair", "salvage")
+
+_opened: "list[Store]" = []
+
 
 def open_store(ctx: click.Context, *, maintained: bool = True, records: bool = False) -> "Store":
     """The store of `--store`, LOCUS_DIR, or the nearest `.locus`. Raises: NoStore.
@@ -24,6 +29,8 @@ def open_store(ctx: click.Context, *, maintained: bool = True, records: bool = F
     from eventlog.store import Store
 
     store = Store.open(ctx.find_root().obj)
+    if ctx.info_name not in _OF_DAMAGE:
+        _opened.append(store)
     if records:
         from eventlog.many import remember
 
@@ -48,6 +55,11 @@ def open_store(ctx: click.Context, *, maintained: bool = True, records: bool = F
 
                 start(store.layout.root)
     return store
+
+
+def unread() -> tuple[range, ...]:
+    """The positions that this command's answers left out, because rot took their events."""
+    return tuple(positions for store in _opened for positions in store.unread)
 
 
 def json_option(function: F) -> F:

@@ -7,6 +7,8 @@ null, bytes are base64.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from .access import unread
+
 if TYPE_CHECKING:
     from eventlog.replay.certainty import Certainty
 
@@ -18,7 +20,7 @@ def document(fields: Mapping[str, Any]) -> bytes:
     import orjson
 
     option = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | _common()
-    return _encoded({"version": VERSION, **fields}, option)
+    return _encoded({"version": VERSION, **fields, **_unread()}, option)
 
 
 def line(fields: Mapping[str, Any]) -> bytes:
@@ -26,6 +28,12 @@ def line(fields: Mapping[str, Any]) -> bytes:
     import orjson
 
     return _encoded({"version": VERSION, **fields}, orjson.OPT_APPEND_NEWLINE | _common())
+
+
+def _unread() -> "dict[str, Any]":
+    """The positions that could not be read, as pairs; nothing where there are none."""
+    positions = unread()
+    return {"unread": [[one.start, one.stop] for one in positions]} if positions else {}
 
 
 def _encoded(value: "dict[str, Any]", option: int) -> bytes:

@@ -19,7 +19,7 @@ import click
 from eventlog.errors import EventLogError
 
 from . import confine, exits
-from .access import naming_stdout
+from .access import naming_stdout, say, unread
 from .root import PipeClosedError, cli
 
 _STREAMS = (
@@ -64,6 +64,14 @@ def _open_closed_streams() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run `locus` and give its exit code."""
+    code = _run(arguments)
+    if positions := unread():
+        _say_unread(arguments, positions, code or exits.PARTIAL)
+        return code or exits.PARTIAL
+    return code
+
+
+def _run(arguments: list[str]) -> int:
     try:
         ended = cli.main(arguments, prog_name="locus", standalone_mode=False)
         with naming_stdout():
@@ -110,6 +118,21 @@ def _is_nowhere() -> bool:
     except FileNotFoundError:
         return True
     return False
+
+
+def _say_unread(arguments: list[str], positions: Sequence[range], code: int) -> None:
+    """The last line of a command whose answer lacks events that rot took."""
+    from eventlog import wording
+
+    message = wording.unread(positions)
+    if _wants_json(arguments):
+        from .jsonout import line
+
+        pairs = [[one.start, one.stop] for one in positions]
+        fields = {"unread": pairs, "message": message, "exit_code": code}
+        say(line(fields).decode().rstrip("\n"))
+    else:
+        say(f"locus: {message}")
 
 
 def _usage_message(error: click.UsageError) -> str:

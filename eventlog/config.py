@@ -20,6 +20,9 @@
     [memory]
     codes_base = "~/.cerberus"           # where continuity codes go (docs/codes.md); else the store
 
+    [integrity]
+    check_days = 7                       # how long a segment that was compared with its hash counts as sound
+
     [briefing]                           # what agents are told when a session begins (docs/briefing.md)
     at_start = true                      # hooks that start a session print a briefing; by default nothing
     overlaps = true                      # and where sessions meet
@@ -62,6 +65,7 @@ _SECTIONS: "dict[str, dict[str, type]]" = {
     "memory": {"codes_base": str},
     "briefing": {"at_start": bool, "overlaps": bool, "tokens": int},
     "export": {"people": bool},
+    "integrity": {"check_days": int},
 }
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -71,9 +75,9 @@ class Config:
     none where they are None."""
 
     __slots__ = (
-        "allow", "briefing_at_start", "briefing_overlaps", "briefing_tokens", "codes_base", "deny", "enabled",
-        "include", "max_age_days", "max_bytes", "max_file_bytes", "max_sessions", "people", "problem",
-        "shared_context",
+        "allow", "briefing_at_start", "briefing_overlaps", "briefing_tokens", "check_days", "codes_base",
+        "deny", "enabled", "include", "max_age_days", "max_bytes", "max_file_bytes", "max_sessions", "people",
+        "problem", "shared_context",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +97,7 @@ class Config:
         briefing_overlaps: bool = False,
         briefing_tokens: "int | None" = None,
         people: bool = False,
+        check_days: "int | None" = None,
         problem: "str | None" = None,
     ) -> None:
         self.enabled = enabled
@@ -109,6 +114,7 @@ class Config:
         self.briefing_overlaps = briefing_overlaps
         self.briefing_tokens = briefing_tokens
         self.people = people
+        self.check_days = check_days
         self.problem = problem
 
 
@@ -273,6 +279,7 @@ def _config_of(found: "dict[str, Any]") -> Config:
         briefing_overlaps=found.get("overlaps") is True,
         briefing_tokens=found.get("tokens"),
         people=found.get("people") is True,
+        check_days=found.get("check_days"),
     )
 
 

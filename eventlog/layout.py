@@ -12,6 +12,7 @@
       log/journal/<n:020d>.evj                        n from 1, dense, never reused; highest is active
       log/segments/<base:020d>-<end:020d>-<hash16>.parquet
       log/manifest/<n:020d>.json                      n from 1; the highest is current
+      log/checked                                     derived: segments compared with their hashes, and when
       log/quarantine/<journal:020d>@<offset>-<hash16>.bin (+ .json)
       index/<manifest:020d>-<code8>.duckdb            derived
       index/line-counts                              derived: lines of changes (docs/sql.md)
@@ -119,6 +120,10 @@ class Layout:
     @property
     def erased_copy(self) -> str:
         return f"{self.root}/erased.copy"
+
+    @property
+    def checked(self) -> str:
+        return f"{self.root}/log/checked"
 
     @property
     def erasing(self) -> str:

@@ -75,7 +75,8 @@ def ask(
         raise getattr(errors, kind, QueryError)(message)
     if process.returncode != 0:
         raise confined.ended_by(signal.SIGABRT, *had)
-    return Result(*_Values(io.BytesIO(out)).load())
+    columns, types, rows, truncated, unread = _Values(io.BytesIO(out)).load()
+    return Result(columns, types, rows, truncated, tuple(range(*ends) for ends in unread))
 
 
 class _Values(pickle.Unpickler):
@@ -146,7 +147,8 @@ def _answer(root: str, sql: str, parameters: "Parameters", limits: "Limits") -> 
 
     with Store.open(root) as store, confined.within(limits.timeout_s):
         found = store.query(sql, parameters, limits=limits)
-        data = pickle.dumps((found.columns, found.types, found.rows, found.truncated))
+        unread = [(positions.start, positions.stop) for positions in found.unread]
+        data = pickle.dumps((found.columns, found.types, found.rows, found.truncated, unread))
     if len(data) > limits.memory_bytes:
         raise QueryError(f"the answer takes {len(data):,} bytes. Ask for less of it.")
     return data

@@ -6,7 +6,7 @@ open. Heavy rooms (DuckDB, pyarrow) are imported by the methods that need them.
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,9 @@ from eventlog.layout import DIRECTORIES, INDEX_DIR, JOURNAL_DIR, MANIFEST_DIR, P
 from eventlog.log import upcast
 from eventlog.log.erasures import erasure_of
 from eventlog.log.journal import Journal
-from eventlog.log.line import encode_line
+from eventlog.log.line import BATCH_LINES_MAX, batches, encode_line
 from eventlog.log.retained import Fates
+from eventlog.log.tail import Lost, joined
 from eventlog.query.kept import Kept
 from eventlog.query.lookup import TurnRef, find_event, find_turn, naming_one_with_files
 from eventlog.snapshots.store import BlobStore
@@ -43,11 +44,6 @@ if TYPE_CHECKING:
     from eventlog.replay.trees import Running, TreeState
     from eventlog.snapshots.materialize import Report
     from eventlog.snapshots.repack import Repacked
-
-# A frame holds at most 16 MiB and 65,535 lines (docs/design.md §4.2); batches of a quarter of that
-# keep the append lock short.
-_BATCH_BYTES_MAX = 4 << 20
-_BATCH_LINES_MAX = 16_384
 
 # Looked at for secrets together: the search costs little per byte and much per call. An import that lends the
 # redactor a look of its own has bounded its batches itself, and that look costs most per call.
@@ -98,6 +94,7 @@ class Store:
         self._redactor: redaction.Redactor | None = None
         self._place_is_known = False
         self._asked: Kept[Bound] = Kept()
+        self._lost: set[Lost] = set()
         self.fates = self.blobs.fate = Fates(self.view)
         self.blobs.erased = erasure_of(self.view)
 
@@ -206,12 +203,12 @@ class Store:
         atomic. With `expect_position` everything must fit one batch.
         Raises: InvalidEvent (nothing written), Conflict, NotDurable, LockTimeout.
         """
-        batches = _batches(self._lines(events))
-        if expect_position is not None and len(batches) > 1:
+        groups = batches(self._lines(events))
+        if expect_position is not None and len(groups) > 1:
             raise InvalidEvent(
                 "an append with expect_position must fit one batch (16,384 events, 4 MiB); split it"
             )
-        if not batches:
+        if not groups:
             at = self.journal.next_position()
             return range(at, at)
         self._before_writing()
@@ -219,12 +216,12 @@ class Store:
         # where there are several frames, in front of all: positions are those of the caller's events.
         said = self.blobs.withheld_events()
         withheld = list(self._lines(said)) if said else []
-        if withheld and (len(batches) > 1 or len(withheld) > _WITHHELD_BEHIND_MAX):
-            for lines in _batches(withheld):
+        if withheld and (len(groups) > 1 or len(withheld) > _WITHHELD_BEHIND_MAX):
+            for lines in batches(withheld):
                 self.journal.append(lines)
             withheld = []
         first = end = -1
-        for lines in batches:
+        for lines in groups:
             base = self.journal.append([*lines, *withheld], expect_position=expect_position)
             first = base if first < 0 else first
             end = base + len(lines)
@@ -240,7 +237,7 @@ class Store:
 
     def _lines(self, events: Iterable[Event]) -> Iterator[bytes]:
         waiting = iter(events)
-        at_once = _ADMITTED_AT_ONCE if self.redactor.look is None else _BATCH_LINES_MAX
+        at_once = _ADMITTED_AT_ONCE if self.redactor.look is None else BATCH_LINES_MAX
         while some := list(islice(waiting, at_once)):
             yield from gate.lines(self.fs, some, _encode_line, self.redactor)
 
@@ -280,11 +277,21 @@ class Store:
         from eventlog.log.reader import open_view
 
         view = open_view(self.fs, self.layout, self.identity.store_id)
+        view.on_loss = self._lost.update
+        self._lost.update(view.unsettled)
         if sum(entry.rows for entry in view.manifest.segments) >= _LOOK_UP_ROWS_MIN:
             from eventlog.projections.prefix import IndexedPrefix
 
             view.prefix = IndexedPrefix(self.fs, self.layout, view.manifest)
         return view
+
+    @property
+    def unread(self) -> tuple[range, ...]:
+        """The positions that answers of this store so far left out, because rot took their events.
+
+        Ascending and apart. A position that a repair has settled is not among them.
+        """
+        return joined(range(lost.base, lost.end) for lost in self._lost)
 
     def events(
         self,
@@ -334,6 +341,7 @@ class Store:
             event_types=event_types,
             durable=durable,
         )
+        follower.on_loss = self._lost.update
         yield from map(_presented, follow(follower, poll_s=poll_s, stop=stop, timeout_s=timeout_s))
 
     def event(self, event_id: str) -> Event:
@@ -503,7 +511,7 @@ class Store:
 
         with self.view() as view:
             given = (sql, parameters, limits, self._answers, self._asked, self.line_counts)
-            return run(view, self.layout, self.fs, *given)
+            return replace(run(view, self.layout, self.fs, *given), unread=self.unread)
 
     def sql(self, sql: str, parameters: "Parameters" = None, *, limits: "Limits | None" = None) -> "pa.Table":
         """The answer of `query` as an Arrow table."""
@@ -755,19 +763,6 @@ def _presented(row: Event) -> Event:
     if isinstance(payload, str):
         row["payload"] = jsontext.decode(payload)
     return upcast.upcast(row)
-
-
-def _batches(lines: Iterable[bytes]) -> list[list[bytes]]:
-    """Lines cut into batches by count and bytes; everything is encoded before anything is written."""
-    batches: list[list[bytes]] = []
-    size = 0
-    for line in lines:
-        if not batches or len(batches[-1]) >= _BATCH_LINES_MAX or size + len(line) > _BATCH_BYTES_MAX:
-            batches.append([])
-            size = 0
-        batches[-1].append(line)
-        size += len(line) + 1
-    return batches
 
 
 def _make_directories(fs: FileSystem, layout: Layout) -> None:

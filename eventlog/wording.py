@@ -6,7 +6,7 @@ cursor, and direction marks, which make text look like other text, are made visi
 
 import datetime
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _KEPT_IN_LINES = "\n\t"
@@ -215,3 +215,15 @@ def _columns_of(c: str) -> int:
     if unicodedata.combining(c) or unicodedata.category(c) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(c) in ("W", "F") else 1
+
+
+def unread(positions: Sequence[range]) -> str:
+    """What is said of an answer without the events at these positions."""
+    number = sum(map(len, positions))
+    where = ", ".join(f"[{one.start}, {one.stop})" for one in positions[:5])
+    where += ", …" if len(positions) > 5 else ""
+    return (
+        f"{number:,} event{'s' if number > 1 else ''} could not be read and {'are' if number > 1 else 'is'} "
+        f"missing from this answer: the log is damaged at positions {where}. "
+        "`locus store verify` names the files; `locus store repair` settles it."
+    )

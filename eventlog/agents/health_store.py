@@ -12,6 +12,7 @@ from eventlog import config, erased, identity, place
 from eventlog.fs import REAL, read_file
 from eventlog.layout import LOCK_DIR, TMP_DIR
 from eventlog.locks import APPEND, WORKTREE
+from eventlog.log import checked
 from eventlog.memory.briefing_hook import lacks_facts
 from eventlog.recorder import failures
 from eventlog.recorder.completeness import skipped_in
@@ -111,8 +112,27 @@ def _damage(store: Store) -> Iterator[Finding]:
     for finding in findings[:_SHOWN]:
         todo = "`locus store verify --read` gives the full picture"
         yield Finding(PROBLEM, "damage", str(finding), todo)
-    if not findings:
-        yield Finding(OK, "damage", "none at a quick look; `locus store verify --read` checks every byte")
+    with store.view() as view:
+        ages = checked.ages(store.fs, store.layout, view.manifest.segments)
+    for name in ages.unsound[:_SHOWN]:
+        what = f"{store.layout.segment(name)}: its bytes are not those the manifest lists"
+        yield Finding(PROBLEM, "damage", what, "`locus store repair` says what can be done")
+    if not findings and not ages.unsound:
+        what = f"none at a quick look ({_checks(ages)}); `locus store verify --read` checks every byte"
+        yield Finding(OK, "damage", what)
+
+
+def _checks(ages: checked.Ages) -> str:
+    """How old the checks of the log's segments are."""
+    if not ages.checked and not ages.unchecked:
+        return "no segment yet"
+    waiting = f"{counted(ages.unchecked, 'segment')} to be compared with its hash when a question opens it"
+    if ages.oldest_s is None:
+        return waiting
+    days = ages.oldest_s / 86_400
+    age = f"{days:.1f} days" if days >= 1 else f"{ages.oldest_s / 3600:.1f} hours"
+    done = f"{counted(ages.checked, 'segment')} compared with its hash at most {age} ago"
+    return f"{done}, {waiting}" if ages.unchecked else done
 
 
 def _restores(store: Store) -> Iterator[Finding]:

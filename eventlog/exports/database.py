@@ -17,6 +17,7 @@ import duckdb
 
 from eventlog.errors import EventLogError, QueryError
 from eventlog.exports import files, streams, withheld
+from eventlog.log import checked
 from eventlog.projections import source
 from eventlog.query.engine import bind_counts
 from eventlog.query.views import NAMES, PROJECTIONS, over_events
@@ -74,7 +75,7 @@ def export(store: "Store", path: str, *, force: bool = False) -> DatabaseReport:
 
 def _write(store: "Store", view: "LogView", path: str, report: DatabaseReport) -> None:
     """Fill the file. Row groups are compressed and written as they fill, so it takes no more memory."""
-    source.check_intact(store.fs, store.layout, view.manifest.segments)  # DuckDB checks no page (I11)
+    checked.check(store.fs, store.layout, view.manifest.segments)  # DuckDB checks no page (I11)
 
     def fill(con: duckdb.DuckDBPyConnection) -> "Iterator[tuple[str, int]]":
         if os.path.exists(path):

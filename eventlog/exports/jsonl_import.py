@@ -326,7 +326,7 @@ class _Known:
         self._ahead = next(self._own, None)
         self._side_by_side = True
         self._same_positions = True
-        self._prefix = SegmentsPrefix(store.layout, self._view.manifest)
+        self._prefix = SegmentsPrefix(store.fs, store.layout, self._view.manifest)
         self._tail: set[str] = set()
         self.next_position = self._view.next_position
 

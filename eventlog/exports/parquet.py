@@ -19,6 +19,7 @@ import duckdb
 from eventlog.errors import EventLogError, NotFound, QueryError, Refused
 from eventlog.exports import files, streams, withheld
 from eventlog.exports.database import ORDER
+from eventlog.log import checked
 from eventlog.projections import source
 from eventlog.query.views import PROJECTIONS
 
@@ -84,7 +85,7 @@ def _check_target(directory: str, force: bool) -> None:
 
 
 def _write_all(store: "Store", view: "LogView", staging: str, report: ParquetReport, rows: int) -> None:
-    source.check_intact(store.fs, store.layout, view.manifest.segments)  # DuckDB checks no page (I11)
+    checked.check(store.fs, store.layout, view.manifest.segments)  # DuckDB checks no page (I11)
     marks = {
         "locus.store_id": store.identity.store_id.hex(),
         "locus.repo_hash": store.repo_hash,

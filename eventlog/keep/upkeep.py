@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog.errors import EventLogError
 from eventlog.layout import CONDEMNED_DIR, JOURNAL_DIR, PACK_DIR, TMP_DIR
+from eventlog.log import checked
 from eventlog.store import count_files
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ _MERGED_BESIDE_BYTES_MAX = 1 << 20
 _PACKS_DUE = 8
 # The detached maintainer merges packs of no more bytes at a time: some minutes of two cores.
 _REPACKED_BYTES_MAX = 1 << 30
+# Segments that the detached maintainer compares with their hashes in one run: a second of one core.
+_SCRUBBED_BYTES_MAX = 1 << 30
 # Each pack that no idx covers costs a reader an open and a read.
 _YOUNG_PACKS_DUE = 64
 
@@ -52,6 +55,9 @@ def maintain(store: "Store", *, thorough: bool = False) -> Upkeep:
         compacted = _compact_if_due(store, thorough)
         waits = compacted.waits
         repacked = _repack_if_due(store, thorough)
+        if thorough:
+            with store.view() as view:
+                checked.scrub(store.fs, store.layout, view.manifest.segments, _SCRUBBED_BYTES_MAX)
         waits = waits or repacked.waits
         return Upkeep(repacked.done or compacted.done or indexed, waits)
     except (EventLogError, OSError):

@@ -33,7 +33,7 @@ from eventlog.log.journal import end_behind, end_of_open, scan_journal
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering, PrefixRow
 from eventlog.log.reader import LogView, Selection, open_view, row_of, rows_of
-from eventlog.log.tail import begins_at, read_header
+from eventlog.log.tail import Lost, begins_at, read_header
 from eventlog.types import COLUMN_NAMES, Event
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ class Follower:
         """`durable`: give an event only after its journal was synced, for who keeps what follows from it."""
         self.fs = fs
         self.position = max(since, 0)  # everything in front of it was given or is not wanted
+        self.on_loss: Callable[[Iterable[Lost]], None] | None = None  # gets positions that were passed over
         self._layout = layout
         self._store_id = store_id
         self._wanted = Selection(session_id=session_id, event_types=event_types)
@@ -154,6 +155,7 @@ class Follower:
     def _attach(self) -> Iterable[Event]:
         """A piece of the segments, or where they are all given the place where the journals begin."""
         with open_view(self.fs, self._layout, self._store_id) as view:
+            self._lose(*(lost for lost in view.unsettled if lost.end > self.position))
             if self.position < view.manifest.next_position:
                 return self._sealed_piece(view)
             self._begin_journals(view)
@@ -206,7 +208,8 @@ class Follower:
             header = read_header(self.fs, self._layout, self._store_id, number)
             path = self._layout.journal(number)
             if header.base > self._at:
-                self._at = header.base  # rot took the positions in between
+                self._lose(Lost(self._at, header.base, number))
+                self._at = header.base
             elif not begins_at(header, self._at):
                 raise Corruption(
                     path, f"it begins at position {header.base}, but the log goes on at {self._at}"
@@ -299,6 +302,11 @@ class Follower:
             for frame in frames
             for position, line in enumerate(frame.lines, frame.base)
         ]
+        at = self._at
+        for frame in frames:
+            if frame.base > at:
+                self._lose(Lost(at, frame.base, journal.number))
+            at = frame.end
         sealed = self._sealed.seen([str(row["event_id"]) for row in rows])
         first = []
         wanted = []
@@ -321,6 +329,10 @@ class Follower:
         self._at = frames[-1].end
         self.position = max(self.position, self._at)
         return wanted
+
+    def _lose(self, *lost: Lost) -> None:
+        if lost and self.on_loss is not None:
+            self.on_loss(lost)
 
     def _sync(self, journal: "_OpenJournal") -> None:
         """Make what was read durable (I5). The journals in front were synced when this one was made."""

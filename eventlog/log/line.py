@@ -11,7 +11,7 @@ from eventlog.types import BOOL, COLUMN_KINDS, ENVELOPE_NAMES, INT, LIST, SCHEMA
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 _REQUIRED = ("event_type", "event_kind", "source")
 _NAMES = frozenset(ENVELOPE_NAMES)
@@ -25,6 +25,11 @@ _WANTED = {
     BOOL: "true or false",
     LIST: "a list of text",
 }
+
+# A frame holds at most 16 MiB and 65,535 lines (docs/design.md §4.2); batches of a quarter of that
+# keep the append lock short.
+_BATCH_BYTES_MAX = 4 << 20
+BATCH_LINES_MAX = 16_384
 
 
 def encode_line(
@@ -118,3 +123,16 @@ def _unknown(event: Event) -> str:
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+def batches(lines: "Iterable[bytes]") -> "list[list[bytes]]":
+    """Lines cut into batches by count and bytes; everything is encoded before anything is written."""
+    groups: "list[list[bytes]]" = []
+    size = 0
+    for line in lines:
+        if not groups or len(groups[-1]) >= BATCH_LINES_MAX or size + len(line) > _BATCH_BYTES_MAX:
+            groups.append([])
+            size = 0
+        groups[-1].append(line)
+        size += len(line) + 1
+    return groups

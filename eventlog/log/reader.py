@@ -98,6 +98,7 @@ class LogView:
         self.prefix: Prefix | None = None  # may be set until `tail` is first used
         self.journals = journals  # numbers of those that hold the tail, ascending
         self.size_of_last = size_of_last  # bytes of the last of them when the view was opened
+        self.on_loss: Callable[[Iterable[Lost]], None] | None = None  # gets what cannot be read of the tail
         self._pin = pin
 
     def __enter__(self) -> "LogView":
@@ -131,6 +132,11 @@ class LogView:
     def damaged(self) -> list[Lost]:
         """Positions that rot destroyed: those the manifest names, and those missing from the tail."""
         return [Lost(r.base, r.end, r.journal) for r in self.manifest.damaged] + self._tail_facts.lost
+
+    @property
+    def unsettled(self) -> list[Lost]:
+        """Positions that the manifest names as lost and no repair has settled."""
+        return [Lost(r.base, r.end, r.journal) for r in self.manifest.damaged if r.journal]
 
     @cached_property
     def tail(self) -> list[Event]:
@@ -308,6 +314,8 @@ class LogView:
             if size <= _CACHE_BYTES:
                 kept.append(journal)
         assert base <= end
+        if lost and self.on_loss is not None:
+            self.on_loss(lost)
         return _TailFacts(end, count, lost, kept if size <= _CACHE_BYTES else None)
 
     @property

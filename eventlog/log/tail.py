@@ -104,3 +104,14 @@ def lost_positions(journals: Iterable[TailJournal], base: int, end: "int | None"
     if end is not None and end > base:
         lost.append(Lost(base, end, number))
     return lost
+
+
+def joined(ranges: Iterable[range]) -> tuple[range, ...]:
+    """The same positions in as few ranges as there can be, ascending."""
+    found: list[range] = []
+    for one in sorted(ranges, key=lambda r: (r.start, r.stop)):
+        if found and one.start <= found[-1].stop:
+            found[-1] = range(found[-1].start, max(found[-1].stop, one.stop))
+        else:
+            found.append(one)
+    return tuple(found)

@@ -27,6 +27,7 @@ from blake3 import blake3
 from eventlog.errors import EventLogError, QueryError
 from eventlog.fs import FileSystem, Refusals, write_all
 from eventlog.layout import INDEX_DIR, Layout, index_name, parse_index, parse_segment
+from eventlog.log import checked
 from eventlog.log.manifest import Manifest
 from eventlog.projections import definitions as d
 from eventlog.projections import fold, source
@@ -199,9 +200,9 @@ def _make(fs: FileSystem, layout: Layout, manifest: Manifest, fresh: bool) -> "B
         try:
             # DuckDB checks no page, and what an index says is asked again and again (I11).
             with ThreadPoolExecutor(1) as beside:
-                checked = beside.submit(source.check_intact, fs, layout, unknown)
+                comparison = beside.submit(checked.check, fs, layout, unknown)
                 incremental = _write(con, tmp, fs, layout, manifest, generation, _memory_bytes())
-                checked.result()
+                comparison.result()
             _publish(fs, tmp, layout.index(name))
         finally:
             _discard(fs, tmp)

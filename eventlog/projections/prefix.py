@@ -12,6 +12,7 @@ import duckdb
 
 from eventlog.fs import FileSystem
 from eventlog.layout import Layout
+from eventlog.log import checked
 from eventlog.log.manifest import Manifest
 from eventlog.log.numbering import PrefixRow
 from eventlog.projections import definitions as d
@@ -28,9 +29,11 @@ class SegmentsPrefix:
     than that, and then each question opens a connection of its own.
     """
 
-    def __init__(self, layout: Layout, manifest: Manifest) -> None:
+    def __init__(self, fs: FileSystem, layout: Layout, manifest: Manifest) -> None:
+        self._fs = fs
         self._layout = layout
         self._segments = [entry for entry in manifest.segments if entry.rows]
+        self._sound_since = manifest.next_position  # the position from which on segments were compared
         self._con: duckdb.DuckDBPyConnection | None = None
         self._generation: Generation | None = None
 
@@ -80,7 +83,11 @@ class SegmentsPrefix:
         return [PrefixRow(*row) for row in rows]
 
     def _events(self, since: int) -> str:
-        """The sealed events from position `since` on."""
+        """The sealed events from position `since` on. Raises: Corruption."""
+        if since < self._sound_since:
+            entries = [entry for entry in self._segments if entry.end > since]
+            checked.ensure(self._fs, self._layout, entries)
+            self._sound_since = since
         paths, where = source.behind(self._layout, self._segments, since)
         return source.events(paths, where=where)
 
@@ -112,7 +119,7 @@ class IndexedPrefix:
         """The answer with the help of the index; when that fails, from the segments alone (I22)."""
         for use_index in (True, False):
             with source.connect() as con:
-                prefix = SegmentsPrefix(self._layout, self._manifest)
+                prefix = SegmentsPrefix(self._fs, self._layout, self._manifest)
                 known = attach(con, self._fs, self._layout, self._manifest)[0] if use_index else None
                 prefix.lend(con, known)
                 try:

@@ -5,16 +5,15 @@ list, never a pattern, and the caller's view pins them, since removing one break
 Payloads go in as text and stay text: DuckDB's JSON type would rewrite their numbers.
 """
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import duckdb
-from blake3 import blake3
 
-from eventlog.errors import Corruption, EventLogError, QueryError
-from eventlog.fs import FileSystem, Refusals
+from eventlog.errors import EventLogError, QueryError
+from eventlog.fs import FileSystem
 from eventlog.layout import Layout
+from eventlog.log import checked
 from eventlog.log.manifest import SegmentEntry
 from eventlog.types import ANCHOR_TYPES, BOOL, COLUMN_NAMES, COLUMNS, INT, JSON, LIST, TEXT, TIME
 
@@ -161,7 +160,7 @@ def translated(
     """
     if may_be_damage(error, of_ours=of_ours):
         try:
-            check_intact(fs, layout, entries)
+            checked.check(fs, layout, entries)
         except EventLogError as found:
             return found
     return QueryError(str(error).strip() or type(error).__name__)
@@ -171,33 +170,6 @@ def may_be_damage(error: Exception, *, of_ours: bool) -> bool:
     """Whether a damaged file can be the cause. DuckDB has no class of its own for a wrong checksum."""
     return not isinstance(error, _ABOUT_THE_LIMITS if of_ours else (*_ABOUT_THE_LIMITS, *_ABOUT_THE_QUESTION))
 
-
-def check_intact(fs: FileSystem, layout: Layout, entries: "Sequence[SegmentEntry]") -> None:
-    """Read segments whole and compare them with the manifest. Raises: Corruption, EventLogError."""
-    for entry in entries:
-        path = layout.segment(entry.name)
-        with Refusals(path, "read this segment"):
-            if not _is_intact(fs, path, entry):
-                raise Corruption(path, "its bytes are not those the manifest lists")
-
-
-def _is_intact(fs: FileSystem, path: str, entry: SegmentEntry) -> bool:
-    digest = blake3()
-    try:
-        fd = fs.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return False
-    try:
-        if fs.fstat(fd).st_size != entry.bytes:
-            return False
-        for offset in range(0, entry.bytes, _READ_BYTES):
-            digest.update(fs.pread(fd, _READ_BYTES, offset))
-    finally:
-        fs.close(fd)
-    return digest.hexdigest() == entry.blake3
-
-
-_READ_BYTES = 16 << 20
 
 # What DuckDB raises. Its messages may quote a damaged file, and Python cannot decode every byte.
 ERRORS = (duckdb.Error, UnicodeDecodeError)

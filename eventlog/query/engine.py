@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import duckdb
@@ -22,6 +23,7 @@ import duckdb
 from eventlog.errors import Corruption, QueryError
 from eventlog.fs import FileSystem
 from eventlog.layout import Layout
+from eventlog.log import checked
 from eventlog.log.manifest import Manifest
 from eventlog.projections import fold, index, source
 from eventlog.projections.prefix import IndexedPrefix, SegmentsPrefix
@@ -101,12 +103,16 @@ class Counting(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """An answer: names and SQL types of the columns, and the rows. Times are aware datetimes in UTC."""
+    """An answer: names and SQL types of the columns, and the rows. Times are aware datetimes in UTC.
+
+    `unread` are positions of the log whose events rot took, so that the answer leaves them out.
+    """
 
     columns: tuple[str, ...]
     types: tuple[str, ...]
     rows: list[tuple[Any, ...]]
     truncated: bool = False
+    unread: tuple[range, ...] = ()
 
     def arrow(self) -> "pa.Table":
         """The same answer as an Arrow table; `engine.table` makes one without the detour through rows."""
@@ -196,7 +202,7 @@ def _answer(
     if kept is not None and before is not None:
         again = None
         try:
-            again = _ask_again(before, sql, parameters, limits, read)
+            again = _ask_again(before, partial(_ensure, view, layout, fs), sql, parameters, limits, read)
         finally:
             if again is None:
                 before.close()
@@ -250,6 +256,7 @@ def _answer(
 
 def _ask_again(
     bound: "Bound",
+    ensure: "Callable[[], None]",
     sql: str,
     parameters: Parameters,
     limits: Limits,
@@ -261,7 +268,7 @@ def _ask_again(
             statement = safe.check(bound.con, sql)
             if not bound.fits(statement):
                 return None
-            bound.add(_named(statement))
+            bound.add(_named(statement), ensure)
             return (read(bound.con.sql(statement.sql, params=parameters)),)
     except duckdb.InterruptException as error:
         raise too_long(limits) from error
@@ -317,10 +324,14 @@ class Bound:
         others = named - set(fold.PROJECTIONS)
         return named - others <= self.made and (not others or _meant(statement) <= self.columns)
 
-    def add(self, named: "Collection[str]") -> None:
-        """Make the view `events`, and those of `named` over it, where they are missing."""
+    def add(self, named: "Collection[str]", ensure: "Callable[[], None]") -> None:
+        """Make the view `events`, and those of `named` over it, where they are missing.
+
+        Args: ensure: sees to it that all segments are sound, before the first view over them.
+        """
         names = set(named) - set(fold.PROJECTIONS)
         if names and "events" not in self.made:
+            ensure()
             self.con.execute(f"CREATE VIEW events AS {source.events(self.files, self.tail)}")
             self.made.add("events")
         for name in names - self.made:
@@ -409,7 +420,7 @@ class Binding:
         if self.use_index and (projections or self.view.tail_count_raw):
             self.generation = index.attach(self.con, self.fs, self.layout, self.view.manifest)[0]
         if self.view.prefix is None or isinstance(self.view.prefix, IndexedPrefix):
-            self.view.prefix = SegmentsPrefix(self.layout, self.view.manifest)
+            self.view.prefix = SegmentsPrefix(self.fs, self.layout, self.view.manifest)
         if isinstance(self.view.prefix, SegmentsPrefix):
             self.view.prefix.lend(self.con, self.generation)
         if before is None and not also and not _meant(statement) and named == {"events"}:
@@ -417,16 +428,19 @@ class Binding:
             return
         self._load_tail(_COLUMNS if also or before is not None else _meant(statement))
         if not named <= set(fold.STORED) or self.generation is None:
-            self.bound.add({"events"})
+            self.bound.add({"events"}, self._ensure_all)
         self.bound.derived = _derived_meant(statement) or (before is not None and before.derived)
         if projections:
             self._bind_projections(projections)
         if self.counting is not None and (counts_meant(statement) or (before and before.counts)):
-            self.bound.add({"events"})
+            self.bound.add({"events"}, self._ensure_all)
             self.bound.counts = "memory.main.line_counts"
             self.waits = not bind_counts(self.con, self.bound.counts, self.counting, self.until_s)
         self.bound.calls = _calls_meant(statement) or (before is not None and before.calls)
-        self.bound.add(named)
+        self.bound.add(named, self._ensure_all)
+
+    def _ensure_all(self) -> None:
+        _ensure(self.view, self.layout, self.fs)
 
     def _bind_count(self) -> None:
         """Make `events` for a statement that means no column of it: the manifest knows how many there are."""
@@ -456,10 +470,12 @@ class Binding:
         tail = self.bound.tail
         self.bound.made |= fold.closure(wanted)
         if generation is None:
+            self._ensure_all()
             every = f"({source.events_with_anchors(self.files, tail)})"
             fold.fold(self.con, every, wanted, derived=self.bound.derived)
             return
         segments = [e for e in self.view.manifest.segments if e.rows]
+        checked.ensure(self.fs, self.layout, [e for e in segments if e.end > generation.next_position])
         newer, of_newer = source.behind(self.layout, segments, generation.next_position)
         if tail is None and not newer:
             self.bound.made |= set(fold.STORED)  # a view over a table costs next to nothing
@@ -472,11 +488,18 @@ class Binding:
         def history(first: "int | None") -> str:
             if first is None:
                 return "work.fresh"
-            paths = [self.layout.segment(e.name) for e in segments if e.end > first]
+            entries = [entry for entry in segments if entry.end > first]
+            checked.ensure(self.fs, self.layout, entries)
+            paths = [self.layout.segment(entry.name) for entry in entries]
             return f"({source.events_with_anchors(paths, tail)})"
 
         derived = self.bound.derived
         fold.merge(self.con, generation.catalog, "events", "work.fresh", history, wanted, derived=derived)
+
+
+def _ensure(view: View, layout: Layout, fs: FileSystem) -> None:
+    """See to it that every segment of the view is sound: DuckDB would not. Raises: Corruption."""
+    checked.ensure(fs, layout, [entry for entry in view.manifest.segments if entry.rows])
 
 
 def bind_counts(

@@ -14,6 +14,7 @@ import duckdb
 from eventlog.errors import QueryError
 from eventlog.fs import FileSystem
 from eventlog.layout import Layout
+from eventlog.log import checked
 from eventlog.projections import fold, source
 from eventlog.query import engine, safe, views
 from eventlog.query import functions as of_files
@@ -118,6 +119,7 @@ def _bind(
         con.execute("CREATE TABLE tail AS FROM given")
         con.unregister("given")
         tail = f"{catalog}.main.tail"
+    checked.ensure(one.fs, one.layout, one.view.manifest.segments)
     con.execute(f"CREATE VIEW events AS {source.events(one.view.segment_paths, tail)}")
     for name in named & set(_PROJECTIONS):
         found = engine.table(one.view, one.layout, one.fs, f"SELECT * FROM {name}", None, _WHOLE)

@@ -11,7 +11,7 @@ from typing import Any
 from eventlog.errors import Refused
 from eventlog.serve import mcp_page
 from eventlog.store import Store
-from eventlog.wording import harmless
+from eventlog.wording import harmless, unread
 
 TEXT, NUMBER, FLAG, TEXTS = "string", "integer", "boolean", "array"
 _TEXT_SIZE_MAX = 200_000
@@ -153,6 +153,8 @@ class Call:
         with Store.open(root) as store:
             said = self.tool.run(store, **arguments)
             text = mcp_page.text_of([said] if isinstance(said, str) else said)
+            if store.unread:
+                text = f"{unread(store.unread)}\n{text}"
         if chars is None:
             return text
         return mcp_page.RECORD + mcp_page.page(text, cursor, chars)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from eventlog import question
+from eventlog.wording import unread
 
 if TYPE_CHECKING:
     from eventlog.query.engine import Result
@@ -24,6 +25,8 @@ def ask(store: "Store", query: str) -> Iterator[str]:
 
 
 def _lines(found: "Result") -> Iterator[str]:
+    if found.unread:
+        yield unread(found.unread) + "\n"
     many = (
         f"more than {_ROWS_MAX:,} rows; these are the first"
         if found.truncated

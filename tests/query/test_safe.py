@@ -280,7 +280,8 @@ def untouched(store: Log, words: dict[str, str]) -> Iterator[None]:
 
 
 def _digests(root: Path) -> dict[str, str]:
-    files = [path for path in root.rglob("*") if path.is_file()]
+    record = root / "log/checked"  # what was compared with its hash is remembered
+    files = [path for path in root.rglob("*") if path.is_file() and path != record]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 

@@ -104,8 +104,9 @@ def _children() -> set[int]:
 
 
 def bytes_below(directory: Path) -> dict[str, bytes | None]:
-    """Every file and directory with its bytes."""
+    """Every file and directory with its bytes, but for the record of what was compared with its hash."""
     return {
         str(path.relative_to(directory)): path.read_bytes() if path.is_file() else None
         for path in sorted(directory.rglob("*"))
+        if path.name != "checked"
     }

@@ -1,0 +1,221 @@
+"""Segments compared with the manifest, byte for byte, and what is remembered of that (docs/damage.md).
+
+DuckDB checks no page of a Parquet file, so whoever lets it read segments asks `ensure` first. What was found
+is kept in `log/checked`, a derived file: any number of processes write it, the last one wins, and what it
+lacks is checked again. Importing this imports neither pyarrow nor DuckDB.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from blake3 import blake3
+
+from eventlog import config, jsontext
+from eventlog.errors import Corruption
+from eventlog.fs import FileSystem, Refusals, read_file, write_all
+from eventlog.layout import Layout
+from eventlog.log.manifest import SegmentEntry
+
+DAYS = 7  # how long a check counts unless `[integrity] check_days` says otherwise
+_DAY_S = 86_400
+_READ_BYTES = 16 << 20
+# The times of files come from a clock that ticks every 1 to 10 ms: a change within a tick shows in none.
+_TICK_NS = 50_000_000
+_RECORD_BYTES_MAX = 16 << 20
+
+# Inode, size in bytes, mtime and ctime in ns.
+Identity = tuple[int, int, int, int]
+
+
+@dataclass(slots=True)
+class Record:
+    """What checks found, by the names of segments."""
+
+    boot: str
+    sound: dict[str, tuple[Identity, int]] = field(default_factory=dict)  # and when that was, in seconds
+    unsound: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ages:
+    """How the checks of a log's segments stand. `oldest_s` is the age of the oldest that counts."""
+
+    checked: int
+    unchecked: int
+    oldest_s: "int | None"
+    unsound: tuple[str, ...]
+
+
+def ensure(fs: FileSystem, layout: Layout, entries: "Sequence[SegmentEntry]") -> None:
+    """Compare those of the segments with the manifest whose last check does not count any more.
+
+    Raises: Corruption, EventLogError.
+    """
+    if entries:
+        record = read(fs, layout)
+        counts = _Counting(fs, layout, record)
+        check(fs, layout, [entry for entry in entries if counts.since(entry) is None], record)
+
+
+def check(
+    fs: FileSystem, layout: Layout, entries: "Sequence[SegmentEntry]", record: "Record | None" = None
+) -> None:
+    """Compare segments with the manifest, and remember what came of it. Raises: Corruption, EventLogError."""
+    if not entries:
+        return
+    record = record or read(fs, layout)
+    try:
+        for entry in entries:
+            path = layout.segment(entry.name)
+            with Refusals(path, "read this segment"):
+                if not _compare(fs, path, entry, record):
+                    raise Corruption(path, "its bytes are not those the manifest lists")
+    finally:
+        _write(fs, layout, record)
+
+
+def scrub(fs: FileSystem, layout: Layout, entries: "Sequence[SegmentEntry]", bytes_max: int) -> int:
+    """Check the segments whose check is older than half of what counts, the oldest first; bytes read.
+
+    Begins no segment beyond `bytes_max`, but always one. What is unsound is remembered, and raises nothing.
+    """
+    record = read(fs, layout)
+    counts = _Counting(fs, layout, record)
+    waiting = [(at_s, entry) for entry in entries if counts.half_over(at_s := counts.since(entry))]
+    done = 0
+    for _, entry in sorted(waiting, key=lambda pair: pair[0] or 0):
+        if done and done + entry.bytes > bytes_max:
+            break
+        done += entry.bytes
+        with contextlib.suppress(OSError):
+            _compare(fs, layout.segment(entry.name), entry, record)
+    if done:
+        _write(fs, layout, record, of=entries)
+    return done
+
+
+def ages(fs: FileSystem, layout: Layout, entries: "Sequence[SegmentEntry]") -> Ages:
+    """How old the checks of these segments are."""
+    record = read(fs, layout)
+    counts = _Counting(fs, layout, record)
+    found = [counts.since(entry) for entry in entries]
+    counted = [at_s for at_s in found if at_s is not None]
+    oldest_s = counts.now_s - min(counted) if counted else None
+    unsound = tuple(entry.name for entry in entries if entry.name in record.unsound)
+    return Ages(len(counted), len(found) - len(counted), oldest_s, unsound)
+
+
+def read(fs: FileSystem, layout: Layout) -> Record:
+    """What is remembered in this boot; nothing where the record is absent, damaged, or of another boot."""
+    boot = fs.boot_id().hex()
+    try:
+        found = jsontext.object_of(read_file(fs, layout.checked, _RECORD_BYTES_MAX).decode())
+        if found.get("boot") != boot:
+            return Record(boot, unsound=dict(_times(found.get("unsound"))))
+        return Record(boot, dict(_checks(found.get("sound"))), dict(_times(found.get("unsound"))))
+    except (OSError, ValueError):
+        return Record(boot)
+
+
+def _checks(found: object) -> "Iterator[tuple[str, tuple[Identity, int]]]":
+    for name, values in found.items() if isinstance(found, Mapping) else ():
+        if isinstance(values, list) and len(values) == 5 and all(type(v) is int for v in values):
+            inode, size, mtime, ctime, at_s = values
+            yield str(name), ((inode, size, mtime, ctime), at_s)
+
+
+def _times(found: object) -> "Iterator[tuple[str, int]]":
+    for name, at_s in found.items() if isinstance(found, Mapping) else ():
+        if type(at_s) is int:
+            yield str(name), at_s
+
+
+class _Counting:
+    """Which checks of a record count now."""
+
+    def __init__(self, fs: FileSystem, layout: Layout, record: Record) -> None:
+        self._fs = fs
+        self._layout = layout
+        self._record = record
+        self.now_s = fs.time_ns() // 10**9
+        days = config.read(fs, layout).check_days
+        self._age_max_s = _DAY_S * (DAYS if days is None else days)
+
+    def since(self, entry: SegmentEntry) -> "int | None":
+        """When the segment was found sound, in seconds since 1970; None where that does not count."""
+        identity, at_s = self._record.sound.get(entry.name, (None, 0))
+        if entry.name in self._record.unsound or not 0 <= self.now_s - at_s < self._age_max_s:
+            return None
+        try:
+            found = self._fs.stat(self._layout.segment(entry.name))
+        except OSError:
+            return None
+        return at_s if _identity(found) == identity else None
+
+    def half_over(self, at_s: "int | None") -> bool:
+        return at_s is None or self.now_s - at_s > self._age_max_s // 2
+
+
+def _identity(found: os.stat_result) -> Identity:
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _compare(fs: FileSystem, path: str, entry: SegmentEntry, record: Record) -> bool:
+    """Whether the file has the bytes that the manifest lists; notes it. Raises: OSError."""
+    now_ns = fs.time_ns()
+    record.sound.pop(entry.name, None)
+    try:
+        fd = fs.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        before = fs.fstat(fd)
+        is_sound = before.st_size == entry.bytes and _hash(fs, fd, entry.bytes) == entry.blake3
+        settled = _identity(fs.fstat(fd)) == _identity(before) and now_ns - before.st_ctime_ns > _TICK_NS
+    finally:
+        fs.close(fd)
+    if not is_sound:
+        record.unsound[entry.name] = now_ns // 10**9
+        return False
+    record.unsound.pop(entry.name, None)
+    if settled:
+        record.sound[entry.name] = (_identity(before), now_ns // 10**9)
+    return True
+
+
+def _hash(fs: FileSystem, fd: int, size: int) -> str:
+    digest = blake3()
+    for offset in range(0, size, _READ_BYTES):
+        digest.update(fs.pread(fd, _READ_BYTES, offset))
+    return digest.hexdigest()
+
+
+def _write(
+    fs: FileSystem, layout: Layout, record: Record, of: "Iterable[SegmentEntry] | None" = None
+) -> None:
+    """Keep the record, of the segments of the log alone where these are known. It may fail without harm."""
+    sound, unsound = record.sound, record.unsound
+    if of is not None:
+        names = {entry.name for entry in of}
+        sound = {name: check for name, check in sound.items() if name in names}
+        unsound = {name: at_s for name, at_s in unsound.items() if name in names}
+    data = jsontext.encode(
+        {
+            "boot": record.boot,
+            "sound": {name: [*identity, at_s] for name, (identity, at_s) in sound.items()},
+            "unsound": unsound,
+        }
+    )
+    tmp = layout.tmp(f"checked-{fs.random_bytes(8).hex()}")
+    try:
+        fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            write_all(fs, fd, data)
+        finally:
+            fs.close(fd)
+        fs.rename(tmp, layout.checked)
+    except OSError:
+        with contextlib.suppress(OSError):
+            fs.unlink(tmp)
