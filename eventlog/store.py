@@ -21,6 +21,7 @@ from eventlog.log.journal import Journal
 from eventlog.log.line import BATCH_LINES_MAX, batches, encode_line
 from eventlog.log.retained import Fates
 from eventlog.log.tail import Lost, joined
+from eventlog.log.tail_memory import TailMemory
 from eventlog.query.kept import Kept
 from eventlog.query.lookup import TurnRef, find_event, find_turn, naming_one_with_files
 from eventlog.snapshots.store import BlobStore
@@ -54,6 +55,9 @@ _WITHHELD_BEHIND_MAX = 1_000
 
 # From about here on asking the index which events are known already is cheaper than reading their ids.
 _LOOK_UP_ROWS_MIN = 100_000
+
+# Journals of the tail whose events a store keeps in memory.
+_REMEMBERED_BYTES_MAX = 64 << 20
 
 _GITIGNORE = b"# A log is never committed by accident.\n*\n"
 
@@ -95,6 +99,7 @@ class Store:
         self._place_is_known = False
         self._asked: Kept[Bound] = Kept()
         self._lost: set[Lost] = set()
+        self._tail = TailMemory(_REMEMBERED_BYTES_MAX)
         self.fates = self.blobs.fate = Fates(self.view)
         self.blobs.erased = erasure_of(self.view)
 
@@ -277,6 +282,7 @@ class Store:
         from eventlog.log.reader import open_view
 
         view = open_view(self.fs, self.layout, self.identity.store_id)
+        view.memory = self._tail
         view.on_loss = self._lost.update
         self._lost.update(view.unsettled)
         if sum(entry.rows for entry in view.manifest.segments) >= _LOOK_UP_ROWS_MIN:

@@ -127,7 +127,7 @@ class Numbering:
     """The fold. Feed it batches of events in position order."""
 
     def __init__(self, prefix: "Prefix | None" = None) -> None:
-        self._prefix: Prefix = prefix or EmptyPrefix()
+        self.prefix: Prefix = prefix or EmptyPrefix()  # may be replaced by another over the same segments
         self._sessions: dict[str, _Session] = {}
         self._names: dict[str, str] = {}  # event type → its form in context ids
         self._ids: dict[tuple[str, str], str] = {}  # (agent, agent's session id) → session id
@@ -144,7 +144,7 @@ class Numbering:
         if new:
             for session_id in new:
                 known[session_id] = _Session(session_id)
-            self._prime(self._prefix.sessions(new))
+            self._prime(self.prefix.sessions(new))
         self._fill_places(columns)
 
     def keep(self, session_ids: "Iterable[str | None]") -> None:

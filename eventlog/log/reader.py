@@ -25,11 +25,13 @@ from eventlog.fs import FileSystem, Refusals
 from eventlog.jsontext import decode
 from eventlog.layout import JOURNAL_DIR, SEGMENT_DIR, Layout
 from eventlog.log import manifest as manifests
+from eventlog.log.frame import Frame
 from eventlog.log.journal import end_of_journal
 from eventlog.log.line import decode_line
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, PLACE_COLUMNS, EmptyPrefix, Numbering, Prefix
 from eventlog.log.tail import Lost, TailJournal, begins_at, lost_positions, read_header, unsealed, walk
+from eventlog.log.tail_memory import Chunk, Facts, TailMemory
 from eventlog.types import COLUMN_NAMES, Event
 
 if TYPE_CHECKING:
@@ -98,6 +100,7 @@ class LogView:
         self.prefix: Prefix | None = None  # may be set until `tail` is first used
         self.journals = journals  # numbers of those that hold the tail, ascending
         self.size_of_last = size_of_last  # bytes of the last of them when the view was opened
+        self.memory: TailMemory | None = None  # of the store that opened the view
         self.on_loss: Callable[[Iterable[Lost]], None] | None = None  # gets what cannot be read of the tail
         self._pin = pin
 
@@ -145,17 +148,14 @@ class LogView:
         Each is a dict with every column: times in µs, `payload` as JSON text, None for unknown.
         Raises: Corruption, Unsupported.
         """
-        rows = self.unnumbered_tail()
-        columns = {name: [row[name] for row in rows] for name in (*INPUT_COLUMNS, *PLACE_COLUMNS)}
-        Numbering(self._known_prefix).number(columns)
-        for name in PLACE_COLUMNS:
-            for row, value in zip(rows, columns[name], strict=True):
-                row[name] = value
-        return rows
+        if self._chunks is not None:
+            return [row for chunk in self._chunks for row in _dicts_of(chunk)]
+        return _numbered(self.unnumbered_tail(), Numbering(self._known_prefix))
 
     def unnumbered_tail(self) -> list[Event]:
         """The events of `tail` as their writers gave them. Raises: Corruption, Unsupported."""
-        return _first_of_each(self._decode_tail(), self._known_prefix)
+        frames = [(journal.scan.path, frame) for journal in self._tail_journals() for frame in journal.frames]
+        return _first_of_each(_decoded(frames, self.tail_count_raw), self._known_prefix, set())
 
     def tail_table(self) -> "pa.Table":
         """`tail` as an Arrow table of `segment.SCHEMA`. Raises: Corruption, Unsupported."""
@@ -187,7 +187,11 @@ class LogView:
             yield from rows_of(batch)
         if wanted.until is not None and wanted.until <= self.manifest.next_position:
             return  # numbering the tail would look up its sessions in vain
-        if self._tail_fits_python:
+        if self._chunks is not None:
+            for chunk in self._chunks:
+                if chunk.end > wanted.since and (wanted.until is None or chunk.base < wanted.until):
+                    yield from _selected_of(chunk, wanted, names)
+        elif self._tail_fits_python:
             for row in self.tail:
                 if wanted.admits(row):
                     yield {name: row[name] for name in names}
@@ -295,8 +299,11 @@ class LogView:
         return SegmentPrefix(self.fs, self.layout, self.store_id, self.manifest.segments)
 
     @cached_property
-    def _tail_facts(self) -> "_TailFacts":
+    def _tail_facts(self) -> Facts:
         """Counts of the tail, and its journals' frames as far as they may stay in memory."""
+        known = self.memory.facts(self) if self.memory is not None else None
+        if known is not None:
+            return self._noting(known)
         base = end = self.manifest.next_position
         count = size = 0
         lost: list[Lost] = []
@@ -314,9 +321,19 @@ class LogView:
             if size <= _CACHE_BYTES:
                 kept.append(journal)
         assert base <= end
-        if lost and self.on_loss is not None:
-            self.on_loss(lost)
-        return _TailFacts(end, count, lost, kept if size <= _CACHE_BYTES else None)
+        return self._noting(Facts(end, count, lost, kept if size <= _CACHE_BYTES else None))
+
+    def _noting(self, facts: Facts) -> Facts:
+        if facts.lost and self.on_loss is not None:
+            self.on_loss(facts.lost)
+        return facts
+
+    @cached_property
+    def _chunks(self) -> "list[Chunk] | None":
+        """The numbered tail as the store remembers it; None where this view reads it itself."""
+        if self.memory is None or self._tail_facts.journals is not None:
+            return None
+        return self.memory.chunks(self, self._known_prefix, _rows_of_frames)
 
     @property
     def _tail_fits_python(self) -> bool:
@@ -336,17 +353,6 @@ class LogView:
         kept = self._tail_facts.journals
         return self._walk() if kept is None else kept
 
-    def _decode_tail(self) -> Iterator[Event]:
-        loads: Callable[[bytes], object] = decode
-        if self.tail_count_raw > _LINES_FOR_ORJSON:
-            import orjson
-
-            loads = orjson.loads
-        for journal in self._tail_journals():
-            for frame in journal.frames:
-                for position, line in enumerate(frame.lines, frame.base):
-                    yield row_of(line, position, journal.scan.path, loads)
-
     def _tail_tables(self) -> "Iterator[pa.Table]":
         """The tail's events as tables of bounded size, by the sealer's own steps."""
         import pyarrow as pa
@@ -359,6 +365,11 @@ class LogView:
             without_duplicates,
         )
 
+        if self._chunks is not None:
+            for chunk in self._chunks:
+                rows = chunk.rows
+                yield pa.Table.from_pylist(rows, schema=SCHEMA) if isinstance(rows, list) else rows
+            return
         if "tail" in self.__dict__:
             yield pa.Table.from_pylist(self.tail, schema=SCHEMA)
             return
@@ -436,14 +447,6 @@ class Selection:
             else:
                 tests.append(pc.equal(column, self.session_id if name == "session_id" else self.turn))
         return pc.fill_null(reduce(pc.and_, tests), False)
-
-
-@dataclass(frozen=True, slots=True)
-class _TailFacts:
-    end: int
-    count: int
-    lost: list[Lost]
-    journals: "list[TailJournal] | None"  # None when they are too large to keep
 
 
 class _MissingError(Exception):
@@ -551,17 +554,85 @@ def row_of(line: bytes, position: int, path: str, loads: "Callable[[bytes], obje
     return row
 
 
-def _first_of_each(rows: Iterable[Event], prefix: Prefix) -> list[Event]:
-    """The rows whose id no segment has and no earlier row (I8)."""
+def _decoded(frames: "Iterable[tuple[str, Frame]]", count: int) -> Iterator[Event]:
+    """The events of frames as their writers gave them, each frame with the path of its journal."""
+    loads: Callable[[bytes], object] = decode
+    if count > _LINES_FOR_ORJSON:
+        import orjson
+
+        loads = orjson.loads
+    for path, frame in frames:
+        for position, line in enumerate(frame.lines, frame.base):
+            yield row_of(line, position, path, loads)
+
+
+def _first_of_each(rows: Iterable[Event], prefix: Prefix, earlier: set[str]) -> list[Event]:
+    """The rows whose id no segment has and no earlier row (I8); `earlier` gets the ids of all rows."""
     rows = list(rows)
-    seen = prefix.seen([str(row["event_id"]) for row in rows])
+    sealed = prefix.seen([str(row["event_id"]) for row in rows])
     first = []
     for row in rows:
         event_id = str(row["event_id"])
-        if event_id not in seen:
-            seen.add(event_id)
+        if event_id not in sealed and event_id not in earlier:
+            earlier.add(event_id)
             first.append(row)
     return first
+
+
+def _numbered(rows: list[Event], numbering: Numbering) -> list[Event]:
+    """The rows with their places, by a fold of all events in front of them."""
+    columns = {name: [row[name] for row in rows] for name in (*INPUT_COLUMNS, *PLACE_COLUMNS)}
+    numbering.number(columns)
+    for name in PLACE_COLUMNS:
+        for row, value in zip(rows, columns[name], strict=True):
+            row[name] = value
+    return rows
+
+
+def _rows_of_frames(
+    frames: "list[tuple[str, Frame]]", numbering: Numbering, earlier: set[str]
+) -> "list[Event] | pa.Table":
+    """What a TailMemory keeps of frames: few events as dicts, many as a table."""
+    count = sum(frame.count for _, frame in frames)
+    if count <= _TAIL_ROWS_PYTHON:
+        return _numbered(_first_of_each(_decoded(frames, count), numbering.prefix, earlier), numbering)
+    return _table_of_frames(frames, numbering, earlier)
+
+
+def _table_of_frames(
+    frames: "list[tuple[str, Frame]]", numbering: Numbering, earlier: set[str]
+) -> "pa.Table":
+    """The visible events of frames by the sealer's own steps."""
+    import pyarrow as pa
+
+    from eventlog.log.segment import number_table, positions_of, table_from_lines, without_duplicates
+
+    events = table_from_lines(
+        (frame.payload for _, frame in frames),
+        positions_of([(frame.base, frame.count) for _, frame in frames]),
+        frames[0][0],
+    )
+    ids = events["event_id"].to_pylist()
+    known = pa.array(sorted(numbering.prefix.seen(ids) | (earlier & set(ids))), pa.string())
+    earlier.update(ids)
+    return number_table(without_duplicates(events, [known]), numbering)
+
+
+def _dicts_of(chunk: Chunk) -> Iterable[Event]:
+    if isinstance(chunk.rows, list):
+        return chunk.rows
+    return (row for batch in chunk.rows.to_batches() for row in rows_of(batch))
+
+
+def _selected_of(chunk: Chunk, wanted: Selection, names: Sequence[str]) -> Iterator[Event]:
+    """The wanted events of a chunk, as dicts of their own."""
+    if isinstance(chunk.rows, list):
+        for row in chunk.rows:
+            if wanted.admits(row):
+                yield {name: row[name] for name in names}
+    else:
+        for batch in _selected(chunk.rows, wanted, names):
+            yield from rows_of(batch)
 
 
 def _bounded(journals: Iterable[TailJournal]) -> Iterator[list[TailJournal]]:

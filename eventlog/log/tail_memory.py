@@ -1,0 +1,207 @@
+"""What a store has read of the tail, so that the next view reads only what was appended since.
+
+A memory belongs to one store and serves views of one manifest: a frame that was verified once stays what it
+is while journals are only appended to, and numbering is a fold that goes on where it stood. Whatever does not
+continue what was read (a new manifest, a copied journal, a file that became shorter, damage) begins it anew.
+Any thread may ask; while one reads, others read for themselves, and so does a view that is older.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from eventlog.errors import Corruption
+from eventlog.log.frame import HEADER_SIZE, Frame, decode_frame
+from eventlog.log.journal import end_of_journal
+from eventlog.log.numbering import Numbering, Prefix
+from eventlog.log.tail import Lost, TailJournal, lost_positions, walk
+from eventlog.types import Event
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from eventlog.log.reader import LogView
+
+# Rows that are read one by one join the ones before them up to this number, so that there are few chunks.
+_JOINED_ROWS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Numbered, visible events of [base, end): as dicts, or as a table of `segment.SCHEMA`."""
+
+    base: int
+    end: int
+    rows: "list[Event] | pa.Table"
+
+
+@dataclass(slots=True)
+class Facts:
+    """Counts of a tail: the position behind it, its events with duplicates, positions that rot took."""
+
+    end: int
+    count: int = 0
+    lost: list[Lost] = field(default_factory=list)
+    journals: "list[TailJournal] | None" = None  # those that were read, where they are kept
+
+
+# The visible events of frames, each with the path of its journal, numbered by a fold that goes on. The set
+# has the ids of the events in front of them, and gets theirs.
+Decode = Callable[[list[tuple[str, Frame]], Numbering, set[str]], "list[Event] | pa.Table"]
+
+
+class TailMemory:
+    """Frames and events of the journals behind one manifest, as far as somebody read them."""
+
+    def __init__(self, bytes_max: int) -> None:
+        """Args: bytes_max: a tail of more journal bytes is not kept."""
+        self._bytes_max = bytes_max
+        self._lock = Lock()
+        self._too_large: tuple[int, list[int]] | None = None  # the tail, by its manifest and first journal
+        self._begin(-1, 0)
+
+    def _begin(self, manifest: int, position: int) -> None:
+        self._manifest = manifest
+        self._facts = Facts(position)
+        self._journals: list[int] = []  # numbers of those that were read
+        self._key = b""  # of the last of them
+        self._offset = 0  # behind the last frame that was read of it
+        self._bytes = 0
+        self._waiting: list[tuple[str, Frame]] = []  # read, and not decoded yet
+        self._chunks: list[Chunk] = []
+        self._numbering: Numbering | None = None
+        self._ids: set[str] = set()
+
+    def facts(self, view: "LogView") -> "Facts | None":
+        """The facts of the view's tail; None when the view has to see for itself."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return self._facts_of(view)
+        finally:
+            self._lock.release()
+
+    def chunks(self, view: "LogView", prefix: Prefix, decode: Decode) -> "list[Chunk] | None":
+        """The view's tail, numbered; None when the view has to read it itself.
+
+        Args: prefix: what the segments of the view's manifest hold. Raises: Corruption, Unsupported.
+        """
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            if self._facts_of(view) is None:
+                return None
+            if self._waiting:
+                self._number(prefix, decode)
+            return list(self._chunks)
+        except BaseException:
+            self._begin(-1, 0)  # half a step is none
+            raise
+        finally:
+            self._lock.release()
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _facts_of(self, view: "LogView") -> "Facts | None":
+        if self._manifest == view.manifest.number and self._is_ahead_of(view):
+            return None
+        if self._too_large == (view.manifest.number, view.journals[:1]):
+            return None
+        if self._manifest != view.manifest.number or not self._goes_on(view):
+            self._begin(view.manifest.number, view.manifest.next_position)
+            self._read(view, view.journals)
+        if self._bytes > self._bytes_max:
+            self._too_large = view.manifest.number, view.journals[:1]
+            self._begin(-1, 0)
+            return None
+        return Facts(self._facts.end, self._facts.count, list(self._facts.lost))
+
+    def _is_ahead_of(self, view: "LogView") -> bool:
+        """Whether the view was opened before what is known was read."""
+        known, seen = self._journals, view.journals
+        is_behind = len(seen) < len(known) and seen == known[: len(seen)]
+        return is_behind or (bool(known) and seen == known and view.size_of_last < self._offset)
+
+    def _goes_on(self, view: "LogView") -> bool:
+        """Read what the view has beyond the memory; False when the memory is of no use for it."""
+        known = self._journals
+        if view.journals[: len(known)] != known:
+            return False
+        if not known:
+            return not view.journals
+        is_last = len(view.journals) == len(known)
+        if not self._advance(view, view.size_of_last if is_last else None):
+            return False
+        self._read(view, view.journals[len(known) :])
+        return True
+
+    def _advance(self, view: "LogView", until: "int | None") -> bool:
+        """Read on in the last known journal; False unless valid frames fill it up to its end, or `until`."""
+        path = view.layout.journal(self._journals[-1])
+        until = end_of_journal(view.fs, path) if until is None else until
+        if until == self._offset:
+            return True
+        fd = view.fs.open(path, os.O_RDONLY)
+        try:
+            data = view.fs.pread(fd, max(0, until - self._offset), self._offset)
+        finally:
+            view.fs.close(fd)
+        at = 0
+        frames = []
+        while at < len(data):
+            try:
+                frame = decode_frame(data, at, self._offset + at, self._key, path)
+            except Corruption:
+                return False  # torn, or damage: the walk over all of it tells which
+            frames.append(frame)
+            at += frame.size
+        for frame in frames:
+            if frame.base != self._facts.end:
+                return False
+            self._add(path, frame)
+        self._offset += at
+        self._bytes += at
+        return True
+
+    def _add(self, path: str, frame: Frame) -> None:
+        self._facts.count += frame.count
+        self._facts.end = frame.end
+        self._waiting.append((path, frame))
+
+    def _read(self, view: "LogView", numbers: "list[int]") -> None:
+        """Walk through whole journals, as any view does. Raises: Corruption."""
+        facts = self._facts
+        journals = walk(view.fs, view.layout, view.store_id, numbers, facts.end, view.size_of_last)
+        for journal in journals if numbers else ():
+            before = self._journals[-1] if self._journals else 0
+            if journal.scan.base > facts.end:
+                facts.lost.append(Lost(facts.end, journal.scan.base, before))
+                facts.end = journal.scan.base
+            facts.lost += lost_positions([journal], facts.end)
+            for frame in journal.frames:
+                self._add(journal.scan.path, frame)
+            self._journals.append(journal.number)
+            self._key = journal.scan.header.key
+            last = journal.frames[-1] if journal.frames else None
+            self._offset = last.offset + last.size if last else HEADER_SIZE
+            self._bytes += journal.scan.size
+
+    def _number(self, prefix: Prefix, decode: Decode) -> None:
+        """Decode what is waiting, and number it."""
+        self._numbering = self._numbering or Numbering(prefix)
+        self._numbering.prefix = prefix  # one that was given before may have lost its connection
+        waiting, self._waiting = self._waiting, []
+        rows = decode(waiting, self._numbering, self._ids)
+        base, end = waiting[0][1].base, waiting[-1][1].end
+        last = self._chunks[-1] if self._chunks else None
+        if (
+            last is not None
+            and isinstance(rows, list)
+            and isinstance(last.rows, list)
+            and len(last.rows) + len(rows) <= _JOINED_ROWS_MAX
+        ):
+            self._chunks[-1] = Chunk(last.base, end, last.rows + rows)
+        else:
+            self._chunks.append(Chunk(base, end, rows))
