@@ -62,6 +62,7 @@ class Life:
         self.count += number
 
     def _flip(self) -> None:
+        """Rot, met by a store that has read nothing yet: one that has goes on giving what it read."""
         path = newest_journal(self.store)
         with open(path, "r+b") as file:
             file.seek(200)
@@ -69,6 +70,8 @@ class Life:
             if byte not in (b"", b"\0"):
                 file.seek(200)
                 file.write(bytes([byte[0] ^ 1]))
+        self.store.close()
+        self.store = Store.open(self.store.layout.root)
 
     def seen(self, store: Store) -> "tuple[list[Any], Any]":
         try:
