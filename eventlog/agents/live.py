@@ -25,6 +25,7 @@ from eventlog.agents.call import (
 )
 from eventlog.agents.live_place import find_captured, find_place
 from eventlog.agents.live_state import Calls, Running, Told, short
+from eventlog.agents.tools import ANY
 from eventlog.errors import Corruption, EventLogError, LockTimeout, NotFound
 from eventlog.fs import FileSystem
 from eventlog.layout import Layout
@@ -56,12 +57,14 @@ BUDGET_S = {
     TURN_END: 2.0,
     SESSION_END: 0.3,
 }
+# A look before a command looks at no more files: as long as it takes little of what the hook takes anyway.
+LOOK_BEFORE_FILES_MAX = 1_000
 # Seconds until contents are looked through for erased texts no more: before the signal that ends a hook.
 _LOOK_S = 3.0
 # Moments that come after the turns which their look closes; all others are within a turn, or end it.
 _ENDS_FIRST = (SESSION, TURN_START, SESSION_END)
 # Moments whose look is told in the turn of the call.
-_TOLD_IN_TURN = (TURN_START, TOOL, TURN_END)
+_TOLD_IN_TURN = (TURN_START, TOOL_START, TOOL, TURN_END)
 # Moments within a turn, and at its end.
 _WITHIN = (TOOL_START, TOOL, TURN_END)
 # Where notes of the session are looked up; a tool call does without.
@@ -255,7 +258,8 @@ class _Recording:
                     events = [*events, *self._failed_look()]
                     self._mark(events, "busy" if isinstance(error, LockTimeout) else "failed")
                     self._append_plain(events)
-                self.note(error)
+                if call.moment != TOOL_START or not isinstance(error, LockTimeout):
+                    self.note(error)  # a look before a command is no loss
         self._remember()
 
     def let_go(self) -> None:
@@ -312,12 +316,21 @@ class _Recording:
     # -- looking at the directory --------------------------------------------------------------
 
     def _captures(self) -> bool:
-        """Whether this moment looks at the directory: before a tool or a turn only when nobody has yet."""
+        """Whether this moment looks at the directory: before a tool or a turn where nobody has yet, and
+        where it is worth it."""
         assert self.place is not None
         if self.call.moment not in (SESSION, TOOL_START):
             return True
         told = live_state.read_told(self.layout, self.place.key)
-        return told.tree is None or (self.call.moment == SESSION and self._closing(told) is not None)
+        if told.tree is None:
+            return True
+        return self._closing(told) is not None if self.call.moment == SESSION else self._looks_before(told)
+
+    def _looks_before(self, told: Told) -> bool:
+        """Whether a command begins, in the turn under way and among few files: so that what it changes is
+        told apart from what stood there before, also when it is killed."""
+        few = told.files is not None and told.files <= LOOK_BEFORE_FILES_MAX
+        return few and self.call.kind == ANY and not live_state.is_another_turn(told, self.call)
 
     def _closing(self, told: Told) -> "Closing | None":
         """The turns that a whole look closes: their process is gone, or their session left them."""
@@ -404,12 +417,13 @@ class _Recording:
         facts = self._facts(done, previous, files)
         events = [self._with_facts(one, done, facts) for one in events]
         ends = self._ends(done, previous, told)
+        told_by_tree = done.changes or done.modes_changed or previous is None or call.session in told.passed
         if call.moment == TOOL:
-            told_by_tree = done.changes or done.modes_changed
-            if live_state.is_another_turn(told, call) or (
-                not done.partial and (told_by_tree or previous is None or call.session in told.passed)
-            ):
+            if live_state.is_another_turn(told, call) or (told_by_tree and not done.partial):
                 events += [*files, self._snapshot(done, facts)]
+        elif call.moment == TOOL_START:
+            if told_by_tree and not done.partial:
+                events = [*files, self._snapshot(done, facts), *events]
         elif call.moment in _ENDS_FIRST:
             events = [*files, *(ends.after if ends is not None else []), *events]
         else:
@@ -430,6 +444,7 @@ class _Recording:
         if not done.partial:  # else the next one tells all since the tree told last
             told.look_of(call.session, call.turn if call.moment in _TOLD_IN_TURN else None, done.root)
             told.tree, told.nonce, told.tree_keeps = done.root, os.urandom(8).hex(), told.keeps
+            told.files = done.files
         live_state.write_told(self.layout, place.key, told)
         self.noted = True
         if done.kept or self._has_kept():

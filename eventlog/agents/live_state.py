@@ -16,7 +16,17 @@ import os
 from blake3 import blake3
 
 from eventlog import activity, jsontext
-from eventlog.agents.call import SESSION, SESSION_END, TOOL, TOOL_START, TURN_END, TURN_START, Call, text_of
+from eventlog.agents.call import (
+    SESSION,
+    SESSION_END,
+    TOOL,
+    TOOL_START,
+    TURN_END,
+    TURN_START,
+    Call,
+    int_of,
+    text_of,
+)
 from eventlog.agents.tools import ANY
 from eventlog.errors import LockTimeout
 from eventlog.layout import LIVE_DIR, Layout
@@ -56,9 +66,10 @@ class Told:
 
     `passed` are the sessions whose turn is under way, and since whose own last look that of another turn has
     found changes. `keeps` says whether looks keep ignored files, `tree_keeps` whether that at `tree` did.
+    `files` are how many the tree holds, None where that is not known.
     """
 
-    __slots__ = ("keeps", "nonce", "open", "passed", "tree", "tree_keeps")
+    __slots__ = ("files", "keeps", "nonce", "open", "passed", "tree", "tree_keeps")
 
     def __init__(
         self,
@@ -68,6 +79,7 @@ class Told:
         passed: "frozenset[str]" = frozenset(),
     ) -> None:
         self.keeps = self.tree_keeps = False
+        self.files: "int | None" = None
         self.tree = tree
         self.nonce = nonce
         # Agent's session → [agent, turn, process or "", unix time], of turns under way (`activity.OpenTurn`).
@@ -92,6 +104,7 @@ def read_told(layout: Layout, worktree: str) -> Told:
         ):
             told = Told(tree, str(said["nonce"]), turns, frozenset(map(str, said.get("passed", ()))))
             told.keeps, told.tree_keeps = said.get("keeps") is True, said.get("tree_keeps") is True
+            told.files = int_of(said, "files")
             return told
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
@@ -104,7 +117,7 @@ def write_told(layout: Layout, worktree: str, told: Told) -> None:
     many turns are under way: a new file, and the end of an old one, take longer. Raises: OSError."""
     turns = dict(list(told.open.items())[-_OPEN_MAX:])
     tree = None if told.tree is None else told.tree.hex()
-    said: "dict[str, object]" = {"tree": tree, "nonce": told.nonce, "open": turns}
+    said: "dict[str, object]" = {"tree": tree, "nonce": told.nonce, "open": turns, "files": told.files}
     if passed := sorted(told.passed.intersection(turns)):
         said["passed"] = passed
     said |= {name: True for name in ("keeps", "tree_keeps") if getattr(told, name)}

@@ -195,7 +195,9 @@ class World:
         self._call(lambda fs: self._record(fs, call, environ), how)
         here = on_disk(self.work)
         new = [event for event in self.events() if event["event_id"] not in self.stood]
-        looked = what != "begin" and all(is_whole(event) for event in new)
+        # Before a command a look that finds something is a snapshot; one that finds nothing changes nothing.
+        began = what != "begin" or any(e["operation"] == "tool" for e in new if e["tree_hash"] is not None)
+        looked = began and all(is_whole(event) for event in new)
         for event in new:
             self.stood[str(event["event_id"])] = here
             said = event["event_type"], event["operation"] if what == "stop" else None
