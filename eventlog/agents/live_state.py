@@ -210,7 +210,7 @@ def meet_turn(layout: Layout, place: "Place | None", call: Call, lines: "list[li
     under_way = told.open.get(session)
     if under_way is None or under_way[1] == turn:
         return
-    call.unheard = short(turn) not in read_calls(layout, session).begun
+    call.unheard = call.unheard or short(turn) not in read_calls(layout, session).begun
     if not call.unheard:
         return
     lines.append(["begun", short(turn)])
@@ -470,8 +470,8 @@ class Calls:
     """What was recorded of a session so far. `actions` are ids of actions with how their capture went."""
 
     __slots__ = (
-        "actions", "begun", "ended", "marks", "models", "named", "over", "repeats", "subagents", "tools",
-        "turns",
+        "actions", "begun", "ended", "marks", "models", "named", "over", "prompts", "repeats", "subagents",
+        "tools", "turns",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -483,6 +483,7 @@ class Calls:
         self.marks: "dict[str, Mark]" = {}  # of transcripts, by their `short` path
         self.models: "list[tuple[str, str]]" = []  # key and nonce of the turn's, without ids
         self.turns: "list[str]" = []  # of an agent without ids of turns; the latest last
+        self.prompts: "dict[str, str]" = {}  # `short` turns of such an agent, and prompts
         self.tools = Tools()
         self.repeats = Repeats()
         self.subagents: "dict[str, str]" = {}  # `short` subagent → the turn that started it
@@ -517,6 +518,8 @@ def read_calls(layout: Layout, session: str) -> Calls:
             calls.actions.setdefault(words[1], words[2])
         elif words[0] == "mark" and len(words) == 4 and words[2].isdigit() and words[3].isdigit():
             calls.marks[words[1]] = Mark(int(words[2]), int(words[3]))
+        elif words[0] == "prompt" and len(words) == 3:
+            calls.prompts[words[1]] = words[2]
         elif words[0] == "subagent" and len(words) == 3:
             calls.subagents[words[1]] = words[2]
         elif words[0] in ("opened", "over"):
@@ -537,8 +540,8 @@ def has_ended(layout: Layout, session: str, turn: str) -> bool:
 
 def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:
     """Lines: `named`; `opened`, `over`; `begun` and `ended` of a turn; `action` id state; `mark` path inode
-    offset; `subagent` id turn; `asked` and `answered` of a tool call without an id: key, time;
-    `model` of a model call without an id: key, nonce; `begins`, `ends` of one whose id comes again: key."""
+    offset; `subagent` id turn; of an agent that names no turns `prompt` turn text, `asked` and `answered` of
+    a tool call without an id: key, time; `model` of a model call without an id: key, nonce; `begins`, `ends` of one whose id comes again: key."""
     if lines:
         _append(layout, f"{short(session)}.calls", lines)
 

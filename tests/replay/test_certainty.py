@@ -7,6 +7,7 @@ turn. LOCUS_HUNT tries many more.
 """
 
 import itertools
+import os
 import subprocess
 import tempfile
 import time
@@ -96,8 +97,9 @@ class Session:
                 "prompt": "Go",
                 "message": {"id": self.turn},
                 "parts": [{"type": "text", "text": "Go"}],
-                "timestamp": f"2026-11-20T09:00:{next(_numbers) % 60:02d}.{next(_numbers):06d}Z",
             }
+        if self.agent == "gemini-cli":  # each of its hooks says when
+            said["timestamp"] = f"2026-11-20T09:00:00.{next(_numbers):09d}Z"
         if what in ("begin", "end"):
             said |= {"tool_name": "Bash", "tool_input": {"command": self.tool}, "tool_use_id": self.tool}
             said |= {"args": {"command": self.tool}} if self.agent == "opencode" else {}
@@ -159,6 +161,10 @@ SAYS = {
 }  # fmt: skip
 
 
+def _descriptors() -> set[int]:
+    return {fd for fd in map(int, os.listdir("/proc/self/fd")) if os.path.lexists(f"/proc/self/fd/{fd}")}
+
+
 def is_whole(event: Event) -> bool:
     payload: Any = event["payload"]
     return (payload.get("capture") or {}).get("state") not in ("busy", "failed", "partial")
@@ -201,7 +207,9 @@ class World:
         for event in new:
             self.stood[str(event["event_id"])] = here
             said = event["event_type"], event["operation"] if what == "stop" else None
-            if event["agent_session_id"] == session.id and said == SAYS.get(what) and not is_closing(event):
+            # The look of a call that was told before is a snapshot alone.
+            heard = said == SAYS.get(what) or (looked and event["operation"] == "tool")
+            if event["agent_session_id"] == session.id and heard and not is_closing(event):
                 place = session.id, str(event["agent_turn_id"])
                 if looked:
                     self.last[place] = what, [here]
@@ -231,10 +239,13 @@ class World:
             if kind == "late":
                 for moment in live.BUDGET_S:
                     patched.setitem(live.BUDGET_S, moment, 0.0)
+            before = _descriptors()
             try:
                 record(fs)
             except (EventLogError, OSError):
                 pass  # the hook notes it, and ends well
+            for left in _descriptors() - before:
+                os.close(left)  # as its process would
 
     def events(self) -> list[Event]:
         with Store.open(self.work / ".locus") as store:
