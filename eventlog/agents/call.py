@@ -70,7 +70,7 @@ class Call:
     An agent that gives its turns and tool calls no ids says `stamp`, the time of the call, and `tool_call`,
     the tool and a digest of its arguments; `live_names.py` completes such a call. `unheard` is a call whose
     turn is new to the notes, because the hook of its prompt was killed. `begins` is the action of a tool that
-    begins, `answers` the prompt that the end of such an agent's turn names. `model_call` is the key of a model
+    begins, `answers` the prompt that the end of its turn names. `model_call` is the key of a model
     call that has no id, but for its number among equal ones of its turn.
     """
 

@@ -8,6 +8,7 @@ follow one another under its lock, and who does not get that lock in time leaves
 capture. No segment, index or journal is read, so the cost is independent of the log's size.
 """
 
+import errno
 import os
 import time
 
@@ -252,7 +253,7 @@ class _Recording:
             try:
                 self._with_capture(events)
             except Exception as error:
-                if self.refused:
+                if self.refused and not _lacks_descriptors(error):
                     raise  # the log takes nothing; asking again would only take longer
                 if not self.appended:
                     events = [*events, *self._failed_look()]
@@ -657,7 +658,10 @@ class _Recording:
             lines.append(encode_line({**event, "payload": {**payload, "hook_us": used_us}}))
         journal = Journal(self.fs, self.layout, self.who.store_id, lock_timeout_s=_APPEND_TIMEOUT_S)
         self.refused = True
-        journal.append(lines)
+        try:
+            journal.append(lines)
+        finally:
+            journal.close()  # the notes need descriptors, too, and there may be few
         self.refused = False
 
     def _remember(self) -> None:
@@ -708,6 +712,15 @@ class _Recording:
     def _keep_open(self, turn: "tuple[str, str, str]", *, replaces: bool) -> None:
         assert self.place is not None
         live_state.keep_open(self.fs, self.layout, self.place.key, turn, self.environ, replaces=replaces)
+
+
+def _lacks_descriptors(error: "BaseException | None") -> bool:
+    """Whether something could not be opened for want of descriptors, some of which a look gives back."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return True
+        error = error.__cause__
+    return False
 
 
 def _shown(path: bytes) -> str:

@@ -541,7 +541,8 @@ def has_ended(layout: Layout, session: str, turn: str) -> bool:
 def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:
     """Lines: `named`; `opened`, `over`; `begun` and `ended` of a turn; `action` id state; `mark` path inode
     offset; `subagent` id turn; of an agent that names no turns `prompt` turn text, `asked` and `answered` of
-    a tool call without an id: key, time; `model` of a model call without an id: key, nonce; `begins`, `ends` of one whose id comes again: key."""
+    a tool call without an id: key, time; `model` of a model call without an id: key, nonce; `begins`, `ends`
+    of one whose id comes again: key."""
     if lines:
         _append(layout, f"{short(session)}.calls", lines)
 
