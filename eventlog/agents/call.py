@@ -148,6 +148,14 @@ class Call:
             self.begins = event_id_of(self.agent, "action", *key[1:])
         return event
 
+    def add_missed_look(self, turn: str) -> None:
+        """Say that no look was made when the turn began, because nothing was heard of it then."""
+        said = {"snapshot_type": "turn_start", "capture": {"state": "missed"}}
+        columns = {"operation": "turn_start", "success": False}
+        self.add("snapshot", said, "snapshot", turn, "missed", **columns)
+        if self.moment != TOOL_START:  # in front of the look of this call
+            self.events.insert(0, self.events.pop())
+
     def count(self, event: Event, key: "tuple[str, ...]", tool_use_id: str) -> None:
         """`event` of a tool call has `key`, which equal calls share unless the id tells them by itself."""
         event["event_id"] = event_id_of(self.agent, *key)

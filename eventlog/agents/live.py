@@ -428,7 +428,7 @@ class _Recording:
         elif call.moment in _ENDS_FIRST:
             events = [*files, *(ends.after if ends is not None else []), *events]
         else:
-            first = next((i for i, one in enumerate(events) if one["event_type"] == "snapshot"), 0)
+            first = next((i for i, one in enumerate(events) if _is_of_look(one)), 0)
             events = events[:first] + files + events[first:]
         if ends is not None:
             behind = [] if call.moment in _ENDS_FIRST else ends.after
@@ -535,7 +535,7 @@ class _Recording:
 
     def _with_facts(self, event: Event, done: "Capture", facts: "dict[str, object]") -> Event:
         """`event` with what the capture says: its tree in a snapshot, its gaps in the event of the moment."""
-        if event["event_type"] == "snapshot":
+        if _is_of_look(event):
             return self._fill_snapshot(event, done, facts)
         if facts and event["event_type"] == "action":
             payload = event["payload"]
@@ -602,7 +602,7 @@ class _Recording:
         """Say in the event of the moment that its capture is left to the next one."""
         for event in events:
             payload = event.get("payload")
-            if isinstance(payload, dict) and event["event_type"] in ("action", "snapshot"):
+            if isinstance(payload, dict) and (event["event_type"] == "action" or _is_of_look(event)):
                 payload["capture"] = {"state": state}
                 if event["event_type"] == "snapshot":
                     event["success"] = False
@@ -712,6 +712,11 @@ class _Recording:
     def _keep_open(self, turn: "tuple[str, str, str]", *, replaces: bool) -> None:
         assert self.place is not None
         live_state.keep_open(self.fs, self.layout, self.place.key, turn, self.environ, replaces=replaces)
+
+
+def _is_of_look(event: Event) -> bool:
+    """Whether an event is the snapshot that tells of this look, and not of one that was missed."""
+    return event["event_type"] == "snapshot" and event.get("success") is None
 
 
 def _lacks_descriptors(error: "BaseException | None") -> bool:

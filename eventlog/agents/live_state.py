@@ -194,7 +194,8 @@ def stay_open(
 
 def meet_turn(layout: Layout, place: "Place | None", call: Call, lines: "list[list[str]]") -> None:
     """Know the turn of a call within a turn, or at its end. Where a tool begins after the end of its turn, an
-    event says that the turn goes on; where nothing was heard of the turn yet, it ends the one before it.
+    event says that the turn goes on; where nothing was heard of the turn yet, its first look was missed, and
+    it ends the one before it.
 
     Args: lines: gets what is to be noted of the session behind the append.
     """
@@ -208,13 +209,14 @@ def meet_turn(layout: Layout, place: "Place | None", call: Call, lines: "list[li
         return
     told = read_told(layout, place.key)
     under_way = told.open.get(session)
-    if under_way is None or under_way[1] == turn:
+    if under_way is not None and under_way[1] == turn:
         return
     call.unheard = call.unheard or short(turn) not in read_calls(layout, session).begun
     if not call.unheard:
         return
     lines.append(["begun", short(turn)])
-    if call.moment == TOOL_START:  # else the look of this call closes it
+    call.add_missed_look(turn)
+    if under_way is not None and call.moment == TOOL_START:  # else the look of this call closes it
         from eventlog.agents import live_closing
 
         call.events.append(live_closing.end_unseen(layout, told, session))

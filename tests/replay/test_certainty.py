@@ -472,6 +472,18 @@ def test_between_two_looks_what_the_later_one_found_is_doubted() -> None:
         certainty_of([START], "nowhere")
 
 
+def test_a_tool_that_is_told_after_the_last_look_is_doubtful() -> None:
+    """P1: what is heard of a turn behind its end, with no look after it, is no more certain by that end."""
+    late = [action("a"), changed("f", "a"), _row("t", "tool_start")]
+    events = [START, LAST, end(), *late]
+    assert states(*events) == (EXACT, EXACT)
+    for one in late:
+        known = certainty_of(events, one["event_id"])
+        assert (known.state, doubted(known)) == (FAILED, EVERYTHING), one
+    assert certainty_of(events, "end").exact
+    assert certainty_of([*events, look("again", "tool")], "t").exact
+
+
 def test_a_commit_is_exact_at_each_of_its_events() -> None:
     """P1: what git recorded is all that there was."""
     events = [START, changed("f", "a"), changed("g", "b"), LAST, end()]
