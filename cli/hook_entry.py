@@ -191,9 +191,12 @@ def note(root: "str | None", error: BaseException) -> None:
         text = f"{time.time():.0f} {type(error).__name__}: {error}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = os.open(path, flags, 0o600)
-        if os.fstat(fd).st_size > _NOTES_SIZE_MAX:
-            os.ftruncate(fd, 0)
-        os.write(fd, text.replace("\n", " ").encode("utf-8", "backslashreplace")[:2000] + b"\n")
+        try:
+            if os.fstat(fd).st_size > _NOTES_SIZE_MAX:
+                os.ftruncate(fd, 0)
+            os.write(fd, text.replace("\n", " ").encode("utf-8", "backslashreplace")[:2000] + b"\n")
+        finally:
+            os.close(fd)
     except BaseException:
         pass  # there is nobody left to tell, and the agent's work goes on
 

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 PROBABLE = "probable"
 
-# Who found it: the look after a tool of that kind, at the end of a turn, or at any other moment.
-AFTER_EDIT, AFTER_COMMAND, AFTER_WAIT, TURN_ENDS, BETWEEN = (
-    "after an edit", "after a command", "after a wait", "turn ends", "between",
+# Who found it: the look before a command, after a tool of that kind, at the end of a turn, or at any other
+# moment.
+BEFORE_COMMAND, AFTER_EDIT, AFTER_COMMAND, AFTER_WAIT, TURN_ENDS, BETWEEN = (
+    "before a command", "after an edit", "after a command", "after a wait", "turn ends", "between",
 )  # fmt: skip
 
 # How many calls may have made it, and of whom.
@@ -35,6 +36,10 @@ LOOKER, THAT_CALL, THEIR_TURN, THIS_TURN, UNKNOWN, NOBODY = (
 )  # fmt: skip
 
 TABLE: "dict[str, dict[str, tuple[str, str | None]]]" = {
+    BEFORE_COMMAND: {
+        NO_CALL: (THIS_TURN, PROBABLE), UNSEEN: (THAT_CALL, None), ONE_CALL: (THAT_CALL, None),
+        ONE_TURN: (THEIR_TURN, None), MORE_TURNS: (UNKNOWN, None),
+    },
     AFTER_EDIT: {
         NO_CALL: (LOOKER, None), UNSEEN: (THAT_CALL, None), ONE_CALL: (THAT_CALL, None),
         ONE_TURN: (THEIR_TURN, None), MORE_TURNS: (UNKNOWN, None),

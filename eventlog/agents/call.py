@@ -70,12 +70,13 @@ class Call:
     An agent that gives its turns and tool calls no ids says `stamp`, the time of the call, and `tool_call`,
     the tool and a digest of its arguments; `live_names.py` completes such a call. `unheard` is a call whose
     turn is new to the notes, because the hook of its prompt was killed. `begins` is the action of a tool that
-    begins. `model_call` is the key of a model call that has no id, but for its number among equal ones of its
-    turn.
+    begins, `answers` the prompt that the end of its turn names. `model_call` is the key of a model
+    call that has no id, but for its number among equal ones of its turn.
     """
 
     __slots__ = (
         "agent",
+        "answers",
         "begins",
         "cause",
         "columns",
@@ -114,6 +115,7 @@ class Call:
         self.tool_call: "tuple[str, str] | None" = None
         self.model_call: "tuple[str, ...] | None" = None
         self.begins: "str | None" = None
+        self.answers: "str | None" = None
         self.ended: "list[str]" = []
         self.unheard = False
 
@@ -145,6 +147,14 @@ class Call:
         elif event_type == "tool_start":
             self.begins = event_id_of(self.agent, "action", *key[1:])
         return event
+
+    def add_missed_look(self, turn: str) -> None:
+        """Say that no look was made when the turn began, because nothing was heard of it then."""
+        said = {"snapshot_type": "turn_start", "capture": {"state": "missed"}}
+        columns = {"operation": "turn_start", "success": False}
+        self.add("snapshot", said, "snapshot", turn, "missed", **columns)
+        if self.moment != TOOL_START:  # in front of the look of this call
+            self.events.insert(0, self.events.pop())
 
     def count(self, event: Event, key: "tuple[str, ...]", tool_use_id: str) -> None:
         """`event` of a tool call has `key`, which equal calls share unless the id tells them by itself."""

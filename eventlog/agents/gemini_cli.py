@@ -230,6 +230,8 @@ def _agent_end(call: Call, said: "Said") -> None:
         operation="end",
         status="completed",
     )
+    prompt = said.get("prompt")
+    call.answers = without_context(prompt)[1] if isinstance(prompt, str) else None
     call.moment = TURN_END
     call.settles = True
     _read_chat(call, said)

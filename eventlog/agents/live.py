@@ -8,6 +8,7 @@ follow one another under its lock, and who does not get that lock in time leaves
 capture. No segment, index or journal is read, so the cost is independent of the log's size.
 """
 
+import errno
 import os
 import time
 
@@ -25,6 +26,7 @@ from eventlog.agents.call import (
 )
 from eventlog.agents.live_place import find_captured, find_place
 from eventlog.agents.live_state import Calls, Running, Told, short
+from eventlog.agents.tools import ANY
 from eventlog.errors import Corruption, EventLogError, LockTimeout, NotFound
 from eventlog.fs import FileSystem
 from eventlog.layout import Layout
@@ -56,12 +58,14 @@ BUDGET_S = {
     TURN_END: 2.0,
     SESSION_END: 0.3,
 }
+# A look before a command looks at no more files: as long as it takes little of what the hook takes anyway.
+LOOK_BEFORE_FILES_MAX = 1_000
 # Seconds until contents are looked through for erased texts no more: before the signal that ends a hook.
 _LOOK_S = 3.0
 # Moments that come after the turns which their look closes; all others are within a turn, or end it.
 _ENDS_FIRST = (SESSION, TURN_START, SESSION_END)
 # Moments whose look is told in the turn of the call.
-_TOLD_IN_TURN = (TURN_START, TOOL, TURN_END)
+_TOLD_IN_TURN = (TURN_START, TOOL_START, TOOL, TURN_END)
 # Moments within a turn, and at its end.
 _WITHIN = (TOOL_START, TOOL, TURN_END)
 # Where notes of the session are looked up; a tool call does without.
@@ -249,13 +253,14 @@ class _Recording:
             try:
                 self._with_capture(events)
             except Exception as error:
-                if self.refused:
+                if self.refused and not _lacks_descriptors(error):
                     raise  # the log takes nothing; asking again would only take longer
                 if not self.appended:
                     events = [*events, *self._failed_look()]
                     self._mark(events, "busy" if isinstance(error, LockTimeout) else "failed")
                     self._append_plain(events)
-                self.note(error)
+                if call.moment != TOOL_START or not isinstance(error, LockTimeout):
+                    self.note(error)  # a look before a command is no loss
         self._remember()
 
     def let_go(self) -> None:
@@ -312,12 +317,21 @@ class _Recording:
     # -- looking at the directory --------------------------------------------------------------
 
     def _captures(self) -> bool:
-        """Whether this moment looks at the directory: before a tool or a turn only when nobody has yet."""
+        """Whether this moment looks at the directory: before a tool or a turn where nobody has yet, and
+        where it is worth it."""
         assert self.place is not None
         if self.call.moment not in (SESSION, TOOL_START):
             return True
         told = live_state.read_told(self.layout, self.place.key)
-        return told.tree is None or (self.call.moment == SESSION and self._closing(told) is not None)
+        if told.tree is None:
+            return True
+        return self._closing(told) is not None if self.call.moment == SESSION else self._looks_before(told)
+
+    def _looks_before(self, told: Told) -> bool:
+        """Whether a command begins, in the turn under way and among few files: so that what it changes is
+        told apart from what stood there before, also when it is killed."""
+        few = told.files is not None and told.files <= LOOK_BEFORE_FILES_MAX
+        return few and self.call.kind == ANY and not live_state.is_another_turn(told, self.call)
 
     def _closing(self, told: Told) -> "Closing | None":
         """The turns that a whole look closes: their process is gone, or their session left them."""
@@ -404,16 +418,17 @@ class _Recording:
         facts = self._facts(done, previous, files)
         events = [self._with_facts(one, done, facts) for one in events]
         ends = self._ends(done, previous, told)
+        told_by_tree = done.changes or done.modes_changed or previous is None or call.session in told.passed
         if call.moment == TOOL:
-            told_by_tree = done.changes or done.modes_changed
-            if live_state.is_another_turn(told, call) or (
-                not done.partial and (told_by_tree or previous is None or call.session in told.passed)
-            ):
+            if live_state.is_another_turn(told, call) or (told_by_tree and not done.partial):
                 events += [*files, self._snapshot(done, facts)]
+        elif call.moment == TOOL_START:
+            if told_by_tree and not done.partial:
+                events = [*files, self._snapshot(done, facts), *events]
         elif call.moment in _ENDS_FIRST:
             events = [*files, *(ends.after if ends is not None else []), *events]
         else:
-            first = next((i for i, one in enumerate(events) if one["event_type"] == "snapshot"), 0)
+            first = next((i for i, one in enumerate(events) if _is_of_look(one)), 0)
             events = events[:first] + files + events[first:]
         if ends is not None:
             behind = [] if call.moment in _ENDS_FIRST else ends.after
@@ -430,6 +445,7 @@ class _Recording:
         if not done.partial:  # else the next one tells all since the tree told last
             told.look_of(call.session, call.turn if call.moment in _TOLD_IN_TURN else None, done.root)
             told.tree, told.nonce, told.tree_keeps = done.root, os.urandom(8).hex(), told.keeps
+            told.files = done.files
         live_state.write_told(self.layout, place.key, told)
         self.noted = True
         if done.kept or self._has_kept():
@@ -519,7 +535,7 @@ class _Recording:
 
     def _with_facts(self, event: Event, done: "Capture", facts: "dict[str, object]") -> Event:
         """`event` with what the capture says: its tree in a snapshot, its gaps in the event of the moment."""
-        if event["event_type"] == "snapshot":
+        if _is_of_look(event):
             return self._fill_snapshot(event, done, facts)
         if facts and event["event_type"] == "action":
             payload = event["payload"]
@@ -586,7 +602,7 @@ class _Recording:
         """Say in the event of the moment that its capture is left to the next one."""
         for event in events:
             payload = event.get("payload")
-            if isinstance(payload, dict) and event["event_type"] in ("action", "snapshot"):
+            if isinstance(payload, dict) and (event["event_type"] == "action" or _is_of_look(event)):
                 payload["capture"] = {"state": state}
                 if event["event_type"] == "snapshot":
                     event["success"] = False
@@ -642,7 +658,10 @@ class _Recording:
             lines.append(encode_line({**event, "payload": {**payload, "hook_us": used_us}}))
         journal = Journal(self.fs, self.layout, self.who.store_id, lock_timeout_s=_APPEND_TIMEOUT_S)
         self.refused = True
-        journal.append(lines)
+        try:
+            journal.append(lines)
+        finally:
+            journal.close()  # the notes need descriptors, too, and there may be few
         self.refused = False
 
     def _remember(self) -> None:
@@ -693,6 +712,20 @@ class _Recording:
     def _keep_open(self, turn: "tuple[str, str, str]", *, replaces: bool) -> None:
         assert self.place is not None
         live_state.keep_open(self.fs, self.layout, self.place.key, turn, self.environ, replaces=replaces)
+
+
+def _is_of_look(event: Event) -> bool:
+    """Whether an event is the snapshot that tells of this look, and not of one that was missed."""
+    return event["event_type"] == "snapshot" and event.get("success") is None
+
+
+def _lacks_descriptors(error: "BaseException | None") -> bool:
+    """Whether something could not be opened for want of descriptors, some of which a look gives back."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            return True
+        error = error.__cause__
+    return False
 
 
 def _shown(path: bytes) -> str:

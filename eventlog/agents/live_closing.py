@@ -29,6 +29,7 @@ HOOK, DOCTOR, MAINTENANCE = "hook", "doctor", "maintenance"
 _WHY = "it changed after the turn's last look"
 _NOT_WHOLE = "the look after the turn was not finished in time"
 _PASSED = "another session changed files after the turn's last look"
+_UNNAMED = "calls of a later prompt, which was not heard, were counted in the turn"
 _UNREADABLE = "the tree of the turn's last look cannot be read"
 _PATHS_MAX = 1000  # that a snapshot names; of more it says how many
 # What a look of this patience may take: nobody waits for it.
@@ -115,7 +116,8 @@ def ends_of(
         snapshot = admit(_event(turn, told.nonce, "snapshot", "turn_end", None, look))
         if short(turn.turn) not in notes.begun:
             at = _not_before(turn, at, snapshot["occurred_at"])
-        ends.after.append(fill(snapshot, _late(done, previous, turn.session in told.passed)))
+        why = _all_doubtful(turn, call, done, previous, told)
+        ends.after.append(fill(snapshot, _late(done, why)))
         ends.after.append(admit(_event(turn, told.nonce, "turn", "end", at, said, status="interrupted")))
         if reason == GONE and turn.session != call.session and not notes.over:
             said = {"end_reason": reason, "closed_by": by}
@@ -181,11 +183,23 @@ def _action(layout: Layout, one: Running, by: str) -> Event:
     return event if at is None else {**event, "occurred_at": at}
 
 
-def _late(done: "Capture", previous: "bytes | None", passed: bool) -> "dict[str, object]":
+def _all_doubtful(
+    turn: activity.OpenTurn, call: Call, done: "Capture", previous: "bytes | None", told: Told
+) -> "str | None":
+    """Why no path is certain at the end of a turn; None where the look names those that are not."""
+    if done.partial:
+        return _NOT_WHOLE
+    if previous is None:
+        return _UNREADABLE
+    if call.unheard and call.answers is not None and turn.session == call.session:
+        return _UNNAMED
+    return _PASSED if turn.session in told.passed else None
+
+
+def _late(done: "Capture", why: "str | None") -> "dict[str, object]":
     from eventlog.paths import path_text
 
-    if done.partial or previous is None or passed:
-        why = _NOT_WHOLE if done.partial else _UNREADABLE if previous is None else _PASSED
+    if why is not None:
         return {"state": "late", "paths": [[".", why]], "count": 1}
     found: "dict[str, None]" = {}
     for change in done.changes:

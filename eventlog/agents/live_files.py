@@ -6,7 +6,7 @@ text that the agent found in it. On the hook path.
 
 from eventlog.agents import attribution
 from eventlog.agents.attribution import Attribution, Looker
-from eventlog.agents.call import SESSION_END, TOOL, TURN_END, Call, Named
+from eventlog.agents.call import SESSION_END, TOOL, TOOL_START, TURN_END, Call, Named
 from eventlog.agents.live_state import Running, Told, short
 from eventlog.agents.tools import ANY, EDITS
 from eventlog.errors import EventLogError
@@ -60,7 +60,7 @@ class Teller:
         self._told = told
         self._looker = _looker(call, turn)
         self._named = named if call.moment == TOOL else {}
-        self._others = [one for one in calls if one.cause != call.cause]
+        self._others = [one for one in calls if one.cause not in (call.cause, call.begins)]
         self._writer = writer
         self._kept = done.kept
         self._done = done
@@ -101,7 +101,7 @@ class Teller:
             return {"source": source, "agent_session_id": None, "agent_turn_id": None, "subagent_id": None}
         columns: Event = {} if whose.cause is not None else {"source": "system"}
         if whose.place == self._looker.place and whose.whose == attribution.THIS_TURN:
-            return {**columns, "agent_turn_id": whose.place[2]}
+            return {**columns, "agent_turn_id": whose.place[2], "subagent_id": None}
         agent, session, turn = whose.place
         columns |= {"agent": agent, "agent_session_id": session, "agent_turn_id": turn, "subagent_id": None}
         if whose.place == (self._call.agent, self._call.session, self._call.turn):
@@ -211,6 +211,8 @@ def _looker(call: Call, turn: "str | None") -> Looker:
         return Looker(kinds.get(call.kind, attribution.AFTER_WAIT), call.cause, place)
     if call.moment == TOOL:
         return Looker(attribution.AFTER_WAIT, None, place)
+    if call.moment == TOOL_START:
+        return Looker(attribution.BEFORE_COMMAND, None, place)
     if call.moment == TURN_END or (call.moment == SESSION_END and turn is not None):
         return Looker(attribution.TURN_ENDS, None, place)
     return Looker(attribution.BETWEEN, None, None)

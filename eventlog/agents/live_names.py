@@ -32,14 +32,32 @@ def complete(layout: Layout, call: Call) -> Calls:
         key = short("\0".join(call.tool_call))
         word = "asked" if call.moment == TOOL_START else "answered"
         live_state.note_calls(layout, session, [[word, key, short(call.stamp)]])
+    if call.moment == TURN_START and call.turn is not None and call.prompt is not None:
+        live_state.note_calls(layout, session, [["prompt", short(call.turn), short(call.prompt)]])
     known = live_state.read_calls(layout, session)
     if call.moment in (SESSION, TURN_START, SESSION_END) or not known.turns:
         return known
     turn = call.columns["agent_turn_id"] = known.turns[-1]
+    if call.answers is not None and known.prompts.get(short(turn)) not in (None, short(call.answers)):
+        _end_another(layout, call, f"{session}:{call.stamp}")
     if key is not None and call.tool_call is not None:
         number = known.tools.number(key, short(call.stamp), asked=call.moment == TOOL_START)
         _name(call, (turn, *call.tool_call, str(number)))
     return known
+
+
+def _end_another(layout: Layout, call: Call, turn: str) -> None:
+    """What `call` ends answers another prompt than that of the last turn which the notes have: a turn of its
+    own, whose prompt was not heard."""
+    assert call.session is not None
+    call.columns["agent_turn_id"] = turn
+    call.unheard = True
+    lines = [["begun", short(turn), turn], ["prompt", short(turn), short(call.answers or "")]]
+    live_state.note_calls(layout, call.session, lines)
+    for event in call.events:
+        payload = event["payload"]
+        if event["event_type"] == "turn" and isinstance(payload, dict):
+            payload["prompt"] = call.answers
 
 
 def number_model_call(layout: Layout, call: Call) -> None:

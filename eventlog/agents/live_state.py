@@ -16,7 +16,17 @@ import os
 from blake3 import blake3
 
 from eventlog import activity, jsontext
-from eventlog.agents.call import SESSION, SESSION_END, TOOL, TOOL_START, TURN_END, TURN_START, Call, text_of
+from eventlog.agents.call import (
+    SESSION,
+    SESSION_END,
+    TOOL,
+    TOOL_START,
+    TURN_END,
+    TURN_START,
+    Call,
+    int_of,
+    text_of,
+)
 from eventlog.agents.tools import ANY
 from eventlog.errors import LockTimeout
 from eventlog.layout import LIVE_DIR, Layout
@@ -56,9 +66,10 @@ class Told:
 
     `passed` are the sessions whose turn is under way, and since whose own last look that of another turn has
     found changes. `keeps` says whether looks keep ignored files, `tree_keeps` whether that at `tree` did.
+    `files` are how many the tree holds, None where that is not known.
     """
 
-    __slots__ = ("keeps", "nonce", "open", "passed", "tree", "tree_keeps")
+    __slots__ = ("files", "keeps", "nonce", "open", "passed", "tree", "tree_keeps")
 
     def __init__(
         self,
@@ -68,6 +79,7 @@ class Told:
         passed: "frozenset[str]" = frozenset(),
     ) -> None:
         self.keeps = self.tree_keeps = False
+        self.files: "int | None" = None
         self.tree = tree
         self.nonce = nonce
         # Agent's session → [agent, turn, process or "", unix time], of turns under way (`activity.OpenTurn`).
@@ -92,6 +104,7 @@ def read_told(layout: Layout, worktree: str) -> Told:
         ):
             told = Told(tree, str(said["nonce"]), turns, frozenset(map(str, said.get("passed", ()))))
             told.keeps, told.tree_keeps = said.get("keeps") is True, said.get("tree_keeps") is True
+            told.files = int_of(said, "files")
             return told
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
@@ -104,7 +117,7 @@ def write_told(layout: Layout, worktree: str, told: Told) -> None:
     many turns are under way: a new file, and the end of an old one, take longer. Raises: OSError."""
     turns = dict(list(told.open.items())[-_OPEN_MAX:])
     tree = None if told.tree is None else told.tree.hex()
-    said: "dict[str, object]" = {"tree": tree, "nonce": told.nonce, "open": turns}
+    said: "dict[str, object]" = {"tree": tree, "nonce": told.nonce, "open": turns, "files": told.files}
     if passed := sorted(told.passed.intersection(turns)):
         said["passed"] = passed
     said |= {name: True for name in ("keeps", "tree_keeps") if getattr(told, name)}
@@ -181,7 +194,8 @@ def stay_open(
 
 def meet_turn(layout: Layout, place: "Place | None", call: Call, lines: "list[list[str]]") -> None:
     """Know the turn of a call within a turn, or at its end. Where a tool begins after the end of its turn, an
-    event says that the turn goes on; where nothing was heard of the turn yet, it ends the one before it.
+    event says that the turn goes on; where nothing was heard of the turn yet, its first look was missed, and
+    it ends the one before it.
 
     Args: lines: gets what is to be noted of the session behind the append.
     """
@@ -195,13 +209,14 @@ def meet_turn(layout: Layout, place: "Place | None", call: Call, lines: "list[li
         return
     told = read_told(layout, place.key)
     under_way = told.open.get(session)
-    if under_way is None or under_way[1] == turn:
+    if under_way is not None and under_way[1] == turn:
         return
-    call.unheard = short(turn) not in read_calls(layout, session).begun
+    call.unheard = call.unheard or short(turn) not in read_calls(layout, session).begun
     if not call.unheard:
         return
     lines.append(["begun", short(turn)])
-    if call.moment == TOOL_START:  # else the look of this call closes it
+    call.add_missed_look(turn)
+    if under_way is not None and call.moment == TOOL_START:  # else the look of this call closes it
         from eventlog.agents import live_closing
 
         call.events.append(live_closing.end_unseen(layout, told, session))
@@ -457,8 +472,8 @@ class Calls:
     """What was recorded of a session so far. `actions` are ids of actions with how their capture went."""
 
     __slots__ = (
-        "actions", "begun", "ended", "marks", "models", "named", "over", "repeats", "subagents", "tools",
-        "turns",
+        "actions", "begun", "ended", "marks", "models", "named", "over", "prompts", "repeats", "subagents",
+        "tools", "turns",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -470,6 +485,7 @@ class Calls:
         self.marks: "dict[str, Mark]" = {}  # of transcripts, by their `short` path
         self.models: "list[tuple[str, str]]" = []  # key and nonce of the turn's, without ids
         self.turns: "list[str]" = []  # of an agent without ids of turns; the latest last
+        self.prompts: "dict[str, str]" = {}  # `short` turns of such an agent, and prompts
         self.tools = Tools()
         self.repeats = Repeats()
         self.subagents: "dict[str, str]" = {}  # `short` subagent → the turn that started it
@@ -504,6 +520,8 @@ def read_calls(layout: Layout, session: str) -> Calls:
             calls.actions.setdefault(words[1], words[2])
         elif words[0] == "mark" and len(words) == 4 and words[2].isdigit() and words[3].isdigit():
             calls.marks[words[1]] = Mark(int(words[2]), int(words[3]))
+        elif words[0] == "prompt" and len(words) == 3:
+            calls.prompts[words[1]] = words[2]
         elif words[0] == "subagent" and len(words) == 3:
             calls.subagents[words[1]] = words[2]
         elif words[0] in ("opened", "over"):
@@ -524,8 +542,9 @@ def has_ended(layout: Layout, session: str, turn: str) -> bool:
 
 def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:
     """Lines: `named`; `opened`, `over`; `begun` and `ended` of a turn; `action` id state; `mark` path inode
-    offset; `subagent` id turn; `asked` and `answered` of a tool call without an id: key, time;
-    `model` of a model call without an id: key, nonce; `begins`, `ends` of one whose id comes again: key."""
+    offset; `subagent` id turn; of an agent that names no turns `prompt` turn text, `asked` and `answered` of
+    a tool call without an id: key, time; `model` of a model call without an id: key, nonce; `begins`, `ends`
+    of one whose id comes again: key."""
     if lines:
         _append(layout, f"{short(session)}.calls", lines)
 

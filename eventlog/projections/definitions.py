@@ -315,6 +315,8 @@ def told(events: str) -> str:
             arg_max({_LOOK}, position) FILTER (event_type = 'snapshot') AS last_look,
             bool_or(operation = 'turn_end') FILTER (event_type = 'snapshot') AS end_seen,
             bool_or(NOT success) FILTER (event_type = 'snapshot') AS look_failed,
+            arg_max(operation <> 'resume', position) FILTER ((event_type = 'turn'
+                AND operation IN ('end', 'resume')) OR operation = 'turn_end') AS ended,
             arg_max(operation = 'resume' OR said.closed_by IS NOT NULL, position)
                 FILTER (event_type = 'turn' AND operation IN ('end', 'resume')) AS closed,
             list({{'position': position, 'said': said}})
@@ -537,7 +539,8 @@ _START_CERTAINTY = (
     f"ELSE {_of_look('t.first_look')} END"
 )
 _END_CERTAINTY = (
-    f"CASE {_NO_TREE}"
+    "CASE WHEN t.start_tree IS NULL AND t.look_failed AND t.ended IS DISTINCT FROM true THEN 'unfinished' "
+    f"{_NO_TREE}"
     "WHEN t.closed OR t.end_seen IS DISTINCT FROM true THEN 'unfinished' "
     f"ELSE {_of_look('t.last_look')} END"
 )

@@ -25,6 +25,9 @@ EVERYTHING = "."
 # Events at which it is of interest how the files were.
 TELLS_OF_FILES = ("snapshot", "action", "file")
 
+# Events of tools: one that is told after the last look of its turn was told too late to belong to that.
+_OF_TOOLS = ("tool_start", "action", "file")
+
 # What the fold reads of an event, beside its payload.
 COLUMNS = ("event_id", "event_type", "agent", "operation", "path", "cause", "tree_hash", "success")
 
@@ -108,6 +111,8 @@ def certainty_of(events: Iterable[Fields], at: str = "end", *, running: bool = F
         if running:
             return _everything(RUNNING, "the turn is still running, and no look has been finished in it yet")
         if any(event.get("success") is False for event in snapshots):
+            if at == "end" and is_open(timeline):
+                return _everything(UNFINISHED, "no end of the turn was seen, and no look was finished in it")
             return _everything(FAILED, "no look at the directory was finished in this turn")
         return _everything(NONE, "this turn records no tree")
     if at == "start":
@@ -122,7 +127,7 @@ def certainty_of(events: Iterable[Fields], at: str = "end", *, running: bool = F
 
 def status_words(status: str | None, at_end: Certainty) -> str:
     """A turn's status for people: one without an end whose process is gone is not active."""
-    return NOT_CLOSED if status == "active" and at_end.state in (UNFINISHED, NONE) else status or ""
+    return NOT_CLOSED if status == "active" and at_end.state in (UNFINISHED, FAILED, NONE) else status or ""
 
 
 NOT_CLOSED = "interrupted, not closed yet"
@@ -232,6 +237,8 @@ def _of_event(timeline: Sequence[Fields], moment: int, at_end: Certainty) -> Cer
     after = next((n for n in range(end, len(timeline)) if is_look(timeline[n])), None)
     if after is None and at_end.state not in (EXACT, PARTIAL):
         return at_end
+    if after is None and timeline[moment]["event_type"] in _OF_TOOLS:
+        return _everything(FAILED, "no look was made after it; the files are those of the turn's last look")
     doubts = dict(known.paths)
     for event in timeline[base + 1 : end]:
         for path in _changed(event):
@@ -295,6 +302,7 @@ _GONE = "the process of the turn was gone before it ended"
 _FAILURES = {
     "busy": "another capture was at work",
     "failed": "the look at the directory failed",
+    "missed": "nothing was heard of the turn when it began",
     "partial": "the look at the directory was not finished in time",
 }
 

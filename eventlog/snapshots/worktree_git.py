@@ -192,9 +192,14 @@ def run(
     Raises: GitFailed.
     """
     argv, environment = command(root, args)
-    source, errors = _scratch(), _scratch()
-    out, into = os.pipe()
+    into = -1
+    opened: "list[int]" = []
     try:
+        for _ in range(2):
+            opened.append(_scratch())
+        out, into = os.pipe()
+        opened.append(out)
+        source, errors, _ = opened
         _write_all(source, stdin)
         actions = [
             (os.POSIX_SPAWN_DUP2, source, 0),
@@ -222,7 +227,7 @@ def run(
             raise GitFailed(f"git {args[0]}: {words or f'ended with {code}'}")
         return code, b"".join(parts)
     finally:
-        for fd in (source, errors, out):
+        for fd in (*opened, *([] if into < 0 else [into])):
             os.close(fd)
 
 

@@ -23,6 +23,7 @@ class Gemini:
         self.chats.mkdir(parents=True, exist_ok=True)
         self.chat = self.chats / f"session-{self.session}.jsonl"
         self.times = (_BEGAN + timedelta(milliseconds=37 * n) for n in itertools.count())
+        self.asked = ""
         self.repeats = 1  # how many hooks tell each call
 
     def now(self) -> str:
@@ -49,6 +50,7 @@ class Gemini:
         self.say("SessionStart", source=source)
 
     def prompt(self, text: str) -> None:
+        self.asked = text
         self.say("BeforeAgent", prompt=text)
         self.write({"id": unique("m"), "timestamp": self.now(), "type": "user", "content": [{"text": text}]})
 
@@ -115,7 +117,7 @@ class Gemini:
 
     def stop(self, words: str = "All done.") -> None:
         self.answer(words)
-        self.say("AfterAgent", prompt="…", prompt_response=words, stop_hook_active=False)
+        self.say("AfterAgent", prompt=self.asked, prompt_response=words, stop_hook_active=False)
 
     def finish(self) -> None:
         self.say("SessionEnd", reason="exit")

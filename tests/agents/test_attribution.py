@@ -12,7 +12,7 @@ from eventlog.agents.live_state import Running
 from eventlog.agents.tools import ANY, EDITS, QUIET, WAITS
 
 MINE, BESIDE, OTHERS = ("codex", "s", "t"), ("codex", "s", "t2"), ("claude-code", "o", "p")
-FOUND = (a.AFTER_EDIT, a.AFTER_COMMAND, a.AFTER_WAIT, a.TURN_ENDS, a.BETWEEN)
+FOUND = (a.BEFORE_COMMAND, a.AFTER_EDIT, a.AFTER_COMMAND, a.AFTER_WAIT, a.TURN_ENDS, a.BETWEEN)
 
 
 def call(
@@ -62,6 +62,12 @@ EXPECTED = {
         (None, ["x", "own"], None, None), (None, ["x", "own"], None, None), (None, ["x", "own"], None, None),
         (None, ["x", "own"], None, None), (None, ["x", "y", "own"], MINE, None),
         (None, ["x", "y", "own"], None, None), (None, ["x", "y", "own"], None, None), ("own", [], MINE, None),
+    ),
+    a.BEFORE_COMMAND: (
+        (None, [], MINE, P), ("x", [], MINE, None), ("x", [], MINE, None), ("x", [], BESIDE, None),
+        ("x", [], OTHERS, None), ("x", [], OTHERS, None), ("x", [], OTHERS, P),
+        (None, ["x", "y"], MINE, None),
+        (None, ["x", "y"], OTHERS, None), (None, ["x", "y"], None, None), (None, [], MINE, P),
     ),
     a.AFTER_WAIT: (
         (None, [], MINE, P), ("x", [], MINE, None), ("x", [], MINE, None), ("x", [], BESIDE, None),

@@ -251,3 +251,49 @@ def test_what_no_hook_told_is_added_and_named_a_gap(tmp_path: Path) -> None:
     ]  # fmt: skip
     (note,) = events(work, "import")
     assert note["payload"]["gaps"]["hooks_missed"] == 1
+
+
+def test_the_end_of_another_prompt_is_the_end_of_another_turn(tmp_path: Path) -> None:
+    """P1, P7: where no hook of a prompt was heard but its end, which names it, its calls were counted in the
+    turn before: how that ended is doubtful everywhere, and the end is that of a turn of its own."""
+    work = project(tmp_path)
+    agent = Gemini(work)
+    agent.start()
+    agent.prompt("one")
+    agent.shell("touch a", (work / "a").touch)
+    agent.stop("One is done.")
+    agent.shell("touch b", (work / "b").touch)  # of a prompt of which nothing was heard
+    agent.asked = "<hook_context>be brief</hook_context>\n\ntwo"
+    agent.stop("Two is done.")
+
+    with Store.open(work / ".locus") as store:
+        (name,) = {e["session_id"] for e in events(work, "turn")}
+        first, second = (store.certainty(f"{name}_00{number}") for number in (1, 2))
+        begun = store.certainty(f"{name}_002", "start")
+    assert (first.state, [path for path, _ in first.paths]) == ("unfinished", ["."])
+    assert (begun.state, second.state) == ("failed", "exact")
+    told = [(e["turn"], e["operation"], e["status"]) for e in events(work, "turn")]
+    assert told == [
+        (1, "start", "active"), (1, "end", "completed"), (1, "resume", "active"), (2, "end", "completed"),
+        (1, "end", "interrupted"),
+    ]  # fmt: skip
+    ended = events(work, "turn")[3]
+    assert (ended["payload"]["prompt"], ended["payload"]["outcome"]) == ("two", "Two is done.")
+    agent.prompt("three")
+    agent.stop("Three is done.")
+    assert replayed(work, events(work, "turn")[-1], tmp_path / "out") == here(work)
+    assert [e["turn"] for e in events(work, "turn")[-2:]] == [3, 3]
+
+
+def test_a_turn_that_another_hook_sends_on_stays_one(tmp_path: Path) -> None:
+    """P7: an end that names the turn's own prompt again is that of the turn, which went on."""
+    work = project(tmp_path)
+    agent = Gemini(work)
+    agent.start()
+    agent.prompt("one")
+    agent.stop("Done.")
+    agent.shell("touch b", (work / "b").touch)
+    agent.stop("Now it is.")
+    assert {e["turn"] for e in events(work, "turn", "action")} == {1}
+    with Store.open(work / ".locus") as store:
+        assert store.certainty("last").state == "exact"

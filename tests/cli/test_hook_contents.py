@@ -92,7 +92,8 @@ def test_an_edit_beside_large_files_is_told_in_its_turn_with_its_cause(work: Pat
     assert ("add", "small.txt", action_of(shell), 1) in told
     assert ("delete", "readme.md", action_of(shell), 1) in told
     assert [t for t in told if "big" in t[1]] == [
-        ("add", f"big{n}.bin", action_of(shell), 1) for n in range(6)
+        ("add", f"big{n}.bin", None, 1)
+        for n in range(6)  # they were there before the command
     ]
     snapshots = events(work, "snapshot")
     assert all(snapshot["success"] for snapshot in snapshots)

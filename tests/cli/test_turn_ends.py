@@ -308,7 +308,12 @@ def test_a_turn_whose_prompt_was_not_heard_ends_the_one_before_it(at: str, work:
     (work / "half.txt").write_text("half")
     client.kill()
     with Store.open(work / ".locus") as store:
-        assert store.certainty(second).state == ("none" if at == "begin" else "unfinished")
+        known = store.certainty(second)
+        sql = (
+            f"select start_certainty, end_certainty from turns where session_id = '{first[:-4]}' and turn = 2"
+        )
+        assert store.query(sql).rows == [("failed", "unfinished")]
+    assert (known.state, [path for path, _ in known.paths]) == ("unfinished", ["."])
     clients("codex")
     with Store.open(work / ".locus") as store:
         known = store.certainty(second)
@@ -329,3 +334,26 @@ def test_no_turn_ends_before_it_began(work: Path, clients: Any) -> None:
     clients("codex")
     start, end = events(work, "turn")
     assert start["occurred_at"] <= end["occurred_at"]
+
+
+def test_a_turn_that_died_before_any_look_was_finished_is_interrupted(
+    work: Path, clients: Any, locus: Locus
+) -> None:
+    """P1, P7: it is no turn that records no files: running while its process lives, then unfinished."""
+    client = clients("claude-code")
+    with contents_refused(work):
+        client.prompt()
+    turn = first_turn(work, client)
+    with Store.open(work / ".locus") as store:
+        assert store.certainty(turn).state == "running"
+    client.kill()
+    with Store.open(work / ".locus") as store:
+        states = store.certainty(turn, "start").state, store.certainty(turn).state
+        assert states == ("failed", "unfinished")
+        assert store.query("select start_certainty, end_certainty from turns").rows == [states]
+    for verb in ("log", "show", "timeline"):
+        arguments = () if verb == "log" else (turn,)
+        assert (
+            "interrupted, not closed yet" in locus("--store", work / ".locus", verb, *arguments).out.decode()
+        )
+    client.start()

@@ -7,6 +7,7 @@ turn. LOCUS_HUNT tries many more.
 """
 
 import itertools
+import os
 import subprocess
 import tempfile
 import time
@@ -96,8 +97,9 @@ class Session:
                 "prompt": "Go",
                 "message": {"id": self.turn},
                 "parts": [{"type": "text", "text": "Go"}],
-                "timestamp": f"2026-11-20T09:00:{next(_numbers) % 60:02d}.{next(_numbers):06d}Z",
             }
+        if self.agent == "gemini-cli":  # each of its hooks says when
+            said["timestamp"] = f"2026-11-20T09:00:00.{next(_numbers):09d}Z"
         if what in ("begin", "end"):
             said |= {"tool_name": "Bash", "tool_input": {"command": self.tool}, "tool_use_id": self.tool}
             said |= {"args": {"command": self.tool}} if self.agent == "opencode" else {}
@@ -159,6 +161,10 @@ SAYS = {
 }  # fmt: skip
 
 
+def _descriptors() -> set[int]:
+    return {fd for fd in map(int, os.listdir("/proc/self/fd")) if os.path.lexists(f"/proc/self/fd/{fd}")}
+
+
 def is_whole(event: Event) -> bool:
     payload: Any = event["payload"]
     return (payload.get("capture") or {}).get("state") not in ("busy", "failed", "partial")
@@ -195,11 +201,15 @@ class World:
         self._call(lambda fs: self._record(fs, call, environ), how)
         here = on_disk(self.work)
         new = [event for event in self.events() if event["event_id"] not in self.stood]
-        looked = what != "begin" and all(is_whole(event) for event in new)
+        # Before a command a look that finds something is a snapshot; one that finds nothing changes nothing.
+        began = what != "begin" or any(e["operation"] == "tool" for e in new if e["tree_hash"] is not None)
+        looked = began and all(is_whole(event) for event in new)
         for event in new:
             self.stood[str(event["event_id"])] = here
             said = event["event_type"], event["operation"] if what == "stop" else None
-            if event["agent_session_id"] == session.id and said == SAYS.get(what) and not is_closing(event):
+            # The look of a call that was told before is a snapshot alone.
+            heard = said == SAYS.get(what) or (looked and event["operation"] == "tool")
+            if event["agent_session_id"] == session.id and heard and not is_closing(event):
                 place = session.id, str(event["agent_turn_id"])
                 if looked:
                     self.last[place] = what, [here]
@@ -229,10 +239,13 @@ class World:
             if kind == "late":
                 for moment in live.BUDGET_S:
                     patched.setitem(live.BUDGET_S, moment, 0.0)
+            before = _descriptors()
             try:
                 record(fs)
             except (EventLogError, OSError):
                 pass  # the hook notes it, and ends well
+            for left in _descriptors() - before:
+                os.close(left)  # as its process would
 
     def events(self) -> list[Event]:
         with Store.open(self.work / ".locus") as store:
@@ -457,6 +470,18 @@ def test_between_two_looks_what_the_later_one_found_is_doubted() -> None:
     assert certainty_of([START, _row("e", "llm")], "e", running=True).state == RUNNING
     with pytest.raises(KeyError):
         certainty_of([START], "nowhere")
+
+
+def test_a_tool_that_is_told_after_the_last_look_is_doubtful() -> None:
+    """P1: what is heard of a turn behind its end, with no look after it, is no more certain by that end."""
+    late = [action("a"), changed("f", "a"), _row("t", "tool_start")]
+    events = [START, LAST, end(), *late]
+    assert states(*events) == (EXACT, EXACT)
+    for one in late:
+        known = certainty_of(events, one["event_id"])
+        assert (known.state, doubted(known)) == (FAILED, EVERYTHING), one
+    assert certainty_of(events, "end").exact
+    assert certainty_of([*events, look("again", "tool")], "t").exact
 
 
 def test_a_commit_is_exact_at_each_of_its_events() -> None:

@@ -6,6 +6,8 @@ The fixtures are made by tests/e2e/record_gemini.py.
 import json
 import os
 import re
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,7 +38,9 @@ class Played:
         self.is_open = False
         self.chats = directory / "home/.gemini/tmp/kiosk/chats"
 
-    def play(self) -> None:
+    def play(self, unheard: Sequence[str] = ()) -> None:
+        """Args: unheard: hooks that are lost, but for the first of each."""
+        lost = Counter[str]()
         self.project.mkdir()
         git(self.project, "init", "-q", "-b", "main")
         self._change(self.steps[0].pop("changes"))
@@ -47,8 +51,12 @@ class Played:
                 _add_lines(Path(path), lines)
             call = step.get("call")
             if call is not None:
+                name = call["hook_event_name"]
+                lost[name] += name in unheard
+                if lost[name] > 1:
+                    continue
                 run_hook(json.dumps(call).encode(), "gemini-cli", self.project)
-                self._look(call["hook_event_name"])
+                self._look(name)
 
     def _change(self, changes: dict[str, Any]) -> None:
         for path, entry in changes.items():
@@ -110,6 +118,26 @@ def test_a_captured_session_is_recorded_whole_and_once(fixture: Path, tmp_path: 
     assert (report.turns, report.calls, report.problems) == (0, 0, [])
     assert texts[0][0] >= len(head["tokens"]) - killed
     assert again.events == 0
+
+
+def test_captured_prompts_that_are_lost_make_no_turn_look_certain(tmp_path: Path) -> None:
+    """P1, P7: the calls of a true client, of whose prompts only the first was heard: the end of the first
+    turn is not told as certain, and each end that names another prompt is that of a turn of its own."""
+    (fixture,) = (one for one in FIXTURES if one.stem == "work")
+    played = Played(fixture, tmp_path)
+    played.play(unheard=("BeforeAgent",))
+    with Store.open(played.project / ".locus") as store:
+        ends = [e for e in store.events(event_types=("turn",)) if e["operation"] == "end"]
+        states = {
+            int(str(e["turn"])): store.certainty(f"{e['session_id']}_{e['turn']:03d}").state for e in ends
+        }
+        asked = [cast(Any, e["payload"]).get("prompt") for e in ends if e["status"] == "completed"]
+        last = store.replay(f"{ends[-1]['session_id']}_003", tmp_path / "last")
+    # The last two prompts are the same words: nothing tells them apart.
+    assert states == {1: "unfinished", 2: "unfinished", 3: "exact"}
+    _, shell, more, *_ = played.head["prompts"]
+    assert asked == [None, shell, more, None]
+    assert last.missing == [] and tree_of(tmp_path / "last") == visible(tree_of(played.project))
 
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.stem)
