@@ -409,7 +409,7 @@ class _Import:
     def _list_of(self, changed: Sequence[_Changed]) -> bytes | None:
         """The list of the contents that are not here, None for none; a later import may bring them."""
         rows = {
-            tree_path(change.path)[0]: (
+            change.path: (
                 _kind_of(change),
                 SIZE_UNKNOWN,
                 0,
@@ -418,16 +418,18 @@ class _Import:
                 bytes.fromhex(change.after_id),
             )
             for change, _, size in changed
-            if size is None and change.after_id is not None and tree_path(change.path)[1] is None
+            if size is None
+            and change.after_id is not None
+            and tree_path(change.path, _kind_of(change))[1] is None
         }
         return self._window.put(encode_list((path, *row) for path, row in rows.items())) if rows else None
 
     def _put(self, one: _Changed, list_id: bytes | None) -> None:
         change, id, size = one
-        path, reason = tree_path(change.path)
+        kind = _kind_of(change)
+        path, reason = tree_path(change.path, kind)
         if (before := self._place_of(change.path)) != path:
             self._tree.remove(before, prune=False)
-        kind = _kind_of(change)
         if size is None:
             self._missing[path_text(change.path)] = git_missing.absent(change.after_id)
             if reason is None and list_id is not None:
