@@ -159,7 +159,7 @@ def _remove(clone: Path, oid: str) -> None:
 def test_search_finds_contents_that_came_later(locus: Locus, clone: Path) -> None:
     """S2-1: what a partial clone lacked is found once an import brought it, also in an index made before."""
     assert _report(locus, 4)
-    assert hits(locus, "3 of 1") == []
+    assert hits(locus, '"13 of 1"') == []
     _complete(clone)
     assert _report(locus, 0)
     ((path, snippet),) = hits(locus, '"13 of 1"')
@@ -168,5 +168,5 @@ def test_search_finds_contents_that_came_later(locus: Locus, clone: Path) -> Non
 
 def hits(locus: Locus, words: str) -> list[tuple[str, str]]:
     """The contents that a search finds: path and snippet."""
-    found = [json.loads(line) for line in locus("search", words, "--wait", "--json").text.splitlines()]
+    found = json.loads(locus("search", words, "--wait", "--json").text)["hits"]
     return [(hit["path"], hit["snippet"]) for hit in found if hit["is_content"]]
