@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eventlog.paths import within_sql
-from eventlog.projections.definitions import HAPPENED_AT
+from eventlog.projections.definitions import DATED_DECISIONS, DECISIONS_NEWEST_FIRST
 
 from .access import json_option, open_store, put, say
 from .jsonout import document
@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 _COLUMNS = (
     "event_id, position, session_id, turn, turn_id, happened, coalesce(title, decision) as title, decision, "
     "reasoning, confidence, alternatives, path"
-)
-_FROM = (
-    f"decisions join (select position, turn_id, {HAPPENED_AT} as happened from events "
-    "where event_type = 'decision') using (position)"
 )
 
 
@@ -111,8 +107,8 @@ def _rows(
         add("starts_with(session_id, {})", session)
     if since is not None:
         add("epoch_us(happened) >= {}", since)
-    sql = f"select {_COLUMNS} from {_FROM} where {' and '.join(where)} "
-    sql += f"order by happened desc nulls last, position desc limit {limit}"
+    sql = f"select {_COLUMNS} from {DATED_DECISIONS} where {' and '.join(where)} "
+    sql += f"order by {DECISIONS_NEWEST_FIRST} limit {limit}"
     found = list(records(store.query(sql, parameters)))
     if positions is not None:
         found.sort(key=lambda row: positions.index(row["position"]))

@@ -60,6 +60,11 @@ def _tell(report: "ImportReport") -> None:
     if report.rewritten:
         turns = count(report.rewritten, "turn")
         say(f"{turns} known before: the commits were rewritten. `locus log --all` lists them too.")
+    if report.recorded_again:
+        say(
+            f"{count(report.recorded_again, 'commit')} recorded again: without its parent, which an earlier "
+            "clone lacked, all files counted as added. `locus log --all` lists that turn too."
+        )
     if report.commits == 0:
         say(f"Nothing new: {count(report.skipped, 'commit')} known before.")
         return

@@ -96,13 +96,9 @@ def command(
         return None
     put(_event_table(found) if want_events else _turn_table(found))
     if not found:
-        say(
-            "Nothing fits."
-            if where.parameters or left_out
-            else "No turn is recorded yet. `locus import git` starts."
-            if not want_events
-            else "Nothing is recorded yet. `locus import git` starts."
-        )
+        nothing = "Nothing" if want_events else "No turn"
+        is_empty = not (where.parameters or left_out)
+        say(f"{nothing} is recorded yet. `locus import git` starts." if is_empty else "Nothing fits.")
     if more:
         say(f"There are more; --limit N shows more than {limit}.")
     say_left_out(left_out)

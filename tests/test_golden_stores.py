@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from eventlog.serve import mcp_write
+from eventlog.store import Store
 from tests.golden import compare, stores
 from tests.golden.make_stores import SECRET
 from tests.golden.stores import STORES, Answer, Place, answers_of, clock, unpack
@@ -115,6 +117,39 @@ def _rows_of(name: str, view: str) -> list[dict[str, Any]]:
     (answer,) = (one for one in answers_of(name) if one.name.endswith(f" from {view} order by all"))
     found: list[dict[str, Any]] = json.loads(answer.out)
     return found
+
+
+@pytest.mark.parametrize("name", stores.names())
+def test_all_commands_count_the_same_sessions(name: str, tmp_path: Path) -> None:
+    """P3: a session is a row of the view `sessions` (docs/sql.md), for SQL, commands and tools alike."""
+    place = unpack(name, tmp_path)
+
+    def ask(*arguments: str) -> Any:
+        return json.loads(place.ask([*arguments, "--json"]).out)
+
+    with clock(place.facts["clock_us"]):
+        status = ask("status")["status"]
+        ((of_master, agents),) = (
+            row.values()
+            for row in ask(
+                "sql",
+                "select (select sum(total_sessions)::int from sessions_master), "
+                "(select json_group_object(coalesce(agent, ''), n) from "
+                "(select agent, count(*) as n from sessions group by 1))",
+            )
+        )
+        total = ask("stats", "--all")["stats"]["total"]["sessions"]
+        by_agent = {
+            row["key"] or "": row["sessions"]
+            for row in ask("stats", "--all", "--by", "agent")["stats"]["rows"]
+        }
+        listed = place.ask(["session", "ls", "--all", "--json"]).out.splitlines()
+        active = place.ask(["session", "ls", "--json"]).out.splitlines()
+        with Store.open(place.store) as store:
+            of_tool = list(mcp_write.list_sessions(store, active_only=False))
+    assert [of_master, total, len(listed), len(of_tool)] == [status["sessions"]] * 4
+    assert {agent: n for agent, n in by_agent.items() if n} == json.loads(agents)
+    assert len(active) == status["active_sessions"]
 
 
 def test_every_changed_answer_has_its_rule() -> None:

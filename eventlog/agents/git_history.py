@@ -17,7 +17,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog import secret_scan
-from eventlog.agents import git_lines, git_missing, git_turns
+from eventlog.agents import git_deepened, git_lines, git_missing, git_turns
 from eventlog.agents.batch import Batch
 from eventlog.agents.git_formats import MODE_SUBMODULE, MODE_SYMLINK, Change, Commit, parts
 from eventlog.agents.git_names import earlier_path, tree_path
@@ -131,7 +131,8 @@ class _Import:
         self._repository = repository
         self._repo = repo
         self._known = known
-        self._take(line, git_turns.places_of(repo, line, known))
+        self._without_parent = git_deepened.without_parent(store, repo) if known.places else set()
+        self._take(line, self._places_of(line))
         self._has_places = not repository.shallow
         self._met: dict[str, Place] = {}  # places of this run, for the branches that begin there
         self._facts_of: dict[str, TreeFacts] = {}  # and their trees
@@ -144,6 +145,12 @@ class _Import:
         self._second: GitRepository | None = None
         self._sessions: set[str] = set()
         self._rewritten = 0
+        self._recorded_again = 0
+
+    def _places_of(self, line: Sequence[str]) -> list[Place]:
+        for commit in self._without_parent.intersection(line[1:]):
+            self._known.record_again(commit)
+        return git_turns.places_of(self._repo, line, self._known)
 
     def _take(self, line: Sequence[str], places: Sequence[Place], first: int = 0) -> None:
         """Go to a line of commits; those before `first` only say what comes before."""
@@ -157,7 +164,7 @@ class _Import:
 
     def _take_branch(self, base: str | None, chain: Sequence[str]) -> int:
         """Go to a branch that was merged; the index of its first commit."""
-        places = git_turns.places_of(self._repo, chain, self._known)
+        places = self._places_of(chain)
         before = None if base is None else self._known.places.get(base) or self._met.get(base)
         if base is None or before is None:
             self._take(chain, places)
@@ -178,6 +185,11 @@ class _Import:
             self._window.add(git_turns.mark(self._repo, known.places[commit], commit, rewritten, len(marks)))
             marks.append(rewritten)
         self._rewritten = len(left)
+        if self._has_places and known.places:
+            lacking = git_deepened.unplaced(self._store, self._repo, line, grows or bool(left or back))
+            for index, commit in enumerate(line):
+                if commit in lacking and commit in known.places:
+                    self._window.add(git_turns.placed(self._repo, known.places[commit], commit, index))
         previous = known.refs.get(ref, ("", ""))
         if previous[1] != line[-1] and (grows or left or back or known.refs):
             self._add(git_turns.master(self._repo, self._project_name()))
@@ -192,8 +204,7 @@ class _Import:
         head = self._line[-1]
         total = len(self._line) - first + sum(len(chain) for _, chain in branches)
         asked = [*self._line[first:], *(commit for _, chain in branches for commit in chain)]
-        ended = self._known.event_ids
-        done = skipped = sum(git_turns.turn_end_id(self._repo, commit) in ended for commit in asked)
+        done = skipped = sum(self._known.is_done(self._repo, commit) for commit in asked)
         try:
             self._missing |= git_missing.fill(self._store, self._repo, self._repository, self._window)
             if branches:
@@ -226,6 +237,7 @@ class _Import:
             missing=tuple(sorted(self._missing.items())),
             withheld=self._window.secrets_found,
             rewritten=self._rewritten,
+            recorded_again=self._recorded_again,
             other_parents=off_line,
         )
 
@@ -244,7 +256,7 @@ class _Import:
             yield
 
     def _is_done(self, index: int) -> bool:
-        return git_turns.turn_end_id(self._repo, self._line[index]) in self._known.event_ids
+        return self._known.is_done(self._repo, self._line[index])
 
     # -- what git says -------------------------------------------------------------------------
 
@@ -361,7 +373,7 @@ class _Import:
         with self._store.view() as view:
             if place.session_id in retention_in(view).ever:
                 return None  # what its trees name may have been collected
-        wanted = git_turns.snapshot_end_id(self._repo, commit)
+        wanted = git_turns.snapshot_end_id(self._repo, commit, commit in self._known.cut)
         for row in self._store.events(
             session_id=place.session_id, turn=place.turn, event_types=["snapshot"], columns=_SNAPSHOT_COLUMNS
         ):
@@ -409,7 +421,7 @@ class _Import:
     def _list_of(self, changed: Sequence[_Changed]) -> bytes | None:
         """The list of the contents that are not here, None for none; a later import may bring them."""
         rows = {
-            tree_path(change.path)[0]: (
+            change.path: (
                 _kind_of(change),
                 SIZE_UNKNOWN,
                 0,
@@ -418,16 +430,18 @@ class _Import:
                 bytes.fromhex(change.after_id),
             )
             for change, _, size in changed
-            if size is None and change.after_id is not None and tree_path(change.path)[1] is None
+            if size is None
+            and change.after_id is not None
+            and tree_path(change.path, _kind_of(change))[1] is None
         }
         return self._window.put(encode_list((path, *row) for path, row in rows.items())) if rows else None
 
     def _put(self, one: _Changed, list_id: bytes | None) -> None:
         change, id, size = one
-        path, reason = tree_path(change.path)
+        kind = _kind_of(change)
+        path, reason = tree_path(change.path, kind)
         if (before := self._place_of(change.path)) != path:
             self._tree.remove(before, prune=False)
-        kind = _kind_of(change)
         if size is None:
             self._missing[path_text(change.path)] = git_missing.absent(change.after_id)
             if reason is None and list_id is not None:
@@ -496,8 +510,9 @@ class _Import:
         self._add(git_turns.master(self._repo, self._project_name()))
         self._start(place)
         there = self._half_done(commit.id)
+        message_hash, line_place = self._message_hash(commit), self._line_place(index)
         for event in git_turns.message_events(
-            self._repo, place, commit, self._message_hash(commit), self._line_place(index)
+            self._repo, place, commit, message_hash, line_place, commit.id in self._known.cut
         ):
             if event["event_id"] not in there:
                 self._window.add(event)
@@ -529,9 +544,10 @@ class _Import:
         self._add(git_turns.master(self._repo, self._project_name()))
         self._start(place)
         there = self._half_done(commit.id)
+        again = self._replace(commit.id)
         message_hash, line_place = self._message_hash(commit), self._line_place(index)
         for event in git_turns.turn_events(
-            self._repo, place, commit, before, after, described, message_hash, line_place
+            self._repo, place, commit, before, after, described, message_hash, line_place, again
         ):
             if event["event_id"] not in there:
                 self._window.add(event)
@@ -540,6 +556,15 @@ class _Import:
         self._end_if_full(place.key)
         if self._window.is_full:
             self._window.commit()
+
+    def _replace(self, commit: str) -> bool:
+        """Whether a commit was recorded without its parent before; then its turn of that time goes."""
+        cut = self._known.cut.get(commit)
+        if cut is None:
+            return False
+        self._add(git_turns.replaced(self._repo, cut, commit))
+        self._recorded_again += 1
+        return True
 
     def _start(self, place: Place) -> None:
         if self._is_started(place.key):

@@ -3,12 +3,20 @@
 from functools import lru_cache
 
 from eventlog.paths import path_text
-from eventlog.snapshots.tree import legal_name
-from eventlog.snapshots.worktree_entries import REFUSED, escaped, is_escape
+from eventlog.snapshots.tree import (
+    FILE,
+    FILES,
+    REFUSED,
+    escaped,
+    is_escape,
+    is_store_name,
+    legal_name,
+    makes_store,
+)
 
 
 @lru_cache(maxsize=65_536)  # a history names the same paths again and again
-def tree_path(path: bytes) -> tuple[bytes, str | None]:
+def tree_path(path: bytes, kind: bytes = FILE) -> tuple[bytes, str | None]:
     """The path in our tree, and why it is another one than git's.
 
     A name that a tree may not hold would not be safe to write anywhere. What stands under it is
@@ -16,19 +24,29 @@ def tree_path(path: bytes) -> tuple[bytes, str | None]:
     """
     folders = path.split(b"/")
     for depth, name in enumerate(folders):
-        reason = legal_name(name)
-        if reason is None and is_escape(name):
-            reason = "looks like the name of a refused one"
+        reason = _reason(folders, depth, kind)
         if reason is not None:
             return _escaped(folders, depth), f"its name {path_text(name)!r} {reason}"
     return path, None
 
 
+def _reason(folders: list[bytes], depth: int, kind: bytes) -> str | None:
+    name = folders[depth]
+    if depth and is_store_name(name):
+        below = folders[depth + 1 :]
+        if below and makes_store(name, below[0]):
+            return f"with {path_text(below[0])!r} in it makes a store"
+        return None if below or kind in FILES else legal_name(name)
+    if is_escape(name):
+        return "looks like the name of a refused one"
+    return legal_name(name)
+
+
 def earlier_path(path: bytes) -> bytes | None:
-    """Where versions before 0.2 put a path whose name only begins like an escaped one; None for any other."""
+    """Where earlier versions put a path that they listed; None where they did not."""
     folders = path.split(b"/")
     for depth, name in enumerate(folders):
-        if name.startswith(REFUSED):
+        if name.startswith(REFUSED) or legal_name(name) is not None:
             return _escaped(folders, depth)
     return None
 

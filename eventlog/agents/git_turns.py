@@ -22,6 +22,9 @@ SESSION_TURNS = 50
 # What a commit's turn is by its last event, once no line reaches it, or a line reaches it again.
 REWRITTEN, COMPLETED = "rewritten", "completed"
 
+# Begins the ids of a commit's events where it was recorded without its parent before (docs/event-ids.md).
+_AGAIN = "again:"
+
 # One event is at most 16 MiB. A longer message is cut, its whole text is a blob; the paths of a
 # larger change are in its file events only.
 MESSAGE_SIZE_MAX = 1 << 20
@@ -54,6 +57,20 @@ class Known:
     extended: set[str] = field(default_factory=set)  # keys of sessions whose start names the one before
     refs: dict[str, tuple[str, str]] = field(default_factory=dict)  # ref → its last event's id, head
     marks: dict[str, list[bool]] = field(default_factory=dict)  # commit → was it rewritten, each time
+    # Of commits that were first recorded without their parent: where, and the place since.
+    cut: dict[str, Place] = field(default_factory=dict)
+    again: dict[str, Place] = field(default_factory=dict)
+
+    def record_again(self, commit: str) -> None:
+        """Take a commit that the log has for one that it has only if it was recorded again."""
+        if commit in self.places and commit not in self.cut:
+            place = self.cut[commit] = self.places.pop(commit)
+            self.taken[place.session_id, place.turn] = ""  # by a turn that the commit leaves
+            if commit in self.again:
+                self.places[commit] = self.again[commit]
+
+    def is_done(self, repo: str, commit: str) -> bool:
+        return turn_end_id(repo, commit, commit in self.cut) in self.event_ids
 
     def is_rewritten(self, commit: str) -> bool:
         return self.marks.get(commit, [False])[-1]
@@ -109,11 +126,14 @@ def known_from(rows: Iterable[Event], repo: str) -> Known:
         elif row["event_type"] == "ref":
             known.refs[str(row["title"] or "")] = str(row["event_id"]), str(row["commit"])
         elif row["event_type"] == "turn" and row["operation"] == "update":
+            if row["status"] is None or row["event_id"] == replaced_id(repo, str(row["commit"])):
+                continue
             known.marks.setdefault(str(row["commit"]), []).append(row["status"] == REWRITTEN)
         elif row["event_type"] == "turn" and row["operation"] == "start":
             commit = str(row["commit"])
             place = Place(str(row["agent_session_id"]), str(row["session_id"]), int(str(row["turn"])))
-            known.places.setdefault(commit, place)
+            is_again = row["event_id"] == turn_start_id(repo, commit, True)
+            (known.again if is_again else known.places).setdefault(commit, place)
             known.taken.setdefault((place.session_id, place.turn), commit)
     return known
 
@@ -176,16 +196,24 @@ def event_id(repo: str, of: str, part: str) -> str:
     return names.event_id_of(AGENT, repo, of, part)
 
 
-def turn_start_id(repo: str, commit: str) -> str:
-    return event_id(repo, commit, "turn-start")
+def turn_start_id(repo: str, commit: str, again: bool = False) -> str:
+    return event_id(repo, commit, _part("turn-start", again))
 
 
-def turn_end_id(repo: str, commit: str) -> str:
-    return event_id(repo, commit, "turn-end")
+def turn_end_id(repo: str, commit: str, again: bool = False) -> str:
+    return event_id(repo, commit, _part("turn-end", again))
 
 
-def snapshot_end_id(repo: str, commit: str) -> str:
-    return event_id(repo, commit, "snapshot-end")
+def snapshot_end_id(repo: str, commit: str, again: bool = False) -> str:
+    return event_id(repo, commit, _part("snapshot-end", again))
+
+
+def replaced_id(repo: str, commit: str) -> str:
+    return event_id(repo, commit, "replaced")
+
+
+def _part(name: str, again: bool) -> str:
+    return _AGAIN + name if again else name
 
 
 def session_start_id(repo: str, key: str) -> str:
@@ -296,14 +324,28 @@ def ref_update(
 
 def mark(repo: str, place: Place, commit: str, rewritten: bool, before: int) -> Event:
     """No line reaches a commit any more, or one does again. Args: before: how many such events it has."""
-    status = REWRITTEN if rewritten else COMPLETED
+    update = _turn_update(repo, place, commit, event_id(repo, commit, f"line:{before}"))
+    return {**update, "status": REWRITTEN if rewritten else COMPLETED}
+
+
+def replaced(repo: str, place: Place, commit: str) -> Event:
+    """The turn of a commit that was recorded without its parent gives way to one with it."""
+    return {**_turn_update(repo, place, commit, replaced_id(repo, commit)), "status": REWRITTEN}
+
+
+def placed(repo: str, place: Place, commit: str, line_place: int) -> Event:
+    """The place of a commit on its line, which its turn did not say."""
+    update = _turn_update(repo, place, commit, event_id(repo, commit, "line-place"))
+    return {**update, "payload": {"line_place": line_place}}
+
+
+def _turn_update(repo: str, place: Place, commit: str, id: str) -> Event:
     return {
         "event_type": "turn",
         "event_kind": "observation",
         "source": "system",
         "operation": "update",
-        "status": status,
-        "event_id": event_id(repo, commit, f"line:{before}"),
+        "event_id": id,
         "session_id": place.session_id,
         "turn": place.turn,
         "agent": AGENT,
@@ -324,11 +366,13 @@ def turn_events(
     changes: Sequence[FileChange],
     message_hash: str | None,
     line_place: int | None,
+    again: bool = False,
 ) -> Iterator[Event]:
     """All events of a commit's turn, in order (S1-23, S1-24, S1-29, S1-31, S1-37, S1-47).
 
     Args: message_hash: the blob of the whole message, when it is too long for an event; line_place: how
-    many commits come before it on its line, None where that is not known.
+    many commits come before it on its line, None where that is not known; again: whether it was recorded
+    without its parent before.
     """
     session_id, turn = place.session_id, place.turn
     columns = {
@@ -341,7 +385,7 @@ def turn_events(
     }
 
     def about(part: str) -> dict[str, Any]:
-        return {**columns, "event_id": event_id(repo, commit.id, part)}
+        return {**columns, "event_id": event_id(repo, commit.id, _part(part, again))}
 
     message = commit.message[:MESSAGE_SIZE_MAX]
     start = lifecycle.turn_start(session_id, turn, message, title=commit.subject, **about("turn-start"))
@@ -374,11 +418,16 @@ def turn_events(
 
 
 def message_events(
-    repo: str, place: Place, commit: Commit, message_hash: str | None, line_place: int | None
+    repo: str,
+    place: Place,
+    commit: Commit,
+    message_hash: str | None,
+    line_place: int | None,
+    again: bool = False,
 ) -> Iterator[Event]:
     """Those of a commit's events that say nothing of its files; a later import adds the others."""
     nothing = TreeFacts("", 0, None, "")
-    for event in turn_events(repo, place, commit, nothing, nothing, (), message_hash, line_place):
+    for event in turn_events(repo, place, commit, nothing, nothing, (), message_hash, line_place, again):
         if event["event_type"] == "intent" or event["operation"] == "start":
             yield event
 

@@ -19,7 +19,7 @@ from eventlog.memory import codes, codes_of_log, intent, who
 from eventlog.memory.briefing import FORMAT, TOKENS, Briefing, Reader, briefing
 from eventlog.memory.files import replace_file
 from eventlog.memory.freshness import Looker
-from eventlog.projections.definitions import HAPPENED_AT, TURNS_NEWEST_FIRST
+from eventlog.projections.definitions import EVENTS_NEWEST_FIRST, HAPPENED_AT, TURNS_NEWEST_FIRST
 from eventlog.recorder import retrieval, window
 from eventlog.recorder.requests import RetrieveOptions
 from eventlog.search.failures import failures
@@ -209,7 +209,7 @@ def _decisions(store: Store) -> "tuple[list[dict[str, Any]], int]":
     )
     rows = store.query(
         f"select event_id, position, path, title, payload, count(*) over () from events where {is_open} "
-        f"order by {_AT} desc nulls last, position desc limit {_NEWEST}"
+        f"order by {EVENTS_NEWEST_FIRST} limit {_NEWEST}"
     ).rows
     found = []
     for event_id, position, path, title, payload, _ in rows:
@@ -231,7 +231,7 @@ def _warnings(store: Store) -> "tuple[list[dict[str, Any]], int]":
     where = "event_type = 'warning' and resolved is not true"
     rows = store.query(
         f"select event_id, agent, path, title, payload, count(*) over () from events where {where} "
-        f"order by {_AT} desc nulls last, position desc limit {_NEWEST}"
+        f"order by {EVENTS_NEWEST_FIRST} limit {_NEWEST}"
     ).rows
     return [
         {"event": event_id, "agent": agent, "path": path, "text": text_of(_payload(payload), title)}
@@ -244,7 +244,7 @@ def _files(store: Store, where: str, parameters: "Sequence[Any]") -> "list[dict[
     rows = store.query(
         f"select path, after_hash, operation, event_id, {_AT}, position from events "
         f"where event_type = 'file' and path is not null and operation is distinct from 'read' and {where} "
-        f"order by {_AT} desc nulls last, position desc limit {_PATH_EVENTS}",
+        f"order by {EVENTS_NEWEST_FIRST} limit {_PATH_EVENTS}",
         parameters,
     ).rows
     found: dict[str, dict[str, Any]] = {}

@@ -40,6 +40,15 @@ HAPPENED_AT = (
     "AND (agent_session_id IS NOT NULL OR event_type = 'transcript')) THEN recorded_at END)"
 )
 
+# The order of events wherever those that happened last come first, the undated last.
+EVENTS_NEWEST_FIRST = f"{HAPPENED_AT} DESC NULLS LAST, position DESC"
+# Decisions with the turn and the time of their events, as a relation, and the order of its rows.
+DATED_DECISIONS = (
+    f"decisions JOIN (SELECT position, turn_id, {HAPPENED_AT} AS happened FROM events "
+    "WHERE event_type = 'decision') USING (position)"
+)
+DECISIONS_NEWEST_FIRST = "happened DESC NULLS LAST, position DESC"
+
 # The order of turns and of sessions wherever the newest come first: by when they happened, the undated last.
 # Commits are ordered by their place on the line: one with a slow clock happened with the latest before it.
 # What no line reaches any more has no place among the others.

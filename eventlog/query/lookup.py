@@ -49,6 +49,13 @@ def names_a_turn(name: str) -> bool:
     return name == "last" or name.startswith(("last:", "turn:", "git:"))
 
 
+# The turns of commits; of one that was recorded twice (docs/adapters.md, Git) the turn that counts.
+_OF_COMMIT = """
+where starts_with("commit", $1) and (rewritten is not true or "commit" not in
+    (select "commit" from turns where rewritten is not true and "commit" is not null))
+limit 5
+"""
+
 # Of a relation with `session_id` and `turn`: without what belongs to commits that no line reaches any more.
 NOT_REWRITTEN = "(session_id, turn) not in (select (session_id, turn) from turns where rewritten)"
 
@@ -143,7 +150,7 @@ def _turns(query: Query, condition: str, parameters: Sequence[Any] = ()) -> list
 def _turns_of_commit(query: Query, commit: str) -> list[TurnRef]:
     if len(commit) < 4 or not _HEX.issuperset(commit):
         raise NotFound(f"{commit!r} is not a commit id (at least 4 hexadecimal digits)")
-    return _turns(query, 'where starts_with("commit", $1) limit 5', [commit])
+    return _turns(query, _OF_COMMIT, [commit])
 
 
 def _turns_by_prefix(query: Query, name: str) -> list[TurnRef]:

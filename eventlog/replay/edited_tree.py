@@ -8,12 +8,12 @@ event, and the import of a history. One instance belongs to one thread; entries 
 from collections.abc import Callable, Iterable
 
 from eventlog.errors import NotFound
-from eventlog.snapshots.tree import DIRECTORY, TreeEntry, encode_tree
+from eventlog.snapshots.tree import DIRECTORY, TreeEntry, encode_tree, name_of_row
 
 Reader = Callable[[bytes], Iterable[TreeEntry]]
 Writer = Callable[[bytes], bytes]
 
-# A tree is this and one row for each entry, in order of names (docs/design.md §11.1).
+# A tree is this and one row for each entry, in order of their names (docs/design.md §11.1).
 _EMPTY = encode_tree(())
 
 
@@ -117,7 +117,8 @@ class EditedTree:
             for name, entry in directory.entries.items():
                 if name not in rows:
                     rows[name] = _row(entry)
-            directory.id = write(_EMPTY + b"".join([rows[name] for name in sorted(rows)]))
+            ordered: list[bytes] = sorted(rows.values(), key=name_of_row)
+            directory.id = write(_EMPTY + b"".join(ordered))
         return directory.id
 
     def _enter(self, directory: _Directory, name: bytes) -> _Directory | None:

@@ -17,7 +17,15 @@ from eventlog.repository import git_environment
 from eventlog.snapshots.kept_ignored import database_name, journals_of
 from eventlog.snapshots.parallel import Listed
 from eventlog.snapshots.statcache import pack_fields
-from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, PLAIN, SYMLINK, kind_of_mode, legal_name
+from eventlog.snapshots.tree import (
+    DIRECTORY,
+    EXECUTABLE,
+    PLAIN,
+    SYMLINK,
+    is_store_name,
+    kind_of_mode,
+    unsafe_path,
+)
 
 _DIRECTORY = DIRECTORY[0]
 # What an older part of the log saw is kept too: only what came later may go.
@@ -147,7 +155,8 @@ class Comparison:
 
     def _compare_directory(self, path: bytes, want: State) -> None:
         if want.kind == DIRECTORY and self._names(path) is None:
-            self._block(path, "the directory cannot be read")
+            is_store = is_store_name(path.rpartition(b"/")[2])
+            self._block(path, "a store is there" if is_store else "the directory cannot be read")
         elif want.kind == DIRECTORY:
             self.unchanged += 1
         elif path in self._doomed:
@@ -214,7 +223,9 @@ class Comparison:
             for name, is_dir in (self._names(directory) or {}).items():
                 path = directory + b"/" + name if directory else name
                 known = path in self.wanted.entries or path in self._doomed or path in said
-                if known or legal_name(name) is not None or not self.wanted.selects(path):
+                if known or not self.wanted.selects(path) or unsafe_path(path) is not None:
+                    continue
+                if is_dir and is_store_name(name) and self._names(path) is None:
                     continue
                 if self.wanted.left_alone(path) or (self.protected and is_below(self.protected, path)):
                     continue

@@ -17,7 +17,7 @@ from eventlog.fs import FileSystem, Refusals, publish, read_file
 from eventlog.layout import RESTORE_DIR, Layout, parse_restore
 from eventlog.paths import path_bytes, path_text
 from eventlog.replay.restore_place import FILES, State
-from eventlog.snapshots.tree import DIRECTORY, SYMLINK, legal_name
+from eventlog.snapshots.tree import DIRECTORY, SYMLINK, unsafe_path
 
 FORMAT = 1
 _KINDS = frozenset((*FILES, DIRECTORY, SYMLINK))
@@ -124,10 +124,9 @@ def _state(row: Any) -> State | None:
 
 def _path(text: str) -> bytes:
     path = path_bytes(text)
-    for name in path.split(b"/"):
-        problem = legal_name(name)
-        if problem is not None:
-            raise ValueError(f"the path {text!r} has a part that {problem}")
+    problem = unsafe_path(path)
+    if problem is not None:
+        raise ValueError(f"the path {text!r} {problem}")
     return path
 
 

@@ -28,9 +28,10 @@ from eventlog.snapshots.tree import (
     MODE_OF_KIND,
     SKIPPED,
     SYMLINK,
-    legal_name,
+    is_store_name,
     mode_of_directory,
     plain_kind,
+    unsafe_path,
 )
 
 # What is read of the events behind the moment.
@@ -190,12 +191,16 @@ def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
     leaves |= {kind: (plain_kind(kind), MODE_OF_KIND[kind]) for kind in FILES - leaves.keys()}
     while stack:
         prefix, entries = stack.pop()
+        may_be_store = not prefix or is_store_name(prefix.split(b"/")[-2])
         for entry in entries:
             name, kind, id, size = entry
             path = prefix + name
             if some and not wanted.selects(path) and not (kind == DIRECTORY and wanted.leads(path)):
                 continue
-            if kind in leaves:
+            if may_be_store and (problem := unsafe_path(path)) is not None:
+                wanted.missing.append((path, f"it is not written: it {problem}"))
+                wanted.alone.add(path)
+            elif kind in leaves:
                 try:
                     # Only what git holds has to be read for its id.
                     wanted.entries[path] = make(State, (*leaves[kind], hashed(state.blobs, entry).id, size))
@@ -272,6 +277,8 @@ def _see_tree(
         walked.met(1 + len(entries))
         for entry in entries:
             below = path + b"/" + entry.name if path else entry.name
+            if unsafe_path(below) is not None:
+                continue  # it was never written
             if entry.kind == DIRECTORY:
                 if wanted.selects(below) or wanted.leads(below):
                     stack.append((below, entry.id))
@@ -294,7 +301,7 @@ def _legal(text: str) -> bytes | None:
         path = path_bytes(text)
     except ValueError:
         return None
-    return path if all(legal_name(name) is None for name in path.split(b"/")) else None
+    return path if unsafe_path(path) is None else None
 
 
 def _sentence(state: TreeState, id: bytes) -> str:

@@ -31,7 +31,7 @@ from eventlog.snapshots.tree import (
     SYMLINK,
     TreeEntry,
     decode_tree,
-    legal_name,
+    unsafe_path,
 )
 from eventlog.types import Event
 
@@ -364,10 +364,9 @@ def kind_of_mode(mode: object) -> bytes | None:
 def _wanted(path: str) -> bytes:
     """The bytes of a path, if it can stand in a tree. Raises: NotFound."""
     name = _bytes_of(path)
-    for part in name.split(b"/"):
-        problem = legal_name(part)
-        if problem is not None:
-            raise NotFound(f"{path!r} cannot stand in a tree: its part {path_text(part)!r} {problem}")
+    problem = unsafe_path(name)
+    if problem is not None:
+        raise NotFound(f"{path!r} cannot stand in a tree: it {problem}")
     return name
 
 

@@ -53,6 +53,7 @@ _EMPTY_DIRECTORIES = (
     "'040000' in (try(json_extract_string(payload, '$.after_mode')), "
     "try(json_extract_string(payload, '$.before_mode'))))"
 )
+_ALL_REWRITTEN = "(select session_id from turns group by 1 having bool_and(coalesce(rewritten, false)))"
 # What an import adds of its own accord happens when it runs, and makes nobody busy on that day.
 _DOINGS = (
     "turn",
@@ -72,6 +73,7 @@ _OF_EVENTS = {
     "day": _day(_AT), "session": "session_id", "agent": "agent", "repo": "repo", "tool": "tool",
     "path": "path",
 }  # fmt: skip
+_OF_SESSIONS = {"agent": "agent", "repo": "repo"}
 _OF_TURNS = {"day": _day("started_at"), "session": "session_id", "agent": "agent", "repo": "repo"}
 _OF_CALLS = {
     "day": _day("happened"), "session": "session_id", "model": "model", "agent": "agent", "repo": "repo",
@@ -190,7 +192,8 @@ def tell(
     if None in found:
         found[None][None] = {}
     left_out = not rewritten and rewritten_turns(query) > 0
-    for take in (partial(_events, left_out), partial(_turns, left_out), partial(_calls, prices)):
+    takes = partial(_events, left_out), partial(_sessions, left_out), partial(_turns, left_out)
+    for take in (*takes, partial(_calls, prices)):
         for dimension, key, said in take(query, dimensions, since):
             found[dimension].setdefault(key, {}).update(said)
     # An error that has no path says nothing of paths.
@@ -341,6 +344,24 @@ def _resolved(found: _Failures, errors: int) -> "dict[str, int | None]":
         "errors_open": sum(failure.resolved is None for failure in found) if known else None,
         "resolve_median_us": failures.median_us(found),
     }
+
+
+def _sessions(left_out: bool, query: Query, dimensions: "Sequence[str | None]", since: "int | None") -> _Told:
+    """The sessions of the log (docs/sql.md), whatever happened in them."""
+    sets = _Sets(_OF_SESSIONS, dimensions)
+    if not sets.known:
+        return
+    on_line = f"session_id not in {_ALL_REWRITTEN}" if left_out else "true"
+    rows = query(
+        f"""
+        with there as (
+            select {sets.keys} session_id from sessions where {_since("last_at", since)} and {on_line})
+        select {sets.select} count(*) from there {sets.group}""",
+        [],
+    ).rows
+    for row in rows:
+        dimension, key, (sessions,) = sets.read(row)
+        yield dimension, key, {"sessions": sessions}
 
 
 def _turns(left_out: bool, query: Query, dimensions: "Sequence[str | None]", since: "int | None") -> _Told:

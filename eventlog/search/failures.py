@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eventlog.paths import within_sql
-from eventlog.projections.definitions import HAPPENED_AT
+from eventlog.projections.definitions import EVENTS_NEWEST_FIRST, HAPPENED_AT
 from eventlog.query.lookup import Query
 
 TOLD, SEEN = "told", "seen"
@@ -102,7 +102,7 @@ def failures(
         "coalesce(json_extract_string(payload, '$.message'), title), tool_use_id, resolved, "
         f"json_extract_string(payload, '$.resolution'), {_COMMAND} "
         f"from events where {' and '.join(where)} "
-        f"order by {_AT} desc nulls last, position desc limit {ERRORS_MAX}",
+        f"order by {EVENTS_NEWEST_FIRST} limit {ERRORS_MAX}",
         parameters,
     ).rows
     told = _told(query, [row[5] for row in rows if row[5]])

@@ -7,14 +7,17 @@ texts, one content, and what SQLite keeps.
 import sqlite3
 from collections.abc import Iterator
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from blake3 import blake3
 
+from eventlog import jsontext
 from eventlog.errors import EventLogError
+from eventlog.paths import path_text
 from eventlog.search import document, words
 from eventlog.search.query import session_word, type_word
-from eventlog.snapshots.ids import TEXT_PREFIX, to_text
+from eventlog.snapshots.ids import TEXT_PREFIX, from_text, to_text
+from eventlog.snapshots.tree import FILES
 from eventlog.types import IMPORTED_AGENTS
 
 if TYPE_CHECKING:
@@ -39,12 +42,23 @@ KEPT = (
     "title", "tool", "path", "operation", "error_type", "after_hash",
 )  # fmt: skip
 
-# A content that an event names: the event's position, path, content, and the event's facets.
-Named = tuple[int, str, bytes, str]
+
+class Named(NamedTuple):
+    """A content of a `file` event: the event's position, path and facets, and the content's id.
+
+    `late`: it was stored after the event, which does not name it (docs/certainty.md).
+    """
+
+    position: int
+    path: str
+    id: bytes
+    facets: str
+    late: bool = False
+
 
 _HASH_SIZE = len(TEXT_PREFIX) + 64
 
-_READ = (*KEPT, "agent", "agent_session_id", "payload")
+_READ = (*KEPT, "agent", "agent_session_id", "before_hash", "tree_hash", "payload")
 _PUT = "INSERT INTO words(rowid, title, path, body, pieces, facets) VALUES (?, ?, ?, ?, ?, ?)"
 
 
@@ -94,6 +108,7 @@ class Filler:
         files: list[Named] = []
         for part in piece:
             files += self._put_events(part)
+            files += self._stored_since(part)
         self._put_contents(files, contents)
 
     def _put_withheld(self, part: "pa.RecordBatch") -> None:
@@ -126,7 +141,44 @@ class Filler:
         covered.last = positions[-1]
         covered.last_id = part["event_id"][-1].as_py()
         covered.position = covered.last + 1
+        self._await(part, positions, paths, facets)
         return list(_named(kinds, part, positions, paths, facets))
+
+    def _await(
+        self, part: "pa.RecordBatch", positions: "list[int]", paths: "list[str | None]", facets: "list[str]"
+    ) -> None:
+        """Note the files whose contents may be stored later, by the list that names them."""
+        rows = [
+            (list_text, path, position, facet)
+            for list_text, path, position, facet in zip(
+                _lists_of(part), paths, positions, facets, strict=True
+            )
+            if list_text is not None and path
+        ]
+        self._con.executemany("INSERT OR IGNORE INTO awaited VALUES (?, ?, ?, ?)", rows)
+
+    def _stored_since(self, part: "pa.RecordBatch") -> "Iterator[Named]":
+        """The contents that events of this part say were stored, each with the file event that lacks it."""
+        kinds = part["event_type"].to_pylist()
+        if "content" not in kinds:
+            return
+        told = zip(kinds, part["before_hash"].to_pylist(), part["tree_hash"].to_pylist(), strict=True)
+        for kind, list_text, tree_text in told:
+            if kind == "content" and list_text and tree_text:
+                yield from self._stored(list_text, tree_text)
+
+    def _stored(self, list_text: str, tree_text: str) -> "Iterator[Named]":
+        from eventlog.snapshots.materialize import walk
+
+        select = "SELECT position, facets FROM awaited WHERE list = ? AND path = ?"
+        try:
+            for name, entry in walk(self._blobs, from_text(tree_text)):
+                path = path_text(name)
+                awaited = self._con.execute(select, [list_text, path]).fetchone()
+                if awaited is not None and entry.kind in FILES:
+                    yield Named(awaited[0], path, entry.id, awaited[1], late=True)
+        except EventLogError:
+            return  # damaged, or collected since
 
     @staticmethod
     def _unsearched(kinds: "list[str]") -> "Iterator[int]":
@@ -182,17 +234,17 @@ class Filler:
 
     def _put_contents(self, files: "list[Named]", wanted: bool) -> None:
         """Index the contents that were not met at their path before."""
-        places = self._blobs.places({named[2] for named in files})
+        places = self._blobs.places({named.id for named in files})
         fresh: dict[int, Named] = {}
         for named in files:
-            if named[2] in places:
-                key = _key(named[1], named[2])
+            if named.id in places:
+                key = _key(named.path, named.id)
                 if key not in fresh and not self._is_known(key):
                     fresh[key] = named
         withheld = {row[0] for row in self._con.execute("SELECT hash FROM withheld")} if fresh else ()
         todo: dict[bytes, list[tuple[int, Named]]] = {}
         for key, named in fresh.items():
-            id = named[2]
+            id = named.id
             if places[id][4] > document.CONTENT_BYTES_MAX or not wanted:
                 self._covered.too_large += 1
             elif to_text(id) not in withheld:
@@ -210,10 +262,11 @@ class Filler:
 
     def _put_content(self, text: str, at: "list[tuple[int, Named]]") -> None:
         pieces = words.pieces_of(text)
-        for key, (position, path, _, facets) in at:
+        for key, (position, path, id, facets, late) in at:
             doc = FIRST_CONTENT + self._covered.contents
             self._covered.contents += 1
-            self._con.execute("INSERT INTO contents VALUES (?, ?, ?)", [doc, key, position])
+            hash = to_text(id) if late else None
+            self._con.execute("INSERT INTO contents VALUES (?, ?, ?, ?)", [doc, key, position, hash])
             self._con.execute(_PUT, [doc, "", document.clean(path), text, pieces, facets])
 
 
@@ -232,7 +285,16 @@ def _named(
         kinds, positions, paths, afters, operations, facets, strict=True
     ):
         if kind == "file" and after is not None and path and operation != "read":
-            yield from ((position, path, id, facet) for id in _id(after))
+            yield from (Named(position, path, id, facet) for id in _id(after))
+
+
+def _lists_of(part: "pa.RecordBatch") -> "Iterator[str | None]":
+    """Of each event the list of contents left for later that has the one of its file."""
+    kinds, afters = part["event_type"].to_pylist(), part["after_hash"].to_pylist()
+    for kind, after, payload in zip(kinds, afters, part["payload"].to_pylist(), strict=True):
+        is_file = kind == "file" and after is None and payload and '"deferred"' in payload
+        named = jsontext.object_of(payload).get("deferred") if is_file else None
+        yield named if isinstance(named, str) else None
 
 
 def _key(path: str, id: bytes) -> int:

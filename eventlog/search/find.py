@@ -322,6 +322,9 @@ class _Found:
             return None
         row: dict[str, Any] = table.slice(at, 1).to_pylist()[0]
         row["at"] = row["recorded_at"] if row["occurred_at"] is None else row["occurred_at"]
+        if place.content is not None:
+            select = "SELECT coalesce(hash, ?) FROM contents WHERE doc = ?"
+            (row["after_hash"],) = place.source.execute(select, [row["after_hash"], place.content]).fetchone()
         return row
 
     def _fits(self, row: "dict[str, Any]") -> bool:

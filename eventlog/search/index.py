@@ -58,7 +58,9 @@ INSERT INTO words(words, rank) VALUES ('hashsize', {_HASH_BYTES});
 INSERT INTO words(words, rank) VALUES ('automerge', {_RUNS_MERGED});
 INSERT INTO words(words, rank) VALUES ('crisismerge', {_RUNS_MAX});
 CREATE TABLE kept(first INTEGER PRIMARY KEY, last INTEGER, newest INTEGER, data BLOB);
-CREATE TABLE contents(doc INTEGER PRIMARY KEY, key INTEGER UNIQUE, position INTEGER);
+CREATE TABLE contents(doc INTEGER PRIMARY KEY, key INTEGER UNIQUE, position INTEGER, hash TEXT);
+CREATE TABLE awaited(
+    list TEXT, path TEXT, position INTEGER, facets TEXT, PRIMARY KEY (list, path)) WITHOUT ROWID;
 CREATE TABLE withheld(hash TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE meta(one INTEGER PRIMARY KEY CHECK (one = 1), said TEXT)
 """

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 from eventlog.errors import Ambiguous, Corruption, NotFound, Refused
 from eventlog.exports.withheld import names_people, without_people
 from eventlog.paths import within_sql
-from eventlog.projections.definitions import HAPPENED_AT, SESSIONS_NEWEST_FIRST, TURNS_NEWEST_FIRST
+from eventlog.projections.definitions import (
+    DATED_DECISIONS,
+    DECISIONS_NEWEST_FIRST,
+    SESSIONS_NEWEST_FIRST,
+    TURNS_NEWEST_FIRST,
+)
 from eventlog.store import Store
 from eventlog.types import COLUMN_NAMES, happened_at
 from eventlog.wording import NO_TITLE, event_words, lines, microseconds, moment, moment_exact, one_line
@@ -259,10 +264,8 @@ def decisions(
         where.append(condition.format(*(f"${first + n}" for n in range(len(named)))))
     sql = (
         "select position, event_id, session_id, turn_id, happened, coalesce(decision, title, ''), reasoning, "
-        "alternatives, path from decisions join "
-        f"(select position, turn_id, {HAPPENED_AT} as happened from events where event_type = 'decision') "
-        "using (position) "
-        f"where {' and '.join(where)} order by happened desc nulls last, position desc limit {limit + 1}"
+        f"alternatives, path from {DATED_DECISIONS} "
+        f"where {' and '.join(where)} order by {DECISIONS_NEWEST_FIRST} limit {limit + 1}"
     )
     found = store.query(sql, parameters).rows
     for _, event_id, session_id, turn_id, at, said, reasoning, alternatives, on in found[:limit]:

@@ -9,7 +9,7 @@ Pure functions; on the hook path.
 """
 
 from eventlog.errors import Corruption, InvalidEvent
-from eventlog.snapshots.tree import FILES, SIZE_UNKNOWN, SYMLINK, legal_name
+from eventlog.snapshots.tree import FILES, SIZE_UNKNOWN, SYMLINK, unsafe_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _problem(kind: bytes, size: int, inode: int, object: "bytes | None") -> "str
 def _decoded(line: bytes) -> "DeferredFile | None":
     facts, tab, path = line.partition(b"\t")
     fields = facts.split(b" ")
-    if not tab or len(fields) != 6 or any(legal_name(part) is not None for part in path.split(b"/")):
+    if not tab or len(fields) != 6 or unsafe_path(path) is not None:
         return None
     kind, size, mtime_ns, ctime_ns, inode, name = fields
     try:

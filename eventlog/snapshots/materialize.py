@@ -50,7 +50,9 @@ from eventlog.snapshots.tree import (
     SYMLINK,
     TreeEntry,
     decode_tree,
+    is_store_name,
     mode_of_directory,
+    unsafe_path,
 )
 from eventlog.snapshots.userfiles import UserFiles
 
@@ -253,8 +255,12 @@ def _plan_directory(
                 wanted = path_text(prefix + _first_path(name, wish[name]))
                 raise NotFound(f"{wanted} is not in this tree; nothing was written")
     files = plan.files
+    may_be_store = not prefix or is_store_name(plan.dirs[index][1])
     for (name, kind, id, size), below in wanted_of(entries, wish):
         path = prefix + name
+        if may_be_store and (problem := unsafe_path(path)) is not None:
+            plan.missing.append((path, f"it is not written: it {problem}"))
+            continue
         if kind == DIRECTORY:
             plan.dirs.append((index, name, path))
             if size:

@@ -12,7 +12,8 @@
 
 The decoder accepts only what the encoder makes (I11), and neither lets through a name that could
 leave the directory it stands in or reach into `.git` or `.locus` on any file system (I28). What
-such a name belongs to can be kept under another name as kind `s` with a sentence saying why.
+such a name belongs to can be kept under another name as kind `s` with a sentence saying why. A directory
+or file called `.locus` keeps its kind there: readers get it under its own name (docs/trees.md §4).
 
 Pure functions; on the hook path.
 """
@@ -47,6 +48,7 @@ _KIND_OF_MODE = _kinds_of_modes()
 # The permissions that a file of each kind has, and gets when it is written out.
 MODE_OF_KIND = {kind: mode for mode, kind in _KIND_OF_MODE.items()}
 FILES = frozenset(MODE_OF_KIND)
+_UNDER_AN_ESCAPE = FILES | {DIRECTORY}  # what a `.locus` may be, for it to be kept
 KINDS = FILES | {SYMLINK, DIRECTORY, SUBMODULE, SKIPPED}
 # For `bytes.translate`: each kind of file as `f` or `x`.
 PLAIN = bytes.maketrans(
@@ -63,6 +65,10 @@ _ENTRY = struct.Struct("<cQ32sH")
 
 # Directories that belong to a program that runs what it finds in them.
 _RESERVED = ("git", "locus")
+
+# What has a name that no tree may hold stands in the tree under this one, with letters that are safe.
+REFUSED = b"refused%"
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 # Code points that HFS+ leaves out when it compares names: `.g<U+200C>it` opens `.git` there.
 _HFS_IGNORED = dict.fromkeys(
@@ -134,6 +140,8 @@ def encode_tree(entries: "Iterable[tuple[bytes, bytes, bytes, int]]") -> bytes:
     previous = None
     ordered = sorted(entries)
     are_legal = all_legal([entry[0] for entry in ordered])
+    if not are_legal:
+        ordered = sorted((_stored_name(name, kind), kind, id, size) for name, kind, id, size in ordered)
     for name, kind, id, size in ordered:
         problem = (None if are_legal else legal_name(name)) or _problem(kind, id, size)
         if problem is None and name == previous:
@@ -188,7 +196,30 @@ def decode_tree(encoding: bytes, where: str = "tree") -> "tuple[TreeEntry, ...]"
             if problem is not None:
                 raise Corruption(where, f"tree entry {name!r} {problem}", at)
             at += head + len(name)
+        entries = sorted(make(TreeEntry, (_own_name(entry), *entry[1:])) for entry in entries)
     return tuple(entries)
+
+
+def _stored_name(name: bytes, kind: bytes) -> bytes:
+    """How a name is spelled in an encoding. Raises: InvalidEvent on one that would be read as another."""
+    if kind not in _UNDER_AN_ESCAPE:
+        return name
+    if is_store_name(name):
+        return escaped(name)
+    if is_store_name(_meant(name) or b""):
+        raise InvalidEvent(f"tree entry {name!r} stands for another name")
+    return name
+
+
+def _own_name(entry: "TreeEntry") -> bytes:
+    """The name that an entry of an encoding means."""
+    meant = _meant(entry[0]) if entry[1] in _UNDER_AN_ESCAPE else None
+    return meant if meant is not None and is_store_name(meant) else entry[0]
+
+
+def name_of_row(row: bytes) -> bytes:
+    """The name in the encoding of one entry: rows stand in the order of these."""
+    return row[_ENTRY.size :]
 
 
 def all_legal(names: "list[bytes]") -> bool:
@@ -227,6 +258,8 @@ def legal_name(name: bytes) -> "str | None":
     return _refusal(name)
 
 
+_SPELLING = "is a spelling of "
+_OF_A_STORE = _SPELLING + ".locus"
 _TOO_LONG = f"is longer than {NAME_SIZE_MAX} bytes"
 
 
@@ -242,19 +275,79 @@ def _refusal(name: bytes) -> "str | None":
     for part in name.split(b"\\"):
         reserved = _reserved(part)
         if reserved is not None:
-            return f"is a spelling of {reserved}"
+            return _SPELLING + reserved
     return None
 
 
 def _reserved(name: bytes) -> "str | None":
     """The reserved directory that some file system opens under this name, if any."""
-    text = name.decode("utf-8", "surrogateescape").translate(_HFS_IGNORED)
-    # casefold, not lower: APFS compares `.locuſ` and `.locus` equal.
-    text = text.partition(":")[0].rstrip(". ").casefold()
+    text = _casefolded(name)
     for word in _RESERVED:
         if text == f".{word}" or (text[:-1] == f"{word}~" and text[-1] in "0123456789"):
             return f".{word}"
     return None
+
+
+def _casefolded(name: bytes) -> str:
+    """A name as the most lenient of file systems compares it."""
+    text = name.decode("utf-8", "surrogateescape").translate(_HFS_IGNORED)
+    # casefold, not lower: APFS compares `.locuſ` and `.locus` equal.
+    return text.partition(":")[0].rstrip(". ").casefold()
+
+
+def is_store_name(name: bytes) -> bool:
+    """Whether some file system takes the name, in ASCII and without `\\` and `:`, for `.locus`."""
+    if not name.isascii() or b"locus" not in name.lower():
+        return False
+    return b"\\" not in name and b":" not in name and legal_name(name) == _OF_A_STORE
+
+
+def unsafe_path(path: bytes) -> "str | None":
+    """None when a tree may lead to this path and it may be written, else why not, after the path.
+
+    At the root `.locus` is the place of a store, and a `STORE` makes a store of any other (docs/trees.md §4).
+    """
+    names = path.split(b"/")
+    if all_legal(names):
+        return None
+    for above, name in zip([b"", *names], names, strict=False):
+        problem = legal_name(name)
+        if problem is not None and not (above and is_store_name(name)):
+            return f"has a part that {problem}"
+        if makes_store(above, name):
+            return "would make a store of its directory"
+    return None
+
+
+def makes_store(above: bytes, name: bytes) -> bool:
+    """Whether a directory called `above` is taken for a store once it has this name in it."""
+    return is_store_name(above) and _casefolded(name) == "store"
+
+
+def escaped(name: bytes) -> bytes:
+    """How a tree lists a name, or a path from such a name on, that it may not hold."""
+    return REFUSED + b"".join(b"%c" % c if c in _PLAIN else b"%%%02X" % c for c in name)
+
+
+def is_escape(name: bytes) -> bool:
+    """Whether a name is what `escaped` makes of one that no tree may hold; others that begin so are names."""
+    meant = _meant(name)
+    if meant is None:
+        return False
+    top = meant.split(b"/")[0]
+    return bool(top) and (legal_name(top) is not None or is_escape(top))
+
+
+def _meant(name: bytes) -> "bytes | None":
+    """What `escaped` makes this name of; None when it makes it of nothing."""
+    if not name.startswith(REFUSED):
+        return None
+    first, *rest = name[len(REFUSED) :].split(b"%")
+    try:
+        meant = first + b"".join(bytes((int(part[:2], 16),)) + part[2:] for part in rest)
+    except ValueError:
+        return None
+    return meant if escaped(meant) == name else None
 
 
 def _is_mode(size: int) -> bool:

@@ -1,18 +1,28 @@
 """The system calls that replay and restore make in the user's directories, each below a descriptor.
 
 Not part of `FileSystem`: the store's seam knows paths and crashes, this one knows descriptors, modes and
-links, and faults are injected into it separately. Nothing here follows a symlink.
+links, and faults are injected into it separately. Nothing here follows a symlink, or leads into the directory
+of a store (I28).
 """
 
+import errno
 import os
 
 from eventlog.fs import REAL
+from eventlog.snapshots.tree import is_store_name
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # A pipe must not make us wait for its writer, should it take a file's name between a look and the open.
 _OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _HOLD = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC if hasattr(os, "O_PATH") else None
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class StoreThere(PermissionError):
+    """A directory called `.locus` is a store's: nobody captures it, writes into it or deletes from it."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EPERM, "a store stands there")
 
 
 class UserFiles:
@@ -22,7 +32,12 @@ class UserFiles:
         return os.open(path, _DIRECTORY)
 
     def open_dir(self, dir_fd: int, name: bytes) -> int:
-        return os.open(name, _DIRECTORY, dir_fd=dir_fd)
+        """Raises: StoreThere."""
+        fd = os.open(name, _DIRECTORY, dir_fd=dir_fd)
+        if is_store_name(name) and _has_store(fd):
+            os.close(fd)
+            raise StoreThere
+        return fd
 
     def mkdir(self, dir_fd: int, name: bytes, mode: int) -> None:
         os.mkdir(name, mode, dir_fd=dir_fd)
@@ -86,3 +101,11 @@ class UserFiles:
 
     def listdir(self, dir_fd: int) -> list[str]:
         return os.listdir(dir_fd)
+
+
+def _has_store(dir_fd: int) -> bool:
+    try:
+        os.stat("STORE", dir_fd=dir_fd, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True

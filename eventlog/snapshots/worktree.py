@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 FILE_SIZE_MAX = 100_000_000
 
 # Raised when the same directory would be captured otherwise than before.
-_RULES_VERSION = 2
+_RULES_VERSION = 3
 
 
 class Capture:

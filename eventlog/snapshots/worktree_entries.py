@@ -17,15 +17,20 @@ from eventlog.snapshots.statcache import MISSING, UNPROVEN, pack_stat
 from eventlog.snapshots.tree import (
     EXECUTABLE,
     FILE,
+    REFUSED,
     SIZE_UNKNOWN,
     SKIPPED,
     SUBMODULE,
     SYMLINK,
     all_legal,
+    escaped,
+    is_escape,
+    is_store_name,
     kind_of_mode,
     legal_name,
     size_of_directory,
 )
+from eventlog.snapshots.userfiles import StoreThere
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,10 +42,6 @@ if TYPE_CHECKING:
 
 _DESCRIPTORS_MAX = 128
 _ATTEMPTS = 3
-
-# What has a name that no tree may hold stands in the tree under this one, with letters that are safe.
-REFUSED = b"refused%"
-_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 
 _SOCKET, _PIPE, _DEVICE = "it is a socket", "it is a named pipe", "it is a device"
 _CHANGED = "it changed while it was read"
@@ -73,26 +74,6 @@ def name_in_tree(name: bytes) -> "tuple[bytes, str | None]":
     if problem is None:
         return name, None
     return escaped(name), f"its name {path_text(name)!r} {problem}"
-
-
-def escaped(name: bytes) -> bytes:
-    """How a tree lists a name, or a path from such a name on, that it may not hold."""
-    return REFUSED + b"".join(b"%c" % c if c in _PLAIN else b"%%%02X" % c for c in name)
-
-
-def is_escape(name: bytes) -> bool:
-    """Whether a name is what `escaped` makes of one that no tree may hold; others that begin so are names."""
-    if not name.startswith(REFUSED):
-        return False
-    first, *rest = name[len(REFUSED) :].split(b"%")
-    try:
-        meant = first + b"".join(bytes((int(part[:2], 16),)) + part[2:] for part in rest)
-    except ValueError:
-        return False
-    if escaped(meant) != name:
-        return False
-    top = meant.split(b"/")[0]
-    return bool(top) and (legal_name(top) is not None or is_escape(top))
 
 
 def all_plain(names: "list[bytes]") -> bool:
@@ -187,6 +168,35 @@ class Entries:
         if found.st_mtime_ns < self._now and found.st_ctime_ns < self._now and found.st_dev == self._device:
             return pack_stat(found)
         return UNPROVEN
+
+    def named(self, directory: bytes, name: bytes, is_dir: bool) -> "tuple[bytes, str | None]":
+        """The name that a tree has for one in this directory, and why it is another (docs/trees.md §4).
+
+        Raises: StoreThere for the directory of a store.
+        """
+        if is_store_name(name) and is_dir:
+            if name == b".locus" and not directory:
+                raise StoreThere
+            if directory:
+                self._refuse_store(directory + b"/" + name)
+                return name, None
+        elif directory and is_store_name(name) and self._is_file(directory, name):
+            return name, None
+        return name_in_tree(name)
+
+    def _refuse_store(self, path: bytes) -> None:
+        try:
+            self.dir(path)
+        except StoreThere:
+            raise
+        except OSError:
+            pass  # whoever lists it, says so
+
+    def _is_file(self, directory: bytes, name: bytes) -> bool:
+        try:
+            return stat.S_ISREG(self.lstat(directory, name).st_mode)
+        except OSError:
+            return False
 
     def read(self, directory: bytes, name: bytes, found: os.stat_result) -> "Found":
         """What stands at a name that is no directory.

@@ -17,9 +17,10 @@ from eventlog.snapshots import kept_ignored
 from eventlog.snapshots.ids import blob_id
 from eventlog.snapshots.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
 from eventlog.snapshots.temporary import is_temporary
-from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SUBMODULE
+from eventlog.snapshots.tree import DIRECTORY, REFUSED, SKIPPED, SUBMODULE
+from eventlog.snapshots.userfiles import StoreThere
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
-from eventlog.snapshots.worktree_entries import REFUSED, TOO_DEEP, Entries, all_plain, name_in_tree
+from eventlog.snapshots.worktree_entries import TOO_DEEP, Entries, all_plain
 from eventlog.snapshots.worktree_git import ATTRIBUTES_FILE, GitFailed
 from eventlog.snapshots.worktree_look import look_at_all
 from eventlog.snapshots.worktree_rows import KEPT, LEFT_OUT_ROW, NO, YES, Directory, is_another, join
@@ -286,14 +287,18 @@ class Scan:
         names = {}
         are_plain = all_plain(list(found))
         for name, is_dir in found.items():
-            if (name == b".git" and not directory.path) or (name == b".locus" and is_dir):
+            if name == b".git" and not directory.path:
                 continue
             if name[:1] == b"." and not is_dir:
                 if is_temporary(name):
                     continue
                 if name.lower() == ATTRIBUTES_FILE:
                     self.rules.note_attributes(directory.path)
-            shown, reason = (name, None) if are_plain else name_in_tree(name)
+            try:
+                named = (name, None) if are_plain else self.entries.named(directory.path, name, is_dir)
+            except StoreThere:
+                continue
+            shown, reason = named
             if reason is not None:
                 directory.refused[shown] = reason
             names[shown] = is_dir
@@ -522,7 +527,7 @@ class Scan:
         assert above is not None
         if above.parent is None:
             raise error
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP) or isinstance(error, StoreThere):
             self._forget(above, directory.name)  # gone or replaced meanwhile: the next capture sees it
         else:
             self._put(above, directory.name, self.entries.unreadable(error, 0))

@@ -34,6 +34,16 @@ def locus(capsysbinary: pytest.CaptureFixture[bytes]) -> Locus:
     return call
 
 
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locus: Locus) -> Path:
+    """A directory with a store, which is the working directory."""
+    root = tmp_path / "shop"
+    root.mkdir()
+    monkeypatch.chdir(root)
+    assert locus("--store", root / ".locus", "init").code == 0
+    return root
+
+
 @pytest.fixture(scope="session")
 def _recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     root = tmp_path_factory.mktemp("recorded") / "sample"

@@ -14,13 +14,9 @@ from tests.transcripts.claude_support import SESSION, Teller, patch
 
 
 @pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locus: Locus) -> Path:
+def work(shop: Path) -> Path:
     """A directory with a store, where the session ran whose transcript is in the agent's own place."""
-    root = tmp_path / "shop"
-    root.mkdir()
-    monkeypatch.chdir(root)
-    assert locus("--store", root / ".locus", "init").code == 0
-    return root
+    return shop
 
 
 @pytest.fixture

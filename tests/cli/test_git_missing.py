@@ -154,3 +154,19 @@ def _loosen(clone: Path) -> None:
 
 def _remove(clone: Path, oid: str) -> None:
     (clone / ".git" / "objects" / oid[:2] / oid[2:]).unlink()
+
+
+def test_search_finds_contents_that_came_later(locus: Locus, clone: Path) -> None:
+    """S2-1: what a partial clone lacked is found once an import brought it, also in an index made before."""
+    assert _report(locus, 4)
+    assert hits(locus, '"13 of 1"') == []
+    _complete(clone)
+    assert _report(locus, 0)
+    ((path, snippet),) = hits(locus, '"13 of 1"')
+    assert path == "d/f" and "13 of 1" in snippet
+
+
+def hits(locus: Locus, words: str) -> list[tuple[str, str]]:
+    """The contents that a search finds: path and snippet."""
+    found = json.loads(locus("search", words, "--wait", "--json").text)["hits"]
+    return [(hit["path"], hit["snippet"]) for hit in found if hit["is_content"]]

@@ -70,14 +70,8 @@ def test_last_is_of_an_agent_and_commits_have_their_own(
         assert without.code == 1 and f"{newest} is the newest turn that has them" in without.err
 
 
-def test_what_nobody_knows_the_time_of_is_never_the_last(
-    tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_nobody_knows_the_time_of_is_never_the_last(tmp_path: Path, locus: Locus, shop: Path) -> None:
     """P7: an undated session is listed, at the end, has no start and no end, and is closed."""
-    root = tmp_path / "r"
-    root.mkdir()
-    monkeypatch.chdir(root)
-    locus("init")
     step = {"action": "ls", "observation": "f\n", "response": "Look.", "thought": "Look."}
     asked = [{"role": "user", "content": "Fix the tests"}]
     transcript = {"trajectory": [step], "history": asked, "info": {}, "environment": "swe_main"}
@@ -87,23 +81,19 @@ def test_what_nobody_knows_the_time_of_is_never_the_last(
     nothing = locus("timeline", "last")
     assert nothing.code == 1 and "nobody knows when the turns happened" in nothing.err
 
-    with Store.open(root / ".locus") as store:
+    with Store.open(shop / ".locus") as store:
         Recorder(store, agent="probe").start_turn("Say hello").end()
-    assert _titles(root, locus)[0] == "Say hello"
+    assert _titles(shop, locus)[0] == "Say hello"
     times = "select status, started_at, ended_at, last_at from sessions where agent = 'swe-agent'"
     (session,) = json.loads(locus("sql", "--format", "json", times).text)
     assert session == {"status": "closed", "started_at": None, "ended_at": None, "last_at": None}
 
 
 def test_lines_of_a_transcript_have_the_times_that_they_hold(
-    tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, locus: Locus, shop: Path
 ) -> None:
     """P7: a snapshot of former contents says when inside; a line without any time has none."""
-    root = tmp_path / "r"
-    root.mkdir()
-    monkeypatch.chdir(root)
-    locus("init")
-    said = {"sessionId": "5", "cwd": str(root), "version": "2.1.0", "isSidechain": False}
+    said = {"sessionId": "5", "cwd": str(shop), "version": "2.1.0", "isSidechain": False}
     answer = {
         "id": "m",
         "model": "big",

@@ -16,13 +16,9 @@ BEFORE, AFTER = "package sync\n", "package sync\n\nfunc push() {}\n"
 
 
 @pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locus: Locus) -> Path:
+def work(shop: Path) -> Path:
     """A directory with a store; sessions begin in it."""
-    root = tmp_path / "shop"
-    root.mkdir()
-    monkeypatch.chdir(root)
-    assert locus("--store", root / ".locus", "init").code == 0
-    return root
+    return shop
 
 
 def write_of(path: Path, content: str, original: "str | None") -> tuple[str, dict[str, Any], str, Any]:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,17 @@ from tests.replay.restoring import put_tree
 @pytest.fixture
 def crowded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file system has ten bytes left."""
+    leave(monkeypatch, lambda _: 10)
+
+
+def leave(monkeypatch: pytest.MonkeyPatch, free: Callable[[str], int]) -> None:
+    """Let the file system of each path have so many bytes left."""
     real = os.statvfs
 
     def statvfs(path: str) -> os.statvfs_result:
         fields = list(real(path))
         fields[0] = fields[1] = 1
-        fields[3] = fields[4] = 10
+        fields[3] = fields[4] = free(path)
         return os.statvfs_result(fields)
 
     monkeypatch.setattr(os, "statvfs", statvfs)
@@ -116,15 +122,8 @@ def test_a_restore_needs_room_in_the_store_for_what_it_replaces(
 ) -> None:
     """P4: what it saves before it begins is written to the store, which may stand on another disk."""
     (copied.root / "src/app.py").write_bytes(os.urandom(5000))
-    real, device = os.statvfs, os.stat(copied.root).st_dev
-
-    def statvfs(path: str) -> os.statvfs_result:
-        fields = list(real(path))
-        fields[0] = fields[1] = 1
-        fields[3] = fields[4] = 4000 if ".locus" in path else 1 << 30
-        return os.statvfs_result(fields)
-
-    monkeypatch.setattr(os, "statvfs", statvfs)
+    device = os.stat(copied.root).st_dev
+    leave(monkeypatch, lambda path: 4000 if ".locus" in path else 1 << 30)
     monkeypatch.setattr(room, "_device_of", lambda path: 1 if ".locus" in path else device + 1)
     for how in ("--dry-run", "--yes"):
         ended = locus("restore", "last", how)
@@ -138,14 +137,6 @@ def test_a_restore_on_one_disk_needs_room_for_both(
 ) -> None:
     """P4: the new contents, and the safety copy of the old ones."""
     (copied.root / "src/app.py").write_bytes(os.urandom(5000))
-    real = os.statvfs
-
-    def statvfs(path: str) -> os.statvfs_result:
-        fields = list(real(path))
-        fields[0] = fields[1] = 1
-        fields[3] = fields[4] = 5010
-        return os.statvfs_result(fields)
-
-    monkeypatch.setattr(os, "statvfs", statvfs)
+    leave(monkeypatch, lambda _: 5010)
     ended = locus("restore", "last", "--dry-run")
     assert ended.code == 3 and "no more room than 5,010 bytes" in ended.err, ended

@@ -463,7 +463,24 @@ def test_no_hostile_tree_leads_out(make: Make, name: bytes) -> None:
     assert files(world) == {b"ok": (FILE, b"ok")}
 
 
-@pytest.mark.parametrize("path", [b"../x", b".git/config", b"/x", b"a//b", b""])
+def test_no_tree_makes_a_store(make: Make) -> None:
+    """I28: a `.locus` at a tree's root, and a `STORE` in a deeper one, are listed and not written."""
+    evil: Node = {b"STORE": (FILE, b"{}"), b"x": (FILE, b"x")}
+    wanted: Node = {b".LOCUS": evil, b"sub": {b".locus": evil, b"LOCUS~1": {b"store.": (FILE, b"{}")}}}
+    world = make(wanted, {}, later=())
+    plan = world.plan()
+    world.store.restore(plan)
+    replayed = world.store.replay(TurnRef("s1", 1), world.root / "out")
+
+    unsafe = [b".LOCUS", b"sub/.locus/STORE", b"sub/LOCUS~1/store."]
+    assert [path for path, _ in plan.missing] == [path for path, _ in replayed.missing] == unsafe
+    made: Node = {b"sub": {b".locus": {b"x": (FILE, b"x")}, b"LOCUS~1": {}}}
+    assert files(world) == read_node(os.fsencode(world.root / "out")) == made
+
+
+@pytest.mark.parametrize(
+    "path", [b"../x", b".git/config", b"/x", b"a//b", b"", b".locus/x", b"a/.locus/STORE"]
+)
 def test_no_plan_that_leads_out_is_read(path: bytes) -> None:
     """A plan document with a path outside its directory is damage, whatever its digest says (I28)."""
     step = Step(path, None, State(FILE, None, bytes(32), 0))

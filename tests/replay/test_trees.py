@@ -140,7 +140,9 @@ def test_what_was_not_captured_is_listed_and_left_out(turn: Turn) -> None:
     assert files_of(turn.at("again")) == {b"a": b"2"}
 
 
-@pytest.mark.parametrize("path", ["../up", "/etc/passwd", ".git/config", "a/.locus/x", '"broken', ""])
+@pytest.mark.parametrize(
+    "path", ["../up", "/etc/passwd", ".git/config", ".locus/x", "a/.locus/STORE", '"broken', ""]
+)
 def test_a_path_that_leads_out_is_never_followed(turn: Turn, path: str, tmp_path: Path) -> None:
     """I28: a file event may hold any text as its path; one that no tree may hold is listed, not written."""
     turn.snapshot("s", {b"a": b"1"}).file("f", path, "add", b"evil")

@@ -15,19 +15,14 @@ from eventlog.snapshots.materialize import walk
 from eventlog.snapshots.userfiles import UserFiles
 from eventlog.snapshots.worktree import Capture
 from tests.snapshots.test_git_index import object_of_bytes, write
-from tests.snapshots.worktree_support import Bench, age, on_disk
+from tests.snapshots.worktree_support import Bench, age, bench_of_git, on_disk
 
 
 @pytest.fixture
 def bench(layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setattr(worktree_scan, "READ_FILES_MAX", 0)
     monkeypatch.setattr(worktree_scan, "READ_BYTES_MAX", 0)
-    bench = Bench(layout, tmp_path / "work")
-    bench.git("init", "-q", "-b", "main")
+    bench = bench_of_git(layout, tmp_path, monkeypatch)
     for name in ("top", "dir/one", "dir/two", "dir/deep/three", "other/run"):
         write(bench.work / name, name.encode() * 5)
     (bench.work / "other" / "run").chmod(0o755)

@@ -8,15 +8,21 @@ from eventlog.errors import Corruption, InvalidEvent
 from eventlog.snapshots.ids import blob_id, from_text, to_text, tree_id
 from eventlog.snapshots.tree import (
     DIRECTORY,
+    EXECUTABLE,
     FILE,
     KINDS,
     NAME_SIZE_MAX,
     SIZE_UNKNOWN,
     SKIPPED,
+    SUBMODULE,
+    SYMLINK,
     TreeEntry,
     decode_tree,
     encode_tree,
+    escaped,
+    is_store_name,
     legal_name,
+    unsafe_path,
 )
 
 ID = bytes(range(32))
@@ -118,10 +124,54 @@ def test_a_hostile_name_is_neither_written_nor_read(name):
     """Names that leave their directory or reach .git or .locus are refused on both sides (I28)."""
     reason = legal_name(name)
     assert reason
-    with pytest.raises(InvalidEvent, match="tree entry"):
-        encode_tree([TreeEntry(name, FILE, ID)])
+    assert unsafe_path(name) or b"/" in name
+    for kind in (FILE, DIRECTORY) if not is_store_name(name) else (SYMLINK, SUBMODULE, SKIPPED):
+        with pytest.raises(InvalidEvent, match="tree entry"):
+            encode_tree([TreeEntry(name, kind, ID)])
     with pytest.raises(Corruption):
         decode_tree(b"T\x01" + raw_entry(name))
+    with pytest.raises(Corruption):
+        decode_tree(b"T\x01" + raw_entry(name, DIRECTORY))
+
+
+STORES = [b".locus", b".LoCuS", b".locus...", b"LOCUS~1", b"locus~0 "]
+
+
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("kind", [FILE, EXECUTABLE, DIRECTORY])
+def test_a_directory_or_file_named_like_a_stores_keeps_its_name(name: bytes, kind: bytes) -> None:
+    """I28: it is spelled with an escape, which earlier versions read as a name; readers sort by its name."""
+    entries = [TreeEntry(name, kind, ID), TreeEntry(b"a", FILE, ID), TreeEntry(b"z", SYMLINK, ID)]
+    encoding = encode_tree(entries)
+
+    assert escaped(name) in encoding and encode_tree(reversed(entries)) == encoding
+    assert list(decode_tree(encoding)) == sorted(entries)
+    with pytest.raises(InvalidEvent, match="stands for another name"):
+        encode_tree([TreeEntry(escaped(name), kind, ID)])
+    listed = [TreeEntry(escaped(name), SKIPPED, ID)]
+    assert list(decode_tree(encode_tree(listed))) == listed
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        (b"sub/.locus/x", None),
+        (b"a/.locus/b/.LOCUS/c", None),
+        (b"a/.locus/b/STORE", None),
+        (b".locus/x", "is a spelling of .locus"),
+        (b".locus", "is a spelling of .locus"),
+        (b"sub/.locus/.git/x", "is a spelling of .git"),
+        (b"sub/.locus/STORE", "would make a store"),
+        (b"sub/.Locus./store. /x", "would make a store"),
+        (b"sub/.lo\xe2\x80\x8ccus/x", "is a spelling of .locus"),
+        (b"sub/a\\.locus", "is a spelling of .locus"),
+        (b"sub/.locus:x", "is a spelling of .locus"),
+    ],
+)
+def test_a_path_below_a_directory_named_like_a_stores(path: bytes, problem: str | None) -> None:
+    """I28: not at the root, where the store has its place, and never what makes a store of it."""
+    found = unsafe_path(path)
+    assert found is None if problem is None else problem in str(found)
 
 
 ODD = {

@@ -8,18 +8,12 @@ import pytest
 from eventlog.layout import Layout
 from eventlog.snapshots import worktree_git
 from tests.snapshots.test_worktree import NoCalls, write
-from tests.snapshots.worktree_support import Bench, age, git, on_disk
+from tests.snapshots.worktree_support import Bench, age, bench_of_git, git, on_disk
 
 
 @pytest.fixture
 def bench(layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    bench = Bench(layout, tmp_path / "work")
-    bench.git("init", "-q", "-b", "main")
-    return bench
+    return bench_of_git(layout, tmp_path, monkeypatch)
 
 
 def files(bench: Bench) -> set[str]:

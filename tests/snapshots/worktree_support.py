@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from eventlog.fs import REAL, FileSystem
 from eventlog.layout import STATCACHE_DIR, Layout
 from eventlog.snapshots.materialize import walk
@@ -78,6 +80,17 @@ def git(place: Path, *args: str) -> str:
     identity = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "protocol.file.allow=always"]
     done = subprocess.run(["git", *identity, *args], cwd=place, capture_output=True, check=True)
     return os.fsdecode(done.stdout).strip()
+
+
+def bench_of_git(layout: Layout, place: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A working directory that is an empty repository, where nobody's git configuration counts."""
+    home = place / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    bench = Bench(layout, place / "work")
+    bench.git("init", "-q", "-b", "main")
+    return bench
 
 
 def on_disk(root: Path, skip: frozenset[bytes] = frozenset((b".git", b".locus"))) -> Files:
