@@ -9,7 +9,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from eventlog import jsontext
 from eventlog.errors import EventLogError
+from eventlog.paths import path_bytes
 from eventlog.search import document, words
 from eventlog.search.blocks import PATH, SESSION, TYPE, Block, Names
 from eventlog.search.passages import Tokenizer
@@ -96,13 +98,23 @@ class Filler:
         for part in piece:
             files += self._put_events(part)
         here, absent = self._parted(files)
-        self._con.executemany("INSERT OR REPLACE INTO awaited VALUES (?, ?, ?)", absent)
+        self._con.executemany("INSERT OR REPLACE INTO awaited VALUES (?, ?, ?, 0)", absent)
+        for part in piece:
+            self._con.executemany("INSERT OR REPLACE INTO awaited VALUES (?, ?, ?, 1)", _deferred(part))
         self._put_contents(here, stretch, backward=backward, wanted=contents)
 
-    def put_awaited(self, *, contents: bool) -> None:
+    def put_awaited(self, view: "LogView", *, contents: bool) -> None:
         """Index what was not there when its event was indexed and is now; a stretch of its own."""
-        rows: list[Named] = self._con.execute("SELECT position, path, id FROM awaited ORDER BY 1").fetchall()
-        here, _ = self._parted(rows)
+        rows = self._con.execute("SELECT position, path, id, is_list FROM awaited ORDER BY 1").fetchall()
+        lists = {row[2] for row in rows if row[3]}
+        trees = _trees_of(view, lists) if lists else {}
+        named: list[Named] = []
+        for position, path, id, is_list in rows:
+            if not is_list:
+                named.append((position, path, id))
+            elif (stored := self._stored(trees.get(id, []), path)) is not None:
+                named.append((position, path, stored))
+        here, _ = self._parted(named)
         if here:
             self._meta.numbers += 1
             self._put_contents(here, self._meta.numbers, backward=True, wanted=contents)
@@ -164,8 +176,8 @@ class Filler:
         """Those whose contents are here, and the others."""
         places = self._blobs.places({named[2] for named in files})
         parts: tuple[list[Named], list[Named]] = [], []
-        for named in files:
-            parts[named[2] not in places].append(named)
+        for position, path, id in files:
+            parts[id not in places].append((position, document.clean(path), id))
         return parts
 
     def _put_contents(self, files: "list[Named]", stretch: int, *, backward: bool, wanted: bool) -> None:
@@ -176,7 +188,7 @@ class Filler:
             if places[id][4] > document.CONTENT_BYTES_MAX or not wanted:
                 self._meta.too_large += 1
             elif not self._is_withheld(id):
-                by_path.setdefault(document.clean(path), []).append(Version(position, content_number(id), id))
+                by_path.setdefault(path, []).append(Version(position, content_number(id), id))
         for path, some in by_path.items():
             number = self._names.number(PATH, path)
             head = _FACETS + self._tokenizer.count(path)
@@ -184,6 +196,22 @@ class Filler:
                 some, number, stretch, head, backward=backward
             )
         self._put_paths()
+
+    def _stored(self, trees: "list[bytes]", path: str) -> "bytes | None":
+        """What the deferred content of a path became, None where no tree of stored ones has it."""
+        for id in trees:
+            for name in path_bytes(path).split(b"/"):
+                try:
+                    entries = self._blobs.get_tree(id)
+                except EventLogError:
+                    break
+                found = next((entry for entry in entries if entry.name == name), None)
+                if found is None:
+                    break
+                id = found.id
+            else:
+                return id
+        return None
 
     def _is_withheld(self, id: bytes) -> bool:
         sql = "SELECT 1 FROM withheld WHERE content = ?"
@@ -245,6 +273,28 @@ def _named(
     ):
         if kind == "file" and after is not None and path and operation != "read":
             yield from ((position, path, id) for id in _id(after))
+
+
+def _deferred(part: "pa.RecordBatch") -> "Iterator[tuple[int, str, bytes]]":
+    """The contents of `file` events that were deferred: position, path, and the list that tells of them."""
+    kinds = part["event_type"].to_pylist()
+    if "file" not in kinds:
+        return
+    columns = (part[name].to_pylist() for name in ("position", "path", "after_hash", "payload"))
+    for kind, position, path, after, payload in zip(kinds, *columns, strict=True):
+        if kind == "file" and after is None and path and payload and '"deferred"' in payload:
+            said = jsontext.object_of(payload).get("deferred")
+            yield from ((position, document.clean(path), id) for id in _id(str(said or "")))
+
+
+def _trees_of(view: "LogView", lists: "set[bytes]") -> "dict[bytes, list[bytes]]":
+    """By list of deferred contents the trees of what was stored of them (docs/certainty.md §3)."""
+    found: dict[bytes, list[bytes]] = {}
+    for event in view.iterate(event_types=("content",), columns=("before_hash", "tree_hash")):
+        for one in _id(str(event["before_hash"] or "")):
+            if one in lists:
+                found.setdefault(one, []).extend(_id(str(event["tree_hash"] or "")))
+    return found
 
 
 def _id(text: str) -> "Iterator[bytes]":

@@ -16,7 +16,7 @@ from eventlog.paths import is_within
 from eventlog.search import blocks, document, index, meaning, snippet
 from eventlog.search.ranking import Place, Source, ranked
 from eventlog.search.tables import gaps
-from eventlog.snapshots.ids import from_text
+from eventlog.snapshots.ids import from_text, to_text
 from eventlog.types import Event, happened_at
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ WAIT_S = 5.0
 # Ranked places looked at for one hit that is shown: other versions of a file, and what a filter spells alike.
 _LOOKED_AT_PER_HIT = 20
 _LOOKED_AT_MIN = 200
+
+# Of the number of a content, those that are also its id's.
+_DIGITS = 15
 
 # Of two orders that are made one: how little the first few ranks differ (the usual constant).
 _RANKS_LEVELLED = 60
@@ -329,6 +332,7 @@ class _Found:
         row = self._rows.get(place.position)
         if row is None:
             return
+        row = self._with_content(place, row)
         text, marks = self._said(row) if place.path is None else self._content(row)
         cut: str | None = None
         spans: list[tuple[int, int]] = []
@@ -344,6 +348,16 @@ class _Found:
             marks=tuple(spans),
             versions=group.versions,
         )
+
+    def _with_content(self, place: Place, row: Event) -> Event:
+        """The event of a version, with the content that was stored later where it names none."""
+        if place.content is None or row["after_hash"] is not None:
+            return row
+        try:
+            id = self._store.blobs.resolve(f"{place.content << 1:016x}"[:_DIGITS])
+        except EventLogError:
+            return row  # collected since
+        return {**row, "after_hash": to_text(id)}
 
     def _said(self, row: Event) -> "tuple[str, list[tuple[int, int, int]]]":
         """The text of an event in which words stand: its body, else its title or path."""
@@ -367,6 +381,7 @@ class _Found:
         row = self._rows.get(place.position)
         if row is None:
             return False
+        row = self._with_content(place, row)
         texts = _texts(row) if place.path is None else [self._content(row)[0] or ""]
         return self._wanted.holds_long("\n\ue000\n".join(texts))
 

@@ -255,9 +255,9 @@ def _fill(
         with _transaction(con, meta):
             filler.put_withheld(withheld_hashes(view, meta.withheld_until))
             meta.withheld_until = end
-            if elsewhere is None and meta.packs != (packs := _packs(store)):
-                filler.put_awaited(contents=_size(con) < SIZE_MAX // 2)
-                meta.packs = packs
+            if elsewhere is None:
+                filler.put_awaited(view, contents=_size(con) < SIZE_MAX // 2)
+                meta.packs = _packs(store)
         while True:
             left = sum(high - low for low, high in gaps([*meta.stretches, *others], end))
             why = None if elsewhere is not None else _reason_to_end(con, store)

@@ -48,6 +48,7 @@ class Place:
     position: int
     path: "int | None"
     source: "Source" = field(compare=False)
+    content: "int | None" = None  # the number of the version's content
 
 
 @dataclass(slots=True)
@@ -213,7 +214,8 @@ def _versions(source: Source, asked: _Asked, score: _Score, admitted: Admitted) 
         for position in admitted(source, list(meant)):
             at = meant[position]
             counts = [0 if some is None else some[at] for some in of]
-            yield Place(score.of(line.sizes[at], counts), position, line.path, source)
+            value = score.of(line.sizes[at], counts)
+            yield Place(value, position, line.path, source, line.contents[at])
 
 
 def _find(source: Source, phrase: Phrase) -> _Found:

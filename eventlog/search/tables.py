@@ -52,7 +52,7 @@ CREATE TABLE passages(
     key INTEGER, PRIMARY KEY(doc, begin)) WITHOUT ROWID;
 CREATE TABLE spellings(id INTEGER PRIMARY KEY, pieces TEXT UNIQUE);
 CREATE VIRTUAL TABLE spelled USING fts5(pieces, content='', columnsize=0, tokenize='{TOKENIZER}');
-CREATE TABLE awaited(position INTEGER PRIMARY KEY, path TEXT, id BLOB);
+CREATE TABLE awaited(position INTEGER PRIMARY KEY, path TEXT, id BLOB, is_list INTEGER);
 CREATE TABLE withheld(content INTEGER PRIMARY KEY);
 CREATE TABLE meta(one INTEGER PRIMARY KEY CHECK (one = 1), said TEXT)
 """

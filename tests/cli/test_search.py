@@ -195,9 +195,9 @@ def test_nothing_is_never_said_of_what_was_not_searched(
         another.submit(lock.release).result()
 
     assert nothing.code == as_json.code == decisions.code == 4
-    assert "Nothing fits in the newest" in nothing.err and "of 1,200 events" in nothing.err
+    assert "Nothing fits among the newest" in nothing.err and "of 1,200 events" in nothing.err
     assert "Nothing fits." not in nothing.err and "Not searched yet" in nothing.err
-    assert "No decision fits in the newest" in decisions.err
+    assert "No decision fits among the newest" in decisions.err
     document = json.loads(as_json.text)
     assert 0 < document["not_indexed"] < document["events"] == 1_200
     assert locus("--store", at, "search", "early", "--wait").code == 0

@@ -15,6 +15,7 @@ import pytest
 
 from eventlog.search import find, index, query
 from eventlog.snapshots.ids import blob_id, to_text
+from eventlog.snapshots.tree import TreeEntry
 from eventlog.store import Store
 from tests.keep.support import make_store
 from tests.search.test_index import ids, put_file, said, search
@@ -65,6 +66,25 @@ def test_a_content_that_comes_later_is_found(store: Store) -> None:
     answers = [(hit.position, hit.score) for hit in search(store, "same").hits]
     Path(index.path_of(store.layout)).unlink()
     assert [(hit.position, hit.score) for hit in search(store, "same").hits] == answers
+
+
+def test_a_deferred_content_is_found_once_it_is_stored(store: Store) -> None:
+    """I22: the event names a list instead; another tells later what the list meant."""
+    deferred = to_text(blob_id(b"a list"))
+    named = {"event_type": "file", "operation": "edit", "path": "src/a.py", "payload": {"deferred": deferred}}
+    store.append([said(1, "", **named)])
+    assert search(store, "backoff").hits == []
+    with store.blobs.writer() as writer:
+        content = writer.put(b"def backoff(): ...\n")
+        src = writer.put_tree([TreeEntry(b"a.py", b"f", content, 19)])
+        tree = to_text(writer.put_tree([TreeEntry(b"src", b"d", src)]))
+        writer.flush()
+    told = {"before_hash": deferred, "tree_hash": tree, "event_type": "content", "operation": "stored"}
+    store.append([said(2, "", **told, session_id=None, turn=None)])
+
+    (hit,) = search(store, "backoff").hits
+    assert (hit.position, hit.path, hit.after_hash) == (0, "src/a.py", to_text(content))
+    assert hit.snippet == "def backoff(): ... "
 
 
 def test_an_index_of_an_earlier_version_is_replaced_in_the_background(store: Store) -> None:
