@@ -183,7 +183,7 @@ def test_a_store_that_may_only_be_read_is_searched(spoken: Path, locus: Locus, t
 def test_nothing_is_never_said_of_what_was_not_searched(
     tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I22, P7: beside another process that indexes, words, JSON, decisions and the exit code say what is left."""
+    """I22, P7: beside who indexes, words, JSON, decisions and the exit code say what is left."""
     monkeypatch.setattr(find, "WAIT_S", 0.0)
     at = tmp_path / ".locus"
     with make_store(at) as store, ThreadPoolExecutor(1) as another:
