@@ -7,13 +7,16 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import islice
+from pathlib import Path
 
-from benchmarks.frame import TIME_UNIT, Bench, Row, Sides
-from benchmarks.process import seconds_of
+from benchmarks.frame import BYTES_UNIT, TIME_UNIT, Bench, Row, Sides
+from benchmarks.process import locus, run, seconds_of
+from benchmarks.repository import shared_repository
 from benchmarks.stores import SealedStore, fill, sealed_store
 from benchmarks.workload import Blocks
 from eventlog import Store
 from eventlog.search import document, find, index, query
+from eventlog.snapshots.ids import from_texts
 
 _NEW_EVENTS = 10_000
 _BATCH = 10_000
@@ -47,6 +50,22 @@ def rows() -> list[Row]:
             unit=TIME_UNIT,
             durability="both: WAL, synchronous = NORMAL",
             prepare=_search_index,
+        ),
+        Row(
+            name="search-history",
+            work="the search index of an imported git history made from nothing",
+            anchor="SQLite FTS5 inserting the texts of its events and of each version, read beforehand",
+            unit=TIME_UNIT,
+            durability="both: WAL, synchronous = NORMAL",
+            prepare=_search_history,
+        ),
+        Row(
+            name="search-bytes",
+            work="the search index of an imported git history",
+            anchor="its segments and packs",
+            unit=BYTES_UNIT,
+            durability="–",
+            prepare=_search_bytes,
         ),
     ]
 
@@ -94,6 +113,66 @@ def _search_index(bench: Bench) -> Iterator[Sides]:
                 return seconds_of(lambda: _insert(con, waiting.pop()))
 
         yield Sides(ours=ours, anchor=theirs, size=f"{_NEW_EVENTS:,} events behind {sealed.events:,}")
+
+
+@contextmanager
+def _search_history(bench: Bench) -> Iterator[Sides]:
+    with _imported(bench, "search-history") as store:
+        texts = [*_texts(store, 0), *_contents(store)]
+        anchor = f"{store.layout.root}.anchor"
+
+        def ours() -> float:
+            index.discard(store)
+            return seconds_of(lambda: index.update(store))
+
+        def theirs() -> float:
+            for name in (anchor, f"{anchor}-wal", f"{anchor}-shm"):
+                Path(name).unlink(missing_ok=True)
+            with closing(_opened(anchor)) as con:
+                return seconds_of(lambda: _insert(con, texts))
+
+        yield Sides(ours=ours, anchor=theirs, size=f"{len(texts):,} events and versions")
+
+
+@contextmanager
+def _search_bytes(bench: Bench) -> Iterator[Sides]:
+    with _imported(bench, "search-bytes") as store:
+        index.update(store)
+        root = Path(store.layout.root)
+        packed = [
+            file.stat().st_size
+            for name in ("log/segments", "snapshots/packs")
+            for file in (root / name).iterdir()
+        ]
+        size = os.path.getsize(index.path_of(store.layout))
+        yield Sides(
+            ours=lambda: float(size),
+            anchor=lambda: float(sum(packed)),
+            size=f"{sum(1 for _ in _contents(store)):,} versions",
+        )
+
+
+@contextmanager
+def _imported(bench: Bench, name: str) -> Iterator[Store]:
+    """A store with the history of a repository."""
+    repository = shared_repository(bench, commits=bench.pick(1_000, 4_000), files=bench.pick(300, 1_500))
+    with bench.scratch(name) as directory:
+        Store.init(f"{directory}/store").close()
+        run([*locus(), "--store", f"{directory}/store", "import", "git", repository])
+        with Store.open(f"{directory}/store") as store:
+            store.seal()
+            yield store
+
+
+def _contents(store: Store) -> Iterator[Text]:
+    """What the files held after each change, ready to be inserted."""
+    names = ("position", "path", "after_hash")
+    with store.view() as view:
+        for event in view.iterate(event_types=("file",), columns=names):
+            for id in from_texts((event["after_hash"],)):
+                text = document.text_of(store.blobs.get(id))
+                if text is not None:
+                    yield (1 << 40) + int(str(event["position"])), "", str(event["path"]), text
 
 
 def _source(bench: Bench) -> SealedStore:

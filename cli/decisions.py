@@ -6,14 +6,16 @@ import click
 
 from eventlog.paths import within_sql
 from eventlog.projections.definitions import DATED_DECISIONS, DECISIONS_NEWEST_FIRST
+from eventlog.wording import nothing_fits
 
 from .access import json_option, open_store, put, say
 from .jsonout import document
 from .repopath import filter_of
-from .search import WordsCommand, check_filters, replay, session_and_since, session_id_of
+from .search import WordsCommand, check_filters, replay, say_partial, session_and_since, session_id_of
 from .text import microseconds, moment, moment_exact, one_line
 
 if TYPE_CHECKING:
+    from eventlog.search.find import Answer
     from eventlog.store import Store
 
 _COLUMNS = (
@@ -39,26 +41,26 @@ def command(
     since: int | None,
     limit: int,
     as_json: bool,
-) -> None:
+) -> int | None:
     """List what was decided and why, newest first; with WORDS what bears on them, the best first."""
     session = session_id_of(session)
     with open_store(ctx) as store:
         check_filters(store, session)
         path = filter_of(store, path)
-        positions, missing = chosen(store, words, "decision", path, session, since, limit + 1)
+        positions, answer = chosen(store, words, "decision", path, session, since, limit + 1)
         rows = _rows(store, positions, path, session, since, limit + 1)
     more = len(rows) > limit
+    missing, events = (answer.missing, answer.events) if answer else (0, 0)
     del rows[limit:]
     if as_json:
         put(document({"decisions": [_json(row) for row in rows], "more": more, "not_indexed": missing}))
     else:
         put("".join(map(_shown, rows)))
     if not rows:
-        say("No decision fits.")
+        say(nothing_fits(missing, events, "No decision"))
     if more:
         say(f"There are more; --limit N shows more than {limit}.")
-    if missing:
-        say(f"Not yet indexed: {missing:,} events.")
+    return say_partial(answer)
 
 
 def chosen(
@@ -69,15 +71,16 @@ def chosen(
     session: str | None,
     since: int | None,
     limit: int,
-) -> "tuple[list[int] | None, int]":
-    """The positions that words lead to, the best first, and how many events were not looked at; None: all."""
+) -> "tuple[list[int] | None, Answer | None]":
+    """The positions that words lead to, the best first, and what was not searched for them; None: all."""
     if not words:
-        return None, 0
+        return None, None
     from eventlog.search import find, query
 
     filters = find.Filters((event_type,), path, session, since)
-    answer = find.search(store, query.parse(" ".join(words)), filters, limit=limit)
-    return [hit.position for hit in answer.hits], answer.missing
+    wanted = query.parse(" ".join(words))
+    answer = find.search(store, wanted, filters, limit=limit, seconds=find.WAIT_S)
+    return [hit.position for hit in answer.hits], answer
 
 
 def _rows(

@@ -10,7 +10,7 @@ from .access import json_option, open_store, put, say
 from .decisions import chosen
 from .jsonout import document
 from .repopath import filter_of
-from .search import WordsCommand, check_filters, replay, session_and_since, session_id_of
+from .search import WordsCommand, check_filters, replay, say_partial, session_and_since, session_id_of
 from .text import count, moment, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def command(
     since: int | None,
     limit: int,
     as_json: bool,
-) -> None:
+) -> int | None:
     """List what failed, newest first, and whether and when it was resolved.
 
     An error is resolved when the log says so (told), or when the same tool worked later in the
@@ -50,8 +50,9 @@ def command(
     with open_store(ctx) as store:
         check_filters(store, session)
         path = filter_of(store, path)
-        positions, missing = chosen(store, words, "error", path, session, since, 1000)
+        positions, answer = chosen(store, words, "error", path, session, since, 1000)
         found = failures(store.query, positions=positions, path=path, session=session, since=since)
+    missing = answer.missing if answer else 0
     if positions is not None:
         found.sort(key=lambda failure: positions.index(failure.position))
     opened = sum(failure.resolved is None for failure in found)
@@ -62,14 +63,13 @@ def command(
         summary = {"errors": len(found), "open": opened, "resolved": len(found) - opened, "median_us": median}
         rows = [_json(failure) for failure in shown]
         put(document({"summary": summary, "errors": rows, "more": len(fits) > limit, "not_indexed": missing}))
-        return
+        return say_partial(answer)
     put(_table(shown))
     took = "" if median is None else f"; median time to resolution {duration(median)}"
     say(f"{count(len(found), 'error')}: {opened:,} open, {len(found) - opened:,} resolved{took}.")
     if len(fits) > limit:
         say(f"There are more; --limit N shows more than {limit}.")
-    if missing:
-        say(f"Not yet indexed: {missing:,} events.")
+    return say_partial(answer)
 
 
 def _json(failure: "Failure") -> dict[str, Any]:

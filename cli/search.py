@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from eventlog.wording import not_searched, nothing_fits
+
+from . import exits
 from .access import json_option, open_store, put, say
 from .jsonout import document
 from .repopath import filter_of
@@ -152,15 +155,21 @@ def _how_to_quote(typed: str) -> str:
 
 
 def say_rest(answer: "Answer", limit: int) -> int | None:
-    """What people should know besides the hits."""
+    """What people should know besides the hits; exit code 4 where not everything was looked through."""
     if not answer.hits:
-        say("Nothing fits.")
+        say(nothing_fits(answer.missing, answer.events))
     if answer.more:
         say(f"There are more; --limit N shows more than {limit}.")
-    if answer.missing:
-        why = f": {answer.why}" if answer.why else ""
-        say(f"Not yet indexed: {count(answer.missing, 'event')}{why}. --wait looks through all of them.")
-    return None
+    return say_partial(answer)
+
+
+def say_partial(answer: "Answer | None") -> int | None:
+    """What was not searched, and the exit code for that; None where that is nothing."""
+    if answer is None or not answer.missing:
+        return None
+    why = f" ({answer.why})" if answer.why else ""
+    say(f"{not_searched(answer.missing, answer.events)}{why}. `locus search --wait` looks through all.")
+    return exits.PARTIAL
 
 
 def _go_on(root: str) -> None:
@@ -190,7 +199,8 @@ def hit_json(hit: "Hit") -> dict[str, Any]:
 
 def _document(answer: "Answer") -> bytes:
     hits = [hit_json(hit) for hit in answer.hits]
-    return document({"hits": hits, "more": answer.more, "not_indexed": answer.missing, "why": answer.why})
+    rest = {"not_indexed": answer.missing, "events": answer.events, "why": answer.why}
+    return document({"hits": hits, "more": answer.more, **rest})
 
 
 def go_on_with(hit: "Hit") -> str:

@@ -81,6 +81,20 @@ def clock(us: int | None) -> str:
     return "" if us is None else f"{_utc(us):%H:%M:%S}"
 
 
+def nothing_fits(missing: int, events: int, of: str = "Nothing") -> str:
+    """That a search had no hits, and in how much of the log, where that was not all."""
+    if not missing:
+        return f"{of} fits."
+    return (
+        f"{of} fits among the newest {events - missing:,} of {events:,} events and the files that they name."
+    )
+
+
+def not_searched(missing: int, events: int) -> str:
+    """How many events a search did not come to, which goes for the contents that they name."""
+    return f"Not searched yet: the files of, and words in, {missing:,} of {events:,} events"
+
+
 def microseconds(value: object) -> int | None:
     """A time as microseconds since 1970, from what SQL or an event gives."""
     if isinstance(value, datetime.datetime):

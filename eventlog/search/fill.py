@@ -1,23 +1,23 @@
 """Putting events and file contents into the tables of a search index.
 
 One thread; the caller has a transaction open. Memory: one piece, that is some 16,000 events or about 16 MB of
-texts, one content, and what SQLite keeps.
+texts, the passages of one path, and what SQLite keeps.
 """
 
 import sqlite3
-from collections.abc import Iterator
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-from blake3 import blake3
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from eventlog import jsontext
 from eventlog.errors import EventLogError
-from eventlog.paths import path_text
+from eventlog.paths import path_bytes
 from eventlog.search import document, words
-from eventlog.search.query import session_word, type_word
-from eventlog.snapshots.ids import TEXT_PREFIX, from_text, to_text
-from eventlog.snapshots.tree import FILES
+from eventlog.search.blocks import PATH, SESSION, TYPE, Block, Names
+from eventlog.search.passages import Tokenizer
+from eventlog.search.tables import FIRST_PATH, Meta
+from eventlog.search.versions import Version, Versions
+from eventlog.snapshots.ids import TEXT_PREFIX
 from eventlog.types import IMPORTED_AGENTS
 
 if TYPE_CHECKING:
@@ -27,98 +27,108 @@ if TYPE_CHECKING:
     from eventlog.snapshots.store import BlobStore
 
 # A piece is one transaction: half a second of one core, the most that an erasure waits.
-_PIECE_ROWS = 16_384
+PIECE_ROWS = 16_384
 _PIECE_BYTES = 16 << 20
-_SLICE_ROWS = 1_024
-
-# Contents are numbered behind every position that a log can have.
-FIRST_CONTENT = 1 << 40
-
-# Rows of `kept` hold so many events, in the columns of `KEPT`.
-_KEPT_ROWS = 128
-_KEPT_BYTES = 256 << 10
-KEPT = (
-    "position", "event_id", "event_type", "session_id", "turn", "turn_id", "occurred_at", "recorded_at",
-    "title", "tool", "path", "operation", "error_type", "after_hash",
-)  # fmt: skip
-
-
-class Named(NamedTuple):
-    """A content of a `file` event: the event's position, path and facets, and the content's id.
-
-    `late`: it was stored after the event, which does not name it (docs/certainty.md).
-    """
-
-    position: int
-    path: str
-    id: bytes
-    facets: str
-    late: bool = False
-
+_SLICE_ROWS, _SLICE_BYTES = 1_024, 4 << 20
 
 _HASH_SIZE = len(TEXT_PREFIX) + 64
+# Type and session count as a word each in the length of an event or a version.
+_FACETS = 2
 
-_READ = (*KEPT, "agent", "agent_session_id", "before_hash", "tree_hash", "payload")
-_PUT = "INSERT INTO words(rowid, title, path, body, pieces, facets) VALUES (?, ?, ?, ?, ?, ?)"
+_READ = (
+    "position", "event_id", "event_type", "session_id", "occurred_at", "recorded_at", "title", "tool", "path",
+    "operation", "error_type", "after_hash", "agent", "agent_session_id", "payload",
+)  # fmt: skip
+_PUT = "INSERT INTO words(rowid, title, path, body, pieces) VALUES (?, ?, ?, ?, ?)"
+
+# A content that an event names: the event's position, its path, the content's id.
+Named = tuple[int, str, bytes]
 
 
-class Covered(Protocol):
-    """The part of the index's own description that grows."""
+def read_newest(view: "LogView", low: int, high: int) -> "tuple[list[pa.RecordBatch], int]":
+    """Of the events `[low, high)` the newest, as many as make a piece; where that begins."""
+    piece: deque[pa.RecordBatch] = deque()
+    size, begin = 0, low
+    for part in _slices(view, low, high):
+        piece.append(part)
+        size += part.nbytes
+        while len(piece) > 1 and size - piece[0].nbytes >= _PIECE_BYTES:
+            size -= piece.popleft().nbytes
+            begin = piece[0]["position"][0].as_py()
+    return list(piece), begin
 
-    position: int
-    last: int
-    last_id: str
-    contents: int
-    too_large: int
+
+def read_oldest(view: "LogView", low: int, high: int) -> "tuple[list[pa.RecordBatch], int]":
+    """Of the events `[low, high)` the oldest, as many as make a piece; where that ends."""
+    piece: list[pa.RecordBatch] = []
+    size = 0
+    for part in _slices(view, low, high):
+        if size >= _PIECE_BYTES:
+            return piece, part["position"][0].as_py()
+        piece.append(part)
+        size += part.nbytes
+    return piece, high
+
+
+def _slices(view: "LogView", low: int, high: int) -> "Iterator[pa.RecordBatch]":
+    for batch in view.batches(low, high, columns=_READ):
+        count = max(1, min(_SLICE_ROWS, _SLICE_BYTES * batch.num_rows // max(1, batch.nbytes)))
+        for start in range(0, batch.num_rows, count):
+            yield batch.slice(start, count)
 
 
 class Filler:
-    """Puts the events behind what is covered into the index of a connection."""
+    """Puts pieces of the log into the index of a connection."""
 
-    def __init__(self, con: sqlite3.Connection, blobs: "BlobStore", covered: Covered) -> None:
+    def __init__(self, con: sqlite3.Connection, blobs: "BlobStore", meta: Meta) -> None:
         self._con = con
         self._blobs = blobs
-        self._covered = covered
-        self._facets: dict[tuple[object, object], str] = {}
+        self._meta = meta
+        self._names = Names(con)
+        self._tokenizer = Tokenizer()
 
-    def pieces(self, view: "LogView") -> "Iterator[list[pa.RecordBatch]]":
-        """The view's events behind what is covered, and an empty piece behind the last of them."""
-        piece: list[pa.RecordBatch] = []
-        rows = size = 0
-        for batch in view.batches(self._covered.position, columns=_READ):
-            for start in range(0, batch.num_rows, _SLICE_ROWS):
-                part = batch.slice(start, _SLICE_ROWS)
-                piece.append(part)
-                rows += part.num_rows
-                size += part.nbytes
-                if rows >= _PIECE_ROWS or size >= _PIECE_BYTES:
-                    yield piece
-                    piece, rows, size = [], 0, 0
-        if piece:
-            yield piece
-        if self._covered.position < view.next_position:
-            # What stands behind the last visible event: duplicates, or positions that were lost.
-            self._covered.position = view.next_position
-            yield []
+    def close(self) -> None:
+        self._tokenizer.close()
 
-    def put(self, piece: "list[pa.RecordBatch]", *, contents: bool) -> None:
-        """Index a piece. Args: contents: also what the files held that its events name."""
-        for part in piece:
-            self._put_withheld(part)
+    def put(self, piece: "list[pa.RecordBatch]", stretch: int, *, backward: bool, contents: bool) -> None:
+        """Index a piece of a stretch. Args: backward: the stretch grows towards older events, else towards
+        newer ones; contents: also what the files held that its events name.
+        """
         files: list[Named] = []
         for part in piece:
             files += self._put_events(part)
-            files += self._stored_since(part)
-        self._put_contents(files, contents)
+        here, absent = self._parted(files)
+        self._con.executemany("INSERT OR REPLACE INTO awaited VALUES (?, ?, ?, 0)", absent)
+        for part in piece:
+            self._con.executemany("INSERT OR REPLACE INTO awaited VALUES (?, ?, ?, 1)", _deferred(part))
+        self._put_contents(here, stretch, backward=backward, wanted=contents)
 
-    def _put_withheld(self, part: "pa.RecordBatch") -> None:
-        types, titles = part["event_type"].to_pylist(), part["title"].to_pylist()
-        said = [(title,) for kind, title in zip(types, titles, strict=True) if kind == "withheld" and title]
-        self._con.executemany("INSERT OR IGNORE INTO withheld VALUES (?)", said)
+    def put_awaited(self, view: "LogView", *, contents: bool) -> None:
+        """Index what was not there when its event was indexed and is now; a stretch of its own."""
+        rows = self._con.execute("SELECT position, path, id, is_list FROM awaited ORDER BY 1").fetchall()
+        lists = {row[2] for row in rows if row[3]}
+        trees = _trees_of(view, lists) if lists else {}
+        named: list[Named] = []
+        for position, path, id, is_list in rows:
+            if not is_list:
+                named.append((position, path, id))
+            elif (stored := self._stored(trees.get(id, []), path)) is not None:
+                named.append((position, path, stored))
+        here, _ = self._parted(named)
+        if here:
+            self._meta.numbers += 1
+            self._put_contents(here, self._meta.numbers, backward=True, wanted=contents)
+            self._con.executemany("DELETE FROM awaited WHERE position = ?", [(one[0],) for one in here])
+
+    def put_withheld(self, hashes: "Iterable[str]") -> None:
+        """Note what no answer may show, and no index hold that has not met it yet."""
+        ids = [(content_number(id),) for text in hashes for id in _id(text)]
+        self._con.executemany("INSERT OR IGNORE INTO withheld VALUES (?)", ids)
+
+    # -- events --------------------------------------------------------------------------------
 
     def _put_events(self, part: "pa.RecordBatch") -> "list[Named]":
         """Index the events themselves; the file contents that they name."""
-
         kinds = part["event_type"].to_pylist()
         titles = part["title"].to_pylist()
         paths = part["path"].to_pylist()
@@ -127,197 +137,164 @@ class Filler:
             " ".join(filter(None, row))
             for row in zip(titles, part["tool"].to_pylist(), part["error_type"].to_pylist(), strict=True)
         ]
-        for number in self._unsearched(kinds):
+        for number in _unsearched(kinds):
             heads[number] = bodies[number] = ""
             paths[number] = None
-        said = [path or "" for path in paths]
+        said = [document.clean(path or "") for path in paths]
         pieces = words.pieces_of_each(list(map("\n".join, zip(heads, said, bodies, strict=True))))
         positions = part["position"].to_pylist()
-        facets = list(map(self._facets_of, kinds, part["session_id"].to_pylist()))
-        rows = zip(positions, heads, said, bodies, pieces, facets, strict=True)
+        rows = list(zip(positions, heads, said, bodies, pieces, strict=True))
         self._con.executemany(_PUT, [row for row in rows if row[1] or row[2] or row[3]])
-        self._keep(part, bodies)
-        covered = self._covered
-        covered.last = positions[-1]
-        covered.last_id = part["event_id"][-1].as_py()
-        covered.position = covered.last + 1
-        self._await(part, positions, paths, facets)
-        return list(_named(kinds, part, positions, paths, facets))
+        self._put_facts(part, kinds, rows)
+        return list(_named(kinds, part, positions, paths))
 
-    def _await(
-        self, part: "pa.RecordBatch", positions: "list[int]", paths: "list[str | None]", facets: "list[str]"
+    def _put_facts(
+        self, part: "pa.RecordBatch", kinds: "list[str]", rows: "list[tuple[int, str, str, str, str]]"
     ) -> None:
-        """Note the files whose contents may be stored later, by the list that names them."""
-        rows = [
-            (list_text, path, position, facet)
-            for list_text, path, position, facet in zip(
-                _lists_of(part), paths, positions, facets, strict=True
-            )
-            if list_text is not None and path
-        ]
-        self._con.executemany("INSERT OR IGNORE INTO awaited VALUES (?, ?, ?, ?)", rows)
+        block = Block()
+        number, count, meta = self._names.number, self._tokenizer.count, self._meta
+        sessions, times = part["session_id"].to_pylist(), _times(part)
+        for kind, session, time, (position, *texts) in zip(kinds, sessions, times, rows, strict=True):
+            if any(texts):
+                size = _FACETS + sum(map(count, filter(None, texts)))
+                path = number(PATH, texts[1])
+                block.add(position, size, number(TYPE, kind), number(SESSION, session), path, time)
+                meta.rows += 1
+                meta.tokens += size
+        block.write(self._con)
+        self._put_paths()
 
-    def _stored_since(self, part: "pa.RecordBatch") -> "Iterator[Named]":
-        """The contents that events of this part say were stored, each with the file event that lacks it."""
-        kinds = part["event_type"].to_pylist()
-        if "content" not in kinds:
-            return
-        told = zip(kinds, part["before_hash"].to_pylist(), part["tree_hash"].to_pylist(), strict=True)
-        for kind, list_text, tree_text in told:
-            if kind == "content" and list_text and tree_text:
-                yield from self._stored(list_text, tree_text)
+    def _put_paths(self) -> None:
+        """Index the words of paths that were met for the first time: for all their contents at once."""
+        fresh = [(number, name) for number, kind, name in self._names.fresh if kind == PATH]
+        self._con.executemany(_PUT, [(FIRST_PATH + number, "", name, "", "") for number, name in fresh])
+        self._names.fresh.clear()
 
-    def _stored(self, list_text: str, tree_text: str) -> "Iterator[Named]":
-        from eventlog.snapshots.materialize import walk
+    # -- contents ------------------------------------------------------------------------------
 
-        select = "SELECT position, facets FROM awaited WHERE list = ? AND path = ?"
-        try:
-            for name, entry in walk(self._blobs, from_text(tree_text)):
-                path = path_text(name)
-                awaited = self._con.execute(select, [list_text, path]).fetchone()
-                if awaited is not None and entry.kind in FILES:
-                    yield Named(awaited[0], path, entry.id, awaited[1], late=True)
-        except EventLogError:
-            return  # damaged, or collected since
+    def _parted(self, files: "list[Named]") -> "tuple[list[Named], list[Named]]":
+        """Those whose contents are here, and the others."""
+        places = self._blobs.places({named[2] for named in files})
+        parts: tuple[list[Named], list[Named]] = [], []
+        for position, path, id in files:
+            parts[id not in places].append((position, document.clean(path), id))
+        return parts
 
-    @staticmethod
-    def _unsearched(kinds: "list[str]") -> "Iterator[int]":
-        if not document.UNSEARCHED_TYPES.isdisjoint(kinds):
-            yield from (n for n, kind in enumerate(kinds) if kind in document.UNSEARCHED_TYPES)
-
-    def _facets_of(self, kind: str, session: "str | None") -> str:
-        facets = self._facets.get((kind, session))
-        if facets is None:
-            if len(self._facets) > 10_000:
-                self._facets.clear()
-            facets = self._facets[kind, session] = f"{type_word(kind)} {session_word(session)}"
-        return facets
-
-    def _keep(self, part: "pa.RecordBatch", bodies: "list[str]") -> None:
-        """Keep what is needed to show hits, some rows at a time: each is read as a whole."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        schema = kept_schema()
-        # Of what was imported the time of the import says nothing (docs/times.md); so `types.is_undated`.
-        imported = pc.and_(
-            pc.is_in(part["agent"], pa.array(IMPORTED_AGENTS)),
-            pc.or_(pc.is_valid(part["agent_session_id"]), pc.equal(part["event_type"], "transcript")),
-        )
-        recorded = pc.if_else(imported, pa.scalar(None, part["recorded_at"].type), part["recorded_at"])
-        times = pc.max(pc.coalesce(part["occurred_at"], recorded))
-        newest = times.cast(pa.int64()).as_py()
-        taken = {**{name: part[name] for name in KEPT}, "recorded_at": recorded}
-        columns = [taken[name].cast(schema.field(name).type) for name in KEPT]
-        begin = document.KEPT_SIZE_MAX
-        kept = pa.array([body[:begin] if len(body) > begin else body for body in bodies], pa.string())
-        rows = pa.RecordBatch.from_arrays([*columns, kept], schema=schema)
-        start = 0
-        while start < rows.num_rows:
-            count = min(_KEPT_ROWS, rows.num_rows - start)
-            while count > 1 and kept.slice(start, count).nbytes > _KEPT_BYTES:
-                count //= 2
-            some = rows.slice(start, count)
-            raw = some.serialize()
-            data = raw.size.to_bytes(4, "little") + self._codec.compress(raw, asbytes=True)
-            at = some.column(0)
-            self._con.execute(
-                "INSERT INTO kept VALUES (?, ?, ?, ?)", [at[0].as_py(), at[-1].as_py(), newest, data]
-            )
-            start += count
-
-    @cached_property
-    def _codec(self) -> "pa.Codec":
-        import pyarrow as pa
-
-        return pa.Codec("zstd", 1)
-
-    def _put_contents(self, files: "list[Named]", wanted: bool) -> None:
-        """Index the contents that were not met at their path before."""
-        places = self._blobs.places({named.id for named in files})
-        fresh: dict[int, Named] = {}
-        for named in files:
-            if named.id in places:
-                key = _key(named.path, named.id)
-                if key not in fresh and not self._is_known(key):
-                    fresh[key] = named
-        withheld = {row[0] for row in self._con.execute("SELECT hash FROM withheld")} if fresh else ()
-        todo: dict[bytes, list[tuple[int, Named]]] = {}
-        for key, named in fresh.items():
-            id = named.id
+    def _put_contents(self, files: "list[Named]", stretch: int, *, backward: bool, wanted: bool) -> None:
+        """Index what files held, path by path, each in the order in which its stretch grows."""
+        places = self._blobs.places({named[2] for named in files})
+        by_path: dict[str, list[Version]] = {}
+        for position, path, id in reversed(files) if backward else files:
             if places[id][4] > document.CONTENT_BYTES_MAX or not wanted:
-                self._covered.too_large += 1
-            elif to_text(id) not in withheld:
-                todo.setdefault(id, []).append((key, named))
-        for id in self._blobs.read_order(todo):
-            try:
-                text = document.text_of(self._blobs.get(id))
-            except EventLogError:
-                continue  # damaged, or collected since: there is nothing to find
-            if text is not None:
-                self._put_content(text, todo[id])
+                self._meta.too_large += 1
+            elif not self._is_withheld(id):
+                by_path.setdefault(path, []).append(Version(position, content_number(id), id))
+        for path, some in by_path.items():
+            number = self._names.number(PATH, path)
+            head = _FACETS + self._tokenizer.count(path)
+            Versions(self._con, self._meta, self._tokenizer, self._text_of).put(
+                some, number, stretch, head, backward=backward
+            )
+        self._put_paths()
 
-    def _is_known(self, key: int) -> bool:
-        return self._con.execute("SELECT 1 FROM contents WHERE key = ?", [key]).fetchone() is not None
+    def _stored(self, trees: "list[bytes]", path: str) -> "bytes | None":
+        """What the deferred content of a path became, None where no tree of stored ones has it."""
+        for id in trees:
+            for name in path_bytes(path).split(b"/"):
+                try:
+                    entries = self._blobs.get_tree(id)
+                except EventLogError:
+                    break
+                found = next((entry for entry in entries if entry.name == name), None)
+                if found is None:
+                    break
+                id = found.id
+            else:
+                return id
+        return None
 
-    def _put_content(self, text: str, at: "list[tuple[int, Named]]") -> None:
-        pieces = words.pieces_of(text)
-        for key, (position, path, id, facets, late) in at:
-            doc = FIRST_CONTENT + self._covered.contents
-            self._covered.contents += 1
-            hash = to_text(id) if late else None
-            self._con.execute("INSERT INTO contents VALUES (?, ?, ?, ?)", [doc, key, position, hash])
-            self._con.execute(_PUT, [doc, "", document.clean(path), text, pieces, facets])
+    def _is_withheld(self, id: bytes) -> bool:
+        sql = "SELECT 1 FROM withheld WHERE content = ?"
+        return self._con.execute(sql, [content_number(id)]).fetchone() is not None
+
+    def _text_of(self, id: bytes) -> "str | None":
+        try:
+            return document.text_of(self._blobs.get(id))
+        except EventLogError:
+            return None  # damaged, or collected since: there is nothing to find
+
+
+def content_number(id: bytes) -> int:
+    """Tells contents apart, in 63 bits."""
+    return int.from_bytes(id[:8], "big") >> 1
+
+
+def content_of(text: "str | None") -> "int | None":
+    """The number of the content that a hash names."""
+    return next((content_number(id) for id in _id(text or "")), None)
+
+
+def withheld_hashes(view: "LogView", since: int) -> "Iterator[str]":
+    """The contents that events from a position on say are withheld."""
+    for event in view.iterate(since, event_types=("withheld",), columns=("title",)):
+        yield str(event["title"] or "")
+
+
+def _unsearched(kinds: "list[str]") -> "Iterator[int]":
+    if not document.UNSEARCHED_TYPES.isdisjoint(kinds):
+        yield from (n for n, kind in enumerate(kinds) if kind in document.UNSEARCHED_TYPES)
+
+
+def _times(part: "pa.RecordBatch") -> "list[int | None]":
+    """When events happened, in µs. Of what was imported the time of the import says nothing (docs/times.md);
+    so `types.is_undated`.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    imported = pc.and_(
+        pc.is_in(part["agent"], pa.array(IMPORTED_AGENTS)),
+        pc.or_(pc.is_valid(part["agent_session_id"]), pc.equal(part["event_type"], "transcript")),
+    )
+    recorded = pc.if_else(imported, pa.scalar(None, part["recorded_at"].type), part["recorded_at"])
+    times: list[int | None] = pc.coalesce(part["occurred_at"], recorded).cast(pa.int64()).to_pylist()
+    return times
 
 
 def _named(
-    kinds: "list[str]",
-    part: "pa.RecordBatch",
-    positions: "list[int]",
-    paths: "list[str | None]",
-    facets: "list[str]",
+    kinds: "list[str]", part: "pa.RecordBatch", positions: "list[int]", paths: "list[str | None]"
 ) -> "Iterator[Named]":
     """The contents that the `file` events of a part name after a change."""
     if "file" not in kinds:
         return
     afters, operations = part["after_hash"].to_pylist(), part["operation"].to_pylist()
-    for kind, position, path, after, operation, facet in zip(
-        kinds, positions, paths, afters, operations, facets, strict=True
+    for kind, position, path, after, operation in zip(
+        kinds, positions, paths, afters, operations, strict=True
     ):
         if kind == "file" and after is not None and path and operation != "read":
-            yield from (Named(position, path, id, facet) for id in _id(after))
+            yield from ((position, path, id) for id in _id(after))
 
 
-def _lists_of(part: "pa.RecordBatch") -> "Iterator[str | None]":
-    """Of each event the list of contents left for later that has the one of its file."""
-    kinds, afters = part["event_type"].to_pylist(), part["after_hash"].to_pylist()
-    for kind, after, payload in zip(kinds, afters, part["payload"].to_pylist(), strict=True):
-        is_file = kind == "file" and after is None and payload and '"deferred"' in payload
-        named = jsontext.object_of(payload).get("deferred") if is_file else None
-        yield named if isinstance(named, str) else None
+def _deferred(part: "pa.RecordBatch") -> "Iterator[tuple[int, str, bytes]]":
+    """The contents of `file` events that were deferred: position, path, and the list that tells of them."""
+    kinds = part["event_type"].to_pylist()
+    if "file" not in kinds:
+        return
+    columns = (part[name].to_pylist() for name in ("position", "path", "after_hash", "payload"))
+    for kind, position, path, after, payload in zip(kinds, *columns, strict=True):
+        if kind == "file" and after is None and path and payload and '"deferred"' in payload:
+            said = jsontext.object_of(payload).get("deferred")
+            yield from ((position, document.clean(path), id) for id in _id(str(said or "")))
 
 
-def _key(path: str, id: bytes) -> int:
-    """Tells a content at a path from all others, in 64 bits."""
-    digest = blake3(path.encode("utf-8", "surrogatepass") + b"\0" + id).digest(8)
-    return int.from_bytes(digest, "big", signed=True)
-
-
-def kept_rows(data: bytes) -> "pa.RecordBatch":
-    """What `kept` holds of some events."""
-    import pyarrow as pa
-
-    raw = pa.Codec("zstd").decompress(memoryview(data)[4:], int.from_bytes(data[:4], "little"))
-    return pa.ipc.read_record_batch(raw, kept_schema())
-
-
-@cache
-def kept_schema() -> "pa.Schema":
-    import pyarrow as pa
-
-    numbers = {"position", "turn", "occurred_at", "recorded_at"}
-    fields = [(name, pa.int64() if name in numbers else pa.string()) for name in (*KEPT, "body")]
-    return pa.schema(fields)
+def _trees_of(view: "LogView", lists: "set[bytes]") -> "dict[bytes, list[bytes]]":
+    """By list of deferred contents the trees of what was stored of them (docs/certainty.md §3)."""
+    found: dict[bytes, list[bytes]] = {}
+    for event in view.iterate(event_types=("content",), columns=("before_hash", "tree_hash")):
+        for one in _id(str(event["before_hash"] or "")):
+            if one in lists:
+                found.setdefault(one, []).extend(_id(str(event["tree_hash"] or "")))
+    return found
 
 
 def _id(text: str) -> "Iterator[bytes]":

@@ -6,16 +6,18 @@ through in memory; else the answer says how many events it does not cover (P7).
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eventlog.errors import EventLogError
 from eventlog.paths import is_within
-from eventlog.search import document, index, meaning, query, snippet
-from eventlog.search.fill import FIRST_CONTENT, kept_rows
-from eventlog.snapshots.ids import from_text
+from eventlog.search import blocks, document, index, meaning, snippet
+from eventlog.search.ranking import Place, Source, ranked
+from eventlog.search.tables import gaps
+from eventlog.snapshots.ids import from_text, to_text
+from eventlog.types import Event, happened_at
 
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView
@@ -32,6 +34,9 @@ WAIT_S = 5.0
 # Ranked places looked at for one hit that is shown: other versions of a file, and what a filter spells alike.
 _LOOKED_AT_PER_HIT = 20
 _LOOKED_AT_MIN = 200
+
+# Of the number of a content, those that are also its id's.
+_DIGITS = 15
 
 # Of two orders that are made one: how little the first few ranks differ (the usual constant).
 _RANKS_LEVELLED = 60
@@ -84,22 +89,15 @@ class Hit:
 
 @dataclass(slots=True)
 class Answer:
-    """Hits, the best first. `missing` events were not looked at; `why` says what kept them, if anything."""
+    """Hits, the best first. `missing` of the `events` of the log, the oldest, were not looked at, nor the
+    contents that they name; `why` says what kept them, if anything.
+    """
 
     hits: "list[Hit]" = field(default_factory=list)
     more: bool = False
     missing: int = 0
+    events: int = 0
     why: "str | None" = None
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A ranked place: an event, or a content (`content` is its number). Lower scores are better."""
-
-    score: float
-    position: int
-    content: "int | None"
-    source: sqlite3.Connection = field(compare=False)
 
 
 def search(
@@ -150,34 +148,16 @@ def _search(
     with ExitStack() as stack:
         view = stack.enter_context(store.view())
         sources, missing = _sources(store, view, stack, progress, seconds)
-        answer = Answer(missing=missing, why=progress.why if missing else None)
-        found = _Found(store, view, wanted, filters)
-        places = list(_ranked(sources, wanted, filters, limit))
+        answer = Answer(missing=missing, why=progress.why if missing else None, events=view.next_position)
+        admitted = _Admitting(filters)
+        places = _ranked(sources, wanted, admitted, limit)
         if model is not None:
-            places = _fused(places, _near(sources, model, wanted, limit))
-        for place in places:
-            found.look_at(place)
-            if len(found.hits) > limit:
-                break
-        answer.hits = list(found.hits.values())
+            places = _fused(places, _near(sources, model, wanted, limit, admitted))
+        found = _Found(store, view, wanted)
+        answer.hits = found.hits(places, limit + 1)
         answer.more = len(answer.hits) > limit
         del answer.hits[limit:]
         return answer
-
-
-def positions(
-    store: "Searched", wanted: "Query", event_types: "Sequence[str]" = (), *, limit: int
-) -> "list[int]":
-    """The positions of the best events, the best first; contents of files are not looked at."""
-    return _asked(store, lambda: _positions(store, wanted, Filters(tuple(event_types)), limit))
-
-
-def _positions(store: "Searched", wanted: "Query", filters: Filters, limit: int) -> "list[int]":
-    progress = index.update(store, seconds=WAIT_S)
-    with ExitStack() as stack:
-        view = stack.enter_context(store.view())
-        sources, _ = _sources(store, view, stack, progress, WAIT_S)
-        return [place.position for place in _ranked(sources, wanted, filters, limit, contents=False)][:limit]
 
 
 def _sources(
@@ -186,65 +166,93 @@ def _sources(
     stack: ExitStack,
     progress: index.Progress,
     seconds: "float | None",
-) -> "tuple[list[sqlite3.Connection], int]":
-    """What is to be asked: the index, and where it could not be brought up to date one in memory."""
+) -> "tuple[list[Source], int]":
+    """What is to be asked: the index, and where it could not be brought up to date one in memory; how many
+    events are in neither.
+    """
     found = stack.enter_context(index.reading(store.fs, store.layout, view.store_id))
-    sources = [] if found is None else [found[0]]
-    covered = 0 if found is None else found[1].position
-    if progress.why is not None and covered < view.next_position and "full" not in progress.why:
+    sources = [] if found is None else [Source(*found)]
+    covered = [] if found is None else found[1].stretches
+    if progress.why not in (None, index.FULL) and gaps(covered, view.next_position):
         con, meta = index.in_memory(store, view, covered, seconds)
-        sources.append(stack.enter_context(closing(con)))
-        covered = meta.position
-    return sources, max(0, view.next_position - covered)
+        sources.append(Source(stack.enter_context(closing(con)), meta))
+        covered = [*covered, *meta.stretches]
+    withheld = frozenset[int]().union(*(source.withheld for source in sources))
+    for source in sources:
+        source.withheld = withheld
+    return sources, sum(high - low for low, high in gaps(covered, view.next_position))
 
 
 def _ranked(
-    sources: "Sequence[sqlite3.Connection]",
-    wanted: "Query",
-    filters: Filters,
-    limit: int,
-    *,
-    contents: bool = True,
-) -> "Iterator[Place]":
+    sources: "Sequence[Source]", wanted: "Query", admitted: "_Admitting", limit: int
+) -> "list[Place]":
     """Places in the order of their scores; of equals the newer first."""
-    facets = []
-    if filters.event_types:
-        facets.append(query.type_facet(filters.event_types))
-    if filters.session is not None:
-        facets.append(query.session_facet(filters.session))
-    if filters.path is not None and (said := query.path_facet(filters.path)) is not None:
-        facets.append(said)
-    expression = wanted.expression(facets)
     count = max(_LOOKED_AT_MIN, (limit + 1) * _LOOKED_AT_PER_HIT)
-    places = []
-    for con in sources:
-        first = _first_since(con, filters.since)
-        until = FIRST_CONTENT << 1 if contents else FIRST_CONTENT - 1
-        for doc, score in con.execute(
-            _BEST,
-            [expression, first, until, count],
-        ):
-            position, content = doc, None
-            if doc >= FIRST_CONTENT:
-                content = doc
-                (position,) = con.execute("SELECT position FROM contents WHERE doc = ?", [doc]).fetchone()
-            places.append(Place(score, position, content, con))
-    places.sort(key=lambda place: (place.score, -place.position))
-    return iter(places)
+    places = [place for source in sources for place in ranked(source, wanted, admitted, count)]
+    return sorted(places, key=lambda place: (place.score, -place.position))
+
+
+class _Admitting:
+    """Which events fit the filters, by what their index knows of them."""
+
+    def __init__(self, filters: Filters) -> None:
+        self._filters = filters
+        self._numbers: dict[tuple[int, int], frozenset[int] | None] = {}
+
+    def __call__(self, source: Source, positions: "Sequence[int]") -> "Iterable[int]":
+        wanted = self._filters
+        if wanted == Filters():
+            return positions
+        return list(self._fitting(source, positions))
+
+    def _fitting(self, source: Source, positions: "Sequence[int]") -> "Iterator[int]":
+        types, sessions, paths = (
+            self._named(source, kind) for kind in (blocks.TYPE, blocks.SESSION, blocks.PATH)
+        )
+        since = self._filters.since
+        for position, block, at in source.blocks.each(positions):
+            if (
+                (types is None or block.types[at] in types)
+                and (sessions is None or block.sessions[at] in sessions)
+                and (paths is None or block.paths[at] in paths)
+                and (since is None or block.times[at] >= since)
+            ):
+                yield position
+
+    def _named(self, source: Source, kind: int) -> "frozenset[int] | None":
+        """The numbers of the names that fit, None where all do."""
+        key = (id(source), kind)
+        if key not in self._numbers:
+            fits = self._test(kind)
+            self._numbers[key] = (
+                None
+                if fits is None
+                else frozenset(number for number, name in source.names(kind) if fits(name))
+            )
+        return self._numbers[key]
+
+    def _test(self, kind: int) -> "Callable[[str], bool] | None":
+        wanted = self._filters
+        if kind == blocks.TYPE:
+            return wanted.event_types.__contains__ if wanted.event_types else None
+        if kind == blocks.SESSION:
+            session = wanted.session
+            return None if session is None else lambda name: name.startswith(session)
+        path = document.clean((wanted.path or "").rstrip("/"))
+        return (lambda name: is_within(name, path)) if path else None
 
 
 def _near(
-    sources: "Sequence[sqlite3.Connection]", model: "Model", wanted: "Query", limit: int
+    sources: "Sequence[Source]", model: "Model", wanted: "Query", limit: int, admitted: "_Admitting"
 ) -> "list[Place]":
     """Places near in meaning, the nearest first."""
     text = " ".join(term.text for term in wanted.terms if not term.is_unwanted)
     count = max(_LOOKED_AT_MIN, limit * _LOOKED_AT_PER_HIT)
-    found = [
-        Place(-cosine, position, None, con)
-        for con in sources
-        for position, cosine in meaning.nearest(con, model, text, count)
-        if cosine > 0
-    ]
+    found = []
+    for source in sources:
+        near = {p: cosine for p, cosine in meaning.nearest(source.con, model, text, count) if cosine > 0}
+        known = [position for position, _, _ in source.blocks.each(sorted(near))]
+        found += [Place(-near[p], p, None, source) for p in admitted(source, known)]
     return sorted(found, key=lambda place: (place.score, -place.position))
 
 
@@ -254,132 +262,144 @@ def _fused(words: "list[Place]", near: "list[Place]") -> "list[Place]":
     places: dict[tuple[int, int | None], Place] = {}
     for order in (words, near):
         for rank, place in enumerate(order):
-            key = (place.position, place.content)
+            key = (place.position, place.path)
             scores[key] = scores.get(key, 0.0) + 1 / (_RANKS_LEVELLED + rank)
             places.setdefault(key, place)
     fused = [replace(place, score=-scores[key]) for key, place in places.items()]
     return sorted(fused, key=lambda place: (place.score, -place.position))
 
 
-def _first_since(con: sqlite3.Connection, since: "int | None") -> int:
-    """A position in front of which no event is that new."""
-    if since is None:
-        return 0
-    (first,) = con.execute("SELECT min(first) FROM kept WHERE newest >= ?", [since]).fetchone()
-    return FIRST_CONTENT if first is None else int(first)
+@dataclass(slots=True)
+class _Group:
+    """A place that is shown, and how many versions of its path fit."""
+
+    place: Place
+    versions: int = 1
 
 
-_BEST = "SELECT rowid, rank FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ? ORDER BY rank LIMIT ?"
+_COLUMNS = (
+    "position", "event_id", "event_type", "session_id", "turn", "turn_id", "occurred_at", "recorded_at",
+    "title", "tool", "path", "operation", "error_type", "after_hash", "agent", "agent_session_id",
+)  # fmt: skip
 
 
 class _Found:
-    """The hits so far, versions of one path taken together."""
+    """Makes hits of places: versions of one path taken together, with what the log says of each."""
 
-    def __init__(self, store: "Searched", view: "LogView", wanted: "Query", filters: Filters) -> None:
-        self.hits: dict[object, Hit] = {}
+    def __init__(self, store: "Searched", view: "LogView", wanted: "Query") -> None:
         self._store = store
         self._view = view
         self._wanted = wanted
-        self._filters = filters
-        self._kept: dict[tuple[int, int], Any] = {}
+        self._rows: dict[int, Event] = {}
 
-    def look_at(self, place: Place) -> None:
-        """Add the hit at a place if it fits the filters exactly."""
-        row = self._row(place)
-        if row is None or not self._fits(row):
-            return
-        is_content = place.content is not None
-        if (
-            is_content
-            and place.source.execute("SELECT 1 FROM withheld WHERE hash = ?", [row["after_hash"]]).fetchone()
-        ):
-            return
-        key = ("path", row["path"]) if is_content else row["position"]
-        known = self.hits.get(key)
-        if known is not None:
-            # Versions resemble each other: the newest is the one to go on with.
-            better = place.position > known.position
-            self.hits[key] = self._hit(place, row, known.versions + 1) if better else _counted(known)
-            return
-        self.hits[key] = self._hit(place, row)
+    def hits(self, places: "Sequence[Place]", count: int) -> "list[Hit]":
+        groups: dict[object, _Group] = {}
+        if self._wanted.is_long:
+            self._read([place.position for place in places])
+            places = [place for place in places if self._holds(place)]
+        for place in places:
+            key = place.position if place.path is None else ("path", place.source.name(place.path))
+            group = groups.get(key)
+            if group is None:
+                groups[key] = _Group(place)
+            else:
+                group.versions += 1
+                # Versions resemble each other: the newest is the one to go on with.
+                if place.position > group.place.position:
+                    group.place = place
+            if len(groups) == count:
+                break
+        self._read([group.place.position for group in groups.values()])
+        return [hit for group in groups.values() for hit in self._hit(group)]
 
-    def _row(self, place: Place) -> "dict[str, Any] | None":
-        """What is kept of the event at a place."""
-        found = place.source.execute(
-            "SELECT first, last, data FROM kept WHERE first <= ? ORDER BY first DESC LIMIT 1",
-            [place.position],
-        ).fetchone()
-        if found is None or found[1] < place.position:
-            return None
+    def _read(self, positions: "Sequence[int]") -> None:
+        """Read the events at some positions, each segment once."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
-        key = (id(place.source), found[0])
-        table = self._kept.get(key)
-        if table is None:
-            table = self._kept[key] = kept_rows(found[2])
-        at = pc.index(table["position"], place.position).as_py()
-        if at < 0:
-            return None
-        row: dict[str, Any] = table.slice(at, 1).to_pylist()[0]
-        row["at"] = row["recorded_at"] if row["occurred_at"] is None else row["occurred_at"]
-        if place.content is not None:
-            select = "SELECT coalesce(hash, ?) FROM contents WHERE doc = ?"
-            (row["after_hash"],) = place.source.execute(select, [row["after_hash"], place.content]).fetchone()
-        return row
+        from eventlog.log.reader import rows_of
 
-    def _fits(self, row: "dict[str, Any]") -> bool:
-        wanted = self._filters
-        if wanted.event_types and row["event_type"] not in wanted.event_types:
-            return False
-        if wanted.session is not None and not (row["session_id"] or "").startswith(wanted.session):
-            return False
-        if wanted.since is not None and (row["at"] is None or row["at"] < wanted.since):
-            return False
-        path = wanted.path.rstrip("/") if wanted.path is not None else ""
-        return not path or is_within(row["path"] or "", path)
+        wanted = pa.array(sorted(set(positions) - self._rows.keys()), pa.int64())
+        for low, high in _runs(self._view, wanted.to_pylist()):
+            for batch in self._view.batches(low, high, columns=(*_COLUMNS, "payload")):
+                fits = pc.is_in(batch["position"].cast(pa.int64()), wanted)
+                for row in rows_of(batch.filter(fits)):
+                    self._rows[int(str(row["position"]))] = row
 
-    def _hit(self, place: Place, row: "dict[str, Any]", versions: int = 1) -> Hit:
-        text, marks = self._content(row) if place.content is not None else self._said(row)
+    def _hit(self, group: _Group) -> "Iterator[Hit]":
+        """The hit, none where the log does not show the event any more."""
+        place = group.place
+        row = self._rows.get(place.position)
+        if row is None:
+            return
+        row = self._with_content(place, row)
+        text, marks = self._said(row) if place.path is None else self._content(row)
         cut: str | None = None
         spans: list[tuple[int, int]] = []
         if text is not None:
             cut, spans = snippet.cut(text, marks)
-        shown = {name: row[name] for name in Hit.__slots__ if name in row}
-        return Hit(
+        shown: dict[str, Any] = {name: row[name] for name in Hit.__slots__ if name in row}
+        yield Hit(
             **shown,
-            is_content=place.content is not None,
+            at=happened_at(row),
+            is_content=place.path is not None,
             score=-place.score,
             snippet=cut,
             marks=tuple(spans),
-            versions=versions,
+            versions=group.versions,
         )
 
-    def _said(self, row: "dict[str, Any]") -> "tuple[str, list[tuple[int, int, int]]]":
+    def _with_content(self, place: Place, row: Event) -> Event:
+        """The event of a version, with the content that was stored later where it names none."""
+        if place.content is None or row["after_hash"] is not None:
+            return row
+        try:
+            id = self._store.blobs.resolve(f"{place.content << 1:016x}"[:_DIGITS])
+        except EventLogError:
+            return row  # collected since
+        return {**row, "after_hash": to_text(id)}
+
+    def _said(self, row: Event) -> "tuple[str, list[tuple[int, int, int]]]":
         """The text of an event in which words stand: its body, else its title or path."""
-        texts = [row["body"]]
-        if len(row["body"]) >= document.KEPT_SIZE_MAX:
-            texts.append(self._whole_body(row))
-        heads = " ".join(text for text in (row["title"], row["tool"], row["error_type"]) if text)
-        best: tuple[str, list[tuple[int, int, int]]] = (row["body"] or heads or row["path"] or "", [])
-        for text in (*texts, heads, row["path"] or ""):
+        texts = _texts(row)
+        best: tuple[str, list[tuple[int, int, int]]] = (next(filter(None, texts), ""), [])
+        for text in texts:
             marks = self._wanted.marks(text)
             if len({mark[2] for mark in marks}) > len({mark[2] for mark in best[1]}):
                 best = (text, marks)
         return best
 
-    def _whole_body(self, row: "dict[str, Any]") -> str:
-        at = row["position"]
-        for event in self._view.iterate(at, at + 1, columns=("payload",)):
-            return document.body_of(str(event["payload"] or ""), row["title"])
-        return ""
-
-    def _content(self, row: "dict[str, Any]") -> "tuple[str | None, list[tuple[int, int, int]]]":
+    def _content(self, row: Event) -> "tuple[str | None, list[tuple[int, int, int]]]":
         try:
-            text = document.text_of(self._store.blobs.get(from_text(row["after_hash"])))
+            text = document.text_of(self._store.blobs.get(from_text(str(row["after_hash"]))))
         except EventLogError:
             text = None  # collected since it was indexed
         return (None, []) if text is None else (text, self._wanted.marks(text))
 
+    def _holds(self, place: Place) -> bool:
+        """Whether phrases that the index knows by their beginnings are there to their ends."""
+        row = self._rows.get(place.position)
+        if row is None:
+            return False
+        row = self._with_content(place, row)
+        texts = _texts(row) if place.path is None else [self._content(row)[0] or ""]
+        return self._wanted.holds_long("\n\ue000\n".join(texts))
 
-def _counted(hit: Hit) -> Hit:
-    return replace(hit, versions=hit.versions + 1)
+
+def _texts(row: Event) -> "list[str]":
+    title = None if row["title"] is None else str(row["title"])
+    body = document.body_of(str(row["payload"] or ""), title)
+    heads = " ".join(str(text) for text in (title, row["tool"], row["error_type"]) if text)
+    return [body, heads, str(row["path"] or "")]
+
+
+def _runs(view: "LogView", positions: "Sequence[int]") -> "Iterator[tuple[int, int]]":
+    """Ranges that hold the ascending positions: one for each segment that does, one for the tail."""
+    left = list(positions)
+    for entry in view.manifest.segments:
+        some = [position for position in left if position < entry.end]
+        if some:
+            yield some[0], some[-1] + 1
+            del left[: len(some)]
+    if left:
+        yield left[0], left[-1] + 1

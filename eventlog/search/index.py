@@ -1,4 +1,4 @@
-"""The search index: one SQLite database with full text (FTS5) of the log in front of a position.
+"""The search index: one SQLite database with full text (FTS5) of the log, the newest events first.
 
 Derived and disposable: deleting it changes no answer, only its speed (I22). What it covers stands in it, in a
 row that is written in the same transaction as the words: a process that dies leaves the state before or
@@ -10,14 +10,12 @@ absent.
 The database is opened by SQLite itself, not by `FileSystem`; only looking for it, making and removing it are.
 """
 
-import json
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
 from blake3 import blake3
@@ -26,44 +24,22 @@ from eventlog.errors import EventLogError
 from eventlog.fs import FileSystem
 from eventlog.layout import INDEX_DIR, Layout
 from eventlog.locks import SEARCH, try_acquire
-from eventlog.search import document
-from eventlog.search.fill import Filler
+from eventlog.search.fill import PIECE_ROWS, Filler, read_newest, read_oldest, withheld_hashes
 from eventlog.search.meaning import Model, cover
+from eventlog.search.tables import Meta, Stretch, code8, gaps, make, read_meta, write_meta
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from eventlog.log.reader import LogView
     from eventlog.snapshots.store import BlobStore
 
-FORMAT = 1  # raised by hand when the meaning of a table changes, or how texts are cut
-
+FULL = "the index is full"
 SIZE_MAX = 4_000_000_000  # bytes; file contents may have half of it
 PREFIX, SUFFIX = "search-", ".sqlite"
 
-# Words of new events are kept in memory up to so many bytes, then written as one sorted run. So many runs
-# are merged into one, a bit of it with each transaction: with the usual four, merging takes a quarter of all,
-# and no search is faster. Only when so many are there must one transaction wait for a whole merge.
-_HASH_BYTES = 16 << 20
-_RUNS_MERGED, _RUNS_MAX = 16, 64
 _CACHE_KB = 16_000
 _BUSY_S = 5.0
-
-# How much a word counts in the title, the path, the text, its pieces. Type and session count nothing.
-_WEIGHTS = "bm25(6.0, 4.0, 1.0, 0.7, 0.0)"
-
-_TABLES = f"""
-CREATE VIRTUAL TABLE words USING fts5(
-    title, path, body, pieces, facets, content='', tokenize='unicode61 remove_diacritics 2');
-INSERT INTO words(words, rank) VALUES ('rank', '{_WEIGHTS}');
-INSERT INTO words(words, rank) VALUES ('hashsize', {_HASH_BYTES});
-INSERT INTO words(words, rank) VALUES ('automerge', {_RUNS_MERGED});
-INSERT INTO words(words, rank) VALUES ('crisismerge', {_RUNS_MAX});
-CREATE TABLE kept(first INTEGER PRIMARY KEY, last INTEGER, newest INTEGER, data BLOB);
-CREATE TABLE contents(doc INTEGER PRIMARY KEY, key INTEGER UNIQUE, position INTEGER, hash TEXT);
-CREATE TABLE awaited(
-    list TEXT, path TEXT, position INTEGER, facets TEXT, PRIMARY KEY (list, path)) WITHOUT ROWID;
-CREATE TABLE withheld(hash TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE meta(one INTEGER PRIMARY KEY CHECK (one = 1), said TEXT)
-"""
 
 
 class Searched(Protocol):
@@ -76,19 +52,6 @@ class Searched(Protocol):
     def view(self) -> "LogView": ...
 
 
-@dataclass(slots=True)
-class Meta:
-    """What the index covers. `last_id` is the event at `last`, by which the log is known again."""
-
-    store_id: str
-    position: int = 0
-    began: int = 0  # the log's next position when the index was begun
-    last: int = -1
-    last_id: str = ""
-    contents: int = 0
-    too_large: int = 0  # contents that were left out for their size, or for the index's
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What an update came to. `missing` events are not indexed yet; `why` says what kept it, if anything."""
@@ -98,19 +61,18 @@ class Progress:
     why: "str | None" = None
 
 
-@cache
-def code8() -> str:
-    """Eight digits that change with what the tables mean, so that old files are left alone."""
-    return blake3(f"{FORMAT} {_TABLES} {document.KEPT_SIZE_MAX}".encode()).hexdigest()[:8]
-
-
 def path_of(layout: Layout) -> str:
     return f"{layout.directory(INDEX_DIR)}/{PREFIX}{code8()}{SUFFIX}"
 
 
 def exists(fs: FileSystem, layout: Layout) -> bool:
-    """Whether somebody has searched here before."""
+    """Whether there is an index of this code."""
     return fs.exists(path_of(layout))
+
+
+def was_searched(fs: FileSystem, layout: Layout) -> bool:
+    """Whether somebody has searched here before, with this code or another."""
+    return any(name.startswith(PREFIX) for name in fs.listdir(layout.directory(INDEX_DIR)))
 
 
 @contextmanager
@@ -122,7 +84,7 @@ def reading(
     if exists(fs, layout) and not fs.exists(layout.erasing):
         con = _open_reading(path_of(layout), fs)
     try:
-        meta = None if con is None else _meta(con)
+        meta = None if con is None else read_meta(con)
         if con is None or meta is None or meta.store_id != store_id.hex():
             yield None
         else:
@@ -141,7 +103,7 @@ def update(store: Searched, *, seconds: "float | None" = None) -> Progress:
     """
     fs, layout = store.fs, store.layout
     with store.view() as view, reading(fs, layout, view.store_id) as found:
-        if found is not None and found[1].position == view.next_position:
+        if found is not None and _is_whole(store, view, *found):
             return Progress(0, 0)
     try:
         lock = try_acquire(fs, layout, SEARCH)
@@ -176,8 +138,8 @@ def give_vectors(store: Searched, model: "Model") -> bool:
     with lock:
         if fs.exists(layout.erasing) or not exists(fs, layout):
             return False
-        with closing(_open_writing(fs, layout)) as con:
-            cover(con, model)
+        with closing(_open_writing(fs, layout)) as con, store.view() as view:
+            cover(con, model, view)
     return True
 
 
@@ -200,7 +162,7 @@ def maintain(store: Searched) -> None:
     Never raises for the store's state: a search meets it, and says so.
     """
     try:
-        if exists(store.fs, store.layout):
+        if was_searched(store.fs, store.layout):
             update(store)
     except (EventLogError, OSError):
         return
@@ -217,14 +179,16 @@ def remove(fs: FileSystem, layout: Layout) -> None:
 
 
 def in_memory(
-    store: Searched, view: "LogView", since: int, seconds: "float | None"
+    store: Searched, view: "LogView", elsewhere: "list[Stretch]", seconds: "float | None"
 ) -> "tuple[sqlite3.Connection, Meta]":
-    """An index of the events from a position on that nobody keeps; of those that the time suffices for."""
+    """An index of events that are in no stretch `elsewhere`, which nobody keeps; of as many of the newest as
+    the time suffices for.
+    """
     con = sqlite3.connect(":memory:", isolation_level=None)
-    meta = Meta(view.store_id.hex(), position=since)
-    _make(con, meta)
+    meta = Meta(view.store_id.hex(), began=view.next_position)
+    make(con, meta)
     deadline = None if seconds is None else store.fs.monotonic() + seconds
-    _fill(con, store, view, meta, deadline)
+    _fill(con, store, view, meta, deadline, elsewhere)
     return con, meta
 
 
@@ -235,30 +199,40 @@ def as_it_is(store: Searched) -> Progress:
 
 def _not_updated(store: Searched, why: str) -> Progress:
     with store.view() as view, reading(store.fs, store.layout, view.store_id) as found:
-        return Progress(0, view.next_position - (found[1].position if found else 0), why)
+        return Progress(0, view.next_position - (found[1].covered() if found else 0), why)
+
+
+def _is_whole(store: Searched, view: "LogView", con: sqlite3.Connection, meta: Meta) -> bool:
+    """Whether nothing is to be indexed."""
+    if meta.end > view.next_position or gaps(meta.stretches, view.next_position):
+        return False
+    return meta.packs == _packs(store) or con.execute("SELECT 1 FROM awaited LIMIT 1").fetchone() is None
+
+
+def _packs(store: Searched) -> str:
+    """Changes with the packs of the store, where contents may come from that were not there before."""
+    store.blobs.refresh()
+    return blake3("\n".join(sorted(store.blobs.pack_names)).encode()).hexdigest()[:16]
 
 
 def _update(store: Searched, view: "LogView", deadline: "float | None") -> Progress:
     fs, layout = store.fs, store.layout
     with closing(_open_writing(fs, layout)) as con:
-        meta = _meta(con)
-        if meta is not None and meta.position == view.next_position and meta.store_id == view.store_id.hex():
-            return Progress(0, 0)
-        if meta is None or not _continues(meta, view):
-            con.close()
-            remove(fs, layout)
-            with closing(_open_writing(fs, layout)) as anew:
-                meta = Meta(view.store_id.hex(), began=view.next_position)
-                _make(anew, meta)
-                return _fill(anew, store, view, meta, deadline)
-        return _fill(con, store, view, meta, deadline)
+        meta = read_meta(con)
+        if meta is not None and _continues(meta, view):
+            return _fill(con, store, view, meta, deadline)
+    remove(fs, layout)
+    with closing(_open_writing(fs, layout)) as anew:
+        meta = Meta(view.store_id.hex(), began=view.next_position)
+        make(anew, meta)
+        return _fill(anew, store, view, meta, deadline)
 
 
 def _continues(meta: Meta, view: "LogView") -> bool:
     """Whether the log is the one that was indexed, and nothing of that was erased since."""
-    if meta.store_id != view.store_id.hex() or meta.position > view.next_position:
+    if meta.store_id != view.store_id.hex() or meta.end > view.next_position:
         return False
-    if any(view.iterate(max(meta.position, meta.began), event_types=("erasure",), columns=("position",))):
+    if any(view.iterate(max(meta.end, meta.began), event_types=("erasure",), columns=("position",))):
         return False
     if meta.last < 0:
         return True
@@ -267,29 +241,82 @@ def _continues(meta: Meta, view: "LogView") -> bool:
 
 
 def _fill(
-    con: sqlite3.Connection, store: Searched, view: "LogView", meta: Meta, deadline: "float | None"
+    con: sqlite3.Connection,
+    store: Searched,
+    view: "LogView",
+    meta: Meta,
+    deadline: "float | None",
+    elsewhere: "list[Stretch] | None" = None,
 ) -> Progress:
-    began = meta.position
-    filler = Filler(con, store.blobs, meta)
-    room = SIZE_MAX
-    for piece in filler.pieces(view):
-        con.execute("BEGIN IMMEDIATE")
-        try:
-            filler.put(piece, contents=_size(con) < room // 2)
-            _say(con, meta)
-            con.execute("COMMIT")
-        except BaseException:
-            con.execute("ROLLBACK")
-            raise
-        if store.fs.exists(store.layout.erasing):
-            return Progress(
-                meta.position - began, view.next_position - meta.position, "an erasure is under way"
-            )
-        if _size(con) >= room:
-            return Progress(meta.position - began, view.next_position - meta.position, "the index is full")
-        if deadline is not None and store.fs.monotonic() >= deadline:
-            break
-    return Progress(meta.position - began, view.next_position - meta.position)
+    """Index piece after piece, the newest first, until all is indexed or something ends it."""
+    end, others = view.next_position, elsewhere or []
+    before = sum(high - low for low, high in gaps([*meta.stretches, *others], end))
+    with closing(Filler(con, store.blobs, meta)) as filler:
+        with _transaction(con, meta):
+            filler.put_withheld(withheld_hashes(view, meta.withheld_until))
+            meta.withheld_until = end
+            if elsewhere is None:
+                filler.put_awaited(view, contents=_size(con) < SIZE_MAX // 2)
+                meta.packs = _packs(store)
+        while True:
+            left = sum(high - low for low, high in gaps([*meta.stretches, *others], end))
+            why = None if elsewhere is not None else _reason_to_end(con, store)
+            if left and why is not None:
+                return Progress(before - left, left, why)
+            if not left or (left < before and deadline is not None and store.fs.monotonic() >= deadline):
+                return Progress(before - left, left)
+            with _transaction(con, meta):
+                _put_next(filler, view, meta, others, contents=_size(con) < SIZE_MAX // 2)
+
+
+@contextmanager
+def _transaction(con: sqlite3.Connection, meta: Meta) -> Iterator[None]:
+    con.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        write_meta(con, meta)
+        con.execute("COMMIT")
+    except BaseException:
+        con.execute("ROLLBACK")
+        raise
+
+
+def _reason_to_end(con: sqlite3.Connection, store: Searched) -> "str | None":
+    if store.fs.exists(store.layout.erasing):
+        return "an erasure is under way"
+    return FULL if _size(con) >= SIZE_MAX else None
+
+
+def _put_next(
+    filler: Filler, view: "LogView", meta: Meta, others: "list[Stretch]", *, contents: bool
+) -> None:
+    """Index the next piece. A few new events make the newest stretch longer; many begin one of their own,
+    since the newest of them come first.
+    """
+    low, high = gaps([*meta.stretches, *others], view.next_position)[0]
+    newest = meta.stretches[0] if meta.stretches else None
+    if newest is not None and newest.high == low and high - low <= PIECE_ROWS:
+        piece, newest.high = read_oldest(view, low, high)
+        filler.put(piece, newest.number, backward=False, contents=contents)
+    else:
+        stretch = next((one for one in meta.stretches if one.low == high), None) or _begun(meta, high)
+        piece, stretch.low = read_newest(view, max(low, high - PIECE_ROWS), high)
+        filler.put(piece, stretch.number, backward=True, contents=contents)
+    _note_last(meta, piece)
+
+
+def _begun(meta: Meta, at: int) -> Stretch:
+    """A stretch that grows from a position towards older events."""
+    meta.numbers += 1
+    begun = Stretch(at, at, meta.numbers)
+    meta.stretches.append(begun)
+    meta.stretches.sort(key=lambda one: (-one.high, -one.low))
+    return begun
+
+
+def _note_last(meta: Meta, piece: "list[pa.RecordBatch]") -> None:
+    if piece and (last := piece[-1]["position"][-1].as_py()) > meta.last:
+        meta.last, meta.last_id = last, piece[-1]["event_id"][-1].as_py()
 
 
 def _size(con: sqlite3.Connection) -> int:
@@ -337,25 +364,3 @@ def _open_reading(path: str, fs: FileSystem) -> "sqlite3.Connection | None":
 
 def _uri(path: str, mode: str) -> str:
     return f"file:{quote(path)}?mode={mode}"
-
-
-def _make(con: sqlite3.Connection, meta: Meta) -> None:
-    con.executescript(f"BEGIN; {_TABLES}; COMMIT")
-    _say(con, meta)
-
-
-def _say(con: sqlite3.Connection, meta: Meta) -> None:
-    said = {name: getattr(meta, name) for name in Meta.__slots__}
-    con.execute("INSERT OR REPLACE INTO meta VALUES (1, ?)", [json.dumps(said)])
-
-
-def _meta(con: sqlite3.Connection) -> "Meta | None":
-    try:
-        row = con.execute("SELECT said FROM meta").fetchone()
-        return None if row is None else Meta(**json.loads(row[0]))
-    except (sqlite3.DatabaseError, ValueError, TypeError):
-        return None
-
-
-def rows(con: sqlite3.Connection, sql: str, parameters: "Sequence[Any]" = ()) -> "list[tuple[Any, ...]]":
-    return con.execute(sql, parameters).fetchall()

@@ -13,9 +13,13 @@ import sqlite3
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from eventlog.errors import NotFound, Unsupported
-from eventlog.search.fill import kept_rows
+from eventlog.search import document
+
+if TYPE_CHECKING:
+    from eventlog.log.reader import LogView
 
 Embed = Callable[[list[str]], "Sequence[Sequence[float]]"]
 
@@ -59,16 +63,16 @@ def load(directory: str) -> Model:
     return Model(path, lambda texts: model.encode(texts).tolist())
 
 
-def cover(con: sqlite3.Connection, model: Model) -> int:
-    """Give vectors to the events of an index that have none yet, in one transaction; how many it gave."""
+def cover(con: sqlite3.Connection, model: Model, view: "LogView") -> int:
+    """Give vectors to the events of a log that have none yet, in one transaction; how many it gave."""
     for statement in _TABLES:
         con.execute(statement)
     row = con.execute("SELECT position FROM vectors_until WHERE model = ?", [model.name]).fetchone()
-    since = row[0] if row else -1
+    since = row[0] if row else 0
     given = 0
     con.execute("BEGIN IMMEDIATE")
     try:
-        for batch in _batches(_texts(con, since)):
+        for batch in _batches(_texts(view, since)):
             vectors = model.embed([text for _, text in batch])
             rows = [
                 (model.name, position, _unit(vector))
@@ -76,8 +80,8 @@ def cover(con: sqlite3.Connection, model: Model) -> int:
             ]
             con.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
             given += len(rows)
-        (last,) = con.execute("SELECT coalesce(max(last), -1) FROM kept").fetchone()
-        con.execute("INSERT OR REPLACE INTO vectors_until VALUES (?, ?)", [model.name, last])
+        until = [model.name, view.next_position]
+        con.execute("INSERT OR REPLACE INTO vectors_until VALUES (?, ?)", until)
         con.execute("COMMIT")
     except BaseException:
         con.execute("ROLLBACK")
@@ -103,14 +107,13 @@ def nearest(con: sqlite3.Connection, model: Model, text: str, limit: int) -> "li
     return found[:limit]
 
 
-def _texts(con: sqlite3.Connection, since: int) -> "Iterator[tuple[int, str]]":
-    for first, last in con.execute("SELECT first, last FROM kept WHERE last > ?", [since]).fetchall():
-        (data,) = con.execute("SELECT data FROM kept WHERE first = ?", [first]).fetchone()
-        assert last > since
-        for row in kept_rows(data).to_pylist():
-            text = "\n".join(text for text in (row["title"], row["body"]) if text)
-            if row["position"] > since and row["event_type"] in MEANT_TYPES and text:
-                yield row["position"], text[:TEXT_SIZE_MAX]
+def _texts(view: "LogView", since: int) -> "Iterator[tuple[int, str]]":
+    columns = ("position", "title", "payload")
+    for event in view.iterate(since, event_types=sorted(MEANT_TYPES), columns=columns):
+        title = None if event["title"] is None else str(event["title"])
+        body = document.body_of(str(event["payload"] or ""), title)
+        if text := "\n".join(filter(None, (title, body))):
+            yield int(str(event["position"])), text[:TEXT_SIZE_MAX]
 
 
 def _batches(texts: "Iterator[tuple[int, str]]") -> "Iterator[list[tuple[int, str]]]":

@@ -1,33 +1,73 @@
-"""What a person looks for: words, `wor*`, "phrases", -not; as an expression of FTS5, and as marks in a text.
+"""What a person looks for: words, `wor*`, "phrases", -not; as words of the index, and as marks in a text.
 
-Pure. Every text of the expression stands in quotes with its quotes doubled, so nothing that is typed is ever
-an operator. A query that cannot mean anything is refused in one sentence.
+Pure. What is typed is cut into words as texts are, so nothing of it is ever an operator. A query that cannot
+mean anything is refused in one sentence.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 
 from eventlog.errors import QueryError
-from eventlog.paths import beginnings_below
 from eventlog.search import words
+from eventlog.search.passages import PHRASE_WORDS, Tokenizer
 
 SIZE_MAX = 2_000
 TERMS_MAX = 32
 
-# Begins the words of the column `facets`, which hold type and session. FTS5 takes it for a letter, and nobody
-# can look for it. So no other column need be named, which would make a search half as slow again.
-FACET = "\ue001"
-
 
 @dataclass(frozen=True, slots=True)
+class Phrase:
+    """Words of the index one behind the other. `is_prefix`: the last may go on."""
+
+    tokens: "tuple[str, ...]"
+    is_prefix: bool
+
+
+@dataclass(frozen=True)
 class Term:
     """One word or phrase. `is_prefix`: its last word may go on."""
 
     text: str
     is_prefix: bool = False
     is_unwanted: bool = False
+
+    @cached_property
+    def phrases(self) -> "tuple[Phrase, ...]":
+        """What the index is asked for: the term as it stands, or its pieces one behind the other."""
+        whole, pieces = words.words_in(self.text), words.pieces_in(self.text)
+        spelled = [pieces] if words.is_unspaced(self.text) else [whole, pieces]
+        with closing(Tokenizer()) as tokenizer:
+            tokens = dict.fromkeys(tokenizer.tokens(" ".join(one)) for one in spelled)
+        return tuple(Phrase(one, self.is_prefix) for one in tokens)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the index knows it only by its beginning."""
+        return any(len(phrase.tokens) > PHRASE_WORDS for phrase in self.phrases)
+
+    def spans(self, text: str, low: str) -> "Iterator[tuple[int, int]]":
+        """Where it stands in a text. Args: low: the text `words.folded`."""
+        for match in self._pattern.finditer(low):
+            start, end = match.span()
+            if not words.is_word_start(text, start):
+                continue
+            if self.is_prefix:
+                while end < len(text) and text[end].isalnum():
+                    end += 1
+            elif not words.is_word_end(text, end):
+                continue
+            yield start, end
+
+    @cached_property
+    def _pattern(self) -> "re.Pattern[str]":
+        spelled = [words.words_in(self.text), words.pieces_in(self.text)]
+        either = dict.fromkeys(
+            r"[\W_]*".join(re.escape(words.folded(word)) for word in one) for one in spelled if one
+        )
+        return re.compile("|".join(either))
 
 
 @dataclass(frozen=True)
@@ -37,45 +77,26 @@ class Query:
     terms: "tuple[Term, ...]"
     any_word: bool = False
 
-    def expression(self, facets: "Sequence[str]" = ()) -> str:
-        """What FTS5 is asked. Args: facets: expressions of `facet` that must hold too."""
-        wanted = [_expression(term) for term in self.terms if not term.is_unwanted]
-        unwanted = [_expression(term) for term in self.terms if term.is_unwanted]
-        found = (" OR " if self.any_word else " AND ").join(wanted)
-        for expression in facets:
-            found = f"({found}) AND {expression}"
-        if unwanted:
-            found = f"({found}) NOT ({' OR '.join(unwanted)})"
-        return found
-
     def marks(self, text: str) -> "list[tuple[int, int, int]]":
         """Where the wanted terms stand in a text: (start, end, number of the term), in order."""
         low = words.folded(text)
-        found = []
-        for number, (pattern, is_prefix) in enumerate(self._patterns):
-            for match in pattern.finditer(low):
-                start, end = match.span()
-                if not words.is_word_start(text, start):
-                    continue
-                if is_prefix:
-                    while end < len(text) and text[end].isalnum():
-                        end += 1
-                elif not words.is_word_end(text, end):
-                    continue
-                found.append((start, end, number))
-        return sorted(found)
+        wanted = (term for term in self.terms if not term.is_unwanted)
+        return sorted(
+            (start, end, number) for number, term in enumerate(wanted) for start, end in term.spans(text, low)
+        )
 
     @cached_property
-    def _patterns(self) -> "list[tuple[re.Pattern[str], bool]]":
-        made = []
-        for term in self.terms:
-            if not term.is_unwanted:
-                spelled = [words.words_in(term.text), words.pieces_in(term.text)]
-                either = dict.fromkeys(
-                    r"[\W_]*".join(re.escape(words.folded(word)) for word in one) for one in spelled if one
-                )
-                made.append((re.compile("|".join(either)), term.is_prefix))
-        return made
+    def is_long(self) -> bool:
+        """Whether the index knows a phrase only by its beginning."""
+        return any(term.is_long for term in self.terms)
+
+    def holds_long(self, text: str) -> bool:
+        """Whether a text that the index gives has what the long phrases go on with."""
+        low = words.folded(text)
+        if self.any_word and any(not term.is_long and any(term.spans(text, low)) for term in self.terms):
+            return True
+        long = [term for term in self.terms if term.is_long]
+        return all(any(True for _ in term.spans(text, low)) != term.is_unwanted for term in long)
 
 
 def parse(text: str, *, any_word: bool = False) -> Query:
@@ -89,31 +110,6 @@ def parse(text: str, *, any_word: bool = False) -> Query:
     if len(terms) > TERMS_MAX:
         raise QueryError(f"that is more than {TERMS_MAX} words; look for the few that matter")
     return Query(terms, any_word)
-
-
-def type_facet(event_types: "Sequence[str]") -> str:
-    """The expression that lets through these types, and perhaps others spelled alike."""
-    return f"({' OR '.join(_quoted(type_word(name)) for name in event_types)})"
-
-
-def session_facet(session: str) -> str:
-    """The expression that lets through sessions that begin so, and perhaps others spelled alike."""
-    return f"{_quoted(session_word(session))} *"
-
-
-def path_facet(path: str) -> "str | None":
-    """The expression that lets through this path and what is below it, and perhaps others spelled alike."""
-    spelled = dict.fromkeys(" ".join(words.words_in(text)) for text in (path, *beginnings_below(path)))
-    facets = [f"path : ^ {_quoted(text)}" for text in spelled]
-    return f"({' OR '.join(facets)})" if all(spelled) else None
-
-
-def type_word(event_type: str) -> str:
-    return f"{FACET}t" + "".join(c for c in event_type.lower() if c.isalnum())
-
-
-def session_word(session: "str | None") -> str:
-    return f"{FACET}s" + "".join(c for c in (session or "").lower() if c.isalnum())
 
 
 _TOKEN = re.compile(r'(-?)"([^"]*)"(\*?)|(\S+)')
@@ -130,18 +126,3 @@ def _terms(text: str) -> "Iterator[Term]":
             phrase = word
         if words.words_in(phrase):
             yield Term(phrase, bool(star), bool(sign))
-
-
-def _expression(term: Term) -> str:
-    """The term as it stands, or its pieces one behind the other."""
-    star = " *" if term.is_prefix else ""
-    whole = words.words_in(term.text)
-    pieces = words.pieces_in(term.text)
-    either = [] if words.is_unspaced(term.text) else [_quoted(" ".join(whole)) + star]
-    if pieces != whole or not either:
-        either.append(_quoted(" ".join(pieces)) + star)
-    return f"({' OR '.join(either)})"
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'

@@ -19,12 +19,22 @@ from eventlog.projections.definitions import (
 )
 from eventlog.store import Store
 from eventlog.types import COLUMN_NAMES, happened_at
-from eventlog.wording import NO_TITLE, event_words, lines, microseconds, moment, moment_exact, one_line
+from eventlog.wording import (
+    NO_TITLE,
+    event_words,
+    lines,
+    microseconds,
+    moment,
+    moment_exact,
+    not_searched,
+    nothing_fits,
+    one_line,
+)
 
 if TYPE_CHECKING:
     from eventlog.query.lookup import TurnRef
     from eventlog.replay.diffs import FileDiff
-    from eventlog.search.find import Hit
+    from eventlog.search.find import Answer, Hit
 
 _EVENT_SHOWN = 12
 _HEX = frozenset("0123456789abcdef")
@@ -48,11 +58,12 @@ def search(
     for hit in answer.hits:
         yield _hit(hit)
     if not answer.hits:
-        yield "Nothing fits.\n"
+        yield f"{nothing_fits(answer.missing, answer.events)}\n"
     if answer.more:
         yield f"There are more; limit shows more than {limit}.\n"
     if answer.missing:
-        yield f"Not looked at: {answer.missing:,} events; `locus search` in a shell makes an index of all.\n"
+        rest = not_searched(answer.missing, answer.events)
+        yield f"{rest}; `locus search` in a shell makes an index of all.\n"
 
 
 def _hit(hit: "Hit") -> str:
@@ -254,8 +265,11 @@ def decisions(
 ) -> Iterator[str]:
     where: list[str] = ["true"]
     parameters: list[Any] = []
+    missing = events = 0
     if words is not None:
-        parameters.append(_positions(store, words, path, limit))
+        answer = _decisions_with(store, words, path, limit)
+        missing, events = answer.missing, answer.events
+        parameters.append([hit.position for hit in answer.hits])
         where.append("list_contains($1, position)")
     if path is not None:
         condition, named = within_sql("path", path.rstrip("/"))
@@ -278,17 +292,18 @@ def decisions(
         if alternatives:
             yield f"    instead of {one_line('; '.join(alternatives))}\n"
     if not found:
-        yield "No decision fits.\n"
+        yield f"{nothing_fits(missing, events, 'No decision')}\n"
     if len(found) > limit:
         yield f"There are more; limit shows more than {limit}.\n"
+    if missing:
+        yield f"{not_searched(missing, events)}; `locus search` in a shell makes an index of all.\n"
 
 
-def _positions(store: Store, words: str, path: str | None, limit: int) -> list[int]:
+def _decisions_with(store: Store, words: str, path: str | None, limit: int) -> "Answer":
     from eventlog.search import find, query
 
     filters = find.Filters(("decision",), path)
-    answer = find.search(store, query.parse(words), filters, limit=limit + 1, writes=False)
-    return [hit.position for hit in answer.hits]
+    return find.search(store, query.parse(words), filters, limit=limit + 1, writes=False)
 
 
 def context_bundle(store: Store, workstream: str, phase: str = "planning") -> Iterator[str]:

@@ -4,14 +4,19 @@ import json
 import shlex
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from eventlog.locks import SEARCH, acquire
 from eventlog.recorder.recorder import Recorder
+from eventlog.search import find
 from eventlog.store import Store
 from tests.cli.support import Locus, Recorded
+from tests.keep.support import make_store
+from tests.search.test_partial import long_log
 
 
 @pytest.fixture(scope="module")
@@ -172,3 +177,27 @@ def test_a_store_that_may_only_be_read_is_searched(spoken: Path, locus: Locus, t
     finally:
         (copy / "index").chmod(0o700)
         (copy / "locks").chmod(0o700)
+
+
+@pytest.mark.slow
+def test_nothing_is_never_said_of_what_was_not_searched(
+    tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I22, P7: beside who indexes, words, JSON, decisions and the exit code say what is left."""
+    monkeypatch.setattr(find, "WAIT_S", 0.0)
+    at = tmp_path / ".locus"
+    with make_store(at) as store, ThreadPoolExecutor(1) as another:
+        long_log(store)
+        lock = another.submit(acquire, store.fs, store.layout, SEARCH).result()
+        nothing = locus("--store", at, "search", "early")
+        as_json = locus("--store", at, "search", "early", "--json")
+        decisions = locus("--store", at, "decisions", "early")
+        another.submit(lock.release).result()
+
+    assert nothing.code == as_json.code == decisions.code == 4
+    assert "Nothing fits among the newest" in nothing.err and "of 1,200 events" in nothing.err
+    assert "Nothing fits." not in nothing.err and "Not searched yet" in nothing.err
+    assert "No decision fits among the newest" in decisions.err
+    document = json.loads(as_json.text)
+    assert 0 < document["not_indexed"] < document["events"] == 1_200
+    assert locus("--store", at, "search", "early", "--wait").code == 0

@@ -229,7 +229,7 @@ def test_a_killed_indexer_leaves_an_index_that_is_right(store: Store, hunt_minut
         with index.reading(store.fs, store.layout, store.identity.store_id) as found:
             if found is not None:
                 (count,) = found[0].execute("SELECT count(*) FROM words WHERE words MATCH 'word'").fetchone()
-                assert count == found[1].position
+                assert count == found[1].covered()
     assert len(ids(find_all(store, "n5"))) == sum(n % 97 == 5 for n in range(12_000))
 
 

@@ -1,0 +1,181 @@
+"""The versions of one path, as passages that each knows from which version to which it was there.
+
+What two neighbouring versions share is indexed once. A line grows at its newer end, as the log does, or at
+its older one, since the newest is indexed first; versions are given in that order. A content that a path held
+twice counts once, at the older place, so that no answer tells in which order things were indexed.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from eventlog.search import words
+from eventlog.search.passages import PHRASE_WORDS, Passage, Tokenizer, passages_of
+from eventlog.search.tables import FIRST_TEXT, MARK, OPEN, Meta
+
+_PUT = "INSERT INTO words(rowid, body, title, path, pieces) VALUES (?, ?, '', '', '')"
+
+# No phrase reaches over it.
+_BREAK = f" {words.BREAK} "
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What a path held after the event at a position. `content` is the number of its id."""
+
+    position: int
+    content: int
+    id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Indexed:
+    """A passage in the index, of `size` words."""
+
+    doc: int
+    begin: int
+    key: int
+    size: int
+
+
+class Versions:
+    """Puts versions of one path into the index."""
+
+    def __init__(
+        self,
+        con: sqlite3.Connection,
+        meta: Meta,
+        tokenizer: Tokenizer,
+        text_of: "Callable[[bytes], str | None]",
+    ) -> None:
+        self._con = con
+        self._meta = meta
+        self._count = tokenizer.count
+        self._text_of = text_of
+
+    def put(
+        self, versions: "Iterable[Version]", path: int, stretch: int, head: int, *, backward: bool
+    ) -> None:
+        """Args: head: how many words each version has besides those of its text."""
+        fresh = [one for one in versions if self._is_first(path, one)]
+        if not fresh:
+            return
+        line, edge = self._line(path, stretch)
+        known = self._known(line, backward)
+        for one in fresh:
+            text = self._text_of(one.id) if self._is_first(path, one) else None
+            if text is not None:
+                known, size = self._put_passages(line, edge, one, known, text, backward)
+                self._put_version(line, path, one, head + size + _size(words.pieces_of(text)))
+                if backward or edge is None:
+                    edge = one.position
+        self._con.execute("UPDATE lines SET edge = ? WHERE id = ?", [edge, line])
+
+    def _is_first(self, path: int, version: Version) -> bool:
+        """Whether no older version of the path that is indexed has the same content."""
+        sql = "SELECT position FROM versions WHERE path = ? AND content = ?"
+        row = self._con.execute(sql, [path, version.content]).fetchone()
+        return row is None or row[0] > version.position
+
+    def _line(self, path: int, stretch: int) -> "tuple[int, int | None]":
+        self._con.execute("INSERT OR IGNORE INTO lines(stretch, path) VALUES (?, ?)", [stretch, path])
+        sql = "SELECT id, edge FROM lines WHERE path = ? AND stretch = ?"
+        line, edge = self._con.execute(sql, [path, stretch]).fetchone()
+        return line, edge
+
+    def _known(self, line: int, backward: bool) -> "dict[int, list[_Indexed]]":
+        """What the version at the end has that grows, by key."""
+        side = "since" if backward else "until"
+        known: dict[int, list[_Indexed]] = {}
+        for row in self._con.execute(
+            "SELECT doc, begin, key, own FROM texts JOIN passages USING (doc) "
+            f"WHERE line = ? AND {side} = {OPEN}",
+            [line],
+        ):
+            known.setdefault(row[2], []).append(_Indexed(*row))
+        return known
+
+    def _put_passages(
+        self,
+        line: int,
+        edge: "int | None",
+        version: Version,
+        known: "dict[int, list[_Indexed]]",
+        text: str,
+        backward: bool,
+    ) -> "tuple[dict[int, list[_Indexed]], int]":
+        """Index what the neighbour lacks and end what only it has; what is known now, and how many words."""
+        now: dict[int, list[_Indexed]] = {}
+        fresh: list[Passage] = []
+        for passage in passages_of(text):
+            same = known.get(passage.key)
+            if same:
+                now.setdefault(passage.key, []).append(same.pop())
+            else:
+                fresh.append(passage)
+        gone = [(one.doc, one.begin) for some in known.values() for one in some]
+        if backward:
+            self._end("since", edge, gone)
+            span = OPEN, edge or OPEN
+        else:
+            self._end("until", version.position, gone)
+            span = OPEN if edge is None else version.position, OPEN
+        for one in self._indexed(line, span, fresh):
+            now.setdefault(one.key, []).append(one)
+        return now, sum(one.size for some in now.values() for one in some)
+
+    def _end(self, side: str, at: "int | None", gone: "list[tuple[int, int]]") -> None:
+        sql = f"UPDATE passages SET {side} = ? WHERE doc = ? AND begin = ?"
+        self._con.executemany(sql, [(at, *one) for one in gone])
+
+    def _indexed(self, line: int, span: "tuple[int, int]", fresh: "list[Passage]") -> "Iterator[_Indexed]":
+        """Index the passages as one text."""
+        if not fresh:
+            return
+        doc = FIRST_TEXT + self._meta.texts
+        self._meta.texts += 1
+        out: list[str] = []
+        begin = 0
+        for passage, pieces in zip(fresh, words.pieces_of_each([one.text for one in fresh]), strict=True):
+            own, behind = self._count(passage.text), self._count(passage.behind)
+            out += (passage.text, passage.behind, " ")
+            if behind < PHRASE_WORDS - 1:
+                out.append(_BREAK)
+                behind += 1
+            marks = [self._mark(one) for one in pieces.split(_BREAK)] if pieces else []
+            out += marks
+            row = (doc, begin, own, behind, len(marks), *span, passage.key)
+            self._con.execute("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            yield _Indexed(doc, begin, passage.key, own)
+            begin += own + behind + len(marks)
+        self._con.execute(_PUT, [doc, "".join(out)])
+        self._con.execute("INSERT INTO texts VALUES (?, ?)", [doc, line])
+
+    def _mark(self, pieces: str) -> str:
+        """What stands for all words that are made of these pieces."""
+        row = self._con.execute("SELECT id FROM spellings WHERE pieces = ?", [pieces]).fetchone()
+        if row is None:
+            row = self._con.execute("SELECT coalesce(max(id), 0) + 1 FROM spellings").fetchone()
+            self._con.execute("INSERT INTO spellings VALUES (?, ?)", [row[0], pieces])
+            self._con.execute("INSERT INTO spelled(rowid, pieces) VALUES (?, ?)", [row[0], pieces])
+        return f"{MARK}{row[0]} "
+
+    def _put_version(self, line: int, path: int, version: Version, size: int) -> None:
+        """Note the version; where the path held the same later, that one counts no more."""
+        meta = self._meta
+        same = "FROM versions WHERE path = ? AND content = ?"
+        for (former,) in self._con.execute(f"SELECT size {same}", [path, version.content]).fetchall():
+            self._con.execute(f"DELETE {same}", [path, version.content])
+            meta.rows -= 1
+            meta.tokens -= former
+        self._con.execute(
+            "INSERT INTO versions VALUES (?, ?, ?, ?, ?)",
+            [line, version.position, path, version.content, size],
+        )
+        meta.rows += 1
+        meta.tokens += size
+
+
+def _size(pieces: str) -> int:
+    """How many words pieces are, with what stands between those of two words."""
+    return pieces.count(" ") + 1 if pieces else 0
