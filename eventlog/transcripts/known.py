@@ -153,7 +153,8 @@ class Known:
     def _match(self, session: str, outcomes: "dict[str, bool | None]") -> None:
         rows = self._store.query(_STARTS, [self._agent, session]).rows
         turns = [(str(turn), prompt_of(jsontext.decode(payload))) for turn, payload in rows]
-        self.hooked = Hooked(self._agent, turns, outcomes)
+        named = {turn for turn, _ in turns}
+        self.hooked = Hooked(self._agent, turns, outcomes, self.live_turns - named)
         self.live_turns.update(turn for turn, _ in turns)
 
     def has(self, event_id: str) -> bool:
