@@ -209,7 +209,7 @@ class Import:
         foreign.check(self._agent, source)
         told = self._marks.get(source.path, {})
         draft = Draft(self._agent, source.parts, is_copy=source.is_copy)
-        draft.is_taken = self.known.is_taken
+        draft.is_taken, draft.is_held = self.known.is_taken, self.known.is_held
         reader = formats.reader_of(self._agent)(draft)
         session = SourceSession(self, source, draft)
         new_lines = malformed = oversized = 0
