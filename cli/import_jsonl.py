@@ -54,6 +54,7 @@ def _tell(report: "ImportReport") -> None:
         say(f"line {number:,} skipped: {one_line(reason)}")
     known = f" ({report.known:,} known before)" if report.known else ""
     held = f" and {count(report.contents, 'content')}" if report.contents_included else ""
+    held += f" ({report.known_contents:,} known before)" if report.known_contents else ""
     say(f"Imported {count(report.events, 'event')}{known}{held} of {one_line(report.project_name)}.")
     if report.foreign:
         say(f"They are of another repository ({one_line(report.repo_hash)}) than this store.")

@@ -17,10 +17,11 @@ from eventlog.types import Event
 AGENT = "gemini-cli"
 
 
-def read_calls(path: str, mark: Mark, bytes_max: int, turns: "list[str]") -> "tuple[list[Event], Mark]":
+def read_calls(path: str, mark: Mark, bytes_max: int, turns: "dict[str, str]") -> "tuple[list[Event], Mark]":
     """`llm` events of the model calls behind `mark`, each in the one of `turns` that it was made in, and the
     mark to go on from.
 
+    Args: turns: their names, in order; of each a text that ends with the time it began at.
     Raises: OSError when the file cannot be read.
     """
     data, mark = read_tail(path, mark, bytes_max)
@@ -80,7 +81,7 @@ def columns_of(said: "dict[str, object]", tokens: "dict[str, object]") -> "dict[
     }
 
 
-def _turn_at(time: str, turns: "list[str]") -> "str | None":
-    """The last turn that had begun; turns end with their times, which are written alike."""
-    begun = [turn for turn in turns if turn[-len(time) :] <= time]
+def _turn_at(time: str, turns: "dict[str, str]") -> "str | None":
+    """The last turn that had begun; times are written alike."""
+    begun = [turn for turn, stamp in turns.items() if stamp[-len(time) :] <= time]
     return begun[-1] if begun else None

@@ -671,7 +671,8 @@ class _Recording:
             return
         try:
             if call.moment == TURN_START and turn is not None:
-                self.lines.append(["begun", short(turn), *([turn] if call.stamp is not None else [])])
+                stamped = [turn, call.stamp] if call.stamp is not None else []
+                self.lines.append(["begun", short(turn), *stamped])
             elif call.moment == TURN_END and turn is not None:
                 self.lines.append(["ended", short(turn)])
             elif call.moment in (SESSION, SESSION_END):

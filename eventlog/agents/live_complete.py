@@ -154,7 +154,7 @@ class Completion:
         if self.call.agent == "gemini-cli":
             from eventlog.agents import gemini_chat
 
-            return gemini_chat.read_calls(path, before, bytes_max, self.known.turns)
+            return gemini_chat.read_calls(path, before, bytes_max, self.known.stamps)
         from eventlog.agents import transcript
 
         return transcript.read_calls(self.call.agent, path, before, bytes_max)

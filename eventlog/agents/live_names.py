@@ -19,6 +19,11 @@ from eventlog.agents.live_state import Calls, short
 from eventlog.layout import Layout
 from eventlog.names import event_id_of
 
+_OF_CALL = ("tool_start", "action", "error")
+_OF_TURN: "dict[str, tuple[str, ...]]" = {"turn": ("start",), "snapshot": ("start",), "intent": ()}
+_AT_ONCE_US = 5_000_000  # a prompt's hook and its line in the chat lie about a tenth of a second apart
+_LATE_US = 600_000_000  # hooks may wait for a person
+
 
 def complete(layout: Layout, call: Call) -> Calls:
     """Give `call` its turn, and its events the ids of its tool call; the notes of the session.
@@ -35,6 +40,8 @@ def complete(layout: Layout, call: Call) -> Calls:
     if call.moment == TURN_START and call.turn is not None and call.prompt is not None:
         live_state.note_calls(layout, session, [["prompt", short(call.turn), short(call.prompt)]])
     known = live_state.read_calls(layout, session)
+    if call.moment == TURN_START:
+        _join_imported_turn(call, known)
     if call.moment in (SESSION, TURN_START, SESSION_END) or not known.turns:
         return known
     turn = call.columns["agent_turn_id"] = known.turns[-1]
@@ -43,6 +50,7 @@ def complete(layout: Layout, call: Call) -> Calls:
     if key is not None and call.tool_call is not None:
         number = known.tools.number(key, short(call.stamp), asked=call.moment == TOOL_START)
         _name(call, (turn, *call.tool_call, str(number)))
+        _join_imported_call(call, known, (short(turn), key), number)
     return known
 
 
@@ -102,11 +110,56 @@ def _short(key: "tuple[str, ...]") -> str:
 
 def _name(call: Call, key: "tuple[str, ...]") -> None:
     for event in call.events:
-        if event["event_type"] in ("tool_start", "action", "error"):
+        if event["event_type"] in _OF_CALL:
             event["event_id"] = event_id_of(call.agent, str(event["event_type"]), *key)
-    action = event_id_of(call.agent, "action", *key)
+    _point_to(call, event_id_of(call.agent, "action", *key))
+
+
+def _point_to(call: Call, action: str) -> None:
+    """The action of the tool call that `call` begins or ends."""
     if call.moment == TOOL_START:
         call.begins = action
     else:
-        call.cause = action
-        call.ended.append(action)
+        call.cause, call.ended = action, [action]
+
+
+# -- what an import told first -------------------------------------------------------------------
+
+
+def _join_imported_turn(call: Call, known: Calls) -> None:
+    """Give the turn of a prompt the name under which an import has told it.
+
+    The client writes a prompt to its chat once the hooks have heard it: so it is the next there with the same
+    words, else the one that follows at once, unless the hook of another prompt has it.
+    """
+    if not known.imported_turns or call.prompt is None:
+        return
+    from eventlog.agents.transcript import time_of
+
+    at, words = time_of(call.stamp), short(call.prompt)
+    names: "dict[tuple[bool, int], str]" = {}
+    if at is None:
+        return
+    for turn, began_us, prompt in known.imported_turns:
+        free = known.stamps.get(turn, call.stamp) == call.stamp
+        if free and (0 <= began_us - at < (_LATE_US if prompt == words else _AT_ONCE_US)):
+            names[prompt != words, began_us] = turn
+    if names:
+        turn = call.columns["agent_turn_id"] = names[min(names)]
+        for event in call.events:
+            of = _OF_TURN.get(str(event["event_type"]))
+            if of is not None:
+                event["event_id"] = event_id_of(call.agent, str(event["event_type"]), turn, *of)
+
+
+def _join_imported_call(call: Call, known: Calls, place: "tuple[str, str]", number: int) -> None:
+    """Give the events of the `number`th equal tool call of a turn the ids under which an import told them."""
+    ids: "dict[str, str | None]" = {}
+    for event_type in _OF_CALL:
+        of_type = known.imported_calls.get((*place, event_type), [])
+        ids[event_type] = of_type[number] if number < len(of_type) else None
+    for event in call.events:
+        event["event_id"] = ids.get(str(event["event_type"])) or event["event_id"]
+    action = ids["action"]
+    if action is not None:
+        _point_to(call, action)

@@ -472,8 +472,8 @@ class Calls:
     """What was recorded of a session so far. `actions` are ids of actions with how their capture went."""
 
     __slots__ = (
-        "actions", "begun", "ended", "marks", "models", "named", "over", "prompts", "repeats", "subagents",
-        "tools", "turns",
+        "actions", "begun", "ended", "imported_calls", "imported_turns", "marks", "models", "named", "over",
+        "prompts", "repeats", "stamps", "subagents", "tools", "turns",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -486,6 +486,11 @@ class Calls:
         self.models: "list[tuple[str, str]]" = []  # key and nonce of the turn's, without ids
         self.turns: "list[str]" = []  # of an agent without ids of turns; the latest last
         self.prompts: "dict[str, str]" = {}  # `short` turns of such an agent, and prompts
+        self.stamps: "dict[str, str]" = {}  # of these, a text that ends with the time it began at
+        # What an import told before the hooks: (turn, microseconds, `short` prompt), and of calls without
+        # ids the ids of their events, in order, by `short` turn, key and type.
+        self.imported_turns: "list[tuple[str, int, str]]" = []
+        self.imported_calls: "dict[tuple[str, ...], list[str]]" = {}
         self.tools = Tools()
         self.repeats = Repeats()
         self.subagents: "dict[str, str]" = {}  # `short` subagent → the turn that started it
@@ -503,14 +508,15 @@ def read_calls(layout: Layout, session: str) -> Calls:
         elif words[0] == "ended" and len(words) == 2:
             calls.ended.add(words[1])
             calls.repeats.end_all()
-        elif words[0] == "begun" and len(words) in (2, 3):
+        elif words[0] == "begun" and len(words) in (2, 3, 4):
             calls.repeats.end_all()
             calls.begun.add(words[1])
             calls.ended.discard(words[1])
             calls.over = False
             calls.models.clear()  # they are counted within their turn
-            if len(words) == 3 and words[2] not in calls.turns:
+            if len(words) > 2 and words[2] not in calls.turns:
                 calls.turns.append(words[2])
+                calls.stamps[words[2]] = words[-1]
                 calls.tools = Tools()  # they are counted within their turn
         elif words[0] in ("asked", "answered") and len(words) == 3:
             calls.tools.take(words[1], words[2], asked=words[0] == "asked")
@@ -526,6 +532,11 @@ def read_calls(layout: Layout, session: str) -> Calls:
             calls.subagents[words[1]] = words[2]
         elif words[0] in ("opened", "over"):
             calls.over = words[0] == "over"
+        elif words[0] == "imported" and len(words) == 4 and words[2].isdigit():
+            calls.imported_turns.append((words[1], int(words[2]), words[3]))
+        elif words[0] == "imported_call" and len(words) == 5:
+            ids = calls.imported_calls.setdefault(tuple(words[1:4]), [])
+            ids += () if words[4] in ids else (words[4],)
     return calls
 
 
@@ -544,7 +555,8 @@ def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:
     """Lines: `named`; `opened`, `over`; `begun` and `ended` of a turn; `action` id state; `mark` path inode
     offset; `subagent` id turn; of an agent that names no turns `prompt` turn text, `asked` and `answered` of
     a tool call without an id: key, time; `model` of a model call without an id: key, nonce; `begins`, `ends`
-    of one whose id comes again: key."""
+    of one whose id comes again: key; `imported` of a turn that an import told: turn, time, prompt;
+    `imported_call` of its calls without ids: turn, key, type and id of an event."""
     if lines:
         _append(layout, f"{short(session)}.calls", lines)
 

@@ -75,7 +75,7 @@ class DamagedFile(Corruption):
 class ImportReport:
     """What came of an import.
 
-    `known` events were in the store before; `contents` counts those in the file. `ledger_left_out` are
+    `known` events and `known_contents` were in the store before; `contents` are new. `ledger_left_out` are
     notes of how far a consumer had come which would be wrong here, because positions differ. `skipped`
     are unsound lines and why.
     """
@@ -87,6 +87,7 @@ class ImportReport:
     events: int = 0
     known: int = 0
     contents: int = 0
+    known_contents: int = 0
     ledger_left_out: int = 0
     skipped: list[tuple[int, str]] = field(default_factory=list)
 
@@ -247,6 +248,7 @@ class _Import:
             raise self._damaged(number, f"the bytes of this {kind} do not match its hash {fields[kind]}")
         if self._writer is None:
             self._writer = self._store.blobs.writer()
+        is_new = not self._writer.holds(id)
         if kind == "blob":
             self._writer.put(data)
         else:
@@ -256,7 +258,8 @@ class _Import:
                     "Locus made it, and must be able to read it. Import into a new store (`locus init`)."
                 )
             self._writer.put_encoded_tree(data)
-        self._report.contents += 1
+        self._report.contents += is_new
+        self._report.known_contents += not is_new
         if self._writer.pending_bytes() >= _PACK_BYTES:
             self._writer.flush()
 

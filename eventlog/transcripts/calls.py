@@ -5,8 +5,6 @@ a copy: a call in a turn that was copied from the first one's session, or one wi
 time. The log is asked once for the ids of its calls, and once for each session that is compared. One thread.
 """
 
-from array import array
-from bisect import bisect_left
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -16,6 +14,7 @@ from eventlog.agents.codex import AGENT as CODEX
 from eventlog.agents.codex import words_of
 from eventlog.names import event_id_of
 from eventlog.store import Store
+from eventlog.transcripts.idsets import SortedIds, short
 from eventlog.types import Event
 
 _IDS = (
@@ -64,7 +63,7 @@ class Calls:
         self._agent = agent
         self._is_empty = not sessions
         self._told: dict[int, tuple[str, int]] = {}  # action → session and content of the first
-        self._logged: array[int] | None = None  # sorted; read when it is needed
+        self._logged: SortedIds | None = None  # read when they are needed
         self._held: dict[str, tuple[Any, ...]] = {}  # of the session that was compared last
 
     def is_taken(self, call: ToolCall, is_of_session: "Callable[[str], bool]") -> bool:
@@ -79,8 +78,21 @@ class Calls:
             if first is not None:
                 return bool(first) and not self._is_copy(call, first)
         content = hash((call.event_type, jsontext.encode_fast(call.args), call.time))
-        session, first_content = self._told.setdefault(_short(action), (call.sessions[-1], content))
+        session, first_content = self._told.setdefault(short(action), (call.sessions[-1], content))
         return session not in call.sessions and first_content != content
+
+    def is_held(self, action: str, session: str | None) -> bool:
+        """Whether a call of a session other than `session` has told the action, in this import or before."""
+        told = self._told.get(short(action))
+        if told is not None:
+            return told[0] != session
+        return not self._is_empty and short(action) in self._ids_in_log()
+
+    def _ids_in_log(self) -> SortedIds:
+        if self._logged is None:
+            ids = self._store.sql(_IDS, [self._agent]).column("id")
+            self._logged = SortedIds(ids.to_pylist())
+        return self._logged
 
     def _first_in_log(
         self, action: str, start: str, is_of_session: "Callable[[str], bool]"
@@ -88,10 +100,8 @@ class Calls:
         """What the log has under an id; empty when the session has it itself, None when nobody has."""
         if is_of_session(action) or is_of_session(start):
             return ()
-        if self._logged is None:
-            ids = self._store.sql(_IDS, [self._agent]).column("id")
-            self._logged = array("Q", ids.to_pylist())
-        if not (_has(self._logged, _short(action)) or _has(self._logged, _short(start))):
+        logged = self._ids_in_log()
+        if short(action) not in logged and short(start) not in logged:
             return None
         if action not in self._held and start not in self._held:
             rows = self._store.query(_OF_SESSION, [self._agent, action, start]).rows
@@ -125,12 +135,3 @@ def _digest(args: object, payload: "dict[str, Any]") -> object:
     moved = places.items() if isinstance(places, dict) else ()
     blobs = sorted(str(one["blob"]) for place, one in moved if place.partition(".")[0] == "args")
     return jsontext.decode(jsontext.encode(args)), blobs
-
-
-def _has(ids: "array[int]", id: int) -> bool:
-    at = bisect_left(ids, id)
-    return at < len(ids) and ids[at] == id
-
-
-def _short(event_id: str) -> int:
-    return int(event_id[:16], 16)

@@ -113,7 +113,7 @@ class Draft:
     the session that had the turn under way first, where another copied it; `aliases` are other names that
     lines give the session. `reused` are facts whose id, as the agent gave it, another one of the source has;
     `former` has the ids that earlier versions gave facts, by their ids. `is_taken` says whether a call of
-    another session has the id of a tool call that looks random.
+    another session has the id of a tool call that looks random, `is_held` whether one has that id at all.
     """
 
     __slots__ = (
@@ -129,6 +129,7 @@ class Draft:
         "cwd",
         "former",
         "is_copy",
+        "is_held",
         "is_taken",
         "items",
         "line",
@@ -162,6 +163,7 @@ class Draft:
         self.reused: set[str] = set()
         self.former: dict[str, str] = {}
         self.is_taken: Callable[[ToolCall], bool] | None = None
+        self.is_held: Callable[[str], bool] | None = None
         self._taken: dict[tuple[str, ...], bool] = {}  # by scope and id of a tool call
         self._contents: dict[str, int] = {}  # event id → what stands for the content of the first
         self._calls: dict[tuple[str, ...], int] = {}  # how many tool calls of each key
@@ -178,6 +180,13 @@ class Draft:
         """The session of all events from here on, whose start stands in another source."""
         self.session = key
         self.columns["agent_session_id"] = key
+
+    def leave_session(self) -> None:
+        """The source goes on with another session."""
+        if self.turn is not None:
+            self.closed[self.turn] = self.outcome, self.status
+        self.turn = self.owner = self.outcome = self.status = None
+        self.of_line = {}
 
     def begin_turn(
         self, key: str, message: str, *, origin: str = "user", wordless: str | None = None, **columns: object
@@ -276,6 +285,10 @@ class Draft:
         if place not in self._taken:
             self._taken[place] = self.is_taken(call) and not self.is_copy
         return self._taken[place]
+
+    def is_of_another(self, tool_use_id: str) -> bool:
+        """Whether a call of another session has this id, so that it does not name an action of this one."""
+        return self.is_held is not None and self.is_held(tool_use_id)
 
     def was(self, event_id: str, former: str) -> None:
         """Earlier versions gave an event another id."""

@@ -43,15 +43,16 @@ def _not_imported(store: Store, directory: str, environ: Mapping[str, str]) -> I
         if unknown:
             oldest = min(map(_changed_s, unknown))
             days = max(0, int((store.fs.time_ns() / 1e9 - oldest) // 86_400))
+            ago = "1 day" if days == 1 else f"{days:,} days"
             what = (
-                f"{len(unknown):,} of {len(kept):,} transcripts of {agent} in this repository are not in the "
-                f"log; the oldest was last written {days:,} days ago, and agents delete theirs after weeks"
+                f"{_some(len(unknown), len(kept))} of {agent} in this repository "
+                f"{'is' if len(unknown) == 1 else 'are'} not in the log; {_oldest(len(unknown))} "
+                f"last written {ago} ago, and agents delete theirs after weeks"
             )
             yield Finding(NOTE, "transcripts", what, f"`locus import {formats.verb_of(agent)}`")
         elif kept:
-            what = (
-                f"all {len(kept):,} transcripts of {agent} in this repository have their session in the log"
-            )
+            has = "has its" if len(kept) == 1 else "have their"
+            what = f"{_all(len(kept))} of {agent} in this repository {has} session in the log"
             yield Finding(OK, "transcripts", what)
 
 
@@ -74,6 +75,18 @@ def _told_by_one_side(store: Store) -> Iterator[Finding]:
     if gaps and not any(any(one.values()) for one in gaps.values()):
         what = f"hooks and transcripts told the same tool calls in {len(gaps):,} sessions"
         yield Finding(OK, "gaps", what)
+
+
+def _some(number: int, of: int) -> str:
+    return "the only transcript" if of == 1 else f"{number:,} of {of:,} transcripts"
+
+
+def _all(number: int) -> str:
+    return "the only transcript" if number == 1 else f"all {number:,} transcripts"
+
+
+def _oldest(number: int) -> str:
+    return "it was" if number == 1 else "the oldest was"
 
 
 def _names_of(source: FileSource) -> list[str]:

@@ -7,7 +7,7 @@ that turn. A tool call is that of the same turn, tool and arguments whose outcom
 must be given every event of a source, in order.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from eventlog.agents.call import object_of
 from eventlog.agents.gemini_cli import call_key, without_context
@@ -21,7 +21,8 @@ _MORE = 8  # equal calls beyond those that the transcript has
 class Hooked:
     """Names for the events of one session.
 
-    Args: turns: (name, prompt) of the turns that hooks told, in order; actions: id and success.
+    Args: turns: (name, prompt) of the turns that hooks named, in order; actions: id and success; joined:
+        turns that hooks told under the transcript's names, because an import had told them before.
     """
 
     def __init__(
@@ -29,8 +30,10 @@ class Hooked:
         agent: str,
         turns: "Sequence[tuple[str, str]]",
         actions: "Mapping[str, bool | None]",
+        joined: "Collection[str]" = (),
     ) -> None:
         self._agent = agent
+        self._joined = joined
         self._turns = list(turns)
         self._actions = dict(actions)
         self._name_of: dict[str, str] = {}
@@ -41,7 +44,10 @@ class Hooked:
         """Give `event`, or the columns of one, the names that hooks gave it."""
         kind, turn = event.get("event_type"), event.get("agent_turn_id")
         if kind == "turn" and event.get("operation") == "start" and turn not in self._name_of:
-            self._find_turn(str(turn), event)
+            if turn in self._joined:
+                self._name_of[str(turn)] = str(turn)
+            else:
+                self._find_turn(str(turn), event)
         name = self._name_of.get(str(turn))
         if name is None:
             return
@@ -80,6 +86,8 @@ class Hooked:
         tool, args = str(event.get("tool")), object_of(event, "payload").get("args")
         first = call_key(turn, tool, args, 0)
         equal = self._told[first] = self._told.get(first, 0) + 1
+        if event["event_id"] in self._actions:
+            return  # an import told it before the hooks
         for number in range(equal + _MORE):
             key = (*first[:-1], str(number))
             event_id = event_id_of(self._agent, "action", *key)

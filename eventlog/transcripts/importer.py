@@ -27,6 +27,7 @@ from eventlog.transcripts.known import Known, LogFacts
 from eventlog.transcripts.lines import Doubles, FileSource, Line, names_in
 from eventlog.transcripts.session import SourceSession
 from eventlog.transcripts.sources import Passed
+from eventlog.transcripts.to_hooks import ToHooks
 from eventlog.types import Event
 
 _BATCH_EVENTS = 8_192
@@ -187,6 +188,7 @@ class Import:
         self.put = self._batch.put
         self.outside = OutsideNames(store.fs, store.layout)
         self._base: GitBase | None = None  # of the source at hand
+        self._to_hooks = ToHooks(store.layout, agent)
         self._sessions: set[str] = set()
 
     def __enter__(self) -> "Import":
@@ -207,7 +209,7 @@ class Import:
         foreign.check(self._agent, source)
         told = self._marks.get(source.path, {})
         draft = Draft(self._agent, source.parts, is_copy=source.is_copy)
-        draft.is_taken = self.known.is_taken
+        draft.is_taken, draft.is_held = self.known.is_taken, self.known.is_held
         reader = formats.reader_of(self._agent)(draft)
         session = SourceSession(self, source, draft)
         new_lines = malformed = oversized = 0
@@ -335,6 +337,7 @@ class Import:
 
     def add(self, event: Event, size: int) -> None:
         """One event; `size` is that of the line it came from."""
+        self._to_hooks.take(event)
         self._batch.add(event, size)
         if self._batch.is_full:
             self.commit()
@@ -350,6 +353,7 @@ class Import:
     def commit(self) -> None:
         """Contents, then the events that name them."""
         self.refused = True
+        self._to_hooks.write()
         self._batch.commit()
         self.refused = False
 

@@ -4,8 +4,6 @@ Asked for when a session is met, and only of sessions that the log knows; what t
 as eight bytes of each id. One thread.
 """
 
-from array import array
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,6 +14,7 @@ from eventlog.names import event_id_of
 from eventlog.store import Store
 from eventlog.transcripts.calls import Calls, ToolCall
 from eventlog.transcripts.hooked import Hooked, prompt_of
+from eventlog.transcripts.idsets import SortedIds, short
 from eventlog.transcripts.lines import Mark
 
 _FACTS = (
@@ -57,7 +56,7 @@ class LogFacts:
             elif session is not None:
                 self.sessions.setdefault(agent, set()).add(session)
                 if event_type == "turn" and operation == "start":
-                    self.turn_ids.setdefault(agent, {}).setdefault(_short(event_id), session)
+                    self.turn_ids.setdefault(agent, {}).setdefault(short(event_id), session)
 
 
 class Known:
@@ -68,7 +67,7 @@ class Known:
         self._agent = agent
         self._ids: set[int] = set()
         self._told: set[int] = set()
-        self._told_before: list[array[int]] = []  # sorted: a set takes eight times the memory
+        self._told_before: list[SortedIds] = []
         self._owner_of_call: dict[int, str] = {}
         self._loaded: set[str] = set()
         self._sessions = facts.sessions.get(agent, set())
@@ -120,10 +119,10 @@ class Known:
         for row in self._fetched.pop(session):
             event_id, event_type, turn, owner, has_tree, prompt, completion, message, subagent, *rest = row
             success, lacks_time = rest
-            ids.add(_short(event_id))
+            ids.add(short(event_id))
             if lacks_time and self._agent == CODEX:
-                self._timeless.add(_short(event_id))
-            self._turn_of[_short(event_id)] = turn
+                self._timeless.add(short(event_id))
+            self._turn_of[short(event_id)] = turn
             if event_type == "snapshot" and has_tree:
                 self.is_live = True
                 if turn is not None:
@@ -132,10 +131,10 @@ class Known:
                 actions.add((turn, event_id))
                 outcomes[event_id] = success
             elif event_type == "llm":
-                self._owner_of_call[_short(event_id)] = owner
+                self._owner_of_call[short(event_id)] = owner
                 place = subagent or turn
                 if success is not None and self._agent == CODEX:
-                    self._of_hooks.add(_short(event_id))
+                    self._of_hooks.add(short(event_id))
                 if message is None and place is not None:
                     self.nameless_calls.setdefault((place, prompt, completion), []).append(event_id)
         self._ids = ids
@@ -147,80 +146,79 @@ class Known:
         """Another name of the session at hand: what the log has under it is known too."""
         if session in self._sessions:
             rows = self._store.query(_OF_SESSIONS, [self._agent, [session]]).rows
-            self._ids = self._ids | {_short(row[0]) for row in rows}
-            self._turn_of.update((_short(row[0]), row[2]) for row in rows)
+            self._ids = self._ids | {short(row[0]) for row in rows}
+            self._turn_of.update((short(row[0]), row[2]) for row in rows)
 
     def _match(self, session: str, outcomes: "dict[str, bool | None]") -> None:
         rows = self._store.query(_STARTS, [self._agent, session]).rows
         turns = [(str(turn), prompt_of(jsontext.decode(payload))) for turn, payload in rows]
-        self.hooked = Hooked(self._agent, turns, outcomes)
+        named = {turn for turn, _ in turns}
+        self.hooked = Hooked(self._agent, turns, outcomes, self.live_turns - named)
         self.live_turns.update(turn for turn, _ in turns)
 
     def has(self, event_id: str) -> bool:
         """Whether the log has the event, or this import told it."""
-        short = _short(event_id)
-        return short in self._ids or short in self._told or self._was_told_before(short)
+        id = short(event_id)
+        return id in self._ids or id in self._told or any(id in told for told in self._told_before)
 
     def is_taken(self, call: ToolCall) -> bool:
         """Whether a call of another session has the id of a tool call."""
         ids = self._ids if self._session in call.sessions else ()
-        return self._calls.is_taken(call, lambda event_id: _short(event_id) in ids)
+        return self._calls.is_taken(call, lambda event_id: short(event_id) in ids)
+
+    def is_held(self, tool_use_id: str) -> bool:
+        """Whether another session's call has an id, and none of the session at hand."""
+        action = event_id_of(self._agent, "action", tool_use_id)
+        return short(action) not in self._ids and self._calls.is_held(action, self._session)
 
     def lacks_time(self, event_id: str) -> bool:
         """Whether the log has an event of the session at hand from a copy, which has no times."""
-        return _short(event_id) in self._timeless
+        return short(event_id) in self._timeless
 
     def is_of_hook(self, event_id: str) -> bool:
         """Whether a hook told a model call under the id that a transcript gives it."""
-        return _short(event_id) in self._of_hooks
+        return short(event_id) in self._of_hooks
 
     def takes_former(self, event_id: str, former: str, turn: object) -> bool:
         """Whether the log has an event of the session's under its former id; each is taken once."""
-        short = _short(former)
-        if _short(event_id) in self._ids or self._turn_of.get(short, _NONE) != turn:
+        id = short(former)
+        if short(event_id) in self._ids or self._turn_of.get(id, _NONE) != turn:
             return False
-        del self._turn_of[short]
+        del self._turn_of[id]
         return True
 
     def tell(self, event_id: str) -> None:
-        self._told.add(_short(event_id))
+        self._told.add(short(event_id))
         if len(self._told) >= _TOLD_MAX:
-            self._told_before.append(array("Q", sorted(self._told)))
+            self._told_before.append(SortedIds(sorted(self._told)))
             self._told = set()
-
-    def _was_told_before(self, short: int) -> bool:
-        for told in self._told_before:
-            at = bisect_left(told, short)
-            if at < len(told) and told[at] == short:
-                return True
-        return False
 
     def owner_of_call(self, event_id: str) -> str | None:
         """The session of which a model call was told first."""
-        return self._owner_of_call.get(_short(event_id))
+        return self._owner_of_call.get(short(event_id))
 
     def tell_call(self, event_id: str, session: str) -> None:
-        self._owner_of_call.setdefault(_short(event_id), session)
+        self._owner_of_call.setdefault(short(event_id), session)
 
     def has_turn(self, turn: str) -> bool:
         """Whether the log had a turn before this import."""
-        return _short(event_id_of(self._agent, "turn", turn, "start")) in self._turn_ids
+        return short(event_id_of(self._agent, "turn", turn, "start")) in self._turn_ids
 
     def owner_of_turn(self, start_id: str, session: str) -> str:
         """The session that had a turn first: `session` where nobody had it yet."""
-        short = _short(start_id)
-        return self._turn_ids.get(short) or self._owner_of_turn.setdefault(short, session)
+        id = short(start_id)
+        return self._turn_ids.get(id) or self._owner_of_turn.setdefault(id, session)
 
     def is_turn_known(self, start_id: str, turn: str) -> bool:
         """Whether the log has a turn; when another session has it, its model calls are looked up."""
-        if _short(start_id) not in self._turn_ids:
+        if short(start_id) not in self._turn_ids:
             return False
-        if _short(start_id) in self._ids:
+        if short(start_id) in self._ids:
             return True  # in this session
         if turn not in self._loaded:
             self._loaded.add(turn)
             for event_id, owner in self._store.query(_CALLS_OF_TURN, [self._agent, turn]).rows:
-                self._owner_of_call.setdefault(_short(event_id), owner)
+                self._owner_of_call.setdefault(short(event_id), owner)
         return True
 
     def marks(self) -> "dict[str, dict[str, Mark]]":
@@ -239,7 +237,3 @@ class Known:
             except (KeyError, TypeError):
                 continue  # of another version
         return found
-
-
-def _short(event_id: str) -> int:
-    return int(event_id[:16], 16)

@@ -76,6 +76,7 @@ class SourceSession:
                         self._add(event, size)
                 continue
             if item.get("agent_session_id") == self._draft.session != self._entered:
+                self._leave()
                 self._enter(item)
             if item["event_type"] == "turn":
                 self._turn_moves(item, told)
@@ -117,6 +118,17 @@ class SourceSession:
             self._add(item, 0)
 
     # -- sessions and turns ----------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        """The end of the session before, where the source goes on with another one."""
+        if self._entered is None or self._last is None:
+            return
+        draft = self._draft
+        session, columns, items = draft.session, draft.columns, draft.take()
+        draft.session, draft.columns = self._entered, {**columns, **_place_of(self._last)}
+        self.end()
+        draft.session, draft.columns, draft.items = session, columns, items
+        self._last, self._turn, self._states, self._early = None, None, None, []
 
     def _enter(self, start: Event) -> None:
         assert self._draft.session is not None
@@ -360,6 +372,10 @@ class SourceSession:
         elif event_type == "mismatch":
             report.mismatches += 1
         self._into.add(event, size)
+
+
+def _place_of(event: Event) -> Event:
+    return {name: event[name] for name in ("agent_session_id", "agent_version", "repo") if name in event}
 
 
 def _original_of(event: Event) -> Event:

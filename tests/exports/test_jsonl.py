@@ -187,7 +187,9 @@ def test_contents_come_along(tmp_path: Path, empty: Store) -> None:
     empty.replay("last", tmp_path / "out")
     store.replay("last", tmp_path / "expected")
 
-    assert (report.contents_included, report.contents) == (True, 6)
+    assert (report.contents_included, report.contents, report.known_contents) == (True, 6, 0)
+    again = load(empty, data)
+    assert (again.events, again.contents, again.known_contents) == (0, 0, 6)
     assert raw(empty) == raw(store)
     here, there = tmp_path / "out", tmp_path / "expected"
     files = sorted(p.relative_to(here) for p in here.rglob("*") if p.is_file())

@@ -270,6 +270,36 @@ def test_commands_are_prompts_where_the_model_gets_them() -> None:
     assert payload(ran)["result"] == {"stdout": "a.py", "stderr": ""}
 
 
+def test_a_command_of_a_person_stands_in_the_turn_that_it_began() -> None:
+    """Behind the prompt; one that the model does not answer stands where it was run, before what follows."""
+    tell = Teller()
+    lines = [
+        tell.user("<bash-input>ls</bash-input>"),
+        tell.user("<bash-stdout>a.py</bash-stdout>"),
+        tell.answer("msg_a1b2c1", text("One file.")),
+        tell.user("<bash-input>pwd</bash-input>"),
+        tell.user("<bash-stdout>/home</bash-stdout>"),
+        tell.user("go on", promptId="p-2"),
+        tell.user("<bash-input>date</bash-input>"),
+    ]
+    told = [
+        (one["event_type"], one.get("agent_turn_id"))
+        for one in events_in(lines)
+        if one["event_type"] in ("intent", "tool_start", "action", "message")
+    ]
+    first = str(lines[0]["uuid"])
+    assert told == [
+        ("intent", first),
+        ("tool_start", first),
+        ("action", first),
+        ("message", first),
+        ("tool_start", first),
+        ("action", first),
+        ("intent", "p-2"),
+        ("tool_start", "p-2"),
+    ]
+
+
 def test_what_a_person_says_in_the_middle_of_a_turn_is_there() -> None:
     """A message that waited in the queue is an intent of the turn it was given to; a notification is not."""
     tell = Teller()

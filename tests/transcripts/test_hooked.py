@@ -104,5 +104,11 @@ def test_doctor_names_the_gaps_and_what_is_not_imported(tmp_path: Path) -> None:
 
         (finding,) = asked["transcripts"](store)
         assert finding.level == "ok"
+        assert finding.what.startswith("all 2 transcripts of claude-code")
+        (kept / "another.jsonl").unlink()
+        (finding,) = asked["transcripts"](store)
+        assert finding.what.startswith(
+            "the only transcript of claude-code in this repository has its session"
+        )
         (finding,) = asked["gaps"](store)
         assert "told by hooks and do not stand in the transcript" in finding.what

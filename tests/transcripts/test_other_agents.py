@@ -307,6 +307,28 @@ def test_what_a_subagent_did_is_told_as_its_own(tmp_path: Path) -> None:
         assert str(asked[0]).startswith("2026-11-20 10:00:01")
 
 
+def test_each_trajectory_of_a_file_is_told_in_its_own_session(tmp_path: Path) -> None:
+    """P3: by its session id; a document that goes on with a session joins it, and each session ends."""
+    other = {**ATIF[0], "session_id": "a-2"}
+    goes_on = {
+        **ATIF[0],
+        "trajectory_id": "u",
+        "steps": [{"step_id": 9, "source": "user", "message": "more"}],
+    }
+    with Store.init(tmp_path / ".locus") as store:
+        report = run(store, "atif", written(tmp_path / "all.jsonl", [ATIF[0], other, goes_on]))
+
+        assert report.sessions == 2
+        of_each = "select agent_session_id, user_request, t.tool_calls, t.status from turns t join sessions "
+        assert sorted(rows(store, f"{of_each} using (session_id)")) == [
+            ("a-1", "add a price", 1, "completed"),
+            ("a-1", "more", 0, "completed"),
+            ("a-2", "add a price", 1, "completed"),
+        ]
+        assert rows(store, "select distinct status from sessions") == [("closed",)]
+        assert run(store, "atif", written(tmp_path / "again.jsonl", [ATIF[0], other, goes_on])).facts == 0
+
+
 CHAT: Said = {
     "version": 3,
     "responderUsername": "GitHub Copilot",

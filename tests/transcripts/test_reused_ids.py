@@ -308,6 +308,38 @@ def test_calls_of_two_sessions_with_one_random_id_are_two(tmp_path: Path, secret
                 assert run(store, "claude-code", again).facts == 0
 
 
+def test_a_line_names_the_action_of_its_own_session(tmp_path: Path) -> None:
+    """What goes on from a call whose id another session's call has names this session's action."""
+    mine = of_one_call(claude.SESSION, "0b5f3c1e-1111-4000-8000-00000000000", "ls", "a.py")
+    other = of_one_call(OTHER, "0b5f3c1e-2222-4000-8000-00000000000", "pwd", "/home/dev")
+    for lines in (mine, other):
+        (call,) = (
+            one for one in lines if "toolu_01AbCdEf23" in json.dumps(one) and one["type"] == "assistant"
+        )
+        note = {
+            "type": "system",
+            "subtype": "note",
+            "parentUuid": call["uuid"],
+            "sessionId": call["sessionId"],
+        }
+        lines.insert(lines.index(call) + 1, {**note, "uuid": f"{call['uuid']}a", "content": "before"})
+        lines.insert(lines.index(call) + 1, {**note, "uuid": f"{call['uuid']}b", "content": "first"})
+        lines.append({**note, "uuid": f"{call['uuid']}c", "content": "after"})
+    with Store.init(tmp_path / ".locus") as store:
+        run(store, "claude-code", written(tmp_path / "a.jsonl", mine), written(tmp_path / "b.jsonl", other))
+        of_session: dict[str, str] = {}
+        named: dict[str, set[str]] = {}
+        for one in store.events():
+            session = str(one["agent_session_id"])
+            if one["event_type"] == "action":
+                of_session[session] = str(one["event_id"])
+            elif "parent" in one["payload"] and one["payload"].get("content") in ("before", "after"):
+                named.setdefault(session, set()).add(str(one["payload"]["parent"]))
+    of_lines = {str(one["uuid"]) for one in other}
+    assert named[claude.SESSION] == {of_session[claude.SESSION]}
+    assert of_session[OTHER] in named[OTHER] and named[OTHER] - {of_session[OTHER]} <= of_lines
+
+
 def test_an_import_says_how_many_ids_came_again(tmp_path: Path) -> None:
     """P7: facts under reused ids are kept, counted, and found again."""
     written(tmp_path / "one.jsonl", renamed(claude_session(), "call_0"))

@@ -27,7 +27,7 @@ def recognises(said: _Said) -> bool:
 
 
 class Reader:
-    """Reads one document."""
+    """Reads one document, or several, of one session or more."""
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
@@ -38,15 +38,22 @@ class Reader:
         if not recognises(said):
             draft.raw(said, "document", digest_of(said))
             return
-        if draft.session is None:
-            first = objects_of(said.get("steps"))[:1]
-            session = text_of(said, "session_id") or text_of(said, "trajectory_id")
-            agent = object_of(said, "agent")
-            version = " ".join(str(agent[name]) for name in ("name", "version") if agent.get(name))
-            draft.columns["agent_version"] = version[:200] or "unknown"
-            about = left_of(said, "steps", "subagent_trajectories", "final_metrics")
-            draft.begin_session(session or digest_of([agent, first]), about)
+        agent, first = object_of(said, "agent"), objects_of(said.get("steps"))[:1]
+        session = text_of(said, "session_id") or text_of(said, "trajectory_id") or digest_of([agent, first])
+        if session != draft.session:
+            self._begin(session, said, agent)
         self._trajectory(said, None)
+
+    def _begin(self, session: str, said: _Said, agent: _Said) -> None:
+        """The session of a trajectory; what the one before it did is told."""
+        draft = self._draft
+        if draft.session is not None:
+            self._tell.end()
+            self._tell = Steps(draft)
+            draft.leave_session()
+        version = " ".join(str(agent[name]) for name in ("name", "version") if agent.get(name))
+        draft.columns["agent_version"] = version[:200] or "unknown"
+        draft.begin_session(session, left_of(said, "steps", "subagent_trajectories", "final_metrics"))
 
     def end(self) -> None:
         self._tell.end()

@@ -80,6 +80,7 @@ class Reader:
         self._calls: dict[tuple[str, str], tuple[_Said, Event]] = {}  # their last lines
         self._command: tuple[str, str, Event] | None = None  # of the client's, if the model gets it: a prompt
         self._shell: tuple[str, str] | None = None
+        self._of_shell: list[Event] = []  # of a person's command, until it is known whether it begins a turn
         self._steady: _Said = {}
         self._previous: dict[str, str] = {}  # subagent, or nothing → its last line
         self._event_of: dict[str, tuple[str, str | None]] = {}  # line → event, turn
@@ -128,6 +129,7 @@ class Reader:
                 source="agent", tool=call.name, tool_use_id=tool_use_id,
             )  # fmt: skip
         self._tools.clear()
+        self._tell_shell()
         self._flush_calls()
         draft.of_line = {}
         for subagent, meta in self._subagents.metas.items():
@@ -263,10 +265,12 @@ class Reader:
         if is_command:
             message = own.command_of(text)
             if begins.startswith(own.COMMAND_OF_CLIENT):
+                self._tell_shell()
                 self._raw(said)
                 self._command = turn, message, self._draft.of_line
                 return
         self._command = None
+        self._tell_shell()
         rest = self._rest(said)
         if is_command:
             rest["text"] = text
@@ -315,6 +319,8 @@ class Reader:
         """A command that a person ran in the prompt, on one line, and what it printed, on the next."""
         tags, uuid = own.tags_of(text), text_of(said, "uuid")
         command = tags.pop("bash-input", None)
+        if command is not None:
+            self._tell_shell()
         event_type, payload, key = "action", self._rest(said), uuid
         if command is not None and uuid is not None:
             self._shell = uuid, command
@@ -329,7 +335,21 @@ class Reader:
         payload["args"] = {"command": command}
         if event_type == "action":
             payload["result"] = {name.removeprefix("bash-"): value for name, value in tags.items()} or text
-        self._draft.event(event_type, payload, event_type, key, source="user", tool="Bash", tool_use_id=key)
+        draft = self._draft
+        draft.event(event_type, payload, event_type, key, source="user", tool="Bash", tool_use_id=key)
+        event = draft.items.pop()
+        assert isinstance(event, dict)
+        self._of_shell.append(event)
+        if uuid is not None:
+            self._event_of[uuid] = str(event["event_id"]), event.get("agent_turn_id")  # type: ignore[assignment]
+
+    def _tell_shell(self, turn: str | None = None) -> None:
+        """Tell a person's command in the turn under way, or in `turn`, which began with it."""
+        for event in self._of_shell:
+            if turn is not None:
+                event["agent_turn_id"] = turn
+            self._draft.items.append(event)
+        self._of_shell = []
 
     def _subagent_prompt(self, said: _Said, text: str) -> None:
         subagent = str(self._draft.of_line["subagent_id"])
@@ -363,10 +383,16 @@ class Reader:
             call = self._call_of(tool_use_id or "", (source, said.get("parentUuid")))
             if source is not None and source != call.uuid:
                 rest["sourceToolAssistantUUID"] = source
-            if "parent" in rest and rest["parent"] == _name_of(tool_use_id or "", call.uuid):
+            if "parent" in rest and rest["parent"] == self._name_of(tool_use_id or "", call.uuid):
                 del rest["parent"]
             self._result(call, tool_use_id, result, told, {**call.rest, **rest})
             rest = {}
+
+    def _name_of(self, tool_use_id: str, uuid: str | None) -> str | None:
+        """What names a call before its result is read: its action, if its id tells that, else its line."""
+        if not is_global(tool_use_id) or self._draft.is_of_another(tool_use_id):
+            return uuid
+        return event_id_of(AGENT, "action", tool_use_id)
 
     def _call_of(self, tool_use_id: str, lines: tuple[object, object]) -> _Call:
         """The call of a result: of those with its id that of one of these lines, else the first."""
@@ -395,6 +421,8 @@ class Reader:
             duration_ms=int_of(structured, "durationMs"),
             success=not (failed or interrupted),
         )
+        if call.uuid is not None and self._event_of.get(call.uuid, ("",))[0] == call.uuid:
+            self._event_of[call.uuid] = str(action["event_id"]), call.columns.get("agent_turn_id")  # type: ignore[assignment]
         if failed:
             self._failure(call, tool_use_id, "\n".join(texts_of(shown)), payload)
         else:
@@ -439,8 +467,10 @@ class Reader:
                 draft.of_line = place
                 if turn not in self._turns:
                     self._begin_turn(turn, prompt, "user", {})
+                self._tell_shell(turn)
                 draft.of_line = columns
                 columns["agent_turn_id"] = turn
+        self._tell_shell()
         if said.get("isApiErrorMessage") is True or message.get("model") == _SYNTHETIC:
             self._of_no_model(said, message)
             return
@@ -493,7 +523,7 @@ class Reader:
         columns = self._draft.of_line
         self._tools.setdefault(tool_use_id, []).append(_Call(name, args, columns, rest, uuid))
         if uuid is not None:
-            event_id = _name_of(tool_use_id, uuid) or uuid
+            event_id = self._name_of(tool_use_id, uuid) or uuid
             self._event_of[uuid] = event_id, columns.get("agent_turn_id")  # type: ignore[assignment]
         self._subagents.launch(name, tool_use_id, args)
 
@@ -561,11 +591,6 @@ def _time_of(said: _Said) -> int | None:
     """When a line was written; that of a `file-history-snapshot` stands in what it is about."""
     at = time_of(said.get("timestamp"))
     return time_of(object_of(said, "snapshot").get("timestamp")) if at is None else at
-
-
-def _name_of(tool_use_id: str, uuid: str | None) -> str | None:
-    """What names a call before its result is read: its action, if its id tells that, else its line."""
-    return event_id_of(AGENT, "action", tool_use_id) if is_global(tool_use_id) else uuid
 
 
 def _beside(said: _Said, known: frozenset[str]) -> _Said:
