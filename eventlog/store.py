@@ -22,6 +22,7 @@ from eventlog.log.line import encode_line
 from eventlog.log.retained import Fates
 from eventlog.query.kept import Kept
 from eventlog.query.lookup import TurnRef, find_event, find_turn, naming_one_with_files
+from eventlog.query.people import EVERYBODY
 from eventlog.snapshots.store import BlobStore
 from eventlog.types import Event
 
@@ -98,6 +99,7 @@ class Store:
         self._redactor: redaction.Redactor | None = None
         self._place_is_known = False
         self._asked: Kept[Bound] = Kept()
+        self.people = EVERYBODY  # what questions may see of who worked where
         self.fates = self.blobs.fate = Fates(self.view)
         self.blobs.erased = erasure_of(self.view)
 
@@ -503,7 +505,7 @@ class Store:
 
         with self.view() as view:
             given = (sql, parameters, limits, self._answers, self._asked, self.line_counts)
-            return run(view, self.layout, self.fs, *given)
+            return run(view, self.layout, self.fs, *given, self.people)
 
     def sql(self, sql: str, parameters: "Parameters" = None, *, limits: "Limits | None" = None) -> "pa.Table":
         """The answer of `query` as an Arrow table."""
@@ -511,7 +513,7 @@ class Store:
 
         with self.view() as view:
             given = (sql, parameters, limits, self._answers, self._asked, self.line_counts)
-            return table(view, self.layout, self.fs, *given)
+            return table(view, self.layout, self.fs, *given, self.people)
 
     @cached_property
     def line_counts(self) -> "LineCounts":
