@@ -131,7 +131,5 @@ def _told(known: "Person | None") -> str:
         return "Nothing is noted for you in this store, so sessions do not say who works in them."
     if known.off:
         return "Sessions do not say who works in them; `locus person --on` changes that."
-    who = f"{known.name or ''} <{known.email}>".strip() if known.email else known.name
-    return (
-        f"Sessions say who works in them: {one_line(who or 'nobody')}, on {known.host or 'an unknown host'}."
-    )
+    who = f"{known.name or ''} <{known.email}>".strip() if known.email else known.name or "an unknown person"
+    return f"Sessions say who works in them: {one_line(who)}, on {known.host or 'an unknown host'}."
