@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from eventlog.config import PEOPLE
+
 from . import exits
 from .access import json_option, naming_stdout, open_store, put, say
 from .jsonout import document
@@ -22,11 +24,25 @@ if TYPE_CHECKING:
 )
 @click.option("--contents", is_flag=True, help="Also write the files and trees that events name.")
 @click.option("--since", type=click.IntRange(min=0), default=0, metavar="POSITION", help="Begin there.")
+@click.option(
+    "--people",
+    type=click.Choice(PEOPLE),
+    help="Who worked where, and who wrote commits: left out, as keyed digests, or in full. "
+    "[default: as config.toml says under [export], else no]",
+)
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, path: str, contents: bool, since: int, force: bool, as_json: bool) -> None:
-    """Write the log as lines of JSON, losslessly.
+def command(
+    ctx: click.Context,
+    path: str,
+    contents: bool,
+    since: int,
+    people: str | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write the log as lines of JSON, losslessly but for who worked (--people full has that too).
 
     A header, one event a line, and a last line with a digest of the others. With --contents the file
     holds all that `locus import jsonl` needs to make an equal store. What is lost or cannot be read is
@@ -40,9 +56,9 @@ def command(ctx: click.Context, path: str, contents: bool, since: int, force: bo
     with open_store(ctx) as store, Progress("exporting"):
         if to_stdout:
             with naming_stdout():
-                report = write(store, sys.stdout.buffer, contents=contents, since=since)
+                report = write(store, sys.stdout.buffer, contents=contents, since=since, people=people)
         else:
-            report = export(store, path, contents=contents, since=since, force=force)
+            report = export(store, path, contents=contents, since=since, force=force, people=people)
     if as_json:
         put(document({"export": dataclasses.asdict(report)}))
     else:

@@ -87,6 +87,7 @@ def _say_what_is_left(ctx: click.Context, directory: str, changes: "list[Change]
     from eventlog.layout import Layout
 
     from .ignored_files import ask_once
+    from .person import note_once
 
     if any(change.agent == engine.CODEX for change in changes):
         say("Codex leaves hooks out until you trust them: start `codex` here and give the command /hooks.")
@@ -96,6 +97,7 @@ def _say_what_is_left(ctx: click.Context, directory: str, changes: "list[Change]
             say("There is no store here yet, so the hooks record nothing: `locus init` makes one.")
         elif os.path.isfile(Layout(store).store_file):
             ask_once(Layout(store))
+            note_once(store, directory)
     except Refused as error:  # installed they are: for other projects, or for when this is put right
         say(f"The hooks record nothing here: {error}")
     say("Start running agents anew; `locus doctor` checks all of it.")

@@ -42,6 +42,7 @@ def command(
     from eventlog.store import Store
 
     from .ignored_files import ask_once, decide
+    from .person import note_once
 
     given = ctx.find_root().obj
     root, repository = _places(given, directory)
@@ -72,6 +73,7 @@ def command(
             decide(store.layout, keep_ignored is not False)
         elif not hooks:
             ask_once(store.layout)
+    note_once(root, repository)
     if hooks:
         from .hooks_install import install
 

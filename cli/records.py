@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from eventlog.projections.definitions import all_of
 from eventlog.types import COLUMN_KINDS, COLUMN_NAMES, TIME, happened_at
 
 from .text import microseconds, moment_exact, one_line
@@ -52,7 +53,8 @@ def turn_record(store: "Store", turn: "TurnRef") -> Record:
     """The anchor of a turn: its row of the view `turns`; running where SQL, which knows of no process, says
     unfinished."""
     found = store.query(
-        "select * from turns where session_id = $1 and turn = $2", [turn.session_id, turn.turn]
+        f"select {all_of('turns')} from turns where session_id = $1 and turn = $2",
+        [turn.session_id, turn.turn],
     )
     return {**next(records(found)), "end_certainty": store.certainty(turn).state}
 

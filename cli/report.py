@@ -27,7 +27,8 @@ def command(ctx: click.Context, path: str, since: int | None, force: bool, as_js
     hot files, agents and sessions. Titles and paths that are recorded stand in it, contents of files do not.
     """
     from eventlog.exports import files
-    from eventlog.reports import figures, overview, page, prices
+    from eventlog.query import prices
+    from eventlog.reports import figures, overview, page
 
     if path == "-" and as_json:
         raise click.UsageError("--json reports on stdout, where the page goes; give --to FILE", ctx)

@@ -12,6 +12,7 @@ SECTIONS: Sections = (
             Entry("status", "status", "Show what the store holds."),
             Entry("doctor", "doctor", "See whether everything works, and what to do where it does not."),
             Entry("hooks", "hooks_group", "Have coding agents tell Locus what they do."),
+            Entry("person", "person", "Show or set who is recorded as working here, and on which host."),
             Entry("mcp", "mcp_group", "Serve coding agents the record as tools (MCP)."),
             Entry("completion", "completion", "Print a completion script for your shell."),
         ),

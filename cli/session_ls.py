@@ -21,7 +21,7 @@ def command(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool
     released or pinned (`locus store pin`) the state says so.
     """
     from eventlog.memory import intent
-    from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST
+    from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST, all_of
     from eventlog.recorder import retention
 
     with open_store(ctx) as store:
@@ -31,7 +31,7 @@ def command(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool
         if as_json:
             told = {row.session_id: intent.fields(row) for row in rows}
             found = store.query(
-                "select * from sessions where list_contains($1, session_id) "
+                f"select {all_of('sessions')} from sessions where list_contains($1, session_id) "
                 f"order by {SESSIONS_NEWEST_FIRST}",
                 [list(told)],
             )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eventlog.errors import Ambiguous, NotFound
+from eventlog.projections.definitions import all_of
 from eventlog.types import COLUMN_KINDS, COLUMN_NAMES, TIME
 
 from . import table
@@ -115,9 +116,14 @@ def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
     from eventlog.recorder.completeness import completeness
 
     about = intent.find(store, session_id)
-    session = next(records(store.query("select * from sessions where session_id = $1", [session_id])))
+    asked = f"select {all_of('sessions')} from sessions where session_id = $1"
+    session = next(records(store.query(asked, [session_id])))
     turns = list(
-        records(store.query("select * from turns where session_id = $1 order by turn", [session_id]))
+        records(
+            store.query(
+                f"select {all_of('turns')} from turns where session_id = $1 order by turn", [session_id]
+            )
+        )
     )
     cells = [
         (

@@ -16,16 +16,27 @@ from .since import Since
 from .text import change, count, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
+    from eventlog.query.prices import Source
     from eventlog.reports.figures import Figures
-    from eventlog.reports.prices import Source
 
-DIMENSIONS = ("day", "session", "model", "agent", "repo", "tool", "path")
+DIMENSIONS = (
+    "day", "week", "month", "window", "session", "model", "agent", "repo", "person", "host", "tool", "path",
+)  # fmt: skip
+_OF_TIME = ("day", "week", "month", "window")
 _NO_PRICES = "For cost install the extra: pip install 'locus-eventlog[cost]'."
 
 
 @click.command("stats")
 @click.option("--by", "dimension", type=click.Choice(DIMENSIONS), help="A line for each of them.")
 @click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
+@click.option(
+    "--tz",
+    "zone",
+    default="UTC",
+    show_default=True,
+    metavar="ZONE",
+    help="Whose days, weeks and months: Europe/Berlin, or local for this machine's.",
+)
 @click.option("--plot", is_flag=True, help="Draw bars; by day when --by is not given.")
 @click.option(
     "--limit", "-n", type=click.IntRange(min=1, max=100_000), default=30, show_default=True, metavar="N"
@@ -37,6 +48,7 @@ def command(
     ctx: click.Context,
     dimension: str | None,
     since: int | None,
+    zone: str,
     plot: bool,
     limit: int,
     want_all: bool,
@@ -46,20 +58,27 @@ def command(
 
     Each model call counts once. Cost is an estimate by public list prices, those of the installed version
     of genai-prices; a model that it does not know has no cost, and the tokens without a price are told.
-    Days are those of UTC.
+    Weeks are those of ISO 8601. A window has five hours, as those of subscriptions: it begins with the full
+    hour (UTC) of the first call behind the last window. A commit counts for its author, a session for who
+    worked in it (docs/people.md).
     """
-    from eventlog.reports import figures, prices
+    from eventlog.query import prices
+    from eventlog.reports import figures, zones
 
+    try:
+        clock = None if zone == "UTC" else zones.named(zone)
+    except ValueError as error:
+        raise click.UsageError(f"{error}.", ctx) from None
     known = prices.load()
     dimension = dimension or ("day" if plot else None)
     with open_store(ctx) as store, figures.asking(store) as query, Progress("counting"):
         wanted = (None, dimension) if dimension else (None,)
-        told = figures.tell(query, wanted, known, since, rewritten=want_all)
+        told = figures.tell(query, wanted, known, since, rewritten=want_all, zone=clock)
         left_out = 0 if want_all else figures.rewritten_since(query, since)
     total, rows = told[None][0], told[dimension] if dimension else []
     source = known.source if known else None
-    # Of days the last ones, of everything else the first.
-    shown = rows[-limit:] if dimension == "day" else rows[:limit]
+    # Of times the last ones, of everything else the first.
+    shown = rows[-limit:] if dimension in _OF_TIME else rows[:limit]
     if as_json:
         more = {"more": len(rows) > limit, "left_out": left_out}
         put(document({"stats": _json(total, shown, dimension, since, source), **more}))

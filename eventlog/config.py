@@ -28,6 +28,9 @@
     overlaps = true                      # and where sessions meet
     tokens = 600                         # how long it may be; 1000 by default
 
+    [export]                             # what leaves this machine says of people (docs/people.md)
+    people = "digest"                    # "no", which is the default, keyed digests, or "full"
+
 A file that cannot be understood stops nobody: the defaults apply, what the last good one denied stays
 denied, and `problem` says file, line and what to do. Parsing TOML takes longer than a whole hook call, so
 whoever parses keeps what came of it in a derived twin, which counts while it names the file's digest.
@@ -57,6 +60,14 @@ class _Size:
     """A number of bytes, written as "5GB"."""
 
 
+class _People:
+    """One of PEOPLE; true is the last, false the first of them."""
+
+
+# What leaves the machine may say of who worked where: nothing, keyed digests, or all.
+PEOPLE = ("no", "digest", "full")
+
+
 _SECTIONS: "dict[str, dict[str, type]]" = {
     "redaction": {"enabled": bool, "allow": list, "deny": list},
     "capture": {"include": list, "max_file_bytes": int},
@@ -64,7 +75,7 @@ _SECTIONS: "dict[str, dict[str, type]]" = {
     "context": {"shared": bool},
     "memory": {"codes_base": str},
     "briefing": {"at_start": bool, "overlaps": bool, "tokens": int},
-    "export": {"people": bool},
+    "export": {"people": _People},
     "integrity": {"check_days": int},
 }
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -96,7 +107,7 @@ class Config:
         briefing_at_start: bool = False,
         briefing_overlaps: bool = False,
         briefing_tokens: "int | None" = None,
-        people: bool = False,
+        people: str = PEOPLE[0],
         check_days: "int | None" = None,
         problem: "str | None" = None,
     ) -> None:
@@ -204,6 +215,11 @@ def _checked(table: "dict[str, Any]", data: bytes) -> "dict[str, Any]":
             if kind is _Size:
                 value = _bytes_of(value)
                 kind = int
+            if kind is _People:
+                value = {True: "full", False: "no"}.get(value, value) if isinstance(value, bool) else value
+                if value not in PEOPLE:
+                    raise _wrong(data, name, f"{name} must be one of {', '.join(PEOPLE)}, not {value!r}")
+                kind = str
             if type(value) is not kind:
                 words = {bool: "true or false", list: "a list of texts", int: "a number", str: "a text"}
                 wanted = words[kind]
@@ -278,7 +294,7 @@ def _config_of(found: "dict[str, Any]") -> Config:
         briefing_at_start=found.get("at_start") is True,
         briefing_overlaps=found.get("overlaps") is True,
         briefing_tokens=found.get("tokens"),
-        people=found.get("people") is True,
+        people=found.get("people", PEOPLE[0]),
         check_days=found.get("check_days"),
     )
 

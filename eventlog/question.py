@@ -49,6 +49,7 @@ def ask(
         "parent": os.getpid(),
         "sql": sql,
         "parameters": _plain(parameters),
+        "people": store.people.mode,
         "limits": [
             limits.rows_max, limits.truncate, limits.timeout_s, limits.memory_bytes, limits.threads,
         ],
@@ -132,7 +133,7 @@ def main() -> int:
     elif parameters is not None:
         parameters = [_meant(value) for value in parameters]
     try:
-        sys.stdout.buffer.write(_answer(asked["root"], asked["sql"], parameters, limits))
+        sys.stdout.buffer.write(_answer(asked["root"], asked["sql"], parameters, limits, asked["people"]))
         sys.stdout.buffer.flush()
         return 0
     except EventLogError as error:
@@ -142,10 +143,12 @@ def main() -> int:
     return _FAILED
 
 
-def _answer(root: str, sql: str, parameters: "Parameters", limits: "Limits") -> bytes:
+def _answer(root: str, sql: str, parameters: "Parameters", limits: "Limits", people: str) -> bytes:
+    from eventlog.query.people import allowed
     from eventlog.store import Store
 
     with Store.open(root) as store, confined.within(limits.timeout_s):
+        store.people = allowed(store.fs, store.layout, people)
         found = store.query(sql, parameters, limits=limits)
         unread = [(positions.start, positions.stop) for positions in found.unread]
         data = pickle.dumps((found.columns, found.types, found.rows, found.truncated, unread))

@@ -70,6 +70,13 @@ def _git(directory: str, arguments: Sequence[str]) -> bytes | None:
     return done.stdout if done.returncode == 0 else None
 
 
+def person_of(directory: str) -> tuple[str | None, str | None]:
+    """Name and address that git's configuration has for who works in `directory`; None where it has none."""
+    found = [_git(directory, ["config", "--get", f"user.{key}"]) for key in ("name", "email")]
+    name, email = (None if one is None else one.decode("utf-8", "replace").rstrip("\n") for one in found)
+    return name, email
+
+
 def project_name_of(directory: str) -> str:
     """What a project is called after its directory; of a bare repository `kiosk.git` it is `kiosk`."""
     name = os.path.basename(directory)

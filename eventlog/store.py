@@ -24,6 +24,7 @@ from eventlog.log.tail import Lost, joined
 from eventlog.log.tail_memory import TailMemory
 from eventlog.query.kept import Kept
 from eventlog.query.lookup import TurnRef, find_event, find_turn, naming_one_with_files
+from eventlog.query.people import EVERYBODY
 from eventlog.snapshots.store import BlobStore
 from eventlog.types import Event
 
@@ -100,6 +101,7 @@ class Store:
         self._asked: Kept[Bound] = Kept()
         self._lost: set[Lost] = set()
         self._tail = TailMemory(_REMEMBERED_BYTES_MAX)
+        self.people = EVERYBODY  # what questions may see of who worked where
         self.fates = self.blobs.fate = Fates(self.view)
         self.blobs.erased = erasure_of(self.view)
 
@@ -517,7 +519,7 @@ class Store:
 
         with self.view() as view:
             given = (sql, parameters, limits, self._answers, self._asked, self.line_counts)
-            return replace(run(view, self.layout, self.fs, *given), unread=self.unread)
+            return replace(run(view, self.layout, self.fs, *given, self.people), unread=self.unread)
 
     def sql(self, sql: str, parameters: "Parameters" = None, *, limits: "Limits | None" = None) -> "pa.Table":
         """The answer of `query` as an Arrow table."""
@@ -525,7 +527,7 @@ class Store:
 
         with self.view() as view:
             given = (sql, parameters, limits, self._answers, self._asked, self.line_counts)
-            return table(view, self.layout, self.fs, *given)
+            return table(view, self.layout, self.fs, *given, self.people)
 
     @cached_property
     def line_counts(self) -> "LineCounts":

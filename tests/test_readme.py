@@ -21,6 +21,7 @@ _MARK = "\x01"
 _DATE = "2026-03-01T12:00:00+00:00"
 _SHAPES = (
     (r"\S*/\.locus\b", "STORE"),
+    (r"(who works in them): .*, on \S+\. It", r"\1: WHO. It"),
     (r"\S*/index/|\b\d{20}-[0-9a-f]{8}\.duckdb", "INDEX"),
     (r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?)?", "DATE"),
     (r"\b\d\d:\d\d:\d\d\b", "TIME"),

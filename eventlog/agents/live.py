@@ -71,6 +71,8 @@ _WITHIN = (TOOL_START, TOOL, TURN_END)
 # Where notes of the session are looked up; a tool call does without.
 _LOOKED_UP = (TURN_START, TURN_END, SESSION_END)
 _APPEND_TIMEOUT_S = 2.0
+# Of a session's events those that say who works in it.
+_OPENED = ("start", "resume")
 _LOCK_WAIT_S_MIN = 0.02
 _SUSPECT_SIZE = 4 << 20  # of a hook's input
 _SHOWN_MAX = 50
@@ -586,9 +588,18 @@ class _Recording:
     def _admit(self, event: Event) -> Event:
         """The event as it will be written, all but its contents; redacted (P5), its id fixed."""
         whole = {**self.common, **event}
+        if event["event_type"] == "session" and event.get("operation") in _OPENED:
+            payload = event["payload"]
+            assert isinstance(payload, dict)
+            whole["payload"] = {**payload, **self._person()}
         return gate.admit(
             self.fs, {name: value for name, value in whole.items() if value is not None}, self.redactor
         )
+
+    def _person(self) -> "dict[str, object]":
+        from eventlog import person
+
+        return person.told(self.fs, self.environ, self.who.store_id)
 
     def _failed_look(self) -> "list[Event]":
         """The look after a tool that came after the end of its turn, failed: the end is not the last word."""

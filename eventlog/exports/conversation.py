@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from eventlog import jsontext
 from eventlog.log import upcast
 from eventlog.projections.definitions import HAPPENED_AT
+from eventlog.query.people import allowed
 from eventlog.replay.certainty import EXACT, NONE, certainty_of
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ def _read(store: "Store", view: "LogView", session: Said, derived: bool) -> Conv
 def _ask(store: "Store", view: "LogView", sql: str, parameters: "list[Any]") -> "Result":
     from eventlog.query.engine import run
 
-    return run(view, store.layout, store.fs, sql, parameters)
+    people = allowed(store.fs, store.layout)
+    return run(view, store.layout, store.fs, sql, parameters, people=people)
 
 
 def doubt_at_end(events: "Iterable[Said]") -> "str | None":

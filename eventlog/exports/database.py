@@ -2,6 +2,7 @@
 
     events, turns, sessions, sessions_master, llm_calls    tables with all columns and rows
     the other views of docs/sql.md                          views over the table `events`
+    prices                                                  what model calls are priced with (docs/costs.md)
     line_counts                                             lines of changes that do not state them
     locus                                                   one row: store_id, repo_hash, next_position
 
@@ -16,11 +17,11 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from eventlog.errors import EventLogError, QueryError
-from eventlog.exports import files, streams, withheld
+from eventlog.exports import files, streams
 from eventlog.log import checked
 from eventlog.projections import source
 from eventlog.query.engine import bind_counts
-from eventlog.query.views import NAMES, PROJECTIONS, over_events
+from eventlog.query.views import NAMES, PRICES, PROJECTIONS, over_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +36,7 @@ ORDER = {
     "sessions": "ORDER BY first_position",
     "sessions_master": "ORDER BY repo",
     "llm_calls": "ORDER BY position",
+    PRICES: "ORDER BY ALL",
 }
 
 
@@ -81,9 +83,8 @@ def _write(store: "Store", view: "LogView", path: str, report: DatabaseReport) -
         if os.path.exists(path):
             os.unlink(path)  # what was begun with an index that turned out damaged
         con.execute(f"ATTACH {source.literal(path)} AS made (RECOVERY_MODE no_wal_writes)")
-        for name in ("events", *PROJECTIONS):
-            relation = withheld.events_for(store) if name == "events" else name
-            con.execute(f"CREATE TABLE made.{name} AS FROM {relation} {ORDER[name]}")
+        for name in ("events", *PROJECTIONS, PRICES):
+            con.execute(f"CREATE TABLE made.{name} AS FROM {name} {ORDER[name]}")
             con.execute("CHECKPOINT made")
             found = con.execute(f"SELECT count(*) FROM made.{name}").fetchone()
             yield name, found[0] if found else 0
@@ -99,4 +100,4 @@ def _write(store: "Store", view: "LogView", path: str, report: DatabaseReport) -
         )
         con.execute("CHECKPOINT made; USE memory; DETACH made")
 
-    report.rows = dict(streams.of_views(view, store, ("events", *PROJECTIONS), fill))
+    report.rows = dict(streams.of_views(view, store, ("events", *PROJECTIONS, PRICES), fill))

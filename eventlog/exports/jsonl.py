@@ -15,6 +15,7 @@ from blake3 import blake3
 from eventlog import jsontext
 from eventlog.errors import Corruption, InvalidEvent, NotFound
 from eventlog.exports import files, withheld
+from eventlog.query import people as of_people
 from eventlog.snapshots.ids import from_text, to_text
 from eventlog.snapshots.pack import TREE
 from eventlog.snapshots.tree import decode_tree
@@ -57,19 +58,34 @@ class JsonlReport:
 
 
 def export(
-    store: "Store", path: str, *, contents: bool = False, since: int = 0, force: bool = False
+    store: "Store",
+    path: str,
+    *,
+    contents: bool = False,
+    since: int = 0,
+    force: bool = False,
+    people: str | None = None,
 ) -> JsonlReport:
     """Write the events from position `since` on to the file `path`.
 
+    Args: people: how much of who worked where, as config.PEOPLE has it; by default as the settings say.
     Raises: Refused when `path` is taken and `force` is not set, EventLogError when the disk refuses.
     """
     files.check_free(path, force=force)
     with files.staged(path, force=force) as file:
-        return write(store, file, contents=contents, since=since)
+        return write(store, file, contents=contents, since=since, people=people)
 
 
-def write(store: "Store", file: IO[bytes], *, contents: bool = False, since: int = 0) -> JsonlReport:
+def write(
+    store: "Store",
+    file: IO[bytes],
+    *,
+    contents: bool = False,
+    since: int = 0,
+    people: str | None = None,
+) -> JsonlReport:
     """The same into an open file."""
+    seen = of_people.allowed(store.fs, store.layout, people)
     with store.view() as view:
         report = JsonlReport(since, view.next_position)
         report.lost = [(gap.base, gap.end) for gap in view.damaged if gap.end > since]
@@ -89,7 +105,7 @@ def write(store: "Store", file: IO[bytes], *, contents: bool = False, since: int
         for event in view.iterate(since):
             if source is not None:
                 source.bring(event)
-            put(event_line(event))
+            put(event_line(_with_people(seen, event)))
         last = _line({"end": True, "events": report.events, "lines": lines, "blake3": digest.hexdigest()})
         file.write(last)
         report.bytes += len(last)
@@ -109,6 +125,15 @@ def header(store: "Store", report: JsonlReport, contents: bool) -> dict[str, Any
         "lost": report.lost,
         "contents": contents,
     }
+
+
+def _with_people(seen: of_people.People, event: Event) -> Event:
+    """The event with as much of who worked where as may leave; untouched where it says nothing of that."""
+    if seen.mode == of_people.FULL or not of_people.names_people(event):
+        return event
+    said = jsontext.decode(str(event["payload"] or "{}"))
+    kept = of_people.within(seen, event, said) if isinstance(said, dict) else said
+    return event if kept == said else {**event, "payload": jsontext.encode(kept).decode("utf-8")}
 
 
 def event_line(event: Event) -> bytes:

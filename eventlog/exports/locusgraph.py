@@ -17,6 +17,7 @@ from eventlog.exports import anchors, files, wire, withheld
 from eventlog.log import upcast
 from eventlog.log.maintenance import MAINTENANCE
 from eventlog.log.retained import CONTENT, RETENTION
+from eventlog.query import people
 from eventlog.recorder.ledger import CURSOR, Consumer
 from eventlog.recorder.requests import LINK_NAMES
 from eventlog.redaction import WITHHELD
@@ -175,7 +176,7 @@ class Batch:
         self._store = store
         self._view = view
         self._exposure = withheld.Exposure(view)
-        self._names_people = withheld.names_people(store)
+        self._people = people.allowed(store.fs, store.layout)
         self._graph_id = graph_id
         self._payload_bytes_max = payload_bytes_max
         self._diffs = diffs
@@ -230,9 +231,9 @@ class Batch:
         where = f"event {event_id}"
         columns = {name: value for name in _AS_KEYS if (value := event[name]) is not None}
         text = event["payload"] or "{}"
-        if event_type == "intent" and not self._names_people:
+        if people.names_people(event):
             said = wire.decode(text)
-            if isinstance(said, dict) and said != (kept := withheld.without_people(event, said)):
+            if isinstance(said, dict) and said != (kept := people.within(self._people, event, said)):
                 text = wire.encode(kept)
         if event_type == "snapshot":
             columns["snapshot_type"] = columns.pop("operation", None)

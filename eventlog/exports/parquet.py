@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from eventlog.errors import EventLogError, NotFound, QueryError, Refused
-from eventlog.exports import files, streams, withheld
+from eventlog.exports import files, streams
 from eventlog.exports.database import ORDER
 from eventlog.log import checked
 from eventlog.projections import source
-from eventlog.query.views import PROJECTIONS
+from eventlog.query.views import PRICES, PROJECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ _GROUP_ROWS = 122_880  # of a row group, unless they are so fat that fewer have 
 _GROUP_BYTES = 16 << 20
 _GROWS_BY = 8  # what events take uncompressed
 _VECTOR_ROWS = 2_048  # what DuckDB works on at once
-_OURS = re.compile(rf"(events-\d{{5,}}|{'|'.join(PROJECTIONS)})\.parquet")
+_OURS = re.compile(rf"(events-\d{{5,}}|{'|'.join((*PROJECTIONS, PRICES))})\.parquet")
 
 
 @dataclass(slots=True)
@@ -93,11 +93,11 @@ def _write_all(store: "Store", view: "LogView", staging: str, report: ParquetRep
     }
     said = ", ".join(f"{source.literal(name)}: {source.literal(mark)}" for name, mark in marks.items())
     options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_group_rows(view)}, KV_METADATA {{{said}}}"
-    selects = {f"{name}.parquet": f"{name} {ORDER[name]}" for name in PROJECTIONS}
+    selects = {f"{name}.parquet": f"{name} {ORDER[name]}" for name in (*PROJECTIONS, PRICES)}
     # Also of a log without events there is a file: readers find the columns.
     for number, base in enumerate(range(0, view.next_position or 1, rows)):
         where = f"position BETWEEN {base} AND {base + rows - 1}"
-        selects[f"events-{number:05d}.parquet"] = f"{withheld.events_for(store)} WHERE {where}"
+        selects[f"events-{number:05d}.parquet"] = f"events WHERE {where}"
 
     def fill(con: "duckdb.DuckDBPyConnection") -> "Iterator[tuple[str, int]]":
         for name, select in selects.items():
@@ -107,7 +107,7 @@ def _write_all(store: "Store", view: "LogView", staging: str, report: ParquetRep
             files.sync(path)
             yield name, done[0] if done else 0
 
-    report.rows = dict(streams.of_views(view, store, ("events", *PROJECTIONS), fill))
+    report.rows = dict(streams.of_views(view, store, ("events", *PROJECTIONS, PRICES), fill))
 
 
 def _group_rows(view: "LogView") -> int:

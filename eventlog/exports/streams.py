@@ -19,6 +19,7 @@ from eventlog.layout import TMP_DIR
 from eventlog.projections import source
 from eventlog.projections.prefix import SegmentsPrefix
 from eventlog.query.engine import Binding
+from eventlog.query.people import allowed
 from eventlog.query.safe import Statement
 
 if TYPE_CHECKING:
@@ -48,13 +49,14 @@ def of_views(
     Args: columns: of events, where it needs no others.
     Raises: Corruption, QueryError.
     """
+    people = allowed(store.fs, store.layout)
     given = 0
     use_index = True
     sizes = iter(_MEMORY_BYTES)
     memory = next(sizes)
     while True:
         with _connected(store, memory) as con:
-            binding = Binding(con, view, store.layout, store.fs, use_index=use_index)
+            binding = Binding(con, view, store.layout, store.fs, use_index=use_index, people=people)
             try:
                 binding.bind(Statement("", frozenset(names), lists_catalog=False, columns=columns))
                 for one in islice(ask(con), given, None):

@@ -239,6 +239,12 @@ def quoted(names: "Iterable[str]") -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
+def all_of(projection: str) -> str:
+    """A select list of what is folded of a projection. A star would also mean columns that are made for a
+    question, such as cost."""
+    return quoted(names_of(COLUMNS_OF[projection]))
+
+
 def names_of(columns: Columns) -> "tuple[str, ...]":
     return tuple(name for name, _, _ in columns)
 

@@ -27,9 +27,10 @@ from eventlog.log import checked
 from eventlog.log.manifest import Manifest
 from eventlog.projections import fold, index, source
 from eventlog.projections.prefix import IndexedPrefix, SegmentsPrefix
+from eventlog.query import added, costs, safe, views
 from eventlog.query import functions as of_files
-from eventlog.query import safe, views
 from eventlog.query.kept import Kept
+from eventlog.query.people import EVERYBODY, FULL, NO, OF_NAMES, People
 from eventlog.types import COLUMN_NAMES
 
 if TYPE_CHECKING:
@@ -129,15 +130,17 @@ def run(
     answering: "Answering | None" = None,
     kept: "Kept[Bound] | None" = None,
     counting: "Counting | None" = None,
+    people: People = EVERYBODY,
 ) -> Result:
     """The answer to one SELECT, in safe mode. Without `answering` it cannot call functions of files.
 
     Args: kept: of this store, for the connection; without one it is gone afterwards. counting: for lines of
-    changes whose events do not state them; without one they are unknown.
+    changes whose events do not state them; without one they are unknown. people: what it may see of them.
     Raises: QueryError (wrong, or beyond its limits), Refused (not a plain SELECT), Corruption.
     """
     limits = limits or Limits()
-    return _answer(view, layout, fs, sql, parameters, limits, rows_within(limits), answering, kept, counting)
+    read = rows_within(limits)
+    return _answer(view, layout, fs, sql, parameters, limits, read, answering, kept, counting, people)
 
 
 def table(
@@ -150,10 +153,12 @@ def table(
     answering: "Answering | None" = None,
     kept: "Kept[Bound] | None" = None,
     counting: "Counting | None" = None,
+    people: People = EVERYBODY,
 ) -> "pa.Table":
     """The answer to one SELECT as an Arrow table. Raises: as `run`."""
     limits = limits or Limits()
-    return _answer(view, layout, fs, sql, parameters, limits, arrow_within(limits), answering, kept, counting)
+    read = arrow_within(limits)
+    return _answer(view, layout, fs, sql, parameters, limits, read, answering, kept, counting, people)
 
 
 def rows_within(limits: Limits) -> "Callable[[duckdb.DuckDBPyRelation], Result]":
@@ -194,10 +199,11 @@ def _answer(
     answering: "Answering | None",
     kept: "Kept[Bound] | None",
     counting: "Counting | None",
+    people: People,
 ) -> "_Answer":
     """What `read` makes of the relation, of the connection that answered last or of one of its own."""
     # Of an equal moment every event is the same, whoever wrote to the files meanwhile (I5).
-    moment = (view.manifest, view.journals, view.next_position, limits.memory_bytes, limits.threads)
+    moment = (view.manifest, view.journals, view.next_position, limits.memory_bytes, limits.threads, people)
     before = kept.take(moment) if kept is not None else None
     if kept is not None and before is not None:
         again = None
@@ -210,7 +216,8 @@ def _answer(
             kept.put(moment, before)
             return again[0]
     for use_index in (True, False):
-        binding = Binding(source.connect(), view, layout, fs, use_index=use_index, counting=counting)
+        con = source.connect()
+        binding = Binding(con, view, layout, fs, use_index=use_index, counting=counting, people=people)
         binding.until_s = None if limits.timeout_s is None else time.monotonic() + limits.timeout_s
         made: of_files.Functions | None = None
         bound = keep = False
@@ -308,6 +315,9 @@ class Bound:
     counts: "str | None" = None  # the table of LINE_COUNTS, where there is one
     calls: bool = False  # whether changes of files name their calls
     derived: bool = False  # whether calls have a duration from other events
+    people: People = EVERYBODY
+    peopled: bool = False  # whether rows say who worked where
+    priced: bool = False  # whether calls have a price
 
     def close(self) -> None:
         self.con.close()
@@ -319,6 +329,8 @@ class Bound:
         if (counts_meant(statement) and self.counts is None) or (_calls_meant(statement) and not self.calls):
             return False
         if _derived_meant(statement) and not self.derived:
+            return False
+        if (people_meant(statement) and not self.peopled) or (_cost_meant(statement) and not self.priced):
             return False
         named = _named(statement)
         others = named - set(fold.PROJECTIONS)
@@ -332,7 +344,12 @@ class Bound:
         names = set(named) - set(fold.PROJECTIONS)
         if names and "events" not in self.made:
             ensure()
-            self.con.execute(f"CREATE VIEW events AS {source.events(self.files, self.tail)}")
+            relation = source.events(self.files, self.tail)
+            if self.peopled and self.people.mode != NO:
+                self.con.execute(f"CREATE SCHEMA IF NOT EXISTS {added.SCHEMA}")
+                added.bind_people(self.con, relation, self.people)
+            shown = added.events(relation, self.people, named=self.peopled)
+            self.con.execute(f"CREATE VIEW events AS {shown}")
             self.made.add("events")
         for name in names - self.made:
             select = views.over_events(name, counts=self.counts, calls=self.calls, derived=self.derived)
@@ -365,9 +382,18 @@ def _derived_meant(statement: safe.Statement) -> bool:
     return _means(statement, views.OF_CALLS, views.DERIVED)
 
 
+def people_meant(statement: safe.Statement) -> bool:
+    """Whether a statement can mean who worked where."""
+    return _means(statement, views.OF_PEOPLE, added.OF_PEOPLE)
+
+
+def _cost_meant(statement: safe.Statement) -> bool:
+    return views.PRICES in _named(statement) or _means(statement, views.OF_COST, added.OF_COST)
+
+
 def _means(statement: safe.Statement, names: frozenset[str], columns: frozenset[str]) -> bool:
     """Whether a statement can mean one of these columns of one of these views."""
-    is_named = bool(statement.tables & names)
+    is_named = statement.lists_catalog or bool(statement.tables & names)
     return is_named and (statement.columns is None or bool(statement.columns & columns))
 
 
@@ -383,6 +409,7 @@ class Binding:
         *,
         use_index: bool,
         counting: "Counting | None" = None,
+        people: People = EVERYBODY,
     ) -> None:
         self.con = con
         self.view = view
@@ -393,7 +420,7 @@ class Binding:
         self.until_s: float | None = None  # when to stop counting lines
         self.waits = False  # a count is unknown that may become known while the log stays as it is
         self.generation: index.Generation | None = None
-        self.bound = Bound(con, view.segment_paths)
+        self.bound = Bound(con, view.segment_paths, people=people)
 
     @property
     def files(self) -> "list[str]":
@@ -416,7 +443,11 @@ class Binding:
         named = _named(statement) | set(also) | (before.made if before is not None else set())
         if not named:
             return
+        self.bound.peopled = people_meant(statement) or (before is not None and before.peopled)
+        self.bound.priced = _cost_meant(statement) or (before is not None and before.priced)
         projections = [name for name in fold.PROJECTIONS if name in named]
+        if self.bound.priced and "llm_calls" not in projections:
+            projections.append("llm_calls")
         if self.use_index and (projections or self.view.tail_count_raw):
             self.generation = index.attach(self.con, self.fs, self.layout, self.view.manifest)[0]
         if self.view.prefix is None or isinstance(self.view.prefix, IndexedPrefix):
@@ -426,12 +457,19 @@ class Binding:
         if before is None and not also and not _meant(statement) and named == {"events"}:
             self._bind_count()
             return
-        self._load_tail(_COLUMNS if also or before is not None else _meant(statement))
-        if not named <= set(fold.STORED) or self.generation is None:
+        meant = _COLUMNS if also or before is not None else _meant(statement)
+        self._load_tail(meant if self.bound.people.mode == FULL else meant | OF_NAMES)
+        if (
+            not named <= set(fold.STORED)
+            or self.generation is None
+            or self.bound.peopled
+            or self.bound.priced
+        ):
             self.bound.add({"events"}, self._ensure_all)
         self.bound.derived = _derived_meant(statement) or (before is not None and before.derived)
         if projections:
             self._bind_projections(projections)
+            self._show_projections()
         if self.counting is not None and (counts_meant(statement) or (before and before.counts)):
             self.bound.add({"events"}, self._ensure_all)
             self.bound.counts = "memory.main.line_counts"
@@ -466,13 +504,17 @@ class Binding:
         self.bound.tail = "work.tail"
 
     def _bind_projections(self, wanted: "list[str]") -> None:
+        """Make them in the schema `plain`, as they are folded."""
         generation = self.generation
         tail = self.bound.tail
         self.bound.made |= fold.closure(wanted)
+        # What a fold makes without a schema goes into the first one.
+        self.con.execute(f"CREATE SCHEMA IF NOT EXISTS {added.SCHEMA}")
+        self.con.execute(f"SET search_path = '{added.SCHEMA},memory.main'")
         if generation is None:
             self._ensure_all()
             every = f"({source.events_with_anchors(self.files, tail)})"
-            fold.fold(self.con, every, wanted, derived=self.bound.derived)
+            fold.fold(self.con, every, wanted, added.SCHEMA, derived=self.bound.derived)
             return
         segments = [e for e in self.view.manifest.segments if e.rows]
         checked.ensure(self.fs, self.layout, [e for e in segments if e.end > generation.next_position])
@@ -495,6 +537,16 @@ class Binding:
 
         derived = self.bound.derived
         fold.merge(self.con, generation.catalog, "events", "work.fresh", history, wanted, derived=derived)
+
+    def _show_projections(self) -> None:
+        """The views over what was folded, with the columns that no fold keeps."""
+        self.con.execute("SET search_path = 'memory.main'")
+        bound = self.bound
+        if bound.priced:
+            costs.bind(self.con)
+        for name in sorted(bound.made & set(fold.PROJECTIONS)):
+            shown = added.projection(name, bound.people, named=bound.peopled, priced=bound.priced)
+            self.con.execute(f"CREATE VIEW {name} AS {shown}")
 
 
 def _ensure(view: View, layout: Layout, fs: FileSystem) -> None:

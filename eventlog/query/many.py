@@ -16,8 +16,9 @@ from eventlog.fs import FileSystem
 from eventlog.layout import Layout
 from eventlog.log import checked
 from eventlog.projections import fold, source
-from eventlog.query import engine, safe, views
+from eventlog.query import added, engine, safe, views
 from eventlog.query import functions as of_files
+from eventlog.query.people import EVERYBODY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 # Makes what the functions of SQL answer, of one way to ask for each store, by its name.
 Answering = Callable[[dict[str, of_files.Ask]], of_files.Answers]
-_PROJECTIONS = tuple(fold.PROJECTIONS)
+_TABLES = frozenset((*fold.PROJECTIONS, views.PRICES))  # asked of each store beforehand
 _WHOLE = engine.Limits(rows_max=1 << 40, timeout_s=None)
 
 
@@ -77,11 +78,12 @@ def _answer(
         called = statement.functions & of_files.NAMES
         named = set(views.NAMES) if statement.lists_catalog else set(statement.tables & set(views.NAMES))
         named |= of_files.VIEWS if called else set()
+        peopled = engine.people_meant(statement)
         made: of_files.Functions | None = None
         bound = False
         try:
             for number, one in enumerate(sources):
-                _bind(con, f"store_{number}", one, named, engine.counts_meant(statement))
+                _bind(con, f"store_{number}", one, named, engine.counts_meant(statement), peopled)
             asks = {one.name: _asking(con, f"store_{n}") for n, one in enumerate(sources)} if called else {}
             con.execute("USE memory")
             for name in named:
@@ -109,9 +111,10 @@ def _answer(
 
 
 def _bind(
-    con: duckdb.DuckDBPyConnection, catalog: str, one: Source, named: "set[str]", counted: bool
+    con: duckdb.DuckDBPyConnection, catalog: str, one: Source, named: "set[str]", counted: bool, peopled: bool
 ) -> None:
-    """Make the named views of one store in a database of its own; with `counted` also lines of changes."""
+    """Make the named views of one store in a database of its own; with `counted` also lines of changes, with
+    `peopled` who worked where."""
     con.execute(f"ATTACH ':memory:' AS {catalog}; USE {catalog}")
     tail = None
     if one.view.tail_count_raw:
@@ -120,8 +123,13 @@ def _bind(
         con.unregister("given")
         tail = f"{catalog}.main.tail"
     checked.ensure(one.fs, one.layout, one.view.manifest.segments)
-    con.execute(f"CREATE VIEW events AS {source.events(one.view.segment_paths, tail)}")
-    for name in named & set(_PROJECTIONS):
+    relation = source.events(one.view.segment_paths, tail)
+    schema = f"{catalog}.main"
+    if peopled:
+        added.bind_people(con, relation, EVERYBODY, schema)
+    shown = added.events(relation, EVERYBODY, named=peopled, schema=schema)
+    con.execute(f"CREATE VIEW events AS {shown}")
+    for name in named & _TABLES:
         found = engine.table(one.view, one.layout, one.fs, f"SELECT * FROM {name}", None, _WHOLE)
         con.register("given", found)
         con.execute(f"CREATE TABLE {name} AS FROM given")
@@ -130,7 +138,7 @@ def _bind(
     if counted and one.counting is not None:
         counts = f"{catalog}.main.line_counts"
         engine.bind_counts(con, counts, one.counting)
-    for name in named - set(_PROJECTIONS) - {"events"}:
+    for name in named - _TABLES - {"events"}:
         con.execute(f"CREATE VIEW {name} AS {views.over_events(name, counts=counts)}")
 
 

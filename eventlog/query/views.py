@@ -7,6 +7,7 @@ event type parse the payload only in the columns a query names.
 from eventlog.projections import definitions as d
 from eventlog.projections import spans as of_calls
 from eventlog.projections.source import SQL_TYPE_OF
+from eventlog.query import added, costs
 from eventlog.types import COLUMNS
 
 Columns = d.Columns
@@ -359,15 +360,17 @@ def _withheld_contents() -> str:
 
 
 PROJECTIONS = ("turns", "sessions", "llm_calls", "sessions_master")
+PRICES = "prices"
 
 COLUMNS_OF: "dict[str, Columns]" = {
-    "events": EVENTS,
-    "sessions": d.SESSIONS,
-    "turns": d.TURNS,
+    "events": EVENTS + added.PEOPLE,
+    "sessions": d.SESSIONS + added.COLUMNS_OF["sessions"],
+    "turns": d.TURNS + added.COLUMNS_OF["turns"],
     "actions": _OF_TYPE["actions"].columns,
     "files": _OF_TYPE["files"].columns,
     "file_versions": _OF_TYPE["file_versions"].columns,
-    "llm_calls": d.LLM_CALLS + of_calls.COLUMNS,
+    "llm_calls": d.LLM_CALLS + of_calls.COLUMNS + added.COLUMNS_OF["llm_calls"],
+    "prices": costs.COLUMNS,
     "llm_duplicates": _DUPLICATES,
     "decisions": _OF_TYPE["decisions"].columns,
     "errors": _OF_TYPE["errors"].columns,
@@ -387,6 +390,9 @@ NAMES = tuple(COLUMNS_OF)
 OF_FILES = frozenset(("files", "file_versions"))
 COUNTED = frozenset(("lines_added", "lines_removed"))
 OF_CALL = frozenset(("tool", "tool_use_id"))
+# Views that have who worked where, and what calls cost.
+OF_PEOPLE = frozenset(("events", "sessions", "turns"))
+OF_COST = frozenset(("sessions", "turns", "llm_calls"))
 # Views of calls, and what in them may come from other events.
 OF_CALLS = frozenset(("llm_calls", "actions"))
 DERIVED = frozenset(d.names_of(of_calls.COLUMNS))
@@ -399,6 +405,8 @@ def over_events(name: str, *, counts: "str | None" = None, calls: bool = True, d
     there; calls: whether these changes name the call that caused them; derived: whether calls of tools have
     a duration from other events.
     """
+    if name == PRICES:
+        return f"FROM {costs.TABLE}"
     if name == "llm_duplicates":
         return _duplicates()
     if name == "malformed_lines":

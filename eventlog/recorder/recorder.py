@@ -13,11 +13,12 @@ back the turn's number, and holds no counter that another process could contradi
 `session_id` or `turn` wins. One thread at a time; any number of processes.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eventlog import names
+from eventlog import names, person
 from eventlog.errors import NotFound
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import lifecycle, sessions
@@ -117,9 +118,16 @@ class Recorder:
             events.append(self._master())
         if left is not None and left.session_id != session_id:
             events.append(self._session_end(left, None, end_reason))
+        told = person.told(self.store.fs, os.environ, self.store.identity.store_id)
         events.append(
             lifecycle.session_start(
-                session_id, slug, title, self.repo, extends=extends, intent=intent, **self.columns
+                session_id,
+                slug,
+                title,
+                self.repo,
+                extends=extends,
+                intent={**told, **(intent or {})},
+                **self.columns,
             )
         )
         self._known_until = self.store.append(dated(self.store, events)).stop

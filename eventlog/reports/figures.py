@@ -1,16 +1,18 @@
 """Counts, durations, errors, tokens and cost of a log: in total, and by day, session, model and so on.
 
 All of one moment of the log: `asking` pins a view, and every question of an answer goes to it. What happened
-counts at its own time, or where that is unknown when it was recorded; days are those of UTC. A turn counts on
+counts at its own time, or where that is unknown when it was recorded; days, weeks and months are those of
+UTC, or of the zone asked for. A turn counts on
 the day it began, a session on every day on which something was done in it. Model calls are those of the view
 `llm_calls`, each counted once (P3). A count over nothing is 0, a sum over nothing is null, and so is a figure
 that cannot be told by the dimension asked for (P7). One thread.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,26 +25,42 @@ from eventlog.projections.definitions import (
     quoted,
 )
 from eventlog.query.lookup import NOT_REWRITTEN, Query, rewritten_turns
-from eventlog.reports.prices import SLOT_US, Prices, Tokens
+from eventlog.query.prices import Prices
+from eventlog.reports import zones
 from eventlog.search import failures
 
 if TYPE_CHECKING:
     from eventlog.store import Store
 
-DIMENSIONS = ("day", "session", "model", "agent", "repo", "tool", "path")
+DIMENSIONS = (
+    "day", "week", "month", "window", "session", "model", "agent", "repo", "person", "host", "tool", "path",
+)  # fmt: skip
+OF_TIME = ("day", "week", "month", "window")
 
 _AT = HAPPENED_AT
+_WINDOW_HOURS = 5
 
 
-def _day(at: str) -> str:
-    return f"strftime(make_timestamp(epoch_us({at})), '%Y-%m-%d')"
+# The µs of a time by the reader's clock, as an expression of the time.
+Local = Callable[[str], str]
 
 
-# Of a call of unknown time the price is that of the day on which it was recorded.
+def _utc(at: str) -> str:
+    return f"epoch_us({at})"
+
+
+def _dates(at: str, local: Local) -> "dict[str, str]":
+    """The day, the week by ISO 8601 and the month of a time, by the reader's clock."""
+    forms = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
+    return {name: f"strftime(make_timestamp({local(at)}), '{form}')" for name, form in forms.items()}
+
+
+# `{cost}`: what it cost, where that is asked for.
 _CALLS = (
-    f"(select {quoted(names_of(LLM_CALLS))}, happened, priced_at, repo from llm_calls join "
-    f"(select position, repo, {_AT} as happened, coalesce(occurred_at, recorded_at) as priced_at "
-    "from events where event_type = 'llm') using (position))"
+    f"(select {quoted(names_of(LLM_CALLS))}, happened, repo, person, host, {{cost}} as cost "
+    "from llm_calls join "
+    f"(select position, repo, person, host, {_AT} as happened from events where event_type = 'llm') "
+    "using (position))"
 )
 _ACTIONS = "event_type in ('action', 'mcp_action')"
 _CHANGES = "event_type = 'file' and operation is distinct from 'read'"
@@ -68,28 +86,37 @@ _DOINGS = (
     "feedback",
 )
 
+_WHO = {"person": "person", "host": "host"}
+
+
 # What a row of each relation is counted under. Where a dimension is missing the relation has no say in it.
-_OF_EVENTS = {
-    "day": _day(_AT), "session": "session_id", "agent": "agent", "repo": "repo", "tool": "tool",
-    "path": "path",
-}  # fmt: skip
-_OF_SESSIONS = {"agent": "agent", "repo": "repo"}
-_OF_TURNS = {"day": _day("started_at"), "session": "session_id", "agent": "agent", "repo": "repo"}
-_OF_CALLS = {
-    "day": _day("happened"), "session": "session_id", "model": "model", "agent": "agent", "repo": "repo",
-}  # fmt: skip
+_OF_SESSIONS = {"agent": "agent", "repo": "repo", **_WHO}
+
+
+def _of_events(local: Local) -> "dict[str, str]":
+    names = ("agent", "repo", "tool", "path")
+    return {**_dates(_AT, local), "session": "session_id", **{name: name for name in names}, **_WHO}
+
+
+def _of_turns(local: Local) -> "dict[str, str]":
+    return {**_dates("started_at", local), "session": "session_id", "agent": "agent", "repo": "repo", **_WHO}
+
+
+def _of_calls(local: Local) -> "dict[str, str]":
+    names = ("model", "agent", "repo")
+    window = "(epoch_us(happened) // 3600000000)::varchar"  # the hour; `_windows` makes windows of them
+    return {
+        **_dates("happened", local), "window": window, "session": "session_id",
+        **{name: name for name in names}, **_WHO,
+    }  # fmt: skip
+
+
+_OF_EVENTS, _OF_TURNS, _OF_CALLS = _of_events(_utc), _of_turns(_utc), _of_calls(_utc)
 
 _TOKENS = (
     "prompt_tokens", "completion_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens",
     "cache_write_1h_tokens",
 )  # fmt: skip
-# Whether the counts of a call can be what a provider bills; null columns of the cache are none.
-_SOUND = (
-    "prompt_tokens >= 0 and completion_tokens >= 0 and coalesce(cache_read_tokens, 0) >= 0 "
-    "and coalesce(cache_write_1h_tokens, 0) >= 0 "
-    "and coalesce(cache_write_tokens, 0) >= coalesce(cache_write_1h_tokens, 0) "
-    "and coalesce(cache_read_tokens, 0) + coalesce(cache_write_tokens, 0) <= prompt_tokens"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,18 +209,25 @@ def tell(
     since: "int | None" = None,
     *,
     rewritten: bool = False,
+    zone: "tzinfo | None" = None,
 ) -> Rows:
     """The rows of several dimensions with one look at each relation; None is the total, one row.
 
-    Args: rewritten: count commits too that no line reaches any more.
+    Args: rewritten: count commits too that no line reaches any more; zone: whose days, weeks and months.
     """
     assert set(dimensions) <= {None, *DIMENSIONS}, dimensions
     found: dict[str | None, _Found] = {dimension: {} for dimension in dimensions}
     if None in found:
         found[None][None] = {}
     left_out = not rewritten and rewritten_turns(query) > 0
-    takes = partial(_events, left_out), partial(_sessions, left_out), partial(_turns, left_out)
-    for take in (*takes, partial(_calls, prices)):
+    local = _utc if zone is None else zones.local(zone, *_span(query))
+    takes = (
+        partial(_events, left_out, local),
+        partial(_sessions, left_out),
+        partial(_turns, left_out, local),
+        partial(_calls, prices, local),
+    )
+    for take in takes:
         for dimension, key, said in take(query, dimensions, since):
             found[dimension].setdefault(key, {}).update(said)
     # An error that has no path says nothing of paths.
@@ -209,6 +243,12 @@ def tell(
 
 _Found = dict["str | None", dict[str, Any]]
 _Told = Iterator[tuple["str | None", "str | None", dict[str, Any]]]
+
+
+def _span(query: Query) -> "tuple[int, int]":
+    """The first and the last time of the log, in µs; both 0 of an empty one."""
+    first, last = query(f"select epoch_us(min({_AT})), epoch_us(max({_AT})) from events", []).rows[0]
+    return first or 0, last or 0
 
 
 def _counts_of(dimension: "str | None", prices: "Prices | None") -> "list[str]":
@@ -227,7 +267,7 @@ def _counts_of(dimension: "str | None", prices: "Prices | None") -> "list[str]":
 
 
 def _ordered(query: Query, dimension: "str | None", rows: "list[Figures]") -> "list[Figures]":
-    if dimension == "day":
+    if dimension in OF_TIME:
         return sorted(rows, key=lambda row: row.key or "")
     if dimension == "session":
         newest = query(f"select session_id from sessions order by {SESSIONS_NEWEST_FIRST}", []).rows
@@ -268,9 +308,11 @@ def _since(at: str, since: "int | None") -> str:
     return "true" if since is None else f"epoch_us({at}) >= {since:d}"
 
 
-def _events(left_out: bool, query: Query, dimensions: "Sequence[str | None]", since: "int | None") -> _Told:
+def _events(
+    left_out: bool, local: Local, query: Query, dimensions: "Sequence[str | None]", since: "int | None"
+) -> _Told:
     """Sessions, tools, errors, changes of files."""
-    sets = _Sets(_OF_EVENTS, dimensions)
+    sets = _Sets(_of_events(local), dimensions)
     if not sets.known:
         return
     names = (
@@ -300,7 +342,7 @@ def _events(left_out: bool, query: Query, dimensions: "Sequence[str | None]", si
         from done {sets.group}""",
         [],
     ).rows
-    of_errors = _resolutions(query, sets.known, since) if any(row[-6] for row in rows) else {}
+    of_errors = _resolutions(local, query, sets.known, since) if any(row[-6] for row in rows) else {}
     for row in rows:
         dimension, key, (sessions, of_tool, of_path, *rest) = sets.read(row)
         said: dict[str, Any] = dict(zip(names, rest, strict=True))
@@ -319,11 +361,11 @@ _Failures = list[failures.Failure]
 
 
 def _resolutions(
-    query: Query, dimensions: "Sequence[str | None]", since: "int | None"
+    local: Local, query: Query, dimensions: "Sequence[str | None]", since: "int | None"
 ) -> "dict[tuple[str | None, str | None], _Failures]":
     """The errors looked through for their end, by dimension and key."""
     keys = [name for name in dimensions if name is not None]
-    select = "".join(f", {_OF_EVENTS[name]}" for name in keys)
+    select = "".join(f", {_of_events(local)[name]}" for name in keys)
     rows = query(
         f"select position{select} from events where {_ERRORS} and {_since(_AT, since)} "
         f"order by position desc limit {failures.ERRORS_MAX}",
@@ -364,8 +406,10 @@ def _sessions(left_out: bool, query: Query, dimensions: "Sequence[str | None]", 
         yield dimension, key, {"sessions": sessions}
 
 
-def _turns(left_out: bool, query: Query, dimensions: "Sequence[str | None]", since: "int | None") -> _Told:
-    sets = _Sets(_OF_TURNS, dimensions)
+def _turns(
+    left_out: bool, local: Local, query: Query, dimensions: "Sequence[str | None]", since: "int | None"
+) -> _Told:
+    sets = _Sets(_of_turns(local), dimensions)
     if not sets.known:
         return
     on_line = "rewritten is not true" if left_out else "true"
@@ -384,67 +428,63 @@ def _turns(left_out: bool, query: Query, dimensions: "Sequence[str | None]", sin
 
 
 def _calls(
-    prices: "Prices | None", query: Query, dimensions: "Sequence[str | None]", since: "int | None"
+    prices: "Prices | None",
+    local: Local,
+    query: Query,
+    dimensions: "Sequence[str | None]",
+    since: "int | None",
 ) -> _Told:
-    """Tokens and cost; the library is asked once for all calls of one model, size and time."""
-    sets = _Sets(_OF_CALLS, dimensions, also="priced_model, slot, size, sound")
+    """Tokens and cost, which is that of SQL (docs/costs.md)."""
+    sets = _Sets(_of_calls(local), dimensions)
     if not sets.known:
         return
-    sizes = " + ".join(f"(prompt_tokens > {n:d})::int" for n in prices.thresholds) if prices else ""
+    names = ("llm_calls", *_TOKENS, "cost_usd", "unpriced_calls", "unpriced_tokens")
     sums = ", ".join(f"sum({name})::bigint" for name in _TOKENS)
     rows = query(
         f"""
         with called as (
-            select {sets.keys} model as priced_model, epoch_us(priced_at) // {SLOT_US} as slot,
-                {sizes or "0"} as size, coalesce({_SOUND}, false) as sound, session_id as session_of,
-                {", ".join(_TOKENS)}
-            from {_CALLS} where {_since("happened", since)})
-        select {sets.select} priced_model, slot, sound, max(prompt_tokens), list(distinct session_of),
-            count(*), {sums}
+            select {sets.keys} session_id as session_of, cost, {", ".join(_TOKENS)}
+            from {_CALLS.format(cost="cost_usd" if prices else "null")} where {_since("happened", since)})
+        select {sets.select} count(distinct session_of), count(*), {sums}, sum(cost),
+            count(*) filter (cost is null), coalesce(sum(coalesce(prompt_tokens, 0)
+                + coalesce(completion_tokens, 0)) filter (cost is null), 0)::bigint
         from called {sets.group}""",
         [],
     ).rows
-    found: dict[tuple[str | None, str | None], dict[str, Any]] = {}
-    sessions: dict[str | None, set[str]] = defaultdict(set)
+    windows: list[tuple[str, dict[str, Any]]] = []
     for row in rows:
-        dimension, key, (model, slot, sound, largest, of_sessions, calls, *summed) = sets.read(row)
-        told = found.setdefault((dimension, key), {"llm_calls": 0, **dict.fromkeys(_TOKENS)})
-        told["llm_calls"] += calls
-        said = dict(zip(_TOKENS, summed, strict=True))
-        for name, n in said.items():
-            if n is not None:
-                told[name] = (told[name] or 0) + n
-        if prices is not None:
-            priced = sound and slot is not None
-            cost = prices.cost(model, slot * SLOT_US, largest, _billed(said)) if priced else None
-            _add_cost(told, cost, calls, said)
+        dimension, key, (of_sessions, *figures) = sets.read(row)
+        said = dict(zip(names, figures, strict=True))
+        if not said["llm_calls"] and dimension is not None:
+            continue
+        if prices is None:
+            said = {name: said[name] for name in ("llm_calls", *_TOKENS)}
+        elif said["cost_usd"] is not None:
+            said["cost_usd"] = said["cost_usd"].normalize()
         if dimension == "model":
-            sessions[key].update(of_sessions or ())
-            told["sessions"] = len(sessions[key])
-    for (dimension, key), told in found.items():
-        yield dimension, key, told
+            said["sessions"] = of_sessions
+        if dimension != "window":
+            yield dimension, key, said
+        elif key is not None:
+            windows.append((key, said))
+    for key, said in _windows(windows):
+        yield "window", key, said
 
 
-def _billed(said: "dict[str, int | None]") -> Tokens:
-    return Tokens(
-        prompt=said["prompt_tokens"] or 0,
-        completion=said["completion_tokens"] or 0,
-        cache_read=said["cache_read_tokens"] or 0,
-        cache_write=said["cache_write_tokens"] or 0,
-        cache_write_1h=said["cache_write_1h_tokens"] or 0,
-    )
-
-
-def _add_cost(
-    told: "dict[str, Any]", cost: "Decimal | None", calls: int, said: "dict[str, int | None]"
-) -> None:
-    told.setdefault("unpriced_calls", 0)
-    told.setdefault("unpriced_tokens", 0)
-    if cost is None:
-        told["unpriced_calls"] += calls
-        told["unpriced_tokens"] += (said["prompt_tokens"] or 0) + (said["completion_tokens"] or 0)
-    else:
-        told["cost_usd"] = told.get("cost_usd", Decimal(0)) + cost
+def _windows(hours: "list[tuple[str, dict[str, Any]]]") -> "Iterator[tuple[str, dict[str, Any]]]":
+    """Five-hour windows, as subscriptions have them, of hours since 1970: one begins with the full hour of
+    the first call that no window before has."""
+    began = -_WINDOW_HOURS
+    found: dict[int, dict[str, Any]] = {}
+    for hour, said in sorted((int(key), said) for key, said in hours):
+        if hour >= began + _WINDOW_HOURS:
+            began = hour
+        sums = found.setdefault(began, {})
+        for name, n in said.items():
+            known = [one for one in (sums.get(name), n) if one is not None]
+            sums[name] = sum(known[1:], known[0]) if known else None
+    for hour, sums in found.items():
+        yield f"{datetime.fromtimestamp(hour * 3600, UTC):%Y-%m-%dT%H:%MZ}", sums
 
 
 def _labels(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from eventlog.query.lookup import Query
+from eventlog.query.prices import Prices, Source
 from eventlog.reports import figures
 from eventlog.reports.figures import Figures
-from eventlog.reports.prices import Prices, Source
 from eventlog.search.failures import Failure, failures, median_us
 
 ROWS_MAX = 15

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventlog.errors import Refused
+from eventlog.query.people import allowed
 from eventlog.serve import mcp_page
 from eventlog.store import Store
 from eventlog.wording import harmless, unread
@@ -151,6 +152,7 @@ class Call:
         arguments = dict(self.arguments)
         chars, cursor = arguments.pop("max_chars", None), arguments.pop("cursor", None)
         with Store.open(root) as store:
+            store.people = allowed(store.fs, store.layout)
             said = self.tool.run(store, **arguments)
             text = mcp_page.text_of([said] if isinstance(said, str) else said)
             if store.unread:

@@ -9,16 +9,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import Ambiguous, Corruption, NotFound, Refused
-from eventlog.exports.withheld import names_people, without_people
 from eventlog.paths import within_sql
 from eventlog.projections.definitions import (
     DATED_DECISIONS,
     DECISIONS_NEWEST_FIRST,
     SESSIONS_NEWEST_FIRST,
     TURNS_NEWEST_FIRST,
+    all_of,
 )
+from eventlog.query.people import FULL, names_people, within
 from eventlog.store import Store
-from eventlog.types import COLUMN_NAMES, happened_at
+from eventlog.types import COLUMN_NAMES, Event, happened_at
 from eventlog.wording import (
     NO_TITLE,
     event_words,
@@ -56,7 +57,7 @@ def search(
     filters = find.Filters(tuple(types or ()), path, session)
     answer = find.search(store, query.parse(words), filters, limit=limit, writes=False)
     for hit in answer.hits:
-        yield _hit(hit)
+        yield _hit(store, hit)
     if not answer.hits:
         yield f"{nothing_fits(answer.missing, answer.events)}\n"
     if answer.more:
@@ -66,20 +67,30 @@ def search(
         yield f"{rest}; `locus search` in a shell makes an index of all.\n"
 
 
-def _hit(hit: "Hit") -> str:
+def _hit(store: Store, hit: "Hit") -> str:
     what = hit.path if hit.is_content else hit.title or " ".join(t for t in (hit.tool, hit.path) if t)
     kind = "content" if hit.is_content else hit.event_type
     more = f" ({hit.versions} versions)" if hit.versions > 1 else ""
     name = f"turn {hit.turn_name}" if hit.turn_name else "-"
     place = f"{name}  event {hit.event_id[:_EVENT_SHOWN]}  {moment(hit.at)}  {kind}"
     snippet = "(not in the store any more)" if hit.snippet is None else one_line(hit.snippet)
+    if not hit.is_content and store.people.mode != FULL and names_people(_event_of(store, hit)):
+        snippet = "(names people, which stay on this machine)"
     return f"{place}  {one_line(what or '', 200)}{more}\n    {snippet}\n"
+
+
+def _event_of(store: Store, hit: "Hit") -> Event:
+    """The event of a hit; no more than its type where that tells enough."""
+    few = hit.event_type in ("session", "intent")
+    return store.event(hit.event_id) if few else {"event_type": hit.event_type}
 
 
 def timeline(store: Store, turn: str) -> Iterator[str]:
     ref = store.turn(turn)
     anchor = _row(
-        store, "select * from turns where session_id = $1 and turn = $2", [ref.session_id, ref.turn]
+        store,
+        f"select {all_of('turns')} from turns where session_id = $1 and turn = $2",
+        [ref.session_id, ref.turn],
     )
     yield _pairs(
         {
@@ -114,7 +125,7 @@ def show(store: Store, name: str) -> Iterator[str]:
     kind, key = _resolve(store, name)
     if kind == "turn":
         ref = store.turn(key)
-        sql = "select * from turns where session_id = $1 and turn = $2"
+        sql = f"select {all_of('turns')} from turns where session_id = $1 and turn = $2"
         anchor = _row(store, sql, [ref.session_id, ref.turn])
         yield _pairs({**anchor, **_certainty_of(store, ref, anchor)})
         yield f"\nThe tool timeline shows the events of turn {ref.name}, diff what changed in it.\n"
@@ -126,7 +137,9 @@ def show(store: Store, name: str) -> Iterator[str]:
 
 def session(store: Store, session_id: str) -> Iterator[str]:
     """A session, and a line for each of its turns."""
-    yield _pairs(_row(store, "select * from sessions where session_id = $1", [session_id]))
+    yield _pairs(
+        _row(store, f"select {all_of('sessions')} from sessions where session_id = $1", [session_id])
+    )
     turns = store.query(
         "select turn_id, started_at, event_count, coalesce(title, user_request, '') from turns "
         "where session_id = $1 order by turn",
@@ -152,8 +165,8 @@ def _event(store: Store, event_id: str) -> Iterator[str]:
         }
     )
     payload = event["payload"]
-    if isinstance(payload, dict) and not names_people(store):
-        payload = without_people(event, payload)
+    if isinstance(payload, dict):
+        payload = within(store.people, event, payload)
     if payload:
         yield f"\npayload\n{json.dumps(payload, indent=1, ensure_ascii=False)}\n"
     if event["event_type"] == "file":

@@ -39,7 +39,7 @@ def test_any_reader_finds_the_log(store: Store, tmp_path: Path) -> None:
         assert found == expected, view
 
     assert [report.rows[f"events-0000{n}.parquet"] for n in range(4)] == [4, 4, 4, 2]
-    assert pq.read_schema(tmp_path / "out/events-00000.parquet").names == list(COLUMN_NAMES)
+    assert pq.read_schema(tmp_path / "out/events-00000.parquet").names == [*COLUMN_NAMES, "person", "host"]
     assert pq.read_schema(tmp_path / "out/turns.parquet").metadata[b"locus.next_position"] == b"14"
 
 
@@ -47,9 +47,13 @@ def test_an_empty_log_has_its_columns(tmp_path: Path) -> None:
     """An export of nothing has a file for everything, without rows."""
     report = parquet.export(new_store(tmp_path / "one"), str(tmp_path / "out"))
 
-    assert set(report.rows) == {"events-00000.parquet", *(f"{name}.parquet" for name in PROJECTIONS)}
+    assert set(report.rows) == {
+        "events-00000.parquet",
+        "prices.parquet",
+        *(f"{name}.parquet" for name in PROJECTIONS),
+    }
     assert set(report.rows.values()) == {0}
-    assert pq.read_schema(tmp_path / "out/events-00000.parquet").names == list(COLUMN_NAMES)
+    assert pq.read_schema(tmp_path / "out/events-00000.parquet").names == [*COLUMN_NAMES, "person", "host"]
 
 
 def test_a_directory_with_something_in_it_is_refused(store: Store, tmp_path: Path) -> None:
@@ -66,6 +70,7 @@ def test_a_directory_with_something_in_it_is_refused(store: Store, tmp_path: Pat
         "events-00000.parquet",
         "llm_calls.parquet",
         "notes.txt",
+        "prices.parquet",
         "sessions.parquet",
         "sessions_master.parquet",
         "turns.parquet",

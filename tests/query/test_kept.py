@@ -24,10 +24,10 @@ from tests.projections.logs import event
 QUESTIONS = (
     "SELECT count(*) FROM events",
     "SELECT position, title FROM events ORDER BY position",
-    "SELECT * FROM events ORDER BY position",
+    "SELECT position, title, payload, blobs FROM events ORDER BY position",
     "SELECT path, operation FROM files ORDER BY position",
-    "SELECT session_id, turn, event_count, title FROM turns ORDER BY ALL",
-    "SELECT * FROM sessions ORDER BY session_id",
+    "SELECT session_id, turn, event_count, title FROM turns ORDER BY session_id, turn",
+    "SELECT session_id, title, extends FROM sessions ORDER BY session_id",
     "SELECT sum(completion_tokens) FROM llm_calls",
     "SELECT total_turns, active_sessions FROM sessions_master",
     "SELECT 1",

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from eventlog import Store
+from eventlog.query.prices import Prices, Tokens, load
 from eventlog.reports import figures
 from eventlog.reports.figures import Figures
-from eventlog.reports.prices import Prices, Tokens, load
 
 genai_prices = pytest.importorskip("genai_prices")
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from eventlog import Store
-from eventlog.reports import drawing, figures, overview, page, prices
+from eventlog.query import prices
+from eventlog.reports import drawing, figures, overview, page
 from eventlog.reports.overview import Overview
 from locus_cli.main import run
 from tests.sql_demo import make_demo

@@ -1,0 +1,135 @@
+"""`locus person`: who is recorded as working here, and on which host."""
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from .access import json_option, open_store, put, say
+from .jsonout import document
+from .text import one_line
+
+if TYPE_CHECKING:
+    from eventlog.person import Person
+    from eventlog.store import Store
+
+
+@click.command("person")
+@click.option("--name", metavar="NAME", help="Record this name from now on.")
+@click.option("--email", metavar="ADDRESS", help="Record this address from now on.")
+@click.option("--host", metavar="NAME", help="Record this name for the machine.")
+@click.option("--off", is_flag=True, help="Record neither person nor host.")
+@click.option("--on", is_flag=True, help="Record them, again as git's configuration has them.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    name: str | None,
+    email: str | None,
+    host: str | None,
+    off: bool,
+    on: bool,
+    as_json: bool,
+) -> None:
+    """Show or set who is recorded as working here, and on which host.
+
+    Each session that begins says it once. `locus init` and `locus hooks install` note what git's
+    configuration says then; hooks only read that note, which lies with your own files and not in the store.
+    What is recorded stays on this machine: no export and no answer to an agent has it unless config.toml
+    says so (docs/people.md). An empty NAME or ADDRESS is not recorded.
+    """
+    from eventlog import person
+
+    given = name is not None or email is not None or host is not None
+    if off + on + given > 1:
+        raise click.UsageError("--off, --on and what is to be recorded exclude each other", ctx)
+    with open_store(ctx) as store:
+        known = person.read(store.fs, os.environ, store.identity.store_id)
+        if on:
+            known = _noted(store, _of_git(_directory(store)))
+        elif off:
+            known = _noted(store, person.Person(off=True))
+        elif given:
+            known = _noted(store, _changed(ctx, known, name, email, host))
+        if as_json:
+            put(document({"person": None if known is None else _described(known)}))
+        else:
+            put(_told(known) + "\n")
+
+
+def note_once(root: str, directory: str) -> None:
+    """Note who git says works in `directory`, where nothing is noted yet for this user, and say so.
+
+    On a machine that the note does not name yet, its name is added.
+    """
+    from eventlog import identity, person
+    from eventlog.fs import REAL
+    from eventlog.layout import Layout
+
+    store_id = identity.read(REAL, Layout(root)).store_id
+    known = person.read(REAL, os.environ, store_id)
+    if known is not None and (known.off or known.host is not None):
+        return
+    if known is None:
+        known = _of_git(directory)
+    known.hosts[person.machine()] = person.machine()
+    try:
+        if person.write(REAL, os.environ, store_id, known) is None:
+            return
+    except OSError as error:
+        say(f"Who works here could not be noted, so sessions do not say it: {error}")
+        return
+    say(f"{_told(known)} It stays on this machine (docs/people.md); `locus person --off` records neither.")
+
+
+def _noted(store: "Store", who: "Person") -> "Person":
+    from eventlog import person
+    from eventlog.fs import Refusals
+
+    path = person.path_of(os.environ, store.identity.store_id)
+    with Refusals(path or "the home directory", "note who works here"):
+        person.write(store.fs, os.environ, store.identity.store_id, who)
+    return who
+
+
+def _of_git(directory: str) -> "Person":
+    """Who git says works in `directory`, on this machine."""
+    from eventlog import person
+    from eventlog.repository import person_of
+
+    name, email = (person.text(value) for value in person_of(directory))
+    return person.Person(name, email, {person.machine(): person.machine()})
+
+
+def _directory(store: "Store") -> str:
+    return os.path.dirname(store.layout.root)
+
+
+def _changed(
+    ctx: click.Context, known: "Person | None", name: str | None, email: str | None, host: str | None
+) -> "Person":
+    from eventlog import person
+
+    found = person.Person() if known is None or known.off else known
+    for value, what in ((name, "--name"), (email, "--email"), (host, "--host")):
+        if value and person.text(value) is None:
+            raise click.UsageError(f"{what} is one line of printable text, at most 320 characters", ctx)
+    return person.Person(
+        found.name if name is None else person.text(name),
+        found.email if email is None else person.text(email),
+        found.hosts if host is None else {**found.hosts, person.machine(): person.text(host) or ""},
+    )
+
+
+def _described(known: "Person") -> "dict[str, object]":
+    host = None if known.off else known.host
+    return {"recorded": not known.off, "name": known.name, "email": known.email, "host": host}
+
+
+def _told(known: "Person | None") -> str:
+    if known is None:
+        return "Nothing is noted for you in this store, so sessions do not say who works in them."
+    if known.off:
+        return "Sessions do not say who works in them; `locus person --on` changes that."
+    who = f"{known.name or ''} <{known.email}>".strip() if known.email else known.name or "an unknown person"
+    return f"Sessions say who works in them: {one_line(who)}, on {known.host or 'an unknown host'}."

@@ -1,0 +1,123 @@
+"""Columns that no fold and no index keeps: who worked and where, and what model calls cost.
+
+They are made where a statement names them, on the connection that answers it, in tables of the schema
+`plain`; where it does not they are null and cost nothing. The same schema has the projections as they were
+folded. Text and a connection; nothing is shared between threads.
+
+**People.** The start of a session says `person` and `host` (docs/people.md), the `intent` of an imported
+commit its author. An event has those of its turn, else of its session. What leaves the machine has what
+`People` lets through, and payloads then lack the keys that say the same (P5).
+"""
+
+import duckdb
+
+from eventlog.projections import definitions as d
+from eventlog.query.people import FULL, KEYS, NO, Digest, People
+
+PEOPLE: d.Columns = (
+    ("person", "VARCHAR", "who worked: `Name <address>` as git has them; null when unknown (docs/people.md)"),
+    ("host", "VARCHAR", "the machine on which the session began; null when unknown"),
+)
+_COST = (
+    "cost_usd",
+    "DECIMAL(38,12)",
+    "what the calls cost by list prices, of those that have one; null without any (docs/costs.md)",
+)
+COST: d.Columns = (_COST, ("unpriced_calls", "BIGINT", "model calls without a price"))
+
+COLUMNS_OF: "dict[str, d.Columns]" = {
+    "events": PEOPLE,
+    "sessions": PEOPLE + COST,
+    "turns": PEOPLE + COST,
+    "llm_calls": (
+        (_COST[0], _COST[1], "what it cost by list prices; null where it has none (docs/costs.md)"),
+    ),
+}
+OF_PEOPLE = frozenset(d.names_of(PEOPLE))
+OF_COST = frozenset(d.names_of(COST))
+
+# Where the projections stand as they were folded, and what is beside them.
+SCHEMA = "memory.plain"
+CALL_COSTS = f"{SCHEMA}.call_costs"
+
+_NO_KEYS = ", ".join(f'"{key}": null' for key in KEYS)
+_WITHOUT = f"json_merge_patch(payload, '{{{_NO_KEYS}}}')::VARCHAR"
+_NAMED = " OR ".join(f"contains(payload, '\"{key}\"')" for key in KEYS)
+_NAMES = f"(event_type = 'session' OR (event_type = 'intent' AND agent = 'git')) AND ({_NAMED})"
+
+
+def bind_people(con: duckdb.DuckDBPyConnection, events: str, people: People, schema: str = SCHEMA) -> None:
+    """Make the tables of who worked where, of a relation of all events: `people`, and `authors` of turns."""
+    of_sessions, of_turns = f"{schema}.people", f"{schema}.authors"
+    said = f"FROM ({events}) WHERE session_id IS NOT NULL AND event_type"
+    con.execute(
+        f"CREATE TABLE {of_sessions} AS SELECT session_id, arg_max(person, position) AS person, "
+        f"arg_max(host, position) AS host FROM (SELECT session_id, position, {_ident('$.person')} AS person, "
+        f"TRY(json_extract_string(payload, '$.host')) AS host {said} = 'session') GROUP BY session_id"
+    )
+    con.execute(
+        f"CREATE TABLE {of_turns} AS SELECT session_id, turn, arg_max(person, position) AS person FROM "
+        f"(SELECT session_id, turn, position, {_ident('$.author')} AS person {said} = 'intent' "
+        "AND agent = 'git') WHERE person IS NOT NULL GROUP BY session_id, turn"
+    )
+    if people.digest is not None:
+        for table, column in ((of_sessions, "person"), (of_sessions, "host"), (of_turns, "person")):
+            _replace(con, table, column, people.digest)
+
+
+def _ident(key: str) -> str:
+    """`Name <address>`, or the one of them that is known."""
+    name, email = (f"TRY(json_extract_string(payload, '{key}.{part}'))" for part in ("name", "email"))
+    return f"nullif(trim(concat_ws(' ', {name}, '<' || nullif({email}, '') || '>')), '')"
+
+
+def _replace(con: duckdb.DuckDBPyConnection, table: str, column: str, digest: Digest) -> None:
+    found = con.execute(f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL").fetchall()
+    for (value,) in found:
+        con.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", [digest(value), value])
+
+
+def events(relation: str, people: People, *, named: bool, schema: str = SCHEMA) -> str:
+    """The view `events` of a relation of all events. `named`: who worked where is asked for."""
+    payload = "" if people.mode == FULL else f" REPLACE (CASE WHEN {_NAMES} THEN {_WITHOUT} ELSE payload END "
+    payload += "AS payload)" if payload else ""
+    if not named or people.mode == NO:
+        return f"SELECT *{payload}, NULL::VARCHAR AS person, NULL::VARCHAR AS host FROM ({relation})"
+    return (
+        f"SELECT e.*, coalesce(a.person, s.person) AS person, s.host FROM "
+        f"(SELECT *{payload} FROM ({relation})) AS e {_of_sessions('e', schema)}{_of_turns('e', schema)}"
+    )
+
+
+def _of_sessions(row: str, schema: str = SCHEMA) -> str:
+    return f" LEFT JOIN {schema}.people AS s ON s.session_id = {row}.session_id"
+
+
+def _of_turns(row: str, schema: str = SCHEMA) -> str:
+    return f" LEFT JOIN {schema}.authors AS a ON a.session_id = {row}.session_id AND a.turn = {row}.turn"
+
+
+def projection(name: str, people: People, *, named: bool, priced: bool) -> str:
+    """The view of a projection: what was folded, with the columns of this module where it has them."""
+    select, joins = ["p.*"], []
+    if name in ("turns", "sessions"):
+        if named and people.mode != NO:
+            select += ["coalesce(a.person, s.person) AS person" if name == "turns" else "s.person", "s.host"]
+            joins.append(_of_sessions("p") + (_of_turns("p") if name == "turns" else ""))
+        else:
+            select += ["NULL::VARCHAR AS person", "NULL::VARCHAR AS host"]
+    if name in COLUMNS_OF and not priced:
+        select += [f"NULL::{kind} AS {column}" for column, kind, _ in COLUMNS_OF[name] if column in OF_COST]
+    elif name == "llm_calls":
+        select.append("c.cost_usd")
+        joins.append(f"LEFT JOIN {CALL_COSTS} AS c ON c.position = p.position")
+    elif name in COLUMNS_OF:
+        keys = ("session_id", "turn") if name == "turns" else ("session_id",)
+        select += ["c.cost_usd", "coalesce(c.unpriced_calls, 0) AS unpriced_calls"]
+        same = " AND ".join(f"c.{key} = p.{key}" for key in keys)
+        joins.append(
+            f"LEFT JOIN (SELECT {', '.join(keys)}, sum(cost_usd)::{_COST[1]} AS cost_usd, "
+            f"count(*) FILTER (cost_usd IS NULL) AS unpriced_calls FROM {CALL_COSTS} "
+            f"WHERE session_id IS NOT NULL GROUP BY {', '.join(keys)}) AS c ON {same}"
+        )
+    return f"SELECT {', '.join(select)} FROM {SCHEMA}.{name} AS p {' '.join(joins)}"

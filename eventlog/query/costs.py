@@ -1,0 +1,113 @@
+"""What each model call costs, by list prices (docs/costs.md).
+
+The library is asked for the price of one token of each kind, once for each model, each half hour in which the
+log has a call of it, and each size of prompt from which it asks another price; SQL does the rest, exactly. A
+call without a price, of an unknown model say, has none, which is not a price of 0 (P7). Nothing is kept.
+"""
+
+from decimal import Decimal
+
+import duckdb
+
+from eventlog.projections import definitions as d
+from eventlog.query import prices as of_library
+from eventlog.query.added import CALL_COSTS, SCHEMA
+from eventlog.query.prices import SLOT_US, Prices, Tokens
+
+COLUMNS: d.Columns = (
+    ("model", "VARCHAR", "the model, as calls name it"),
+    ("priced_as", "VARCHAR", "provider/model under which its price is found"),
+    (
+        "since",
+        "TIMESTAMP WITH TIME ZONE",
+        "the half hour of the calls: some prices change by the time of day",
+    ),
+    ("size", "BIGINT", "how many of the thresholds of sizes the prompts are above, from 0"),
+    ("input", "DECIMAL(18,15)", "US dollars for a token that was read, outside of any cache"),
+    ("cache_read", "DECIMAL(18,15)", "for one that was read from a cache"),
+    ("cache_write", "DECIMAL(18,15)", "for one that was written into a cache"),
+    ("cache_write_1h", "DECIMAL(18,15)", "for one that was written into a cache that lasts an hour"),
+    ("output", "DECIMAL(18,15)", "for a token that the model wrote"),
+    ("source", "VARCHAR", "where the price comes from: a library and its version"),
+)
+TABLE = f"{SCHEMA}.prices"
+
+# Whether the counts of a call can be what a provider bills; null columns of the cache are none.
+_SOUND = (
+    "prompt_tokens >= 0 AND completion_tokens >= 0 AND coalesce(cache_read_tokens, 0) >= 0 "
+    "AND coalesce(cache_write_1h_tokens, 0) >= 0 "
+    "AND coalesce(cache_write_tokens, 0) >= coalesce(cache_write_1h_tokens, 0) "
+    "AND coalesce(cache_read_tokens, 0) + coalesce(cache_write_tokens, 0) <= prompt_tokens"
+)
+# Tokens of a call, each kind by itself, with the column that has its price.
+_BILLED = (
+    ("input", "prompt_tokens - coalesce(cache_read_tokens, 0) - coalesce(cache_write_tokens, 0)"),
+    ("cache_read", "coalesce(cache_read_tokens, 0)"),
+    ("cache_write", "coalesce(cache_write_tokens, 0) - coalesce(cache_write_1h_tokens, 0)"),
+    ("cache_write_1h", "coalesce(cache_write_1h_tokens, 0)"),
+    ("output", "completion_tokens"),
+)  # fmt: skip
+# One token of each kind.
+_ONE = {
+    "input": Tokens(1, 0, 0, 0, 0),
+    "cache_read": Tokens(1, 0, 1, 0, 0),
+    "cache_write": Tokens(1, 0, 0, 1, 0),
+    "cache_write_1h": Tokens(1, 0, 0, 1, 1),
+    "output": Tokens(0, 1, 0, 0, 0),
+}  # fmt: skip
+_PRICE = "DECIMAL(18,15)"
+_Row = tuple["str | Decimal | int | None", ...]
+
+
+def bind(con: duckdb.DuckDBPyConnection) -> None:
+    """Make the tables of prices and of what calls cost, of the views `plain.llm_calls` and `events`.
+
+    Without the library there are no prices, and no call costs anything that is known.
+    """
+    found = of_library.load()
+    sizes = " + ".join(f"(prompt_tokens > {n:d})::BIGINT" for n in found.thresholds) if found else ""
+    # Of a call of unknown time the price is that of the day on which it was recorded.
+    con.execute(
+        f"CREATE TABLE {CALL_COSTS}_asked AS SELECT position, c.session_id, c.turn, c.model, "
+        f"epoch_us(coalesce(c.occurred_at, e.recorded_at)) // {SLOT_US} AS slot, {sizes or '0'} AS size, "
+        f"prompt_tokens, {', '.join(f'{tokens} AS {kind}' for kind, tokens in _BILLED)}, "
+        f"coalesce({_SOUND}, false) AS sound FROM {SCHEMA}.llm_calls AS c "
+        "JOIN (SELECT position, recorded_at FROM events WHERE event_type = 'llm') AS e USING (position)"
+    )
+    _add_prices(con, [] if found is None else _rows(con, found))
+    cost = " + ".join(f"CASE WHEN a.{kind} = 0 THEN 0 ELSE a.{kind} * p.{kind} END" for kind, _ in _BILLED)
+    con.execute(
+        f"CREATE TABLE {CALL_COSTS} AS SELECT position, session_id, turn, "
+        f"({cost})::DECIMAL(38,12) AS cost_usd FROM {CALL_COSTS}_asked AS a LEFT JOIN {TABLE} AS p "
+        f"ON sound AND p.model = a.model AND p.size = a.size AND epoch_us(p.since) = a.slot * {SLOT_US}"
+    )
+    con.execute(f"DROP TABLE {CALL_COSTS}_asked")
+
+
+def _rows(con: duckdb.DuckDBPyConnection, prices: Prices) -> "list[_Row]":
+    """The prices that the calls need. Asked once for what does not change from one half hour to the next."""
+    wanted = con.execute(
+        f"SELECT model, slot, size, max(prompt_tokens) FROM {CALL_COSTS}_asked "
+        "WHERE sound AND model IS NOT NULL AND slot IS NOT NULL GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    rows: list[_Row] = []
+    source = f"{prices.source.library} {prices.source.version}"
+    for model, slot, size, largest in wanted:
+        known_as = prices.known_as(model)
+        if known_as is not None:
+            asked = [prices.cost(model, slot * SLOT_US, largest, one) for one in _ONE.values()]
+            rows.append((model, known_as, slot * SLOT_US, size, *asked, source))
+    return rows
+
+
+def _add_prices(con: duckdb.DuckDBPyConnection, rows: "list[_Row]") -> None:
+    con.execute(f"CREATE TABLE {TABLE} ({', '.join(f'{name} {kind}' for name, kind, _ in COLUMNS)})")
+    if not rows:
+        return
+    kinds = ["VARCHAR", "VARCHAR", "BIGINT", "BIGINT", *[_PRICE] * len(_ONE), "VARCHAR"]
+    selects = [f"unnest(?::{kind}[])" for kind in kinds]
+    selects[2] = f"make_timestamptz({selects[2]})"
+    columns = [
+        [str(v) if isinstance(v, Decimal) else v for v in column] for column in zip(*rows, strict=True)
+    ]
+    con.execute(f"INSERT INTO {TABLE} SELECT {', '.join(selects)}", columns)
