@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eventlog.paths import is_within, within_sql
-from eventlog.projections.definitions import HAPPENED_AT, TURNS_NEWEST_FIRST
+from eventlog.projections.definitions import HAPPENED_AT, TURN_COLUMNS, TURNS_NEWEST_FIRST
 from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
 
 from . import exits
@@ -165,7 +165,8 @@ class _Where:
 
 def _find_turns(store: "Store", where: _Where, limit: int) -> "list[Record]":
     found = store.query(
-        f"select * from turns {where} order by {TURNS_NEWEST_FIRST} limit {limit}", where.parameters
+        f"select {TURN_COLUMNS} from turns {where} order by {TURNS_NEWEST_FIRST} limit {limit}",
+        where.parameters,
     )
     return list(records(found))
 

@@ -51,8 +51,10 @@ def event_json(event: Mapping[str, Any]) -> Record:
 def turn_record(store: "Store", turn: "TurnRef") -> Record:
     """The anchor of a turn: its row of the view `turns`; running where SQL, which knows of no process, says
     unfinished."""
+    from eventlog.projections.definitions import TURN_COLUMNS
+
     found = store.query(
-        "select * from turns where session_id = $1 and turn = $2", [turn.session_id, turn.turn]
+        f"select {TURN_COLUMNS} from turns where session_id = $1 and turn = $2", [turn.session_id, turn.turn]
     )
     return {**next(records(found)), "end_certainty": store.certainty(turn).state}
 

@@ -111,14 +111,14 @@ def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
 
 def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
     from eventlog.memory import intent
+    from eventlog.projections.definitions import TURN_COLUMNS
     from eventlog.recorder import retention
     from eventlog.recorder.completeness import completeness
 
     about = intent.find(store, session_id)
     session = next(records(store.query("select * from sessions where session_id = $1", [session_id])))
-    turns = list(
-        records(store.query("select * from turns where session_id = $1 order by turn", [session_id]))
-    )
+    listed_turns = f"select {TURN_COLUMNS} from turns where session_id = $1 order by turn"
+    turns = list(records(store.query(listed_turns, [session_id])))
     cells = [
         (
             f"{turn['session_id']}_{turn['turn_id']}",

@@ -299,8 +299,7 @@ class Bound:
     tail: "str | None" = None  # the table of the tail, where there is one
     columns: frozenset[str] = frozenset()  # those that `events` knows, also of the tail
     counts: "str | None" = None  # the table of LINE_COUNTS, where there is one
-    calls: bool = False  # whether changes of files name their calls
-    derived: bool = False  # whether calls have a duration from other events
+    extras: frozenset[str] = frozenset()  # which of views.EXTRAS have their values
 
     def close(self) -> None:
         self.con.close()
@@ -309,9 +308,7 @@ class Bound:
         """Whether the statement names nothing but what is made, or what a view over `events` makes."""
         if statement.lists_catalog or statement.functions & of_files.NAMES:
             return False
-        if (counts_meant(statement) and self.counts is None) or (_calls_meant(statement) and not self.calls):
-            return False
-        if _derived_meant(statement) and not self.derived:
+        if (counts_meant(statement) and self.counts is None) or not _extras_meant(statement) <= self.extras:
             return False
         named = _named(statement)
         others = named - set(fold.PROJECTIONS)
@@ -324,7 +321,7 @@ class Bound:
             self.con.execute(f"CREATE VIEW events AS {source.events(self.files, self.tail)}")
             self.made.add("events")
         for name in names - self.made:
-            select = views.over_events(name, counts=self.counts, calls=self.calls, derived=self.derived)
+            select = views.over_events(name, counts=self.counts, extras=self.extras)
             self.con.execute(f"CREATE VIEW {name} AS {select}")
             self.made.add(name)
 
@@ -346,12 +343,9 @@ def counts_meant(statement: safe.Statement) -> bool:
     return _means(statement, views.OF_FILES, views.COUNTED)
 
 
-def _calls_meant(statement: safe.Statement) -> bool:
-    return _means(statement, views.OF_FILES, views.OF_CALL)
-
-
-def _derived_meant(statement: safe.Statement) -> bool:
-    return _means(statement, views.OF_CALLS, views.DERIVED)
+def _extras_meant(statement: safe.Statement) -> frozenset[str]:
+    """Which of views.EXTRAS a statement can mean."""
+    return frozenset(name for name, of in views.EXTRAS.items() if _means(statement, *of))
 
 
 def _means(statement: safe.Statement, names: frozenset[str], columns: frozenset[str]) -> bool:
@@ -416,16 +410,15 @@ class Binding:
             self._bind_count()
             return
         self._load_tail(_COLUMNS if also or before is not None else _meant(statement))
-        if not named <= set(fold.STORED) or self.generation is None:
+        self.bound.extras = _extras_meant(statement) | (before.extras if before is not None else frozenset())
+        if not named <= set(fold.STORED) or self.generation is None or self.bound.extras:
             self.bound.add({"events"})
-        self.bound.derived = _derived_meant(statement) or (before is not None and before.derived)
         if projections:
             self._bind_projections(projections)
         if self.counting is not None and (counts_meant(statement) or (before and before.counts)):
             self.bound.add({"events"})
             self.bound.counts = "memory.main.line_counts"
             self.waits = not bind_counts(self.con, self.bound.counts, self.counting, self.until_s)
-        self.bound.calls = _calls_meant(statement) or (before is not None and before.calls)
         self.bound.add(named)
 
     def _bind_count(self) -> None:
@@ -457,14 +450,18 @@ class Binding:
         self.bound.made |= fold.closure(wanted)
         if generation is None:
             every = f"({source.events_with_anchors(self.files, tail)})"
-            fold.fold(self.con, every, wanted, derived=self.bound.derived)
+            self.con.execute("CREATE SCHEMA folded")
+            fold.fold(self.con, every, wanted, "folded")
+            fold.exact(
+                self.con, "folded", "events", self.bound.made & set(fold.PROJECTIONS), self.bound.extras
+            )
             return
         segments = [e for e in self.view.manifest.segments if e.rows]
         newer, of_newer = source.behind(self.layout, segments, generation.next_position)
         if tail is None and not newer:
             self.bound.made |= set(fold.STORED)  # a view over a table costs next to nothing
             made = self.bound.made & set(fold.PROJECTIONS)
-            fold.exact(self.con, generation.catalog, "events", made, derived=self.bound.derived)
+            fold.exact(self.con, generation.catalog, "events", made, self.bound.extras)
             return
         self.con.execute(fold.WORK)
         self.con.execute(f"CREATE VIEW work.fresh AS {source.events_with_anchors(newer, tail, of_newer)}")
@@ -475,8 +472,8 @@ class Binding:
             paths = [self.layout.segment(e.name) for e in segments if e.end > first]
             return f"({source.events_with_anchors(paths, tail)})"
 
-        derived = self.bound.derived
-        fold.merge(self.con, generation.catalog, "events", "work.fresh", history, wanted, derived=derived)
+        extras = self.bound.extras
+        fold.merge(self.con, generation.catalog, "events", "work.fresh", history, wanted, extras)
 
 
 def bind_counts(

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 from eventlog.errors import Ambiguous, Corruption, NotFound, Refused
 from eventlog.exports.withheld import names_people, without_people
 from eventlog.paths import within_sql
-from eventlog.projections.definitions import HAPPENED_AT, SESSIONS_NEWEST_FIRST, TURNS_NEWEST_FIRST
+from eventlog.projections.definitions import (
+    HAPPENED_AT,
+    SESSIONS_NEWEST_FIRST,
+    TURN_COLUMNS,
+    TURNS_NEWEST_FIRST,
+)
 from eventlog.store import Store
 from eventlog.types import COLUMN_NAMES, happened_at
 from eventlog.wording import NO_TITLE, event_words, lines, microseconds, moment, moment_exact, one_line
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from eventlog.replay.diffs import FileDiff
     from eventlog.search.find import Hit
 
+_ANCHOR = f"select {TURN_COLUMNS} from turns where session_id = $1 and turn = $2"
 _EVENT_SHOWN = 12
 _HEX = frozenset("0123456789abcdef")
 _WITHHELD = "withheld: the content {why}; a person may look at it with `locus cat --show-withheld`"
@@ -62,9 +68,7 @@ def _hit(hit: "Hit") -> str:
 
 def timeline(store: Store, turn: str) -> Iterator[str]:
     ref = store.turn(turn)
-    anchor = _row(
-        store, "select * from turns where session_id = $1 and turn = $2", [ref.session_id, ref.turn]
-    )
+    anchor = _row(store, _ANCHOR, [ref.session_id, ref.turn])
     yield _pairs(
         {
             "turn": anchor.get("context_id"),
@@ -98,8 +102,7 @@ def show(store: Store, name: str) -> Iterator[str]:
     kind, key = _resolve(store, name)
     if kind == "turn":
         ref = store.turn(key)
-        sql = "select * from turns where session_id = $1 and turn = $2"
-        anchor = _row(store, sql, [ref.session_id, ref.turn])
+        anchor = _row(store, _ANCHOR, [ref.session_id, ref.turn])
         yield _pairs({**anchor, **_certainty_of(store, ref, anchor)})
         yield f"\nThe tool timeline shows the events of turn {ref.name}, diff what changed in it.\n"
     elif kind == "session":

@@ -26,7 +26,7 @@ QUESTIONS = (
     "SELECT position, title FROM events ORDER BY position",
     "SELECT * FROM events ORDER BY position",
     "SELECT path, operation FROM files ORDER BY position",
-    "SELECT session_id, turn, event_count, title FROM turns ORDER BY ALL",
+    "SELECT session_id, turn, event_count, title FROM turns ORDER BY session_id, turn",
     "SELECT * FROM sessions ORDER BY session_id",
     "SELECT sum(completion_tokens) FROM llm_calls",
     "SELECT total_turns, active_sessions FROM sessions_master",
