@@ -1,4 +1,4 @@
-"""docs/questions.md: every question is one SELECT, and is answered of golden stores and of true transcripts."""
+"""docs/questions.md: each question is one SELECT, answered of golden stores and of true transcripts."""
 
 import os
 import re

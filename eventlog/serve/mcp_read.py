@@ -37,14 +37,14 @@ def search(
     words: str,
     types: list[str] | None = None,
     path: str | None = None,
-    session: str | None = None,
+    session_id: str | None = None,
     limit: int = 10,
 ) -> Iterator[str]:
     from eventlog.search import find, query
 
-    if session is not None:
-        session = session.removeprefix("session:").rpartition("_")[2].removeprefix("sess-")
-    filters = find.Filters(tuple(types or ()), path, session)
+    if session_id is not None:
+        session_id = session_id.removeprefix("session:").rpartition("_")[2].removeprefix("sess-")
+    filters = find.Filters(tuple(types or ()), path, session_id)
     answer = find.search(store, query.parse(words), filters, limit=limit, writes=False)
     for hit in answer.hits:
         yield _hit(hit)
@@ -215,12 +215,12 @@ def inside(store: Store, path: str) -> str:
     return path.removeprefix("./")
 
 
-def diff(store: Store, turn: str, until: str | None = None, paths: list[str] | None = None) -> Iterator[str]:
+def diff(store: Store, turn: str, until: str | None = None, scope: list[str] | None = None) -> Iterator[str]:
     from eventlog.paths import path_text
 
     first = store.turn(turn)
     second = None if until is None else store.turn(until)
-    found = store.diff(first, second, paths=[inside(store, path) for path in paths or ()])
+    found = store.diff(first, second, paths=[inside(store, path) for path in scope or ()])
     span = (
         f"in turn {first.name}"
         if second is None
