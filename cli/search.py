@@ -7,6 +7,7 @@ import click
 
 from .access import json_option, open_store, put, say
 from .jsonout import document
+from .progress import Progress
 from .repopath import filter_of
 from .since import Since
 from .text import count, moment, moment_exact, one_line
@@ -125,7 +126,7 @@ def command(
     wanted = query.parse(" ".join(words))
     session = session_id_of(session)
     chosen = None if model is None else meaning.load(model)
-    with open_store(ctx) as store:
+    with open_store(ctx) as store, Progress("searching"):
         check_filters(store, session, event_types)
         filters = find.Filters(event_types, filter_of(store, path), session, since)
         answer = find.search(

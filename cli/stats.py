@@ -10,6 +10,7 @@ from . import bars, table
 from .access import json_option, open_store, put, say
 from .errors import duration
 from .jsonout import document
+from .progress import Progress
 from .rewritten import all_option, say_left_out
 from .since import Since
 from .text import change, count, moment_exact, one_line, terminal_width
@@ -51,7 +52,7 @@ def command(
 
     known = prices.load()
     dimension = dimension or ("day" if plot else None)
-    with open_store(ctx) as store, figures.asking(store) as query:
+    with open_store(ctx) as store, figures.asking(store) as query, Progress("counting"):
         wanted = (None, dimension) if dimension else (None,)
         told = figures.tell(query, wanted, known, since, rewritten=want_all)
         left_out = 0 if want_all else figures.rewritten_since(query, since)

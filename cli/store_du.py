@@ -8,6 +8,7 @@ import click
 from . import table
 from .access import json_option, open_store, put, say
 from .jsonout import document
+from .progress import Progress
 from .text import one_line, size, terminal_width
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def command(ctx: click.Context, by: str, limit: int, as_json: bool) -> None:
     """
     from eventlog.snapshots import usage
 
-    with open_store(ctx) as store, store.view() as view:
+    with open_store(ctx) as store, store.view() as view, Progress("adding up"):
         if by == "reuse":
             _put_reuse(usage.reuse(store.blobs, view), as_json)
             return

@@ -207,6 +207,7 @@ def _answer(
         binding = Binding(source.connect(), view, layout, fs, use_index=use_index, counting=counting)
         binding.until_s = None if limits.timeout_s is None else time.monotonic() + limits.timeout_s
         made: of_files.Functions | None = None
+        statement = relation = None
         bound = keep = False
         try:
             with deadline(binding.con, limits.timeout_s):
@@ -220,7 +221,8 @@ def _answer(
                 safe.lock(
                     binding.con, binding.files, memory_bytes=limits.memory_bytes, threads=limits.threads
                 )
-                answer = read(binding.con.sql(statement.sql, params=parameters))
+                relation = binding.con.sql(statement.sql, params=parameters)
+                answer = read(relation)
             keep = not called and not statement.lists_catalog and binding.rows <= _KEPT_ROWS_MAX
             keep = keep and not binding.waits
             return answer
@@ -236,7 +238,7 @@ def _answer(
             if binding.generation is not None and source.may_be_damage(error, of_ours=not bound):
                 continue  # the log has everything the index has
             if isinstance(error, duckdb.Error):
-                raise safe.explain_error(error, views.NAMES) from error
+                raise safe.explain_error(error, views.NAMES, sql, statement, relation) from error
             raise found from error
         finally:
             if isinstance(view.prefix, SegmentsPrefix):
