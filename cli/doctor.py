@@ -9,6 +9,7 @@ from .access import json_option, put, say
 from .exits import ERROR
 from .hooks_text import project_directory
 from .jsonout import document
+from .progress import Progress
 from .text import count, one_line
 
 _SIGNS = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
@@ -32,8 +33,9 @@ def command(ctx: click.Context, as_json: bool) -> None:
     commands = os.path.dirname(os.path.abspath(__file__))
     directory = project_directory(ctx)
     more = gaps.checks(directory, os.environ)
-    findings = health.examine(given, directory, os.environ, commands, more)
-    findings += mcp_health.findings(directory, os.environ)
+    with Progress("looking"):
+        findings = health.examine(given, directory, os.environ, commands, more)
+        findings += mcp_health.findings(directory, os.environ)
     problems = sum(finding.level == health_store.PROBLEM for finding in findings)
     if as_json:
         put(document({"problems": problems, "findings": [dataclasses.asdict(one) for one in findings]}))

@@ -118,13 +118,8 @@ def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
     about = intent.find(store, session_id)
     asked = f"select {all_of('sessions')} from sessions where session_id = $1"
     session = next(records(store.query(asked, [session_id])))
-    turns = list(
-        records(
-            store.query(
-                f"select {all_of('turns')} from turns where session_id = $1 order by turn", [session_id]
-            )
-        )
-    )
+    listed_turns = f"select {all_of('turns')} from turns where session_id = $1 order by turn"
+    turns = list(records(store.query(listed_turns, [session_id])))
     cells = [
         (
             f"{turn['session_id']}_{turn['turn_id']}",

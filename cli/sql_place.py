@@ -9,18 +9,18 @@ _NAMED = re.compile(r"(?:column|with name|named|Function with name) \"?(\w+)\"?"
 def placed(message: str, text: str) -> str:
     """The message with `(line L, column C)` in the place of the excerpt with its caret.
 
-    DuckDB cuts long lines short and marks the cut by dots; the excerpt is looked for in the line itself.
+    DuckDB cuts long lines short, marks the cut by dots, and leaves out what stands in front of a statement;
+    so the excerpt is looked for in the line itself.
     """
     found = _MARK.search(message)
     if found is None:
         return _named(message, text)
     number, excerpt, caret = int(found[1]), found[2], len(found[3]) - len(f"LINE {found[1]}: ")
     lines = text.split("\n")
-    at = caret
-    if excerpt.startswith("...") and number <= len(lines):
-        cut = excerpt.removeprefix("...").removesuffix("...")
-        start = lines[number - 1].find(cut)
-        at = caret - 3 + start if start >= 0 else -1
+    shown = excerpt.removeprefix("...").removesuffix("...")
+    dots = 3 if excerpt.startswith("...") else 0
+    start = lines[number - 1].find(shown) if number <= len(lines) else -1
+    at = caret - dots + start if start >= 0 else -1
     where = f"line {number}" + (f", column {at + 1}" if at >= 0 else "")
     return f"{message[: found.start()]} ({where}){message[found.end() :] and ' ' + message[found.end() :]}"
 

@@ -127,6 +127,14 @@ SOURCE_OF_TYPE = {
 # S1-52, in the form of requirement ruling c8: bare categories locally, mapped at export.
 RELATED_OF_TYPE = {"file": ["editor"], "decision": ["decisions"], "error": ["errors"]}
 
+# What tools, those of MCP servers too, call the one path that a call is about, and a command: the first that
+# is there counts.
+PATH_ARGUMENTS = (
+    "file_path", "filePath", "notebook_path", "absolute_path", "target_file", "relative_path", "filepath",
+    "file_name", "filename", "file", "path", "dir_path",
+)  # fmt: skip
+COMMAND_ARGUMENTS = ("command", "cmd", "script", "commandLine", "command_line")
+
 Event = dict[str, object]
 
 TYPE_CHECKING = False

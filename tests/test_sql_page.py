@@ -14,7 +14,7 @@ from locus_cli.sql import _table
 from tests.sql_demo import make_demo
 
 PAGE = Path(__file__).parents[1] / "docs/sql.md"
-_EXAMPLE = re.compile(r"```sql\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.S)
+EXAMPLE = re.compile(r"```sql\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.S)
 _TABLES = (
     ("tree_at", functions.TREE),
     ("diff_between", functions.DIFF),
@@ -38,11 +38,11 @@ def test_every_example_gives_the_answer_below_it(store: Store) -> None:
     def answered(match: "re.Match[str]") -> str:
         return f"```sql\n{match[1]}```\n\n```text\n{_table(store.query(match[1]), 0)}```\n"
 
-    made = _EXAMPLE.sub(answered, text)
+    made = EXAMPLE.sub(answered, text)
     if os.environ.get("LOCUS_UPDATE") == "1":
         PAGE.write_text(made, encoding="utf-8")
 
-    assert len(_EXAMPLE.findall(text)) >= 18
+    assert len(EXAMPLE.findall(text)) >= 18
     assert PAGE.read_text(encoding="utf-8") == made
 
 

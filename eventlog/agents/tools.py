@@ -3,6 +3,7 @@
 A tool that the record does not know may write anything. Pure. On the hook path.
 """
 
+from eventlog import types
 from eventlog.agents.call import Named, object_of, text_of
 
 TYPE_CHECKING = False
@@ -15,15 +16,9 @@ if TYPE_CHECKING:
 # are told on their own; nothing at all.
 EDITS, ANY, WAITS, QUIET = "edits", "any", "waits", "quiet"
 
-# What tools, those of MCP servers too, call an argument that is a path, or several; and a command.
-PATH_ARGUMENTS = frozenset(
-    (
-        "file_path", "filePath", "path", "paths", "notebook_path", "absolute_path", "dir_path", "file",
-        "files", "filename", "file_name", "filepath", "relative_path", "target_file", "source",
-        "destination", "uri",
-    )
-)  # fmt: skip
-COMMAND_ARGUMENTS = frozenset(("command", "cmd", "script", "commandLine", "command_line"))
+# What tools call an argument that is a path, or several; and a command.
+PATH_ARGUMENTS = frozenset((*types.PATH_ARGUMENTS, "paths", "files", "source", "destination", "uri"))
+COMMAND_ARGUMENTS = frozenset(types.COMMAND_ARGUMENTS)
 
 _PATCH_LINES = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
 

@@ -391,7 +391,7 @@ def turns(parts: str, told: str, used: str) -> str:
             coalesce(s.actions_taken, []) AS actions_taken,
             t.start_tree, t.end_tree, {_START_CERTAINTY} AS start_certainty,
             {_END_CERTAINTY} AS end_certainty,
-            CASE WHEN {_IMPORTED} THEN t.status IS NOT DISTINCT FROM 'rewritten' END AS rewritten,
+            CASE WHEN {_IMPORTED} THEN t.status IS NOT DISTINCT FROM {_REWRITTEN} END AS rewritten,
             s.line_place, p.first_position, p.last_position
         FROM {parts} p
         LEFT JOIN {told} t ON t.session_id = p.session_id AND t.turn = p.turn
@@ -462,6 +462,13 @@ def sessions(parts: str, told: str, used: str, turns: str) -> str:
         LEFT JOIN spent u ON u.session_id = w.session_id"""
 
 
+def rewritten(events: str) -> str:
+    """Session and turn of imported commits that no line reaches any more, as `turns.rewritten` says it."""
+    return f"""
+        SELECT session_id, turn FROM {events} WHERE event_type = 'turn' AND agent = 'git'
+        GROUP BY session_id, turn HAVING arg_max({_TURN_STATE}, position) = {_REWRITTEN}"""
+
+
 def master_rows(events: str) -> str:
     """The master's own events, with the columns of `master_keys`."""
     return f"""
@@ -521,10 +528,10 @@ _BEGUN_BY_IMPORT = (
     "AND TRY(json_extract_string(anchor_payload, '$.hook_us')) IS NULL "
     "AND (agent = 'git' OR TRY(json_extract_string(anchor_payload, '$.session_id')) IS NULL)"
 )
+_TURN_STATE = "coalesce(status, CASE operation WHEN 'start' THEN 'active' WHEN 'end' THEN 'completed' END)"
 _STATE = (
-    f"CASE WHEN {_BEGUN_BY_IMPORT} THEN 'closed' ELSE coalesce(status, CASE operation "
-    "WHEN 'start' THEN 'active' "
-    "WHEN 'end' THEN CASE event_type WHEN 'turn' THEN 'completed' ELSE 'closed' END END) END"
+    f"CASE WHEN {_BEGUN_BY_IMPORT} THEN 'closed' WHEN event_type = 'turn' THEN {_TURN_STATE} "
+    "ELSE coalesce(status, CASE operation WHEN 'start' THEN 'active' WHEN 'end' THEN 'closed' END) END"
 )
 
 # When a turn happened, in the fold of turns (`t` what was told of it, `p` its parts): the one place where the
@@ -534,6 +541,7 @@ _TURN_HAPPENED_AT = "coalesce(t.started_at, p.first_at)"
 # A turn of an imported history without an end is a commit of which the import found only a part
 # (docs/adapters.md).
 _IMPORTED = "p.agent = 'git'"
+_REWRITTEN = "'rewritten'"
 _TURN_STATUS = f"CASE WHEN {_IMPORTED} AND t.status = 'active' THEN 'incomplete' ELSE t.status END"
 
 # What a snapshot says of the look that it tells of. The rule is that of replay/certainty.py, whose states

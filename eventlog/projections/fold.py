@@ -22,7 +22,7 @@ from contextlib import contextmanager
 import duckdb
 
 from eventlog.projections import definitions as d
-from eventlog.projections import spans
+from eventlog.projections import joins
 
 # What must be made for each projection.
 _NEEDS = {
@@ -51,14 +51,10 @@ def fold(
     wanted: "Collection[str]",
     schema: str = "main",
     beside: "Sequence[str]" = (),
-    *,
-    derived: bool = False,
 ) -> None:
-    """Make the projections of `wanted` in `schema`, and those they rest on, from all events.
+    """Make the tables of an index for the projections of `wanted`, and of those they rest on, in `schema`.
 
-    `llm_calls` becomes a view over `events`, the others tables.
-    Args: beside: statements to run in between, where one thread would be idle; derived: as in
-    `spans.llm_calls`.
+    Args: beside: statements to run in between, where one thread would be idle.
     """
     made = closure(wanted)
     con.execute(WORK)
@@ -66,10 +62,6 @@ def fold(
     _beat(con, "SELECT key FROM work.rows GROUP BY key HAVING count(*) > 1", lambda _: events)
     con.execute(f"CREATE TABLE {schema}.calls AS {_KEPT}")
     con.execute(f"CREATE TABLE {schema}.beaten AS FROM work.beaten")
-    if "llm_calls" in made:
-        con.execute(
-            f"CREATE VIEW llm_calls AS {spans.llm_calls(events, f'FROM {schema}.beaten', derived=derived)}"
-        )
     if "turns" not in made:
         return
     con.execute(f"CREATE TABLE work.used AS {d.used(f'(SELECT * FROM work.rows WHERE {_NOT_BEATEN})')}")
@@ -90,25 +82,25 @@ def merge(
     fresh: str,
     history: History,
     wanted: "Collection[str]",
-    *,
-    derived: bool = False,
+    extras: frozenset[str] = frozenset(),
 ) -> None:
     """Make views of the projections of `wanted` from an index and the events it does not know.
 
     Args: index: the catalog of the index's tables; events: relation of all events; fresh: relation of
-    those behind the index.
+    those behind the index; extras: as in `exact`.
     """
     made = closure(wanted)
     _fold_fresh(con, index, fresh, history, made)
     if "llm_calls" in made:
         beaten = f"FROM {index}.beaten UNION ALL FROM work.beaten"
-        con.execute(f"CREATE VIEW llm_calls AS {spans.llm_calls(events, beaten, derived=derived)}")
+        con.execute(f"CREATE VIEW llm_calls AS {joins.llm_calls(events, beaten, extras)}")
     for projection in ("turns", "sessions"):
         if projection in made:
-            con.execute(
-                f"CREATE VIEW {projection} AS SELECT * FROM {index}.{projection} WHERE NOT {_IN_TOUCHED} "
-                f"UNION ALL SELECT * FROM work.{projection}"
+            stored = (
+                f"(SELECT * FROM {index}.{projection} WHERE NOT {_IN_TOUCHED} "
+                f"UNION ALL SELECT * FROM work.{projection})"
             )
+            con.execute(f"CREATE VIEW {projection} AS {_shown(projection, stored, events, extras)}")
     if "sessions_master" in made:
         con.execute(f"CREATE VIEW work.master_keys AS {_merged_keys(index, fresh)}")
         con.execute(f"CREATE VIEW sessions_master AS {d.sessions_master('sessions', 'work.master_keys')}")
@@ -119,16 +111,24 @@ def exact(
     index: str,
     events: str,
     wanted: "Collection[str]",
-    *,
-    derived: bool = False,
+    extras: frozenset[str] = frozenset(),
 ) -> None:
-    """Make views of the projections of `wanted` from an index that knows all `events`."""
+    """Make views of the projections of `wanted` from an index that knows all `events`.
+
+    Args: index: the catalog or schema of its tables; extras: which columns that need other events have
+    their values (`query.views.EXTRAS`).
+    """
     for projection in wanted:
         if projection == "llm_calls":
-            select = spans.llm_calls(events, f"FROM {index}.beaten", derived=derived)
+            select = joins.llm_calls(events, f"FROM {index}.beaten", extras)
         else:
-            select = f"FROM {index}.{projection}"
+            select = _shown(projection, f"{index}.{projection}", events, extras)
         con.execute(f"CREATE VIEW {projection} AS {select}")
+
+
+def _shown(projection: str, stored: str, events: str, extras: frozenset[str]) -> str:
+    """What a view of a stored projection shows."""
+    return joins.turns(stored, events, extras) if projection == "turns" else f"SELECT * FROM {stored}"
 
 
 def update(con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: History) -> None:

@@ -35,18 +35,19 @@ def llm_calls(events: str, beaten: str, *, derived: bool) -> str:
     """The calls of `definitions.llm_calls` with `COLUMNS`; without `derived` from their own events alone."""
     calls = f"event_type = 'llm' AND position NOT IN ({beaten})"
     begun = _with_begun(events, _of_models(events, calls) if derived else None)
-    return f"SELECT {d.quoted(d.names_of(d.LLM_CALLS))}, {_VALUES} FROM {begun} WHERE {calls}"
+    stop = "TRY(json_extract_string(payload, '$.stop_reason')) AS stop_reason"
+    return f"SELECT {d.quoted(d.names_of(d.LLM_CALLS))}, {_VALUES}, {stop} FROM {begun} WHERE {calls}"
 
 
-def actions(events: str, *, derived: bool) -> str:
-    """A relation of `events` with `COLUMNS`, as they are of calls of tools."""
-    return f"(SELECT *, {_VALUES} FROM {_with_begun(events, _of_tools(events) if derived else None)})"
+def actions(events: str, calls: str, *, derived: bool) -> str:
+    """The relation `calls` of calls of tools with `COLUMNS`."""
+    return f"(SELECT *, {_VALUES} FROM {_with_begun(calls, _of_tools(events) if derived else None)})"
 
 
-def _with_begun(events: str, begun: "str | None") -> str:
+def _with_begun(calls: str, begun: "str | None") -> str:
     if begun is None:
-        return f"(SELECT *, NULL::TIMESTAMPTZ AS {_BEGUN_AT} FROM {events})"
-    return f"(SELECT e.*, {_BEGUN_AT} FROM {events} AS e LEFT JOIN ({begun}) AS b ON b.position = e.position)"
+        return f"(SELECT *, NULL::TIMESTAMPTZ AS {_BEGUN_AT} FROM {calls})"
+    return f"(SELECT e.*, {_BEGUN_AT} FROM {calls} AS e LEFT JOIN ({begun}) AS b ON b.position = e.position)"
 
 
 def _of_models(events: str, calls: str) -> str:

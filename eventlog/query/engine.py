@@ -220,6 +220,7 @@ def _answer(
         binding = Binding(con, view, layout, fs, use_index=use_index, counting=counting, people=people)
         binding.until_s = None if limits.timeout_s is None else time.monotonic() + limits.timeout_s
         made: of_files.Functions | None = None
+        statement = relation = None
         bound = keep = False
         try:
             with deadline(binding.con, limits.timeout_s):
@@ -233,7 +234,8 @@ def _answer(
                 safe.lock(
                     binding.con, binding.files, memory_bytes=limits.memory_bytes, threads=limits.threads
                 )
-                answer = read(binding.con.sql(statement.sql, params=parameters))
+                relation = binding.con.sql(statement.sql, params=parameters)
+                answer = read(relation)
             keep = not called and not statement.lists_catalog and binding.rows <= _KEPT_ROWS_MAX
             keep = keep and not binding.waits
             return answer
@@ -249,7 +251,7 @@ def _answer(
             if binding.generation is not None and source.may_be_damage(error, of_ours=not bound):
                 continue  # the log has everything the index has
             if isinstance(error, duckdb.Error):
-                raise safe.explain_error(error, views.NAMES) from error
+                raise safe.explain_error(error, views.NAMES, sql, statement, relation) from error
             raise found from error
         finally:
             if isinstance(view.prefix, SegmentsPrefix):
@@ -313,8 +315,7 @@ class Bound:
     tail: "str | None" = None  # the table of the tail, where there is one
     columns: frozenset[str] = frozenset()  # those that `events` knows, also of the tail
     counts: "str | None" = None  # the table of LINE_COUNTS, where there is one
-    calls: bool = False  # whether changes of files name their calls
-    derived: bool = False  # whether calls have a duration from other events
+    extras: frozenset[str] = frozenset()  # which of views.EXTRAS have their values
     people: People = EVERYBODY
     peopled: bool = False  # whether rows say who worked where
     priced: bool = False  # whether calls have a price
@@ -326,9 +327,7 @@ class Bound:
         """Whether the statement names nothing but what is made, or what a view over `events` makes."""
         if statement.lists_catalog or statement.functions & of_files.NAMES:
             return False
-        if (counts_meant(statement) and self.counts is None) or (_calls_meant(statement) and not self.calls):
-            return False
-        if _derived_meant(statement) and not self.derived:
+        if (counts_meant(statement) and self.counts is None) or not _extras_meant(statement) <= self.extras:
             return False
         if (people_meant(statement) and not self.peopled) or (_cost_meant(statement) and not self.priced):
             return False
@@ -352,7 +351,7 @@ class Bound:
             self.con.execute(f"CREATE VIEW events AS {shown}")
             self.made.add("events")
         for name in names - self.made:
-            select = views.over_events(name, counts=self.counts, calls=self.calls, derived=self.derived)
+            select = views.over_events(name, counts=self.counts, extras=self.extras)
             self.con.execute(f"CREATE VIEW {name} AS {select}")
             self.made.add(name)
 
@@ -374,12 +373,9 @@ def counts_meant(statement: safe.Statement) -> bool:
     return _means(statement, views.OF_FILES, views.COUNTED)
 
 
-def _calls_meant(statement: safe.Statement) -> bool:
-    return _means(statement, views.OF_FILES, views.OF_CALL)
-
-
-def _derived_meant(statement: safe.Statement) -> bool:
-    return _means(statement, views.OF_CALLS, views.DERIVED)
+def _extras_meant(statement: safe.Statement) -> frozenset[str]:
+    """Which of views.EXTRAS a statement can mean."""
+    return frozenset(name for name, of in views.EXTRAS.items() if _means(statement, *of))
 
 
 def people_meant(statement: safe.Statement) -> bool:
@@ -459,14 +455,11 @@ class Binding:
             return
         meant = _COLUMNS if also or before is not None else _meant(statement)
         self._load_tail(meant if self.bound.people.mode == FULL else meant | OF_NAMES)
-        if (
-            not named <= set(fold.STORED)
-            or self.generation is None
-            or self.bound.peopled
-            or self.bound.priced
-        ):
-            self.bound.add({"events"}, self._ensure_all)
-        self.bound.derived = _derived_meant(statement) or (before is not None and before.derived)
+        bound = self.bound
+        bound.extras = _extras_meant(statement) | (before.extras if before is not None else frozenset())
+        is_stored = named <= set(fold.STORED) and self.generation is not None
+        if not is_stored or bound.extras or bound.peopled or bound.priced:
+            bound.add({"events"}, self._ensure_all)
         if projections:
             self._bind_projections(projections)
             self._show_projections()
@@ -474,7 +467,6 @@ class Binding:
             self.bound.add({"events"}, self._ensure_all)
             self.bound.counts = "memory.main.line_counts"
             self.waits = not bind_counts(self.con, self.bound.counts, self.counting, self.until_s)
-        self.bound.calls = _calls_meant(statement) or (before is not None and before.calls)
         self.bound.add(named, self._ensure_all)
 
     def _ensure_all(self) -> None:
@@ -514,7 +506,10 @@ class Binding:
         if generation is None:
             self._ensure_all()
             every = f"({source.events_with_anchors(self.files, tail)})"
-            fold.fold(self.con, every, wanted, added.SCHEMA, derived=self.bound.derived)
+            made = self.bound.made & set(fold.PROJECTIONS)
+            self.con.execute("CREATE SCHEMA memory.folded")
+            fold.fold(self.con, every, wanted, "memory.folded")
+            fold.exact(self.con, "memory.folded", "events", made, self.bound.extras)
             return
         segments = [e for e in self.view.manifest.segments if e.rows]
         checked.ensure(self.fs, self.layout, [e for e in segments if e.end > generation.next_position])
@@ -522,7 +517,7 @@ class Binding:
         if tail is None and not newer:
             self.bound.made |= set(fold.STORED)  # a view over a table costs next to nothing
             made = self.bound.made & set(fold.PROJECTIONS)
-            fold.exact(self.con, generation.catalog, "events", made, derived=self.bound.derived)
+            fold.exact(self.con, generation.catalog, "events", made, self.bound.extras)
             return
         self.con.execute(fold.WORK)
         self.con.execute(f"CREATE VIEW work.fresh AS {source.events_with_anchors(newer, tail, of_newer)}")
@@ -535,8 +530,8 @@ class Binding:
             paths = [self.layout.segment(entry.name) for entry in entries]
             return f"({source.events_with_anchors(paths, tail)})"
 
-        derived = self.bound.derived
-        fold.merge(self.con, generation.catalog, "events", "work.fresh", history, wanted, derived=derived)
+        extras = self.bound.extras
+        fold.merge(self.con, generation.catalog, "events", "work.fresh", history, wanted, extras)
 
     def _show_projections(self) -> None:
         """The views over what was folded, with the columns that no fold keeps."""

@@ -80,6 +80,7 @@ def _answer(
         named |= of_files.VIEWS if called else set()
         peopled = engine.people_meant(statement)
         made: of_files.Functions | None = None
+        relation = None
         bound = False
         try:
             for number, one in enumerate(sources):
@@ -94,7 +95,8 @@ def _answer(
             bound = True
             files = [path for one in sources for path in one.view.segment_paths]
             safe.lock(con, files, memory_bytes=limits.memory_bytes, threads=limits.threads)
-            return read(con.sql(statement.sql, params=parameters))
+            relation = con.sql(statement.sql, params=parameters)
+            return read(relation)
         except duckdb.InterruptException as error:
             raise engine.too_long(limits) from error
         except source.ERRORS as error:
@@ -106,7 +108,7 @@ def _answer(
                 if not isinstance(found, QueryError):
                     raise found from error
             if isinstance(error, duckdb.Error):
-                raise safe.explain_error(error, views.NAMES) from error
+                raise safe.explain_error(error, views.NAMES, sql, statement, relation) from error
             raise QueryError(str(error)) from error
 
 

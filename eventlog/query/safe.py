@@ -10,6 +10,7 @@ Pure functions of a connection; one connection, one thread.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -271,12 +272,50 @@ def _nodes(value: Any) -> "Iterator[dict[str, Any]]":
             stack.extend(item)
 
 
-def explain_error(error: duckdb.Error, known: Sequence[str]) -> QueryError:
-    """A QueryError with DuckDB's own words, and the views there are when it missed a table."""
+def explain_error(
+    error: duckdb.Error,
+    known: Sequence[str],
+    asked: str,
+    statement: "Statement | None" = None,
+    relation: "duckdb.DuckDBPyRelation | None" = None,
+) -> QueryError:
+    """A QueryError with DuckDB's own words, and the views there are when it missed a table.
+
+    Args: asked: the text of the question, into which the line that DuckDB shows points; statement: what was
+    made of it; relation: of the statement, when it could be bound and failed while it was read.
+    """
     message = _trimmed(error)
+    if statement is not None:
+        message = _in_text(message, asked, statement.sql, relation)
     if isinstance(error, duckdb.CatalogException) and "Table with name" in message:
         message += f"\n{_hint(known)}"
     return QueryError(message)
+
+
+# DuckDB's excerpt: a line of the text that it was given, and a line with a caret below it.
+_EXCERPT = re.compile(r"^LINE (\d+): ", re.M)
+
+
+def _in_text(message: str, asked: str, text: str, relation: "duckdb.DuckDBPyRelation | None") -> str:
+    """The message with the line's number counted in the text `asked`.
+
+    DuckDB counts in what it executes: the statement without what stands in front of it, and, while a relation
+    is read, with what DuckDB puts around it to limit its rows.
+    """
+    found = _EXCERPT.search(message)
+    if found is None:
+        return message
+    executed = text if relation is None else relation.limit(1).sql_query()
+    moved = _lines_before(text, asked) - _lines_before(text, executed)
+    head = f"LINE {int(found[1]) + moved}: "
+    line, _, caret = message[found.end() :].partition("\n")
+    wider = len(head) - len(found[0])
+    below = " " * wider + caret if wider >= 0 else caret[-wider:]
+    return f"{message[: found.start()]}{head}{line}\n{below}" if caret else message
+
+
+def _lines_before(text: str, whole: str) -> int:
+    return whole[: max(whole.find(text), 0)].count("\n")
 
 
 def _hint(known: "Sequence[str]" = ()) -> str:

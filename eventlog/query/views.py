@@ -4,7 +4,11 @@ Data and text, no connection. `COLUMNS_OF` is what documentation and `describe` 
 event type parse the payload only in the columns a query names.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 from eventlog.projections import definitions as d
+from eventlog.projections import fates, joins
 from eventlog.projections import spans as of_calls
 from eventlog.projections.source import SQL_TYPE_OF
 from eventlog.query import added, costs
@@ -22,16 +26,14 @@ UNSTATED = (
     "event_type = 'file' AND operation IS DISTINCT FROM 'read' AND lines_added IS NULL "
     "AND lines_removed IS NULL"
 )
-_NO_BEFORE = "before_hash IS NULL AND operation IS DISTINCT FROM 'add'"
-_NO_AFTER = "after_hash IS NULL AND operation IS DISTINCT FROM 'delete'"
 _WHOLE = "operation IS NOT DISTINCT FROM 'type'"
 PAIRS = (
     f"SELECT DISTINCT before_hash, after_hash, {_WHOLE} FROM events "
-    f"WHERE {UNSTATED} AND NOT ({_NO_BEFORE}) AND NOT ({_NO_AFTER})"
+    f"WHERE {UNSTATED} AND NOT ({fates.NO_BEFORE}) AND NOT ({fates.NO_AFTER})"
 )
 DEFERRED = (
     "SELECT position, before_hash, after_hash, operation, path, payload FROM events "
-    f"WHERE {UNSTATED} AND (({_NO_BEFORE}) OR ({_NO_AFTER})) AND contains(payload, 'deferred')"
+    f"WHERE {UNSTATED} AND (({fates.NO_BEFORE}) OR ({fates.NO_AFTER})) AND contains(payload, 'deferred')"
 )
 # The hashes, empty where there is no content; the position of the change for one that was deferred.
 LINE_COUNTS = "before_hash VARCHAR, after_hash VARCHAR, whole BOOLEAN, added BIGINT, removed BIGINT"
@@ -107,6 +109,12 @@ _MEANING_OF_CHANGE = {
     "tool_use_id": "the agent's own id of the tool call, likewise",
 }
 
+
+# Columns that a relation brings with it (joins.py).
+def _brought(columns: Columns) -> "tuple[tuple[str, str, str, str], ...]":
+    return tuple((name, f"={name}", kind, meaning) for name, kind, meaning in columns)
+
+
 # Of a payload: (column, key, SQL type, meaning).
 _Key = tuple[str, str, str, str]
 
@@ -159,7 +167,8 @@ _OF_TYPE = {
         _words(
             "event_type subagent_id tool tool_use_id path title status success error_type duration_ms payload"
         ),
-        tuple((name, f"={name}", kind, meaning) for name, kind, meaning in of_calls.COLUMNS),
+        _brought((*of_calls.COLUMNS, *joins.COMMAND, *joins.MODEL, *joins.SUBAGENT)),
+        meanings={"path": "file that it is about, relative to the repository where it lies in it"},
     ),
     "files": _OfType(
         ("file",),
@@ -171,6 +180,7 @@ _OF_TYPE = {
             ("old_path", "old_path", "VARCHAR", "path before a rename"),
             ("after_size", "after_size", "BIGINT", "bytes of the content after"),
             ("description", "description", "VARCHAR", "what the change is about"),
+            *_brought((*joins.MODEL, *joins.SUBAGENT)),
         ),
         meanings=_MEANING_OF_CHANGE,
     ),
@@ -189,6 +199,7 @@ _OF_TYPE = {
             ),
             ("old_path", "old_path", "VARCHAR", "path before a rename"),
             ("bytes", "after_size", "BIGINT", "size of the content after"),
+            *_brought((*joins.MODEL, *joins.SUBAGENT, *fates.OF_VERSION)),
         ),
         "event_type = 'file' AND operation IS DISTINCT FROM 'read'",
         _MEANING_OF_CHANGE,
@@ -365,11 +376,12 @@ PRICES = "prices"
 COLUMNS_OF: "dict[str, Columns]" = {
     "events": EVENTS + added.PEOPLE,
     "sessions": d.SESSIONS + added.COLUMNS_OF["sessions"],
-    "turns": d.TURNS + added.COLUMNS_OF["turns"],
+    "turns": joins.TURNS + added.COLUMNS_OF["turns"],
     "actions": _OF_TYPE["actions"].columns,
     "files": _OF_TYPE["files"].columns,
     "file_versions": _OF_TYPE["file_versions"].columns,
-    "llm_calls": d.LLM_CALLS + of_calls.COLUMNS + added.COLUMNS_OF["llm_calls"],
+    "llm_calls": joins.LLM_CALLS + added.COLUMNS_OF["llm_calls"],
+    "subagents": joins.SUBAGENTS,
     "prices": costs.COLUMNS,
     "llm_duplicates": _DUPLICATES,
     "decisions": _OF_TYPE["decisions"].columns,
@@ -386,63 +398,97 @@ COLUMNS_OF: "dict[str, Columns]" = {
 NAMES = tuple(COLUMNS_OF)
 
 
-# Views of changes of files, and what in them is not taken from the change's own event alone.
+# Views of changes of files, and what of them is counted from contents.
 OF_FILES = frozenset(("files", "file_versions"))
 COUNTED = frozenset(("lines_added", "lines_removed"))
-OF_CALL = frozenset(("tool", "tool_use_id"))
 # Views that have who worked where, and what calls cost.
 OF_PEOPLE = frozenset(("events", "sessions", "turns"))
 OF_COST = frozenset(("sessions", "turns", "llm_calls"))
-# Views of calls, and what in them may come from other events.
-OF_CALLS = frozenset(("llm_calls", "actions"))
-DERIVED = frozenset(d.names_of(of_calls.COLUMNS))
+
+# Columns that need other events than their own: by a name, the views that have them, and the columns.
+# They are computed where a statement can mean one of them.
+_OF_CALL = frozenset(("tool", "tool_use_id"))
+_ASKED = OF_FILES | {"actions"}
+EXTRAS: "dict[str, tuple[frozenset[str], frozenset[str]]]" = {
+    "caller": (OF_FILES, _OF_CALL),
+    "derived": (frozenset(("llm_calls", "actions")), frozenset(d.names_of(of_calls.COLUMNS))),
+    "path": (frozenset(("actions",)), frozenset(("path",))),
+    "model": (_ASKED, frozenset(d.names_of(joins.MODEL))),
+    "subagent": (_ASKED | {"llm_calls"}, frozenset(d.names_of(joins.SUBAGENT))),
+    "of_turn": (frozenset(("turns",)), frozenset(d.names_of(joins.OF_TURN))),
+    "fates": (frozenset(("file_versions", "turns")), frozenset(d.names_of(fates.OF_VERSION))),
+}
+ALL_EXTRAS = frozenset(EXTRAS)
 
 
-def over_events(name: str, *, counts: "str | None" = None, calls: bool = True, derived: bool = True) -> str:
+def over_events(name: str, *, counts: "str | None" = None, extras: frozenset[str] = ALL_EXTRAS) -> str:
     """The SELECT of a view that is no projection, out of the view `events`.
 
     Args: counts: a table of LINE_COUNTS for changes of files, without which only what events state is
-    there; calls: whether these changes name the call that caused them; derived: whether calls of tools have
-    a duration from other events.
+    there; extras: which of the columns in EXTRAS have their values.
     """
-    if name == PRICES:
-        return f"FROM {costs.TABLE}"
-    if name == "llm_duplicates":
-        return _duplicates()
-    if name == "malformed_lines":
-        return _malformed_lines()
-    if name == "withheld_contents":
-        return _withheld_contents()
+    if name in _SELECTS:
+        return _SELECTS[name]()
     if name == "actions":
-        return _OF_TYPE[name].select(of_calls.actions("events", derived=derived))
-    return _OF_TYPE[name].select(_changes(counts, calls) if name in OF_FILES else "events")
+        return _OF_TYPE[name].select(_calls(extras))
+    return _OF_TYPE[name].select(_changes(counts, extras) if name in OF_FILES else "events")
 
 
-def _changes(counts: "str | None", calls: bool) -> str:
-    """The events of files, with the lines of their contents and the tool of the call that is their cause."""
-    columns, joins = [], []
+_SELECTS: "dict[str, Callable[[], str]]" = {
+    "llm_duplicates": _duplicates,
+    "malformed_lines": _malformed_lines,
+    "withheld_contents": _withheld_contents,
+    "subagents": partial(joins.subagents, "events"),
+    PRICES: partial(str, f"FROM {costs.TABLE}"),
+}
+
+
+def _calls(extras: frozenset[str]) -> str:
+    """The events of tools, with what other events say of them."""
+    calls = f"(SELECT * FROM events WHERE event_type IN {d.TOOL_TYPES})"
+    calls = joins.with_command(of_calls.actions("events", calls, derived="derived" in extras))
+    if "path" in extras:
+        calls = joins.with_path(calls, "events")
+    return _asked(calls, extras)
+
+
+def _asked(rows: str, extras: frozenset[str]) -> str:
+    """Calls of tools, or changes of files, with who asked for them."""
+    if "model" in extras:
+        rows = joins.with_model(rows, "events")
+    if "subagent" in extras:
+        return joins.with_subagent(rows, "events")
+    return f"(SELECT *, {joins.blank(joins.SUBAGENT)} FROM {rows})"
+
+
+def _changes(counts: "str | None", extras: frozenset[str]) -> str:
+    """The events of files, with the lines of their contents, the call that is their cause, and their fate."""
+    columns, joined = [], []
     if counts is not None:
         columns += [f"coalesce(change.lines_{what}, counted.{what}) AS lines_{what}" for what in _LINES]
-        joins.append(
+        joined.append(
             f"LEFT JOIN {counts} AS counted "
             "ON change.before_key = counted.before_hash AND change.after_key = counted.after_hash "
             "AND change.whole = counted.whole"
         )
-    if calls:
-        columns += [f"coalesce(change.{name}, call.{name}) AS {name}" for name in sorted(OF_CALL)]
-        joins.append(
+    if "caller" in extras:
+        columns += [f"coalesce(change.{name}, call.{name}) AS {name}" for name in sorted(_OF_CALL)]
+        joined.append(
             "LEFT JOIN (SELECT event_id, tool, tool_use_id FROM events "
             "WHERE event_type IN ('action', 'mcp_action', 'tool_start')) AS call "
             "ON change.cause = call.event_id"
         )
-    if not joins:
-        return "events"
-    return (
-        f"(SELECT change.* EXCLUDE (before_key, after_key, whole) REPLACE ({', '.join(columns)}) "
-        f"FROM (SELECT *, CASE WHEN {UNSTATED} THEN {_key_of('before', _NO_BEFORE)} END AS before_key, "
-        f"{_key_of('after', _NO_AFTER)} AS after_key, {_WHOLE} AS whole FROM events "
-        "WHERE event_type = 'file') AS change "
-        f"{' '.join(joins)})"
+    brought = joins.blank(fates.OF_VERSION)
+    if "fates" in extras:
+        brought = d.quoted(d.names_of(fates.OF_VERSION))
+        joined.append(f"LEFT JOIN ({fates.of_versions('events')}) AS fate ON fate.position = change.position")
+    replaced = f" REPLACE ({', '.join(columns)})" if columns else ""
+    return _asked(
+        f"(SELECT change.* EXCLUDE (before_key, after_key, whole){replaced}, {brought} "
+        f"FROM (SELECT *, CASE WHEN {UNSTATED} THEN {_key_of('before', fates.NO_BEFORE)} END AS before_key, "
+        f"{_key_of('after', fates.NO_AFTER)} AS after_key, {_WHOLE} AS whole FROM events "
+        f"WHERE event_type = 'file') AS change {' '.join(joined)})",
+        extras,
     )
 
 

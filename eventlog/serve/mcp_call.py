@@ -1,7 +1,7 @@
 """What a tool is: its name, its parameters, what it runs; and calls, checked against that.
 
-Nothing here knows the protocol. `answer` opens the store, asks, closes it, and gives one page of text; it
-may be called from any thread, several at a time.
+Nothing here knows the protocol. `answer` opens the store, asks, closes it, and gives one page of text and
+what programs want of it; it may be called from any thread, several at a time.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,26 +20,27 @@ _TEXT_SIZE_MAX = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One argument of a tool. `default` None is none given."""
+    """One argument of a tool. `default` None is none given; `aliases` are names that are taken for it."""
 
     name: str
     kind: str
-    text: str
+    text: str = ""
     required: bool = False
     default: Any = None
     choices: tuple[str, ...] = ()
     least: int = 0
     most: int = 1_000_000
+    aliases: tuple[str, ...] = ()
 
     def schema(self) -> dict[str, Any]:
-        """The argument in JSON Schema."""
-        said: dict[str, Any] = {"type": self.kind, "description": self.text}
+        """The argument in JSON Schema. Bounds are told by the refusal: agents pay for each word here."""
+        said: dict[str, Any] = {"type": self.kind}
+        if self.text:
+            said["description"] = self.text
         if self.kind == TEXTS:
             said["items"] = {"type": "string"}
         if self.choices:
             said["enum"] = list(self.choices)
-        if self.kind == NUMBER:
-            said |= {"minimum": self.least, "maximum": self.most}
         if self.default is not None:
             said["default"] = self.default
         return said
@@ -80,18 +81,23 @@ def _is_text(value: Any) -> bool:
     return True
 
 
-STORE = Parameter(
-    "store",
-    TEXT,
-    "A .locus directory, or a directory that one serves. Only where the client's roots do not tell.",
-)
-CURSOR = Parameter("cursor", TEXT, "Where to go on; from the last line of the page before.")
-MAX_CHARS = Parameter(
-    "max_chars", NUMBER, "The size of a page.", default=mcp_page.CHARS,
-    least=mcp_page.CHARS_MIN, most=mcp_page.CHARS_MAX,
-)  # fmt: skip
+STORE = Parameter("store", TEXT, "Project directory.")
+CURSOR = Parameter("cursor", TEXT)
+MAX_CHARS = Parameter("max_chars", NUMBER, least=mcp_page.CHARS_MIN, most=mcp_page.CHARS_MAX)
 
-Answer = str | Iterable[str]
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a tool that writes answers: words, and what it wrote."""
+
+    text: str
+    event_id: str | None = None
+    session_id: str | None = None
+
+
+Answer = str | Iterable[str] | Receipt
+# What programs get: the text as well, since many clients show their model nothing else.
+Structured = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +116,23 @@ class Tool:
     def all_parameters(self) -> tuple[Parameter, ...]:
         return (*self.parameters, *((MAX_CHARS, CURSOR) if self.quotes else ()), STORE)
 
-    def schema(self) -> dict[str, Any]:
-        """What it takes, in JSON Schema."""
-        return {
-            "type": "object",
-            "properties": {one.name: one.schema() for one in self.all_parameters},
-            "required": [one.name for one in self.parameters if one.required],
-            "additionalProperties": False,
-        }
+    def schema(self, *, names_store: bool = True) -> dict[str, Any]:
+        """What it takes, in JSON Schema; `names_store` whether a call may say which store it is about."""
+        shown = [one for one in self.all_parameters if names_store or one is not STORE]
+        required = [one.name for one in shown if one.required]
+        said = {"type": "object", "properties": {one.name: one.schema() for one in shown}}
+        return {**said, "required": required} if required else said
+
+    def output_schema(self) -> dict[str, Any]:
+        """What it answers, in JSON Schema."""
+        names = ("text", "cursor") if self.quotes else ("text", "event_id", "session_id")
+        properties = {name: {"type": "string"} for name in names}
+        return {"type": "object", "properties": properties, "required": ["text"]}
 
     def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by name, with defaults; null is not given. Raises: Refused."""
         known = {one.name: one for one in self.all_parameters}
+        given = self._named(given)
         strange = sorted(set(given) - set(known))
         if strange:
             names = ", ".join(harmless(name[:40]) for name in strange[:5])
@@ -131,6 +142,17 @@ class Tool:
         if missing:
             raise Refused(f"{self.name} needs the argument {' and '.join(missing)}.")
         return {name: one.checked(said[name]) if name in said else one.default for name, one in known.items()}
+
+    def _named(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments with aliases replaced by what they stand for. Raises: Refused."""
+        meant = {alias: one.name for one in self.all_parameters for alias in one.aliases}
+        said: dict[str, Any] = {}
+        for name, value in given.items():
+            if value is not None and said.get(meant.get(name, name)) is not None:
+                raise Refused(f"{self.name} was given {meant.get(name, name)} twice, under two names.")
+            if value is not None or name not in meant:
+                said[meant.get(name, name)] = value
+        return said
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +169,23 @@ class Call:
         arguments = tool.checked(given)
         return cls(tool, arguments, arguments.pop("store"))
 
-    def answer(self, root: str) -> str:
-        """The text of the answer by the store at `root`. Raises: EventLogError."""
+    def answer(self, root: str) -> Structured:
+        """The answer by the store at `root`, as `Tool.output_schema` has it. Raises: EventLogError."""
         arguments = dict(self.arguments)
         chars, cursor = arguments.pop("max_chars", None), arguments.pop("cursor", None)
         with Store.open(root) as store:
             store.people = allowed(store.fs, store.layout)
             said = self.tool.run(store, **arguments)
+            if isinstance(said, Receipt):
+                return _receipt(said)
             text = mcp_page.text_of([said] if isinstance(said, str) else said)
             if store.unread:
                 text = f"{unread(store.unread)}\n{text}"
-        if chars is None:
-            return text
-        return mcp_page.RECORD + mcp_page.page(text, cursor, chars)
+        shown, following = mcp_page.page(text, cursor, chars or mcp_page.CHARS)
+        answer = {"text": mcp_page.RECORD + shown}
+        return answer if following is None else {**answer, "cursor": following}
+
+
+def _receipt(said: Receipt) -> Structured:
+    ids = {"event_id": said.event_id, "session_id": said.session_id}
+    return {"text": mcp_page.text_of([said.text]), **{k: v for k, v in ids.items() if v is not None}}

@@ -33,16 +33,22 @@ def text_of(parts: Iterable[str]) -> str:
     return lines("".join(taken))
 
 
-def page(text: str, cursor: str | None, chars: int) -> str:
-    """One page and, where it is not the last, a line that says how to go on. Raises: Refused."""
+def page(text: str, cursor: str | None, chars: int) -> tuple[str, str | None]:
+    """One page, and the cursor of the next, which its last line says too; None of the last.
+
+    Raises: Refused.
+    """
     start = 0 if cursor is None else _start(text, cursor)
     end = _end(text, start, chars)
     shown = text[start:end]
     if end == len(text):
-        return shown
-    left = len(text) - end
+        return shown, None
+    left, following = len(text) - end, _cursor(text, end)
     until = shown if shown.endswith("\n") else f"{shown}\n"
-    return f"{until}[more: {left:,} characters; the same call with cursor={_cursor(text, end)} goes on]\n"
+    return (
+        f"{until}[more: {left:,} characters; the same call with cursor={following} goes on]\n",
+        following,
+    )
 
 
 def _end(text: str, start: int, chars: int) -> int:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from eventlog.replay.diffs import FileDiff
     from eventlog.search.find import Answer, Hit
 
+_ANCHOR = f"select {all_of('turns')} from turns where session_id = $1 and turn = $2"
 _EVENT_SHOWN = 12
 _HEX = frozenset("0123456789abcdef")
 _WITHHELD = "withheld: the content {why}; a person may look at it with `locus cat --show-withheld`"
@@ -47,14 +48,14 @@ def search(
     words: str,
     types: list[str] | None = None,
     path: str | None = None,
-    session: str | None = None,
+    session_id: str | None = None,
     limit: int = 10,
 ) -> Iterator[str]:
     from eventlog.search import find, query
 
-    if session is not None:
-        session = session.removeprefix("session:").rpartition("_")[2].removeprefix("sess-")
-    filters = find.Filters(tuple(types or ()), path, session)
+    if session_id is not None:
+        session_id = session_id.removeprefix("session:").rpartition("_")[2].removeprefix("sess-")
+    filters = find.Filters(tuple(types or ()), path, session_id)
     answer = find.search(store, query.parse(words), filters, limit=limit, writes=False)
     for hit in answer.hits:
         yield _hit(store, hit)
@@ -87,11 +88,7 @@ def _event_of(store: Store, hit: "Hit") -> Event:
 
 def timeline(store: Store, turn: str) -> Iterator[str]:
     ref = store.turn(turn)
-    anchor = _row(
-        store,
-        f"select {all_of('turns')} from turns where session_id = $1 and turn = $2",
-        [ref.session_id, ref.turn],
-    )
+    anchor = _row(store, _ANCHOR, [ref.session_id, ref.turn])
     yield _pairs(
         {
             "turn": anchor.get("context_id"),
@@ -125,8 +122,7 @@ def show(store: Store, name: str) -> Iterator[str]:
     kind, key = _resolve(store, name)
     if kind == "turn":
         ref = store.turn(key)
-        sql = f"select {all_of('turns')} from turns where session_id = $1 and turn = $2"
-        anchor = _row(store, sql, [ref.session_id, ref.turn])
+        anchor = _row(store, _ANCHOR, [ref.session_id, ref.turn])
         yield _pairs({**anchor, **_certainty_of(store, ref, anchor)})
         yield f"\nThe tool timeline shows the events of turn {ref.name}, diff what changed in it.\n"
     elif kind == "session":
@@ -241,12 +237,12 @@ def inside(store: Store, path: str) -> str:
     return path.removeprefix("./")
 
 
-def diff(store: Store, turn: str, until: str | None = None, paths: list[str] | None = None) -> Iterator[str]:
+def diff(store: Store, turn: str, until: str | None = None, scope: list[str] | None = None) -> Iterator[str]:
     from eventlog.paths import path_text
 
     first = store.turn(turn)
     second = None if until is None else store.turn(until)
-    found = store.diff(first, second, paths=[inside(store, path) for path in paths or ()])
+    found = store.diff(first, second, paths=[inside(store, path) for path in scope or ()])
     span = (
         f"in turn {first.name}"
         if second is None

@@ -1,75 +1,71 @@
 """The tools of `locus mcp`: what they are called, what they say of themselves, what they take.
 
-The words are for a model that chooses between tools: what for, then what it gives. Names and words of
-arguments are kept short, since an agent pays for them in every request.
+The words are for a model that chooses between tools: what for, then what it gives. An agent pays for them in
+every request, so they are kept short, and an argument has one name, one form and one description in all
+tools; names that it had before, or has in other places, are taken as well.
 """
 
 from eventlog.serve import mcp_memory, mcp_read, mcp_sql, mcp_write
 from eventlog.serve.mcp_call import FLAG, NUMBER, TEXT, TEXTS, Parameter, Tool
 
-_SESSION = Parameter("session_id", TEXT, "The session (sess-…); by default the agent's active one.")
-_TURN = Parameter(
-    "turn", TEXT, "turn:SID_TID, SID_TID, a unique beginning, git:COMMIT, or last.", required=True
-)
-_PATH = Parameter(
-    "path", TEXT, "Only this file, or what is below this directory; from the repository's root."
-)
+_SESSION = Parameter("session_id", TEXT, "A session, sess-….", aliases=("session",))
+_TURN = Parameter("turn", TEXT, "SID_TID, git:COMMIT, or last.", required=True)
+_PATH = Parameter("path", TEXT, "A file or folder.")
+_SCOPE = Parameter("scope", TEXTS, "Files and folders.", aliases=("paths",))
+_REASONING = Parameter("reasoning", TEXT, "Why.")
+_WORDS = 'All must occur; "a phrase", begin*, -without.'
 
 
 def _limit(default: int) -> Parameter:
-    return Parameter("limit", NUMBER, "At most so many.", default=default, least=1, most=200)
+    return Parameter("limit", NUMBER, default=default, least=1, most=200)
+
+
+def _focus(required: bool) -> Parameter:
+    return Parameter("focus", TEXT, "What you work on.", required=required)
 
 
 def tools_for(agent_id: str) -> tuple[Tool, ...]:
     """The tools as an agent is shown them, which is meant where a call does not say which (S3-17)."""
-    agent = Parameter("agent_id", TEXT, "Which agent you are.", default=agent_id)
+    agent = Parameter("agent_id", TEXT, default=agent_id, aliases=("agent",))
+    return (*_recording(agent), *_reading(agent))
+
+
+def _recording(agent: Parameter) -> tuple[Tool, ...]:
     return (
         Tool(
             "session_start",
             "Start a session",
-            "Say what you are about to work on, so that other agents and later sessions know. Ends the "
-            "session that "
-            "you have active.",
+            "Say what you begin to work on, for other agents and later sessions. Ends your active session.",
             mcp_write.session_start,
-            (
-                Parameter("focus", TEXT, "What you work on, in a few words.", required=True),
-                Parameter("scope", TEXTS, "Paths that it concerns."),
-                agent,
-                Parameter("description", TEXT, "More of it."),
-            ),
+            (_focus(True), _SCOPE, agent, Parameter("description", TEXT, "More of it.")),
             writes=True,
             quotes=False,
         ),
         Tool(
             "session_end",
             "End a session",
-            "Say that a session is over.",
+            "Say that your work is over.",
             mcp_write.session_end,
             (_SESSION, agent),
             writes=True,
             quotes=False,
         ),
         Tool(
-            "list_sessions",
-            "List sessions",
-            "Which sessions there are, what each is about, and since when.",
-            mcp_write.list_sessions,
-            (Parameter("active_only", FLAG, "Leave out those that ended.", default=True),),
-        ),
-        Tool(
             "post_event",
             "Record an event",
-            "Record something worth knowing later: a discovery, decision, warning, mutation or outcome.",
+            "Record what is worth knowing later.",
             mcp_write.post_event,
             (
                 Parameter(
-                    "event_type", TEXT, "Which of these.", required=True, choices=tuple(mcp_write.POSTED)
+                    "event_type", TEXT, required=True, choices=tuple(mcp_write.POSTED), aliases=("type",)
                 ),
-                Parameter("content", TEXT, "What it is, in a sentence or two.", required=True),
+                Parameter(
+                    "content", TEXT, "A sentence or two.", required=True, aliases=("message", "summary")
+                ),
                 agent,
                 _SESSION,
-                Parameter("path", TEXT, "The file that it is about, from the repository's root."),
-                Parameter("reasoning", TEXT, "Why."),
+                _PATH,
+                _REASONING,
             ),
             writes=True,
             quotes=False,
@@ -80,8 +76,8 @@ def tools_for(agent_id: str) -> tuple[Tool, ...]:
             "Record a choice that was made, and why.",
             mcp_write.store_decision,
             (
-                Parameter("summary", TEXT, "What was decided.", required=True),
-                Parameter("reasoning", TEXT, "Why."),
+                Parameter("summary", TEXT, required=True, aliases=("decision", "content", "title")),
+                _REASONING,
                 agent,
                 _SESSION,
             ),
@@ -94,9 +90,11 @@ def tools_for(agent_id: str) -> tuple[Tool, ...]:
             "Record that something failed.",
             mcp_write.store_error,
             (
-                Parameter("context", TEXT, "Where, or the error's type.", required=True),
-                Parameter("message", TEXT, "What was said.", required=True),
-                Parameter("command_or_file", TEXT, "The command, or the file."),
+                Parameter(
+                    "context", TEXT, "Where, or the error's type.", required=True, aliases=("error_type",)
+                ),
+                Parameter("message", TEXT, required=True, aliases=("content", "error")),
+                Parameter("command_or_file", TEXT, aliases=("command", "path")),
                 agent,
                 _SESSION,
             ),
@@ -109,89 +107,55 @@ def tools_for(agent_id: str) -> tuple[Tool, ...]:
             "Record what the user said of the work.",
             mcp_write.store_feedback,
             (
-                Parameter("message", TEXT, "What was said.", required=True),
-                Parameter("sentiment", TEXT, "How.", choices=("positive", "negative", "neutral")),
+                Parameter("message", TEXT, required=True, aliases=("content", "feedback")),
+                Parameter("sentiment", TEXT, choices=("positive", "negative", "neutral")),
                 agent,
                 _SESSION,
             ),
             writes=True,
             quotes=False,
         ),
+    )
+
+
+def _reading(agent: Parameter) -> tuple[Tool, ...]:
+    return (
+        Tool(
+            "list_sessions",
+            "List sessions",
+            "Sessions: about what, since when.",
+            mcp_write.list_sessions,
+            (Parameter("active_only", FLAG, default=True),),
+        ),
         Tool(
             "briefing",
             "Briefing",
-            "What a new session should know: who is at work, what failed, what was decided and done. Each "
-            "line names "
-            "its event, and says whether the files it speaks of are still so.",
+            "What to know before you begin: who is at work, what failed, what was decided and done.",
             mcp_memory.briefing_text,
             (
-                Parameter("focus", TEXT, "What you work on; by default your active session's focus."),
-                Parameter("scope", TEXTS, "Paths that it concerns."),
+                _focus(False),
+                _SCOPE,
                 agent,
-                Parameter("budget", NUMBER, "Its size in tokens.", default=1000, least=100, most=8000),
+                Parameter("budget", NUMBER, "Tokens.", default=1000, least=100, most=8000),
             ),
         ),
         Tool(
             "who",
             "Who is at work",
-            "Which agents have active sessions here, on what, which files they touched, and where two of "
-            "them meet.",
+            "Agents at work here, on what, in which files, and where two of them meet.",
             mcp_memory.who_text,
         ),
         Tool(
             "search",
             "Search the record",
-            "Find words in all recorded events and file contents, the best places first.",
+            "Find words in all events and file contents, the best places first.",
             mcp_read.search,
             (
-                Parameter("words", TEXT, 'All must be there; "a phrase", begin*, -without.', required=True),
-                Parameter("types", TEXTS, "Only these: decision, error, action, file, llm, feedback, …"),
+                Parameter("words", TEXT, _WORDS, required=True),
+                Parameter("types", TEXTS, "decision, error, action, file, llm, feedback, …"),
                 _PATH,
-                Parameter("session", TEXT, "Only this session."),
+                _SESSION,
                 _limit(10),
-            ),
-        ),
-        Tool(
-            "timeline",
-            "Timeline of a turn",
-            "Everything that happened in a turn, in order.",
-            mcp_read.timeline,
-            (_TURN,),
-        ),
-        Tool(
-            "show",
-            "Show one thing",
-            "All that is recorded of one event, turn or session.",
-            mcp_read.show,
-            (
-                Parameter(
-                    "name",
-                    TEXT,
-                    "An event's id, a session's, a turn, or the beginning of one.",
-                    required=True,
-                ),
-            ),
-        ),
-        Tool(
-            "file_at",
-            "A file as it was",
-            "The recorded bytes of a file at the end, or the start, of a turn.",
-            mcp_read.file_at,
-            (
-                _TURN,
-                Parameter("path", TEXT, "The file, from the repository's root.", required=True),
-                Parameter("at", TEXT, "Which moment of the turn.", default="end", choices=("end", "start")),
-            ),
-        ),
-        Tool(
-            "diff",
-            "What changed",
-            "What changed in a turn, or from the end of one to the end of another; a unified diff.",
-            mcp_read.diff,
-            (
-                _TURN,
-                Parameter("until", TEXT, "The later turn."),
-                Parameter("paths", TEXTS, "Only these files and directories."),
             ),
         ),
         Tool(
@@ -199,16 +163,49 @@ def tools_for(agent_id: str) -> tuple[Tool, ...]:
             "Decisions",
             "What was decided and why, newest first.",
             mcp_read.decisions,
-            (Parameter("words", TEXT, "Only those that these words bear on."), _PATH, _limit(20)),
+            (Parameter("words", TEXT, _WORDS), _PATH, _limit(20)),
+        ),
+        Tool(
+            "timeline",
+            "Timeline of a turn",
+            "All events of a turn, in order, a line each.",
+            mcp_read.timeline,
+            (_TURN,),
+        ),
+        Tool(
+            "show",
+            "Show one thing",
+            "All that is recorded of one event, turn or session, in full.",
+            mcp_read.show,
+            (Parameter("name", TEXT, "Its id, or a beginning.", required=True),),
+        ),
+        Tool(
+            "file_at",
+            "A file as it was",
+            "A file as it was in a turn.",
+            mcp_read.file_at,
+            (
+                _TURN,
+                Parameter("path", TEXT, _PATH.text, required=True),
+                Parameter("at", TEXT, default="end", choices=("end", "start")),
+            ),
+        ),
+        Tool(
+            "diff",
+            "What changed",
+            "What changed in a turn, or from its end to the end of another.",
+            mcp_read.diff,
+            (_TURN, Parameter("until", TEXT, "A later turn."), _SCOPE),
         ),
         Tool(
             "sql",
             "Ask in SQL",
-            "One SELECT over the record (DuckDB): views events, sessions, turns, files, actions, decisions, "
-            "errors, "
-            "llm_calls and more; `describe events` shows columns.",
+            "One SELECT (DuckDB), to count and compare; `describe turns` shows columns. Views: events, "
+            "sessions, turns (session_id, turn, title, outcome, model, tokens_used, commits_made), actions "
+            "(tool, command, path, success), file_versions (path, lines_added, survived), decisions, errors, "
+            "llm_calls and more.",
             mcp_sql.ask,
-            (Parameter("query", TEXT, "One SELECT.", required=True),),
+            (Parameter("query", TEXT, required=True, aliases=("sql",)),),
         ),
         Tool(
             "context_bundle",
@@ -216,10 +213,8 @@ def tools_for(agent_id: str) -> tuple[Tool, ...]:
             "What is shared of a workstream: rules, decisions, evidence, and whether it still holds.",
             mcp_read.context_bundle,
             (
-                Parameter("workstream", TEXT, "Its name.", required=True),
-                Parameter(
-                    "phase", TEXT, "Which.", default="planning", choices=("planning", "implementation")
-                ),
+                Parameter("workstream", TEXT, required=True),
+                Parameter("phase", TEXT, default="planning", choices=("planning", "implementation")),
             ),
         ),
     )

@@ -12,6 +12,7 @@ from eventlog.errors import Refused
 from eventlog.memory import intent
 from eventlog.recorder import sessions
 from eventlog.recorder.hooks import StrictHooks, append
+from eventlog.serve.mcp_call import Receipt
 from eventlog.serve.mcp_memory import session_line
 from eventlog.serve.mcp_read import inside
 from eventlog.store import Store
@@ -38,15 +39,15 @@ def session_start(
     scope: list[str] | None,
     agent_id: str,
     description: str | None,
-) -> str:
+) -> Receipt:
     _end_stale(store)
     before = intent.active_of(store, agent_id)
     begun = intent.start(store, agent_id, focus, scope, description)
     ended = "" if before is None else f"Ended {before.name}, which was active.\n"
-    return f"{ended}Started {session_line(begun)}\n"
+    return Receipt(f"{ended}Started {session_line(begun)}\n", session_id=begun.session_id)
 
 
-def session_end(store: Store, session_id: str | None, agent_id: str) -> str:
+def session_end(store: Store, session_id: str | None, agent_id: str) -> Receipt:
     _end_stale(store)
     if session_id is None:
         found = intent.must_be_active(store, agent_id)
@@ -55,12 +56,13 @@ def session_end(store: Store, session_id: str | None, agent_id: str) -> str:
         if not found.is_active:
             raise Refused(f"Session {found.name} is already ended.")
     intent.end(store, found)
-    return f"Ended {session_line(found)}\n"
+    return Receipt(f"Ended {session_line(found)}\n", session_id=found.session_id)
 
 
 def list_sessions(store: Store, active_only: bool = True) -> Iterator[str]:
     now_us = intent.now_us(store)
     found = intent.at_work(store) if active_only else intent.listed(store, active_only=False)
+    none = True
     for one in found:
         # Reading writes nothing: one that is over by its age is told as such and closed by the next start or
         # end.
@@ -68,7 +70,10 @@ def list_sessions(store: Store, active_only: bool = True) -> Iterator[str]:
         stale = late and intent.is_stale(one.opened_us or 0, now_us)
         if active_only and stale:
             continue
+        none = False
         yield f"{session_line(one)}{' (stale)' if stale else ''}\n"
+    if none:
+        yield "No session is active.\n" if active_only else "There is no session.\n"
 
 
 def post_event(
@@ -79,7 +84,7 @@ def post_event(
     session_id: str | None,
     path: str | None,
     reasoning: str | None,
-) -> str:
+) -> Receipt:
     key = "decision" if event_type == "decision" else "message"
     payload = {key: content, "reasoning": reasoning}
     columns = {"path": None if path is None else inside(store, path), "title": one_line(content, 80)}
@@ -94,7 +99,7 @@ def store_decision(
     reasoning: str | None,
     agent_id: str,
     session_id: str | None,
-) -> str:
+) -> Receipt:
     hooks, session = _hooks(store, session_id, agent_id)
     return _stored("decision", hooks.store_decision(summary, reasoning).event_id, session)
 
@@ -106,7 +111,7 @@ def store_error(
     command_or_file: str | None,
     agent_id: str,
     session_id: str | None,
-) -> str:
+) -> Receipt:
     hooks, session = _hooks(store, session_id, agent_id)
     return _stored("error", hooks.store_error(context, message, command_or_file).event_id, session)
 
@@ -117,7 +122,7 @@ def store_feedback(
     sentiment: str | None,
     agent_id: str,
     session_id: str | None,
-) -> str:
+) -> Receipt:
     payload = {"feedback_type": "explicit", "message": message, "sentiment": sentiment}
     return _append(store, "feedback", "feedback", payload, agent_id, session_id, source="user")
 
@@ -130,7 +135,7 @@ def _append(
     agent_id: str,
     session_id: str | None,
     **columns: Any,
-) -> str:
+) -> Receipt:
     session = _session_of(store, session_id, agent_id)
     event: Event = {
         "event_type": event_type,
@@ -169,6 +174,6 @@ def _end_stale(store: Store) -> None:
     intent.end_stale(store, intent.now_us(store))
 
 
-def _stored(what: str, event_id: str, session_id: str | None) -> str:
+def _stored(what: str, event_id: str, session_id: str | None) -> Receipt:
     where = "in no session" if session_id is None else f"in session sess-{session_id}"
-    return f"Recorded the {what} as event {event_id}, {where}.\n"
+    return Receipt(f"Recorded the {what} as event {event_id}, {where}.\n", event_id, session_id)

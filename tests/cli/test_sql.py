@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from eventlog import many
-from eventlog.errors import NoStore
+from eventlog import Store, many
+from eventlog.errors import NoStore, QueryError
 from locus_cli.sql_place import placed
 from tests.cli.support import Locus, Recorded
 
@@ -246,3 +246,41 @@ def test_a_list_of_stores_that_cannot_be_read_is_empty(tmp_path: Path) -> None:
     many.remember("/b", {})
     many.remember("/b", {"XDG_DATA_HOME": "/proc/nowhere"})
     assert many.known({}) == []
+
+
+_WRONG = "cast(title as int)"
+
+
+@pytest.mark.parametrize("front", ["", "\n\n", "-- a comment\n/* and\nmore */ ", "  ", "explain analyze "])
+@pytest.mark.parametrize(
+    "question",
+    [
+        "select cast(title as int) from turns",
+        "select started_at,\n  cast(title as int),\n  title\nfrom turns",
+        "with a as (\nselect cast(title as int) as b from turns)\nselect b\nfrom a",
+        "select 1\nunion all\nselect cast(title as int) from turns order by\n1",
+        "select 'a line that is longer than what DuckDB shows of one, so it is cut', cast(title as int), "
+        "'and goes on behind the place for as long as before it' from turns",
+        "select title,\nno_such_column,\ntitle from turns",
+        "select title,\nfrom turns\nwhere where",
+    ],
+)
+@pytest.mark.parametrize("stores", [1, 2])
+def test_a_wrong_place_is_one_in_the_question(
+    front: str, question: str, stores: int, recorded: Recorded, locus: Locus
+) -> None:
+    """Where DuckDB finds a fault while it parses, binds or runs, it is named by line and column of what was
+    asked, whatever stands in front and whatever is put around it; MCP and Python are told the same line."""
+    text = front + question
+    wrong = next(one for one in (_WRONG, "no_such_column", "where where") if one in text)
+    at = text.index(wrong) + (len("where ") if wrong == "where where" else 0)
+    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    asked = ("--store", str(recorded.store)) * (stores - 1)
+
+    ended = locus("sql", text, *asked)
+
+    assert ended.code == 1
+    assert f"(line {line}, column {column})" in ended.err
+    with Store.open(recorded.store) as store, pytest.raises(QueryError) as raised:
+        store.query(text)
+    assert f"LINE {line}: " in str(raised.value) or "LINE" not in str(raised.value)

@@ -15,6 +15,7 @@ from eventlog.log.line import encode_line
 from eventlog.log.reader import LogView, open_view
 from eventlog.log.seal import seal
 from eventlog.projections import index
+from eventlog.projections.definitions import COLUMNS_OF, names_of, quoted
 from eventlog.query.engine import run
 
 STORE_ID = bytes(range(16))
@@ -63,9 +64,9 @@ class Log:
 
     def tables(self) -> dict[str, dict[Any, dict[str, Any]]]:
         """Every projection as one query sees it, by key."""
-        # Durations from neighbours are no part of a projection: tests/query/test_spans.py has them.
-        own = {"llm_calls": "(SELECT * EXCLUDE (started_at, derived_ms) FROM llm_calls)"}
-        lists = ", ".join(f"(SELECT list(one) FROM {own.get(name, name)} AS one)" for name in KEYS)
+        # What other events say is no part of a projection: test_spans.py and test_joins.py have it.
+        own = {name: f"(SELECT {quoted(names_of(COLUMNS_OF[name]))} FROM {name})" for name in KEYS}
+        lists = ", ".join(f"(SELECT list(one) FROM {own[name]} AS one)" for name in KEYS)
         found = {}
         for name, rows in zip(KEYS, self.rows(f"SELECT {lists}")[0], strict=True):
             found[name] = {_key(row, KEYS[name]): row for row in rows or ()}

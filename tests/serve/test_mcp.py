@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from eventlog.memory import intent
 from eventlog.store import Store
 from eventlog.types import Event
-from tests.serve.support import LEGACY, MODERN, Served, make_project, served
+from tests.serve.support import LEGACY, MODERN, Served, make_project, served, text_of
 
 READING = {
     "list_sessions", "briefing", "who", "search", "timeline", "show", "file_at", "diff", "decisions", "sql",
@@ -77,10 +77,96 @@ def test_both_eras_list_the_tools_and_call_one(either: Served) -> None:
     assert set(said) == READING | WRITING
     assert {name for name, of in said.items() if of.read_only_hint} == READING
     assert not any(of.destructive_hint or of.open_world_hint for of in said.values())
-    assert all("store" in tool.input_schema["properties"] for tool in listed)
+    # A server that was started for a store names no argument for another one.
+    named = {"store" in tool.input_schema["properties"] for tool in listed}
+    assert named == {either.client.protocol_version == "2026-07-28"}
     assert "files" not in either.call("sql", query="select count(*) as n from turns").splitlines()[1]
     assert either.call("sql", query="select title from turns").splitlines()[-1] == '["Polite kiosk"]'
     assert "Greet in English" in either.call("search", words="greet")
+
+
+def test_definitions_cost_at_most_3000_tokens(either: Served) -> None:
+    """What every request of an agent carries is small: all definitions, with what the tools answer.
+
+    A token is taken as four characters, as no tokenizer is here: of this text the known ones make fewer.
+    """
+    listed = either.portal.call(either.client.list_tools).tools
+    sent = json.dumps(
+        [tool.model_dump(by_alias=True, exclude_none=True) for tool in listed], ensure_ascii=False
+    )
+    sent = sent.replace('": ', '":').replace(", ", ",")
+
+    assert len(sent) / 4 <= 3_000
+    assert len(sent.encode()) <= 12_000
+
+
+def test_an_argument_means_the_same_in_every_tool(either: Served) -> None:
+    """One name, one type and one description for a thing; what tools differ in is what they demand."""
+    listed = either.portal.call(either.client.list_tools).tools
+    said: dict[str, set[tuple[str, str | None]]] = {}
+    for tool in listed:
+        for name, schema in tool.input_schema["properties"].items():
+            said.setdefault(name, set()).add((schema["type"], schema.get("description")))
+    optional = {"description", "message", "summary"}  # whose tools say what they take
+    assert {name: forms for name, forms in said.items() if len(forms) > 1 and name not in optional} == {}
+    assert not {"session", "paths", "agent"} & set(said)
+
+
+ASKED: dict[str, dict[str, Any]] = {
+    "session_start": {"focus": "shapes", "scope": ["src"], "agent_id": "shaper"},
+    "post_event": {"event_type": "outcome", "content": "it has a shape", "agent_id": "shaper"},
+    "store_decision": {"summary": "Have a shape", "agent_id": "shaper"},
+    "store_error": {"context": "E", "message": "none", "agent_id": "shaper"},
+    "store_feedback": {"message": "good", "agent_id": "shaper"},
+    "session_end": {"agent_id": "shaper"},
+    "list_sessions": {"active_only": False},
+    "briefing": {"scope": ["src"]},
+    "who": {},
+    "search": {"words": "kiosk", "limit": 2},
+    "decisions": {},
+    "timeline": {"turn": "last:claude-code", "max_chars": 500},
+    "show": {"name": "last:claude-code"},
+    "file_at": {"turn": "last:claude-code", "path": "src/kiosk.py"},
+    "diff": {"turn": "last:claude-code", "scope": ["src"]},
+    "sql": {"query": "select 1"},
+    "context_bundle": {"workstream": "none"},
+}
+
+
+def test_structured_answers_are_what_their_schemas_say(either: Served) -> None:
+    """Every tool has an output schema, which its answer fits, with the text that the model reads in it.
+
+    The client knows the schemas once it has listed the tools, and refuses an answer that fits none.
+    """
+    schemas = {tool.name: tool.output_schema for tool in either.portal.call(either.client.list_tools).tools}
+    assert set(ASKED) == set(schemas)
+    for name, arguments in ASKED.items():
+        found = either.result(name, **arguments)
+        if name == "context_bundle":  # nothing is shared here
+            assert found.is_error and found.structured_content is None
+            continue
+        assert set(schemas[name]["required"]) <= set(found.structured_content)
+        assert all(isinstance(value, str) for value in found.structured_content.values())
+        assert found.structured_content["text"] == text_of(found)
+        assert set(found.structured_content) <= set(schemas[name]["properties"])
+        recorded = name in WRITING - {"session_start", "session_end"}
+        assert ("event_id" in found.structured_content) is recorded
+        assert ("session_id" in found.structured_content) is (name in WRITING)
+
+    page = either.result("timeline", turn="last:claude-code", max_chars=500).structured_content
+    rest = either.result("timeline", turn="last:claude-code", max_chars=500, cursor=page["cursor"])
+    assert page["cursor"] in page["text"] and not rest.is_error
+
+
+def test_names_of_before_and_of_other_places_are_taken(either: Served) -> None:
+    """Arguments that were renamed, or that SQL and other tools call otherwise, mean what they say."""
+    assert "+print('good morning')" in either.call("diff", turn="last:claude-code", paths=["src"])
+    session = json.loads(either.call("sql", sql="select session_id from turns limit 1").splitlines()[-1])[0]
+    assert "kiosk" in either.call("search", words="kiosk", session=session)
+    assert "Recorded the decision" in either.call("store_decision", decision="Keep names", agent="namer")
+    assert "Recorded the outcome" in either.call("post_event", type="outcome", message="so", agent_id="namer")
+    assert "twice" in either.refusal("diff", turn="last", paths=["a"], scope=["b"])
+    assert "takes no argument" in either.refusal("diff", turn="last", folder=["a"])
 
 
 def test_what_was_recorded_is_told_as_data(modern: Served) -> None:

@@ -35,7 +35,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask(project: Path, tool: str, **arguments: Any) -> str:
-    return Call.of(TOOLS[tool], arguments).answer(str(project / ".locus"))
+    return Call.of(TOOLS[tool], arguments).answer(str(project / ".locus"))["text"]
 
 
 READING: list[tuple[str, dict[str, Any], str]] = [
@@ -46,7 +46,7 @@ READING: list[tuple[str, dict[str, Any], str]] = [
     ("timeline", {"turn": "last"}, "file  edit src/kiosk.py"),
     ("show", {"name": "last"}, "outcome: it greets"),
     ("file_at", {"turn": "last", "path": "src/kiosk.py", "at": "start"}, "\nprint('bye')\n"),
-    ("diff", {"turn": "last", "paths": ["src"]}, "+print('good morning')"),
+    ("diff", {"turn": "last", "scope": ["src"]}, "+print('good morning')"),
     ("decisions", {"words": "greet"}, "because the guests do"),
     ("sql", {"query": "select path from files order by 1"}, '["src/kiosk.py"]'),
 ]
@@ -128,13 +128,14 @@ def test_pages_joined_are_the_text(text: str, chars: int) -> None:
     """Whatever the text and the size of pages, what they show, one behind the other, is the text."""
     got, cursor = 0, None
     while True:
-        page = mcp_page.page(text, cursor, chars)
+        page, following = mcp_page.page(text, cursor, chars)
         left = text[got:]
         if len(left) <= chars:
-            assert page == left
+            assert (page, following) == (left, None)
             return
         shown, _, last = page.removesuffix(" goes on]\n").rpartition("[more: ")
         cursor = last.partition("cursor=")[2]
+        assert cursor == following
         size = int(cursor.partition("-")[0]) - got
         assert 0 < size <= chars
         assert shown in (left[:size], f"{left[:size]}\n")

@@ -1,0 +1,215 @@
+"""Columns for which everybody would join views: who asked for a call or a change, and what came of a turn.
+
+A view that has such columns takes a relation and gives one with them, computed from the events where a
+question names one of them and kept nowhere. Where a question names none, they are there without a value.
+docs/sql.md ("Joined columns") is the rule of each. Pure text.
+"""
+
+from eventlog.projections import definitions as d
+from eventlog.projections import fates, spans
+from eventlog.types import COMMAND_ARGUMENTS, PATH_ARGUMENTS
+
+MODEL: d.Columns = (("model", "VARCHAR", "model that asked for it; null where several may have"),)
+SUBAGENT: d.Columns = (("subagent_type", "VARCHAR", "what kind of subagent; null for the main agent"),)
+COMMAND: d.Columns = (("command", "VARCHAR", "the command line that the call ran"),)
+STOP: d.Columns = (("stop_reason", "VARCHAR", "why the model stopped, in its provider's word"),)
+DURATION: d.Columns = (
+    ("duration_ms", "BIGINT", "from started_at to completed_at; null while one is unknown"),
+)
+OF_TURN: d.Columns = (
+    ("model", "VARCHAR", "model of its last call that no subagent made"),
+    ("models", "VARCHAR[]", "sorted models of all its calls"),
+    (
+        "commits_made",
+        "VARCHAR[]",
+        "commits that it made, in order; null where nothing tells whether it made one",
+    ),
+)
+LLM_CALLS: d.Columns = (*d.LLM_CALLS, *spans.COLUMNS, *STOP, *SUBAGENT)
+TURNS: d.Columns = (*d.TURNS, *DURATION, *OF_TURN, *fates.OF_TURN)
+
+SUBAGENTS: d.Columns = (
+    ("agent", "VARCHAR", "key: the agent; with session_id and subagent_id"),
+    ("session_id", "VARCHAR", "key: the session"),
+    ("subagent_id", "VARCHAR", "key: its own id of the subagent"),
+    ("turn", "BIGINT", "the turn that started it"),
+    *SUBAGENT,
+    ("prompt", "VARCHAR", "what it was asked"),
+    ("tool_use_id", "VARCHAR", "the call that launched it"),
+    ("started_at", "TIMESTAMP WITH TIME ZONE", "when it started"),
+    ("ended_at", "TIMESTAMP WITH TIME ZONE", "when it ended, the last time"),
+    ("first_position", "BIGINT", "position of the first event about it"),
+)
+
+_CALLS = f"event_type IN {d.TOOL_TYPES}"
+_COMMITS = r"'\bgit\b[^|;&\n]*\bcommit\b'"
+# What git prints of a commit that it made: `[main 1a2b3c4] Title`, `[main (root-commit) 1a2b3c4] Title`.
+_PRINTED = r"'\[[^\[\]\n]{1,250} ([0-9a-f]{7,64})\] '"
+_SHORT = 7  # hex digits of a commit that git prints at least
+
+
+def blank(columns: d.Columns) -> str:
+    """A select list of the columns without values."""
+    return ", ".join(f"NULL::{kind} AS {name}" for name, kind, _ in columns)
+
+
+def argument(names: "tuple[str, ...]") -> str:
+    """The first of a call's arguments that is there, as text; words of a list are joined by blanks."""
+    keys = [f"$.args.{name}" for name in names]
+    found = f"list_filter(TRY(json_extract(payload, {keys})), lambda x: x IS NOT NULL)[1]"
+    words = f"array_to_string(TRY_CAST({found} AS VARCHAR[]), ' ')"
+    return f"CASE json_type({found}) WHEN 'VARCHAR' THEN {found} ->> '$' WHEN 'ARRAY' THEN {words} END"
+
+
+def with_command(calls: str) -> str:
+    return f"(SELECT *, {argument(COMMAND_ARGUMENTS)} AS command FROM {calls})"
+
+
+def with_path(calls: str, events: str) -> str:
+    """Calls of tools with the file that each is about: of its event, of the only file that it changed, else
+    as its arguments name it, from the session's first directory where it lies below that."""
+    return f"""(
+        SELECT r.* EXCLUDE (named) REPLACE (coalesce(r.path, changed.path,
+            CASE WHEN starts_with(r.named, home || '/') THEN r.named[len(home) + 2:]
+                WHEN starts_with(r.named, './') THEN r.named[3:] ELSE r.named END) AS path)
+        FROM (SELECT *, {argument(PATH_ARGUMENTS)} AS named FROM {calls}) AS r
+        LEFT JOIN (SELECT cause, min(path) AS path FROM {events}
+            WHERE event_type = 'file' AND cause IS NOT NULL
+            GROUP BY cause HAVING min(path) = max(path)) AS changed ON changed.cause = r.event_id
+        LEFT JOIN (SELECT session_id, arg_min(cwd, position) AS home FROM {events}
+            WHERE cwd IS NOT NULL GROUP BY session_id) AS began ON began.session_id = r.session_id)"""
+
+
+def with_model(rows: str, events: str) -> str:
+    """Calls of tools, or changes of files, with the model that asked for each.
+
+    That is the one whose response names the call, else the only one of the turn, or of the subagent in it.
+    """
+    return f"""(
+        SELECT r.* REPLACE (coalesce(r.model, answer.model, alone.model) AS model)
+        FROM {rows} AS r
+        LEFT JOIN (SELECT event_id, message_id FROM {events}
+            WHERE {_CALLS} AND message_id IS NOT NULL) AS call ON call.event_id = r.cause
+        LEFT JOIN (SELECT agent, message_id, min(model) AS model FROM {events}
+            WHERE event_type = 'llm' AND model IS NOT NULL AND message_id IS NOT NULL
+            GROUP BY ALL) AS answer
+            ON answer.agent = r.agent AND answer.message_id = coalesce(r.message_id, call.message_id)
+        LEFT JOIN (SELECT session_id, turn, subagent_id, min(model) AS model FROM {events}
+            WHERE event_type = 'llm' AND model IS NOT NULL
+            GROUP BY ALL HAVING min(model) = max(model)) AS alone
+            ON alone.session_id = r.session_id AND alone.turn IS NOT DISTINCT FROM r.turn
+            AND alone.subagent_id IS NOT DISTINCT FROM r.subagent_id)"""
+
+
+def with_subagent(rows: str, events: str) -> str:
+    """Rows with the kind of the subagent that they are of."""
+    return f"""(
+        SELECT r.*, who.subagent_type FROM {rows} AS r LEFT JOIN ({subagents(events)}) AS who
+        ON who.agent = r.agent AND who.session_id = r.session_id AND who.subagent_id = r.subagent_id)"""
+
+
+def subagents(events: str) -> str:
+    """A row for each subagent that an event of its start or its end tells of."""
+    asked = {
+        name: f"TRY(json_extract_string(payload, '$.args.{name}'))" for name in ("subagent_type", "prompt")
+    }
+    return f"""
+        SELECT s.agent, s.session_id, subagent_id, turn, coalesce(title, asked_type) AS subagent_type,
+            coalesce(prompt, asked_prompt) AS prompt, s.tool_use_id, started_at, ended_at, first_position
+        FROM (
+            SELECT agent, session_id, subagent_id, arg_min(turn, position) AS turn,
+                arg_min(title, position) AS title, arg_min(tool_use_id, position) AS tool_use_id,
+                arg_min(TRY(json_extract_string(payload, '$.prompt')), position) AS prompt,
+                min(occurred_at) FILTER (operation = 'start') AS started_at,
+                max(occurred_at) FILTER (operation = 'end') AS ended_at, min(position) AS first_position
+            FROM {events} WHERE event_type = 'subagent' AND subagent_id IS NOT NULL GROUP BY ALL) AS s
+        LEFT JOIN (
+            SELECT agent, session_id, tool_use_id, min({asked["subagent_type"]}) AS asked_type,
+                min({asked["prompt"]}) AS asked_prompt
+            FROM {events} WHERE {_CALLS} AND tool_use_id IS NOT NULL AND contains(payload, '"subagent_type"')
+            GROUP BY ALL) AS launch
+            ON launch.agent = s.agent AND launch.session_id = s.session_id
+            AND launch.tool_use_id = s.tool_use_id"""
+
+
+def llm_calls(events: str, beaten: str, extras: "frozenset[str]") -> str:
+    """The calls of `spans.llm_calls` with the kind of the subagent, where `extras` names it."""
+    calls = f"({spans.llm_calls(events, beaten, derived='derived' in extras)})"
+    if "subagent" in extras:
+        return f"SELECT * FROM {with_subagent(calls, events)}"
+    return f"SELECT *, {blank(SUBAGENT)} FROM {calls}"
+
+
+def turns(stored: str, events: str, extras: "frozenset[str]") -> str:
+    """The turns of `stored` with `TURNS`; without "of_turn" and "fates" only what needs no other view."""
+    columns = ["t.*", "(epoch_us(t.completed_at) - epoch_us(t.started_at)) // 1000 AS duration_ms"]
+    joins = ""
+    if "of_turn" in extras:
+        columns.append("m.model, coalesce(m.models, []) AS models, c.commits_made")
+        joins += f"""
+            LEFT JOIN ({_models(events)}) AS m ON m.session_id = t.session_id AND m.turn = t.turn
+            LEFT JOIN ({_commits(events)}) AS c ON c.session_id = t.session_id AND c.turn = t.turn"""
+    else:
+        columns.append(blank(OF_TURN))
+    if "fates" in extras:
+        columns.append("f.reverted_by")
+        joins += f"""
+            LEFT JOIN ({fates.of_turns(events)}) AS f ON f.session_id = t.session_id AND f.turn = t.turn"""
+    else:
+        columns.append(blank(fates.OF_TURN))
+    return f"SELECT {', '.join(columns)} FROM {stored} AS t{joins}"
+
+
+def _models(events: str) -> str:
+    return f"""
+        SELECT session_id, turn, arg_max(model, position) FILTER (subagent_id IS NULL) AS model,
+            list_sort(list_distinct(list(model))) AS models
+        FROM {events} WHERE event_type = 'llm' AND model IS NOT NULL GROUP BY ALL"""
+
+
+def _commits(events: str) -> str:
+    """The commits that each turn made: of an imported commit itself; of others what git printed for a
+    `git commit` that did not fail, and the commit checked out at their end where one of these moved it.
+
+    A commit that is printed in short is completed by the only one known that begins so.
+    """
+    return f"""
+        WITH known AS (
+            SELECT DISTINCT commit_id, commit_id[:{_SHORT}] AS short FROM (
+                SELECT "commit" AS commit_id FROM {events} WHERE "commit" IS NOT NULL
+                UNION ALL SELECT {_HEAD} FROM {events} WHERE event_type = 'snapshot')
+            WHERE len(commit_id) >= {_SHORT}
+        ), heads AS (
+            SELECT session_id, turn, arg_min(head, position) FILTER (operation = 'turn_start') AS first,
+                arg_max(head, position) FILTER (operation = 'turn_end') AS last, max(position) AS position
+            FROM (SELECT *, {_HEAD} AS head FROM {events} WHERE event_type = 'snapshot' AND turn IS NOT NULL)
+            GROUP BY session_id, turn
+        ), calls AS (
+            SELECT session_id, turn, position,
+                regexp_extract_all(json_extract_string(payload, '$.result'), {_PRINTED}, 1) AS printed
+            FROM {events} WHERE {_CALLS} AND turn IS NOT NULL AND success IS NOT FALSE
+            AND contains(payload, 'commit') AND regexp_matches({argument(COMMAND_ARGUMENTS)}, {_COMMITS})
+        ), made AS (
+            SELECT session_id, turn, position, 0 AS place, "commit" AS commit_id
+            FROM {events} WHERE agent = 'git' AND event_type = 'turn' AND operation = 'start'
+            UNION ALL SELECT session_id, turn, position, unnest(range(len(printed))), unnest(printed)
+            FROM calls
+            UNION ALL SELECT session_id, turn, position, 0, last FROM heads
+            WHERE last <> first AND (session_id, turn) IN (SELECT (session_id, turn) FROM calls)
+        ), whole AS (
+            SELECT made.commit_id AS said, CASE WHEN count(known.commit_id) = 1 THEN min(known.commit_id)
+                ELSE made.commit_id END AS commit_id
+            FROM made LEFT JOIN known ON known.short = made.commit_id[:{_SHORT}]
+                AND starts_with(known.commit_id, made.commit_id)
+            GROUP BY made.commit_id
+        ), once AS (
+            SELECT session_id, turn, whole.commit_id,
+                min({{'position': position, 'place': place}}) AS first_at
+            FROM made JOIN whole ON made.commit_id = said GROUP BY ALL
+        )
+        SELECT session_id, turn, list(commit_id ORDER BY first_at) AS commits_made FROM once GROUP BY ALL
+        UNION ALL SELECT session_id, turn, [] FROM heads
+        WHERE last = first AND (session_id, turn) NOT IN (SELECT (session_id, turn) FROM once)"""
+
+
+_HEAD = "TRY(json_extract_string(payload, '$.git_head'))"
