@@ -12,6 +12,7 @@
       log/journal/<n:020d>.evj                        n from 1, dense, never reused; highest is active
       log/segments/<base:020d>-<end:020d>-<hash16>.parquet
       log/manifest/<n:020d>.json                      n from 1; the highest is current
+      log/acknowledged                                derived: how far the log was acknowledged
       log/quarantine/<journal:020d>@<offset>-<hash16>.bin (+ .json)
       index/<manifest:020d>-<code8>.duckdb            derived
       index/line-counts                              derived: lines of changes (docs/sql.md)
@@ -134,6 +135,10 @@ class Layout:
 
     def journal(self, number: int) -> str:
         return f"{self.root}/{JOURNAL_DIR}/{number:020d}.evj"
+
+    @property
+    def acknowledged(self) -> str:
+        return f"{self.root}/log/acknowledged"
 
     def segment(self, name: str) -> str:
         return f"{self.root}/{SEGMENT_DIR}/{name}"
