@@ -1,9 +1,9 @@
 """How far the log was acknowledged: a note beside the journals, by which a lost end of the log shows.
 
-The table of bytes is docs/positions.md. Written by `append` after its sync and before it returns, outside the
-lock, never synced itself; whoever opens a journal to append, and `verify`, read it. What it says was durable
-before it was said, so it may be old and is never ahead. It is derived: where it is missing, unreadable or of
-a copy, less is noticed and nothing else changes. So no failure of it is a failure of anybody's. On the hook path.
+The table of bytes is in docs/positions.md. Written by `append` after its sync and before it returns, outside
+the lock, never synced itself; whoever opens a journal to append, and `verify`, read it. What it says was
+durable before it was said, so it may be old and is never ahead. It is derived: where it is missing, unreadable
+or of a copy, less is noticed and nothing else changes, so its failures are nobody's. On the hook path.
 """
 
 import os
@@ -59,7 +59,7 @@ class Note:
         return max((position for position in positions if position is not None), default=None)
 
     def raise_to(self, position: int) -> None:
-        """Note that everything in front of `position` is acknowledged: durable in this journal, or earlier."""
+        """Note that everything in front of `position` is acknowledged, in this journal or an earlier one."""
         if self._fd < 0:
             return
         body = _SLOT.pack(_MAGIC, _VERSION, 0, self._number, position, self._inode, self._journal_inode, 0)

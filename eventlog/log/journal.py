@@ -585,7 +585,7 @@ class Journal:
         scan = _scan_descriptor(self._fs, active.fd, active.path, self._store_id, active.number)
         end, position = scan.size, max(scan.claimed, seen, known or 0)
         if scan.damaged or position > scan.end:
-            # Closed: a frame here would stand behind bytes that do not verify, or have the position of another.
+            # Closed: a frame here would stand behind bad bytes, or have the position of another.
             end = max(end, ROTATE_SIZE)
         elif scan.torn is not None:
             end, torn_size = scan.torn
@@ -691,7 +691,7 @@ class Journal:
             fs.close(fd)
 
     def _refuse_lost_journals(self) -> None:
-        """Starting at position 0 again would hide events that are already sealed, or give their positions twice."""
+        """Starting at position 0 again would hide sealed events, or give positions twice."""
         has = "manifest" if self._fs.listdir(self._layout.directory(MANIFEST_DIR)) else ""
         if not has and read_note(self._fs, self._layout, 0):
             has = "note of what was acknowledged"

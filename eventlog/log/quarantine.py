@@ -12,7 +12,6 @@ from eventlog.fs import FileSystem, publish, read_file
 from eventlog.jsontext import decode, encode
 from eventlog.layout import QUARANTINE_DIR, Layout, quarantine_name
 
-
 # Why bytes were taken: the second harms nobody (docs/positions.md).
 TORN = "torn tail: no valid frame begins here or behind"
 NEVER_ACKNOWLEDGED = "torn tail, behind everything that was acknowledged"

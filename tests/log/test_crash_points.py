@@ -42,7 +42,7 @@ class Died(BaseException):
 class Oracle:
     """What is known outside the store: batches acknowledged with their positions, and batches tried.
 
-    `rotten` are positions of which the bytes were destroyed on the disk: nothing, or the same, stands there since.
+    `rotten` are positions whose bytes were destroyed on the disk: nothing stands there since, or the same.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """Every crash of every small program in which the disk rots: no position is given twice.
 
-Goal: I1, I2, I10, I12, I13 beside rot. Method: that of `test_crash_points.py`, with operations that destroy the
-newest frame on the disk: a flipped bit in it, or a cut at its beginning or at the header. The oracle knows the
-positions; afterwards nothing stands there, or what stood there. Where a power cut took the note of what was
-acknowledged too, a cut cannot be noticed, and only there the search looks away; rot of a frame it finds always.
+Goal: I1, I2, I10, I12, I13 beside rot. Method: that of `test_crash_points.py`, with operations that destroy
+the newest frame on the disk: a flipped bit in it, or a cut at its beginning or at the header. The oracle knows
+the positions; afterwards nothing stands there, or what stood there. Where a power cut took the note of what
+was acknowledged too, a cut cannot be noticed, and only there the search looks away; rot it always finds.
 """
 
 import struct
@@ -100,7 +100,7 @@ def explore(explorer: Explorer, names: "tuple[str, ...]", *, recovery: bool = Fa
     [*((name, False) for name in (*FLIPS, *CUTS)), ("rot", True), ("cut", True)],
 )
 def test_every_crash_beside_rot(name: str, one_process: bool) -> None:
-    """I1, I2, I13: after any end of a program in which the newest frame was destroyed, its positions are its own."""
+    """I1, I2, I13: whatever ends a program that destroyed the newest frame, its positions are its own."""
     explorer = RotExplorer(one_process=one_process)
     explore(explorer, (name,))
     print(f"{name}: {explorer.checked} recoveries")

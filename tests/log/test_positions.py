@@ -15,7 +15,7 @@ from eventlog.layout import Layout
 from eventlog.log.acknowledged import SLOT_SIZE, SLOTS, read_note
 from eventlog.log.frame import HEADER_SIZE, claimed_end, encode_frame
 from eventlog.log.journal import Journal, journal_numbers, scan_journal
-from tests.log.test_journal import a_journal, lines_of, overwrite, quarantined, size_of
+from tests.log.test_journal import a_journal, lines_of, overwrite, quarantined
 from tests.simfs import Call, Fault, SimFS, keep_all, keep_none, sim_store
 
 
@@ -321,7 +321,7 @@ def stretch(lines: list[list[bytes]]) -> tuple[bytes, list[int], int]:
 
 @given(batches, st.data())
 def test_a_changed_byte_leaves_every_position_claimed(lines: list[list[bytes]], data: st.DataObject) -> None:
-    """I13: of frames with a wrong byte somewhere, and wrong payloads everywhere, no position is given again."""
+    """I13: of frames with wrong digests, and a wrong byte anywhere, no position is given again."""
     whole, starts, end = stretch(lines)
     changed = bytearray(whole)
     for begin in starts:
