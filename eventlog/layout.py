@@ -198,6 +198,16 @@ def quarantine_name(journal: int, offset: int, hash16: str) -> str:
     return f"{journal:020d}@{offset}-{hash16}.bin"
 
 
+def parse_quarantine(name: str) -> "tuple[int, int] | None":
+    """(journal, offset) of bytes that were cut off a journal; None for every other file in quarantine."""
+    number, at, rest = name.partition("@")
+    offset, _, digest = rest.partition("-")
+    journal = _number(number)
+    if not at or journal is None or not _is_hex(digest.removesuffix(".bin"), 16) or not offset.isdigit():
+        return None
+    return (journal, int(offset)) if digest.endswith(".bin") else None
+
+
 def condemned_name(unix_s: int, hash64: str) -> str:
     return f"{unix_s}-{hash64}.evp"
 

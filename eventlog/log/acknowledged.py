@@ -2,8 +2,8 @@
 
 The table of bytes is in docs/positions.md. Written by `append` after its sync and before it returns, outside
 the lock, never synced itself; whoever opens a journal to append, and `verify`, read it. What it says was
-durable before it was said, so it may be old and is never ahead. It is derived: where it is missing, unreadable
-or of a copy, less is noticed and nothing else changes, so its failures are nobody's. On the hook path.
+durable before it was said, so it may be old and is never ahead. It is derived: where it is missing or is that
+of a copy, less is noticed and nothing else changes, so its failures are nobody's. On the hook path.
 """
 
 import os

@@ -17,6 +17,7 @@ TORN = "torn tail: no valid frame begins here or behind"
 NEVER_ACKNOWLEDGED = "torn tail, behind everything that was acknowledged"
 TORN_AND_CLOSED = "torn tail of a closed journal"
 DAMAGE = "damage"
+_WHY_BYTES_MAX = 4096
 
 
 def files_of(journal: int, offset: int, data: bytes, reason: str) -> "list[tuple[str, bytes]]":
@@ -37,6 +38,16 @@ def keep(fs: FileSystem, layout: Layout, tmp_path: str, name: str, data: bytes) 
         if not _says_the_same(read_file(fs, path), data):
             raise Corruption(path, "a quarantined file does not hold the bytes it is named after") from None
         fs.fsync_dir(layout.directory(QUARANTINE_DIR))
+
+
+def reason_of(fs: FileSystem, path: str) -> str:
+    """Why the bytes at `path` were taken, empty when nothing says it."""
+    try:
+        why = decode(read_file(fs, path.removesuffix(".bin") + ".json", _WHY_BYTES_MAX))
+    except (OSError, ValueError):
+        return ""
+    reason = why.get("reason") if isinstance(why, dict) else None
+    return reason if isinstance(reason, str) else ""
 
 
 def _says_the_same(there: bytes, data: bytes) -> bool:
