@@ -126,7 +126,7 @@ def a_torn_tail_that_is_quarantined(root: Path) -> None:
     change(active(root), used(active(root)), b"noise")
     (root / "log/acknowledged").unlink()
     with Store.open(root) as store:
-        append(store, 70)
+        append(store, used(active(root)))
 
 
 @settled_by(*REPAIR)
@@ -373,10 +373,25 @@ def test_what_verify_names_one_command_settles(
         assert not [one for one in store.events(since=at) if one["position"] != at]
 
 
+def test_quarantined_bytes_are_told_until_a_repair(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """I10: appends and sealing do not make them forgotten; the repair does, and what is new shows."""
+    a_torn_tail_that_is_quarantined(root)
+    with Store.open(root) as store:
+        store.seal()
+        append(store, 71)
+    code, (told,) = verify(root, capsys)
+    assert code == Corruption.exit_code and "log/quarantine" in str(told["path"])
+    assert run(["--store", str(root), "store", *REPAIR]) == 0
+    assert verify(root, capsys) == (0, [])
+
+    a_torn_tail_that_is_quarantined(root)
+    assert len(verify(root, capsys)[1]) == 1
+
+
 def test_an_accepted_finding_is_told_as_known_and_a_new_one_as_new(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """P7: who accepts a loss does not accept the next one, and the loss stays said, after sealing too."""
+    """I13, P7: who accepts a loss does not accept the next one; it stays said, after sealing too."""
     an_event_that_nobody_can_have_written(root)
     run(["--store", str(root), "store", *ACCEPT])
     with Store.open(root) as store:
@@ -391,8 +406,9 @@ def test_an_accepted_finding_is_told_as_known_and_a_new_one_as_new(
 
 
 def test_without_accepting_nothing_is_accepted(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """P7: a repair alone leaves what it cannot mend as a finding, and says so with its exit code."""
+    """I13, P7: a repair alone leaves what it cannot mend as a finding, and says so with its exit code."""
     an_event_that_nobody_can_have_written(root)
+    a_torn_tail_that_is_quarantined(root)
     assert run(["--store", str(root), "store", "repair", "--yes"]) == 0  # reads bytes, not meanings
     code, found = verify(root, capsys)
     assert code == Corruption.exit_code and len(found) == 1

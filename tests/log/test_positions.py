@@ -141,6 +141,23 @@ def test_a_cut_at_the_end_of_a_frame_is_noticed(where: str, kept: bool) -> None:
     assert lines_of(fs, layout) == [*left, (3, b"new")]
 
 
+def test_a_kept_descriptor_notices_a_cut_without_a_note() -> None:
+    """I13: a process knows what it has seen, also where nothing could be noted."""
+    fs, layout = sim_store()
+    journal = a_journal(fs, layout)
+    for text in (b"a", b"b"):
+        journal.append([text])
+    fs.unlink(layout.acknowledged)
+    journal.close()
+    assert journal.rotate() and journal.append([b"c"]) == 2
+    overwrite(fs, layout.acknowledged, 0, bytes(SLOT_SIZE * SLOTS))
+    fd = fs.open(layout.journal(2), os.O_RDWR)
+    fs.truncate(fd, HEADER_SIZE)
+    fs.close(fd)
+
+    assert journal.append([b"new"]) == 3
+
+
 def test_a_newest_journal_that_was_removed_is_noticed() -> None:
     """I13: the one in front of it is not taken for the newest; alone, its loss stops the writer."""
     fs, layout = three_events()
@@ -182,7 +199,7 @@ def note_of(fs: FileSystem, layout: Layout) -> list[bytes]:
 
 
 def test_the_note_is_as_its_table_says() -> None:
-    """positions.md: magic, version, journal, position, two inodes, digest; written after the sync."""
+    """I13, positions.md: magic, version, journal, position, two inodes, digest; written after the sync."""
     fs, layout = sim_store()
     order: list[str] = []
     fs.before = lambda call: order.append(call.name)
@@ -215,7 +232,7 @@ def test_a_note_is_never_ahead_of_the_disk() -> None:
 
 
 def test_a_late_writer_does_not_take_back_what_another_noted() -> None:
-    """positions.md: processes finish out of order; the note says the highest."""
+    """I13, positions.md: processes finish out of order; the note says the highest."""
     fs, layout = sim_store()
     one, two = a_journal(fs, layout), a_journal(fs, layout)
     one.append([b"a"])
@@ -230,6 +247,15 @@ def test_a_late_writer_does_not_take_back_what_another_noted() -> None:
     one.append([b"b"])
 
     assert read_note(fs, layout, 1) == 4
+
+
+def test_a_torn_slot_says_nothing() -> None:
+    """I11: a slot of which some bytes came to the disk is absent; the others count."""
+    fs, layout = three_events()
+    slot = 3 % SLOTS * SLOT_SIZE
+    flip(fs, layout.acknowledged, slot + 17, 1)
+
+    assert read_note(fs, layout, 1) == 2
 
 
 def damaged_notes() -> Iterator[tuple[str, Callable[[SimFS, Layout], object]]]:
@@ -341,8 +367,29 @@ def test_a_cut_write_claims_nothing(lines: list[list[bytes]], data: st.DataObjec
     assert claimed == 7 + sum(map(len, lines[:-1]))
 
 
+def test_frames_are_found_by_their_ends() -> None:
+    """I13: frames one behind the other of which no beginning is right are found by length and trailer."""
+    whole, starts, end = stretch([[b"a", b"b"], [b"c"], [b"d", b"e", b"f"]])
+    changed = bytearray(whole)
+    for begin in starts:
+        changed[begin] ^= 1
+
+    assert claimed_end(bytes(changed), 0, 7) == end == 13
+
+
+def test_a_shape_needs_something_at_its_end() -> None:
+    """I2: a cut write with a bit that flipped in the room behind it is no frame."""
+    frame = encode_frame([b"x" * 50], 7, 1, bytes(16), KEY, 0)
+
+    assert claimed_end(frame[:-30] + bytes(200) + b"\1", 0, 7) == 7
+
+
 @given(st.binary(max_size=400), st.integers(0, 2**62))
 def test_noise_claims_no_more_than_it_can_hold(noise: bytes, position: int) -> None:
     """I11: bytes that somebody made take no more positions than their number."""
-    for data in (noise, b"\x89EV1" + noise, noise + b"1VE\x89"):
+    count, size = (1).to_bytes(2, "little"), len(noise).to_bytes(4, "little")
+    base = (2**60).to_bytes(8, "little")
+    framed = b"\x89EV1\1\0" + count + size + bytes(4) + base + bytes(24) + noise
+    framed += bytes(-len(noise) % 8 + 24)
+    for data in (noise, b"\x89EV1" + noise, noise + b"1VE\x89", framed):
         assert position <= claimed_end(data, 0, position) <= position + len(data)
