@@ -7,6 +7,7 @@ of the machine share, and the time within which 99 of 100 batches were durable. 
 Both sides get the same events as Python dicts with fresh event ids, encode them, and wait until the
 batch is on disk. Sides:
 - locus: `Store.append`.
+- locus-without-note: the same, and nobody writes down what was acknowledged (docs/positions.md).
 - sqlite: a table of position, unique event id and the encoded event: the least that gives every event
   a place and takes none twice.
 - sqlite-columns: a table with a column for every field of an event, which SQL can ask for at once, as
@@ -85,6 +86,13 @@ def locus_append(path: str) -> Append:
     return Store.open(path).append
 
 
+def locus_without_note_append(path: str) -> Append:
+    from eventlog.log.acknowledged import Note
+
+    Note.raise_to = lambda *_: None
+    return locus_append(path)
+
+
 def sqlite_append(path: str) -> Append:
     import orjson
 
@@ -138,6 +146,7 @@ def sqlite_open(path: str, columns: str) -> sqlite3.Connection:
 
 SIDES: dict[str, Callable[[str], Append]] = {
     "locus": locus_append,
+    "locus-without-note": locus_without_note_append,
     "sqlite": sqlite_append,
     "sqlite-columns": sqlite_columns_append,
 }

@@ -38,6 +38,17 @@ def rows() -> list[Row]:
             )
             for writers in (1, 4, 16)
         ),
+        *(
+            Row(
+                name=f"append-note-{writers}",
+                work=f"durable append with a note of it, {writers} process{'es' if writers > 1 else ''}",
+                anchor="the same without the note",
+                unit=RATE_UNIT,
+                durability=_DURABILITY,
+                prepare=partial(_noted, writers=writers),
+            )
+            for writers in (1, 16)
+        ),
         Row(
             name="batch-1000",
             work="durable batches of 1,000 events",
@@ -74,6 +85,23 @@ def _appends(bench: Bench, writers: int, batch: int) -> Iterator[Sides]:
             beside=beside,
             facts={"raw bytes": len(raw)},
             size=f"{writers} × {seconds:g} s, batches of {batch:,}",
+        )
+
+
+@contextmanager
+def _noted(bench: Bench, writers: int) -> Iterator[Sides]:
+    """What a step of the protocol costs: each side has a store and processes of its own."""
+    seconds = bench.pick(1, 4) * (0.7 if writers > 1 else 0.25)
+    with bench.scratch("append") as directory, ExitStack() as stack:
+        sides = []
+        for side in ("locus", "locus-without-note"):
+            Store.init(f"{directory}/{side}")
+            sides.append(stack.enter_context(Writers(side, f"{directory}/{side}", writers, 1, bench.seed)))
+        ours, anchor = sides
+        yield Sides(
+            ours=lambda: ours.rate(seconds),
+            anchor=lambda: anchor.rate(seconds),
+            size=f"{writers} × {seconds:g} s",
         )
 
 

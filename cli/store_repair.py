@@ -23,16 +23,24 @@ if TYPE_CHECKING:
 @click.option("--accept-older", is_flag=True, help="Go back behind a newest manifest that is broken.")
 @click.option("--from", "copy", metavar="COPY", type=click.Path(exists=True, file_okay=False),
               help="Bring back what is whole in this backup.")  # fmt: skip
+@click.option("--accept", is_flag=True, help="Note in the log as known what cannot be mended.")
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, dry_run: bool, yes: bool, accept_older: bool, copy: str | None, as_json: bool
+    ctx: click.Context,
+    dry_run: bool,
+    yes: bool,
+    accept_older: bool,
+    copy: str | None,
+    accept: bool,
+    as_json: bool,
 ) -> None:
     """Set aside what does not verify, so that the store is usable again.
 
     Shows what is wrong, what would be done and what that loses; --yes does it. Nothing is deleted:
-    damaged files go to log/quarantine, and what is sound in them stays. Exit code 12 while something
-    is damaged.
+    damaged files go to log/quarantine, and what is sound in them stays. With --accept what no repair
+    can mend, as `store verify --deep` names it, is noted as known, and verify tells it as that. Exit
+    code 12 while something is damaged.
     """
     from eventlog.keep.repair import RepairReport, plan_repair, repair
 
@@ -41,12 +49,12 @@ def command(
     report: RepairReport | None = None
     with open_store(ctx, maintained=False) as store:
         with Progress("looking"):
-            plan = plan_repair(store, copy=copy)
+            plan = plan_repair(store, copy=copy, accept=accept)
         if not as_json:
             _show(plan)
         if yes and plan.steps:
             with Progress("repairing"):
-                report = repair(store, plan, copy=copy, accept_older=accept_older)
+                report = repair(store, plan, copy=copy, accept_older=accept_older, accept=accept)
     if as_json:
         done = dataclasses.asdict(report) if report is not None else None
         put(document({"plan": dataclasses.asdict(plan), "repair": done}))
@@ -79,3 +87,5 @@ def _tell(plan: "RepairPlan", report: "RepairReport | None") -> None:
     for finding in report.remaining:
         say(f"remains: {finding}")
     say(f"{count(len(report.moved), 'file')} set aside in log/quarantine.")
+    if report.accepted:
+        say(f"{count(len(report.accepted), 'finding')} noted in the log as known.")

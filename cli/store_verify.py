@@ -14,6 +14,10 @@ _CLEAN = {
     "read": "No damage found.",
     "deep": "No damage found.",
 }
+_NEXT = (
+    "`locus store repair` shows what can be mended and what that loses; --accept with it notes the rest as "
+    "known, and `locus store rebuild` makes anew what is derived."
+)
 
 
 @click.command("verify")
@@ -36,7 +40,7 @@ def command(ctx: click.Context, level: str, as_json: bool) -> None:
         put(f"{where}: {finding.what}\n")
     damage = sum(finding.damage for finding in findings)
     if damage:
-        say(f"{count(damage, 'finding')}. The files are as they were found.")
+        say(f"{count(damage, 'finding')}. The files are as they were found. {_NEXT}")
         ctx.exit(Corruption.exit_code)
     if not as_json:
         say(_CLEAN[level])

@@ -13,6 +13,7 @@
       log/segments/<base:020d>-<end:020d>-<hash16>.parquet
       log/manifest/<n:020d>.json                      n from 1; the highest is current
       log/checked                                     derived: segments compared with their hashes, and when
+      log/acknowledged                                derived: how far the log was acknowledged
       log/quarantine/<journal:020d>@<offset>-<hash16>.bin (+ .json)
       index/<manifest:020d>-<code8>.duckdb            derived
       index/line-counts                              derived: lines of changes (docs/sql.md)
@@ -140,6 +141,10 @@ class Layout:
     def journal(self, number: int) -> str:
         return f"{self.root}/{JOURNAL_DIR}/{number:020d}.evj"
 
+    @property
+    def acknowledged(self) -> str:
+        return f"{self.root}/log/acknowledged"
+
     def segment(self, name: str) -> str:
         return f"{self.root}/{SEGMENT_DIR}/{name}"
 
@@ -196,6 +201,16 @@ def index_name(manifest: int, code8: str) -> str:
 
 def quarantine_name(journal: int, offset: int, hash16: str) -> str:
     return f"{journal:020d}@{offset}-{hash16}.bin"
+
+
+def parse_quarantine(name: str) -> "tuple[int, int] | None":
+    """(journal, offset) of bytes that were cut off a journal; None for every other file in quarantine."""
+    number, at, rest = name.partition("@")
+    offset, _, digest = rest.partition("-")
+    journal = _number(number)
+    if not at or journal is None or not _is_hex(digest.removesuffix(".bin"), 16) or not offset.isdigit():
+        return None
+    return (journal, int(offset)) if digest.endswith(".bin") else None
 
 
 def condemned_name(unix_s: int, hash64: str) -> str:

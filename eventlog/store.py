@@ -655,7 +655,12 @@ class Store:
             findings += self._verify_rules(bytes_level)
             if level == "deep":
                 findings += self._verify_meaning(damaged, progress)
-        return findings
+            return self._after_acceptance(findings)
+
+    def _after_acceptance(self, findings: "list[Finding]") -> "list[Finding]":
+        from eventlog.log.accepted import after_acceptance
+
+        return after_acceptance(self.layout.root, findings, self.view)
 
     def _verify_rules(self, level: str) -> "Iterator[Finding]":
         from eventlog.log.verify_rules import verify_rules

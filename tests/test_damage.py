@@ -50,9 +50,9 @@ TIME_S_MAX = 120
 # Which kind a file is of, by its place; each must be there.
 KINDS = (
     "STORE", "config.toml", "config.json", "redaction.key", "erased", "erased.copy", "log/journal",
-    "log/segments", "log/manifest", "log/quarantine", "index", "snapshots/packs", "snapshots/condemned",
-    "snapshots/idx/0", "snapshots/idx/young", "snapshots/gc_generation", "snapshots/statcache", "live",
-    "live/budget", "live/imports.json", "restore", "../copy/BACKUP",
+    "log/acknowledged", "log/segments", "log/manifest", "log/quarantine", "index", "snapshots/packs",
+    "snapshots/condemned", "snapshots/idx/0", "snapshots/idx/young", "snapshots/gc_generation",
+    "snapshots/statcache", "live", "live/budget", "live/imports.json", "restore", "../copy/BACKUP",
 )  # fmt: skip
 _BY_DEFAULT = 3
 

@@ -8,6 +8,7 @@ The library (urllib3) is an extra: importing this module loads nothing of it.
 """
 
 import email.utils
+import http.client
 import random
 import threading
 import time
@@ -28,6 +29,7 @@ PATIENCE_S = 900.0
 _CONNECT_S = 10.0
 _ANSWER_S = 120.0  # a full batch of 1.0 takes some 60 s
 _ANSWER_BYTES_MAX = 16 << 20
+_INTERIM_MAX = 10  # answers in front of the true one
 _PAUSE_FIRST_S = 0.5
 _PAUSE_MAX_S = 60.0
 _MINUTE_S = 60.0
@@ -207,6 +209,11 @@ class Courier:
         except (urllib3.exceptions.TimeoutError, TimeoutError) as error:
             return _Fault(f"no answer in time ({type(error).__name__})")
         except (urllib3.exceptions.HTTPError, OSError) as error:
+            if _is_endless(error):
+                raise ServiceError(
+                    f"{self.endpoint.server} answers with more headers, or longer ones, than any answer of "
+                    "this service has. See to the address."
+                ) from None
             return _Fault(f"the connection failed ({type(error).__name__})")
         return self._judge(response.status, response.headers, data)
 
@@ -307,6 +314,34 @@ def _decoded(data: bytes) -> Any:
         return None
 
 
+def _is_endless(error: BaseException) -> bool:
+    """Whether http.client gave up on headers that never end: such an answer is no accident of the moment."""
+    causes = [error, *error.args, error.__cause__, error.__context__]
+    return any(
+        isinstance(cause, http.client.LineTooLong)
+        or (type(cause) is http.client.HTTPException and "headers" in str(cause))
+        for cause in causes
+    )
+
+
+def _bound_interim_answers(pool: "urllib3.PoolManager") -> None:
+    """An endless row of "100 Continue" ends like endless headers: http.client reads on for ever."""
+    import urllib3
+
+    class Response(http.client.HTTPResponse):
+        def _read_status(self) -> Any:
+            self._lines = getattr(self, "_lines", 0) + 1
+            if self._lines > _INTERIM_MAX:
+                raise http.client.HTTPException("too many headers of interim answers")
+            return super()._read_status()  # type: ignore[misc]
+
+    kinds: dict[str, Any] = {"http": urllib3.HTTPConnectionPool, "https": urllib3.HTTPSConnectionPool}
+    for scheme, kind in kinds.items():
+        connection = type("Connection", (kind.ConnectionCls,), {"response_class": Response})
+        kinds[scheme] = type("Pool", (kind,), {"ConnectionCls": connection})
+    pool.pool_classes_by_scheme = kinds
+
+
 def _pool() -> "urllib3.PoolManager":
     """One connection that is kept. Proxies of the environment are not asked."""
     try:
@@ -315,4 +350,6 @@ def _pool() -> "urllib3.PoolManager":
         raise Unsupported(
             "sending needs the package urllib3, which is not installed: pip install 'locus-eventlog[http]'"
         ) from None
-    return urllib3.PoolManager(num_pools=1, maxsize=1, cert_reqs="CERT_REQUIRED")
+    pool = urllib3.PoolManager(num_pools=1, maxsize=1, cert_reqs="CERT_REQUIRED")
+    _bound_interim_answers(pool)
+    return pool

@@ -30,23 +30,29 @@ from eventlog.layout import (
     segment_name,
 )
 from eventlog.log import manifest as manifests
+from eventlog.log.accepted import after_acceptance
+from eventlog.log.acknowledged import read_note
 from eventlog.log.frame import HEADER_SIZE, JournalHeader
 from eventlog.log.journal import JournalScan, journal_numbers, scan_journal
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.segment import SegmentMeta
 from eventlog.log.tail import begins_at, read_header
+from eventlog.log.verify import Finding, verify_quarantine
+from eventlog.log.verify_rules import verify_rules
 from eventlog.snapshots.catalog import load_tables
 from eventlog.snapshots.closure import missing_contents
 from eventlog.snapshots.idx import Idx
 from eventlog.snapshots.store import BlobStore
+from eventlog.snapshots.verify import verify_idx_rows
 from eventlog.store import Store
 
-# Kinds of steps. Files of the first five are set aside.
+# Kinds of steps. Files of the first six are set aside.
 SEGMENT, PACK, MANIFEST, JOURNAL, IDX = "segment", "pack", "manifest", "journal", "idx"
+RULES = "rules"  # what keeps secrets and erased texts out
 MISSING = "missing"  # a file that should be there
 FRAMES = "frames"  # bytes inside of a journal: sealing sets them aside
 NAMED = "named"  # a loss of earlier, which is from here on known
-ASIDE = (SEGMENT, PACK, MANIFEST, JOURNAL, IDX)
+ASIDE = (SEGMENT, PACK, MANIFEST, JOURNAL, IDX, RULES)
 # Positions that frames of an unreadable journal claim; more is not believed.
 _CLAIMED_MAX = 10_000_000
 _FRAME_MAGIC = b"\x89EV1"
@@ -121,6 +127,8 @@ class Damage:
         self._look_at_journals()
         self._look_at_packs()
         self._look_at_idx()
+        self._look_at_rules()
+        self._look_at_quarantine()
         if not self.plan.steps:
             self._look_at_references()
         self.plan.lost = _merged(self.plan.lost)
@@ -279,10 +287,14 @@ class Damage:
         """Journals without a sound header, and the missing one where none follows the segments."""
         at = self.places[-1].end if self.places else 0
         numbers = [n for n in journal_numbers(self._fs, self._layout) if n >= self.next_journal]
+        acknowledged = read_note(self._fs, self._layout, numbers[-1] if numbers else 0) or 0
         if not numbers:
-            if self.places or self.numbers:
+            if self.places or self.numbers or acknowledged:
+                self._lose_up_to(acknowledged, at)
                 path = self._layout.journal(self.next_journal)
                 self.stubs.append((self.next_journal, at, False))
+                if acknowledged > at:
+                    self.stubs.append((self.next_journal + 1, acknowledged, False))
                 then = f"an empty one is made; events behind position {at} that were not sealed are lost"
                 self._step(MISSING, path, "no journal follows the segments", then)
             return
@@ -290,14 +302,20 @@ class Damage:
             path = self._layout.journal(number)
             try:
                 scan = scan_journal(self._fs, path, store_id=self._id, number=number)
+                if not begins_at(scan.header, at) and scan.base < at:
+                    raise Corruption(path, f"it begins at position {scan.base}, but the log ends at {at}")
                 self._look_at_frames(scan, at)
-                at = max(at, scan.end)
+                at = max(at, scan.claimed)
+                if number == numbers[-1] and acknowledged > at:
+                    what = f"{_ranges([(at, acknowledged)])} were acknowledged and are not there"
+                    self._step(FRAMES, path, what, "they are lost; the log goes on behind them")
+                    self._lose_up_to(acknowledged, at)
                 continue
             except Corruption as error:
                 what = error.what
             except OSError as error:
                 what = f"the disk cannot read it ({error.strerror})"
-            claimed = max(at, self._claimed_end(path, at))
+            claimed = max(at, self._claimed_end(path, at), acknowledged if number == numbers[-1] else 0)
             then = "its events cannot be told from noise and are lost"
             if claimed > at:
                 then += f": by what they say those at {_ranges([(at, claimed)])}"
@@ -306,6 +324,10 @@ class Damage:
             self.stubs.append((number, at, True))
             if number == numbers[-1] and claimed > at:
                 self.stubs.append((number + 1, claimed, False))  # no position is given twice
+
+    def _lose_up_to(self, end: int, at: int) -> None:
+        if end > at:
+            self.plan.lost.append((at, end))
 
     def _look_at_frames(self, scan: JournalScan, at: int) -> None:
         """A journal with a sound header. Args: at: where the log in front of it ends."""
@@ -316,6 +338,8 @@ class Damage:
         bad = [(damage.offset, damage.size) for damage in scan.damaged if damage.size]
         bad += [scan.torn] if scan.torn is not None else []
         lost = [(damage.base, damage.end) for damage in scan.damaged if damage.end > damage.base]
+        if scan.claimed > scan.end:
+            lost.append((scan.end, scan.claimed))
         self.plan.lost += lost
         for offset, size in bad:
             what = f"{size} bytes at byte {offset} do not verify"
@@ -421,6 +445,38 @@ class Damage:
             except (Corruption, OSError) as error:
                 what = error.what if isinstance(error, Corruption) else str(error)
                 self._step(IDX, path, what, "nothing is lost: it is made anew")
+        known = {step.path for step in self.plan.steps}
+        for finding in verify_idx_rows(self._store.blobs):
+            if finding.path not in known:
+                self._step(IDX, finding.path, finding.what, "nothing is lost: it is made anew")
+
+    def _look_at_rules(self) -> None:
+        """The key of fingerprints is made anew; of the two files of rules one can replace the other."""
+        layout = self._layout
+        wrong = {one.path: one.what.partition(". ")[0] for one in self._wrong_rules()}
+        if layout.redaction_key in wrong:
+            then = "a new one is made: a secret that was met before gets another fingerprint"
+            self._step(RULES, layout.redaction_key, wrong[layout.redaction_key], then)
+        pair = [layout.erased, layout.erased_copy]
+        bad = [path for path in pair if path in wrong]
+        if len(bad) == 1:
+            (other,) = {*pair} - {*bad}
+            self.back.append((other, bad[0], self._copier.hash(other)))
+            kind = RULES if self._fs.exists(bad[0]) else MISSING
+            self._step(kind, bad[0], wrong[bad[0]], f"{os.path.basename(other)} is copied over it")
+
+    def _wrong_rules(self) -> list[Finding]:
+        try:
+            with self._store.view() as view:
+                return list(verify_rules(self._fs, self._layout, self._id, view))
+        except EventLogError:  # the log is to be repaired first
+            return list(verify_rules(self._fs, self._layout, self._id))
+
+    def _look_at_quarantine(self) -> None:
+        """Bytes that were set aside and that nobody has said to know of."""
+        found = list(verify_quarantine(self._fs, self._layout))
+        for one in after_acceptance(self._layout.root, found, self._store.view):
+            self._step(NAMED, one.path, one.what, "noted as known, so that verify tells what is new")
 
 
 class _KeepsNames:

@@ -22,10 +22,22 @@ from eventlog.errors import Corruption, EventLogError, NotDurable, Refused
 from eventlog.fs import Refusals, publish
 from eventlog.keep import sound
 from eventlog.keep.copying import Copier
-from eventlog.keep.damage import ASIDE, MISSING, PACK, SEGMENT, Damage, Place, RepairPlan, Step, entry_of
-from eventlog.layout import JOURNAL_DIR, QUARANTINE_DIR, SEGMENT_DIR, parse_pack
+from eventlog.keep.damage import (
+    ASIDE,
+    MISSING,
+    NAMED,
+    PACK,
+    SEGMENT,
+    Damage,
+    Place,
+    RepairPlan,
+    Step,
+    entry_of,
+)
+from eventlog.layout import IDX_DIR, INDEX_DIR, JOURNAL_DIR, QUARANTINE_DIR, SEGMENT_DIR, parse_pack
 from eventlog.locks import APPEND, GC, MAINTAIN, acquire
 from eventlog.log import manifest as manifests
+from eventlog.log.accepted import accept_events, is_quarantined
 from eventlog.log.frame import NO_DIGEST, JournalHeader, encode_header
 from eventlog.log.known_losses import loss_events
 from eventlog.log.manifest import DamagedRange, SegmentEntry
@@ -43,20 +55,26 @@ _PACK_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class RepairReport:
-    """What was done: `moved` are names in quarantine; `remaining` is what `verify` still finds."""
+    """What was done: `moved` are names in quarantine; `accepted` is noted in the log as known, and
+    `remaining` is what `verify` still finds."""
 
     moved: list[str] = field(default_factory=list)
+    accepted: list[Finding] = field(default_factory=list)
     remaining: list[Finding] = field(default_factory=list)
 
 
-def plan_repair(store: Store, *, copy: "str | None" = None) -> RepairPlan:
+def plan_repair(store: Store, *, copy: "str | None" = None, accept: bool = False) -> RepairPlan:
     """What is wrong and what a repair would do about it; changes nothing.
 
-    Args: copy: a backup of this store, from which files that are whole there are brought back.
+    Args: copy: a backup of this store, from which files that are whole there are brought back; accept: what
+    cannot be mended is to be noted as known, so it is part of the plan.
     Raises: Unsupported, EventLogError when the disk refuses.
     """
     with Refusals(store.layout.root, "look for damage"):
-        return Damage(store, copy).look()
+        plan = Damage(store, copy).look()
+        if accept and not plan.steps:
+            plan.steps += [Step(NAMED, one.path, one.what, "accepted as it is") for one in _unmended(store)]
+        return plan
 
 
 def repair(
@@ -65,9 +83,10 @@ def repair(
     *,
     copy: "str | None" = None,
     accept_older: bool = False,
+    accept: bool = False,
     lock_timeout_s: float = 10.0,
 ) -> RepairReport:
-    """Carry out a plan. Args: accept_older: agree to what `plan.older` says.
+    """Carry out a plan. Args: accept_older: agree to what `plan.older` says; accept: as it was planned with.
 
     Raises: Refused (the store changed since the plan, or `plan.older` is not agreed to), LockTimeout,
     NotDurable.
@@ -93,8 +112,27 @@ def repair(
         _note_as_known(store, lock_timeout_s)
         if found.is_about_contents:
             _note_lost_contents(store)
-    report.remaining = [finding for finding in store.verify("read") if finding.damage]
+        report.accepted = _accept(store, [f for f in store.verify() if is_quarantined(store.layout.root, f)])
+        if accept:
+            report.accepted += _accept(store, _unmended(store))
+    report.remaining = [one for one in store.verify("deep" if accept else "read") if one.damage]
     return report
+
+
+def _unmended(store: Store) -> "list[Finding]":
+    """What stays as it is whatever a repair does; what is derived is made anew instead."""
+    derived = (store.layout.directory(INDEX_DIR), store.layout.directory(IDX_DIR))
+    return [one for one in store.verify("deep") if one.damage and not one.path.startswith(derived)]
+
+
+def _accept(store: Store, findings: "list[Finding]") -> "list[Finding]":
+    """Note in the log that these are known; those that were."""
+    try:
+        for event in accept_events(store.layout.root, findings):
+            store.append([event])
+    except Corruption:
+        return []  # they remain, and are told
+    return findings
 
 
 def _note_as_known(store: Store, lock_timeout_s: float) -> None:

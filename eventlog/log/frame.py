@@ -281,6 +281,47 @@ def last_frame_size(tail: bytes) -> int:
     return int(size)
 
 
+def claimed_end(buf: bytes, at: int, position: int) -> int:
+    """The position behind everything that bytes from `at` on claim to hold, none of which verifies.
+
+    Args: position: where the log in front of them ends; the answer where nothing has a frame's shape.
+    A write that a kill cut short has none: it is shorter than its head says (docs/positions.md).
+    """
+    known = at  # no stretch before it can hide a position
+    while len(buf) - at >= FRAME_SIZE_MIN:
+        size = _shape(buf, at)
+        if not size:
+            at = _next_candidate(buf, at + 8)
+            continue
+        count, base = _claimed_events(buf, at, size)
+        if position < base <= position + at - known:
+            position = base
+        position += count
+        at = known = at + size
+    return position
+
+
+def _shape(buf: bytes, at: int) -> int:
+    """The length of what has the shape of a frame at `buf[at]`, 0 when nothing has."""
+    rest = len(buf) - at
+    payload_size = int.from_bytes(buf[at + 8 : at + 12], "little")
+    size = FRAME_OVERHEAD + payload_size + (-payload_size & 7)
+    if FRAME_SIZE_MIN <= size <= min(rest, FRAME_SIZE_MAX):
+        ends = _TRAILER.unpack_from(buf, at + size - 8) == (size, _END_MAGIC)
+        fits = size == rest or buf.startswith(_FRAME_MAGIC, at + size)
+        if ends or (fits and buf.startswith(_FRAME_MAGIC, at)):
+            return size
+    return rest if last_frame_size(buf[-8:]) == rest else 0
+
+
+def _claimed_events(buf: bytes, at: int, size: int) -> "tuple[int, int]":
+    """How many events bytes with a frame's shape may hold, rather more than fewer, and the base they name."""
+    count = int.from_bytes(buf[at + 6 : at + 8], "little")
+    lines = buf.count(b"\n", at + _FRAME.size, at + size - 24)
+    possible = count if count <= size - FRAME_OVERHEAD else 0  # a line has a byte
+    return max(possible, lines, 1), int.from_bytes(buf[at + 16 : at + 24], "little")
+
+
 def used_length(data: bytes) -> int:
     """The length of `data` without the zero bytes at its end."""
     low, high = 0, len(data)

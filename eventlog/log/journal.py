@@ -29,7 +29,7 @@ from eventlog.errors import Conflict, Corruption, EventLogError, NotDurable, Uns
 from eventlog.fs import FileSystem, publish
 from eventlog.layout import JOURNAL_DIR, MANIFEST_DIR, Layout, parse_journal
 from eventlog.locks import APPEND, KeptLock
-from eventlog.log import quarantine
+from eventlog.log.acknowledged import Note, read_note
 from eventlog.log.frame import (
     FRAME_SIZE_MAX,
     HEADER_SIZE,
@@ -38,6 +38,7 @@ from eventlog.log.frame import (
     Frame,
     JournalHeader,
     boot_digest,
+    claimed_end,
     decode_header,
     encode_header,
     frame_end,
@@ -81,10 +82,11 @@ class JournalScan:
     """All that one journal file holds, as of one reading.
 
     `frames` are verified and share one buffer; `damaged` are the bad stretches between valid frames;
-    `torn` is (offset, size) of the bad bytes behind the last one, or None.
+    `torn` is (offset, size) of the bad bytes behind the last one, or None; `claimed` the position behind what
+    they claim to hold, `end` when they have no frame's shape.
     """
 
-    __slots__ = ("damaged", "frames", "header", "path", "size", "torn")
+    __slots__ = ("claimed", "damaged", "frames", "header", "path", "size", "torn")
 
     def __init__(
         self,
@@ -93,14 +95,15 @@ class JournalScan:
         frames: "list[Frame]",
         damaged: "list[Damage]",
         torn: "tuple[int, int] | None",
-        size: int,
+        data: bytes,
     ) -> None:
         self.path = path
         self.header = header
         self.frames = frames
         self.damaged = damaged
         self.torn = torn
-        self.size = size
+        self.size = len(data)
+        self.claimed = self.end if torn is None else claimed_end(data, torn[0], self.end)
 
     @property
     def base(self) -> int:
@@ -221,6 +224,7 @@ class _Active:
         "header",
         "inode",
         "next_path",
+        "note",
         "number",
         "path",
         "position",
@@ -234,6 +238,7 @@ class _Active:
         self, fd: int, path: str, next_path: str, header: JournalHeader, stat: os.stat_result
     ) -> None:
         self.fd = fd
+        self.note: "Note | None" = None  # only while something may be appended
         self.number = header.number
         self.path = path
         self.next_path = next_path
@@ -292,6 +297,8 @@ class Journal:
             self._lock.release()
         try:
             self._fs.fdatasync(active.fd)
+            if active.note is not None:
+                active.note.raise_to(position + len(lines))
         except OSError as error:
             self._after_failed_sync(active, error)
         finally:
@@ -381,8 +388,9 @@ class Journal:
             stat = self._stat_if_newest(active)
             if stat is not None:
                 active.suspect = stat.st_mode & _SUSPECT_BIT != 0
-                if not self._catch_up(active, stat.st_size):
-                    self._recover(active)
+                seen = active.position
+                if not self._catch_up(active, stat.st_size) or active.position < seen:
+                    self._recover(active, seen)
                 return active
             self._forget()
             self._lock.renew(self._lock_timeout_s)
@@ -428,16 +436,21 @@ class Journal:
     def _open(self, number: int) -> _Active:
         fs = self._fs
         fd = fs.open(self._layout.journal(number), os.O_RDWR)
+        note: "Note | None" = None
         try:
             active, size = self._inspect(fd, number)
+            active.note = note = Note(fs, self._layout, number, active.inode)
             # After a power cut un-acknowledged frames may be missing in front of a sound trailer:
             # the whole file is read when it is of an earlier boot.
-            if active.header.boot != self._boot_digest() or not self._read_tail(active, size):
-                self._recover(active)
+            sound = active.header.boot == self._boot_digest() and self._read_tail(active, size)
+            if not sound or active.position < (note.read() or 0):
+                self._recover(active, 0)
             if size == HEADER_SIZE or active.header.replaces is not None:
                 self._sync_name()
             active.position = self._end_of_stub(active.header, active.position)
         except BaseException:
+            if note is not None:
+                note.close()
             fs.close(fd)
             raise
         self._active = active
@@ -563,31 +576,43 @@ class Journal:
                 "between its users (a network or virtual machine share?). Move the store to a local disk."
             ) from error
 
-    def _recover(self, active: _Active) -> None:
-        """Read all of `active`; quarantine and cut a torn tail. Damage leaves the file as it is, closed."""
+    def _recover(self, active: _Active, seen: int) -> None:
+        """Read all of `active`; quarantine and cut a torn tail. Damage leaves the file as it is, closed.
+
+        Args: seen: the position behind all that this process has seen in it.
+        """
+        known = active.note.read() if active.note is not None else None
         scan = _scan_descriptor(self._fs, active.fd, active.path, self._store_id, active.number)
-        end = scan.size
-        if scan.damaged:
-            end = max(end, ROTATE_SIZE)  # closed: a frame here would stand behind bytes that do not verify
+        end, position = scan.size, max(scan.claimed, seen, known or 0)
+        if scan.damaged or position > scan.end:
+            # Closed: a frame here would stand behind bad bytes, or have the position of another.
+            end = max(end, ROTATE_SIZE)
         elif scan.torn is not None:
             end, torn_size = scan.torn
-            self._quarantine(active, end, torn_size)
+            self._quarantine(active, end, torn_size, known is not None)
             self._cut(active.fd, end)
         # Only now: a recovery that failed half-way must be made again.
-        active.position, active.digest, active.size = scan.end, scan.digest, end
+        active.position, active.digest, active.size = position, scan.digest, end
         active.file_size = self._fs.fstat(active.fd).st_size
 
     def _cut(self, fd: int, size: int) -> None:
         self._fs.truncate(fd, size)
 
-    def _quarantine(self, active: _Active, offset: int, size: int) -> None:
-        """Make a copy of bytes that are about to be cut, and durable before they are."""
+    def _quarantine(self, active: _Active, offset: int, size: int, is_known: bool) -> None:
+        """Make a copy of bytes that are about to be cut, and durable before they are.
+
+        Args: is_known: whether a note says that nothing acknowledged was in them.
+        """
+        from eventlog.log import quarantine  # which few hooks need
+
         data = self._fs.pread(active.fd, size, offset)
-        reason = "torn tail: no valid frame begins here or behind"
+        reason = quarantine.NEVER_ACKNOWLEDGED if is_known else quarantine.TORN
         for name, content in quarantine.files_of(active.number, offset, data, reason):
             self._keep(name, content)
 
     def _keep(self, name: str, data: bytes) -> None:
+        from eventlog.log import quarantine
+
         quarantine.keep(self._fs, self._layout, self._tmp_path(), name, data)
 
     # -- failed syncs --------------------------------------------------------------------------------
@@ -653,22 +678,26 @@ class Journal:
 
     def _read_end(self, number: int) -> int:
         fs = self._fs
+        known = read_note(fs, self._layout, number) or 0
         fd = fs.open(self._layout.journal(number), os.O_RDONLY)
         try:
             seen, size = self._inspect(fd, number)
-            if seen.header.boot == self._boot_digest() and self._read_tail(seen, size):
+            sound = seen.header.boot == self._boot_digest() and self._read_tail(seen, size)
+            if sound and seen.position >= known:
                 return seen.position
-            end = _scan_descriptor(fs, fd, seen.path, self._store_id, number).end
-            return self._end_of_stub(seen.header, end)
+            scan = _scan_descriptor(fs, fd, seen.path, self._store_id, number)
+            return self._end_of_stub(seen.header, max(scan.claimed, known))
         finally:
             fs.close(fd)
 
     def _refuse_lost_journals(self) -> None:
-        """Starting at position 0 again would hide events that are already sealed."""
-        if self._fs.listdir(self._layout.directory(MANIFEST_DIR)):
-            raise Corruption(
-                self._directory, "the store has a manifest but no journal: the active one was removed"
-            )
+        """Starting at position 0 again would hide sealed events, or give positions twice."""
+        has = "manifest" if self._fs.listdir(self._layout.directory(MANIFEST_DIR)) else ""
+        if not has and read_note(self._fs, self._layout, 0):
+            has = "note of what was acknowledged"
+        if has:
+            what = f"the store has a {has} but no journal: the active one was removed"
+            raise Corruption(self._directory, what)
 
     def _boot_digest(self) -> bytes:
         if self._boot is None:
@@ -684,7 +713,7 @@ class Journal:
         self._pid = os.getpid()
         active, self._active = self._active, None
         if active is not None:
-            self._close(active.fd)
+            self._close(active)
 
     def _forget(self) -> None:
         active, self._active = self._active, None
@@ -697,18 +726,20 @@ class Journal:
             active.retired = True
             idle = active.users == 0
         if idle:
-            self._close(active.fd)
+            self._close(active)
 
     def _done_syncing(self, active: _Active) -> None:
         with self._mutex:
             active.users -= 1
             last = active.retired and active.users == 0
         if last:
-            self._close(active.fd)
+            self._close(active)
 
-    def _close(self, fd: int) -> None:
+    def _close(self, active: _Active) -> None:
+        if active.note is not None:
+            active.note.close()
         try:
-            self._fs.close(fd)
+            self._fs.close(active.fd)
         except OSError:
             pass  # the descriptor is gone all the same, and nothing is acknowledged without a sync
 
@@ -733,7 +764,7 @@ def _scan_descriptor(
     header = _own_header(data, path, store_id, number)
     frames, damaged, end = scan_frames(data, header, path)
     torn = (end, len(data) - end) if end < len(data) else None
-    return JournalScan(path, header, frames, damaged, torn, len(data))
+    return JournalScan(path, header, frames, damaged, torn, data)
 
 
 def _own_header(data: bytes, path: str, store_id: bytes, number: "int | None") -> JournalHeader:

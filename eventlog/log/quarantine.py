@@ -9,8 +9,15 @@ from blake3 import blake3
 
 from eventlog.errors import Corruption
 from eventlog.fs import FileSystem, publish, read_file
-from eventlog.jsontext import encode
+from eventlog.jsontext import decode, encode
 from eventlog.layout import QUARANTINE_DIR, Layout, quarantine_name
+
+# Why bytes were taken: the second harms nobody (docs/positions.md).
+TORN = "torn tail: no valid frame begins here or behind"
+NEVER_ACKNOWLEDGED = "torn tail, behind everything that was acknowledged"
+TORN_AND_CLOSED = "torn tail of a closed journal"
+DAMAGE = "damage"
+_WHY_BYTES_MAX = 4096
 
 
 def files_of(journal: int, offset: int, data: bytes, reason: str) -> "list[tuple[str, bytes]]":
@@ -28,6 +35,27 @@ def keep(fs: FileSystem, layout: Layout, tmp_path: str, name: str, data: bytes) 
         publish(fs, tmp_path, path, data)
     except FileExistsError:
         # A recovery that was cut short made it. It may have died before its sync of the directory.
-        if read_file(fs, path) != data:
+        if not _says_the_same(read_file(fs, path), data):
             raise Corruption(path, "a quarantined file does not hold the bytes it is named after") from None
         fs.fsync_dir(layout.directory(QUARANTINE_DIR))
+
+
+def reason_of(fs: FileSystem, path: str) -> str:
+    """Why the bytes at `path` were taken, empty when nothing says it."""
+    try:
+        why = decode(read_file(fs, path.removesuffix(".bin") + ".json", _WHY_BYTES_MAX))
+    except (OSError, ValueError):
+        return ""
+    reason = why.get("reason") if isinstance(why, dict) else None
+    return reason if isinstance(reason, str) else ""
+
+
+def _says_the_same(there: bytes, data: bytes) -> bool:
+    """Whether a file is what was to be kept; of the same bytes an earlier reason may stand there."""
+    if there == data:
+        return True
+    try:
+        one, other = decode(there), decode(data)
+        return isinstance(one, dict) and isinstance(other, dict) and one["blake3"] == other["blake3"]
+    except (ValueError, KeyError):
+        return False

@@ -303,9 +303,9 @@ def _publish_segment(
 
 
 def _damage_of(scan: JournalScan) -> _Damage:
-    ranges = [(damage.offset, damage.size, "damage") for damage in scan.damaged if damage.size]
+    ranges = [(damage.offset, damage.size, quarantine.DAMAGE) for damage in scan.damaged if damage.size]
     if scan.torn is not None:
-        ranges.append((*scan.torn, "torn tail of a closed journal"))
+        ranges.append((*scan.torn, quarantine.TORN_AND_CLOSED))
     return _Damage(scan.path, scan.header.number, tuple(ranges))
 
 

@@ -15,9 +15,11 @@ from blake3 import blake3
 
 from eventlog.errors import Corruption, EventLogError, LockTimeout, Unsupported
 from eventlog.fs import FileSystem, Refusals
-from eventlog.layout import JOURNAL_DIR, Layout, parse_segment
+from eventlog.layout import JOURNAL_DIR, QUARANTINE_DIR, Layout, parse_quarantine, parse_segment
 from eventlog.locks import APPEND, acquire
 from eventlog.log import manifest as manifests
+from eventlog.log import quarantine
+from eventlog.log.acknowledged import read_note
 from eventlog.log.journal import JournalScan, journal_numbers, scan_journal
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.reader import open_view
@@ -77,6 +79,7 @@ def _verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str) -> list
             findings += _verify_segment(fs, layout, store_id, entry, level)
         findings += _verify_superseded(fs, layout, known, level)
         findings += _verify_journals(fs, layout, store_id, known if newest else None, level)
+        findings += verify_quarantine(fs, layout)
     finally:
         if pin is not None:
             pin.close()
@@ -209,7 +212,11 @@ def _verify_journals(
 
     Args: current: None when the newest manifest is not known, so that nothing says where they begin.
     """
+    acknowledged = _acknowledged(fs, layout)
     numbers = journal_numbers(fs, layout)
+    if not numbers and acknowledged and current is not None and not current.number:
+        what = f"{acknowledged} events were acknowledged, but no journal is there. {_LOST_FILE}."
+        yield Finding(layout.directory(JOURNAL_DIR), what)
     if current is not None and current.number and (not numbers or numbers[-1] < current.next_journal):
         what = f"no journal continues manifest {current.number}: the active one was removed. {_LOST_FILE}."
         yield Finding(layout.directory(JOURNAL_DIR), what)
@@ -219,8 +226,10 @@ def _verify_journals(
         try:
             if level == READ or number == numbers[-1]:
                 scan = _settled_scan(fs, layout, store_id, number, newest=number == numbers[-1])
-                ends[number] = scan.end
+                ends[number] = scan.claimed
                 yield from _damage(scan)
+                if number == numbers[-1]:
+                    yield from _shortened(scan, acknowledged)
             else:
                 read_header(fs, layout, store_id, number)
         except FileNotFoundError:
@@ -231,6 +240,37 @@ def _verify_journals(
             yield Finding(path, f"{error.what}. {_LOST_FILE}.", error.offset)
     if current is not None:
         yield from _discontinuities(fs, layout, store_id, current, numbers, ends)
+
+
+def _acknowledged(fs: FileSystem, layout: Layout) -> int:
+    """What the note says, read before the journals: so an append meanwhile cannot make it be ahead."""
+    return read_note(fs, layout, max(journal_numbers(fs, layout), default=0)) or 0
+
+
+def _shortened(scan: JournalScan, acknowledged: int) -> Iterator[Finding]:
+    if acknowledged > scan.claimed:
+        what = (
+            f"the events at positions [{scan.claimed}, {acknowledged}) were acknowledged and are not there: "
+            f"it was cut, or an older file took its place. {_LOST_FILE}; the log goes on behind them"
+        )
+        yield Finding(scan.path, f"{what}.")
+
+
+def verify_quarantine(fs: FileSystem, layout: Layout) -> Iterator[Finding]:
+    """Bytes that were taken from journals and that nobody has looked after yet, as far as the files tell."""
+    directory = layout.directory(QUARANTINE_DIR)
+    for name in fs.listdir(directory):
+        stood = parse_quarantine(name)
+        if stood is None:
+            continue
+        path = f"{directory}/{name}"
+        reason = quarantine.reason_of(fs, path)
+        harmless = reason == quarantine.NEVER_ACKNOWLEDGED
+        where = f"these bytes, from byte {stood[1]} of journal {stood[0]}, did not verify"
+        lost = "No acknowledged event was in them" if harmless else "Events may have been in them"
+        why = reason or "nothing says why they were taken"
+        what = f"{where} ({why}). {lost}; a repair notes that they are known."
+        yield Finding(path, what, damage=not harmless)
 
 
 def _settled_scan(
@@ -249,7 +289,15 @@ def _damage(scan: JournalScan) -> Iterator[Finding]:
         lost = f"; positions [{damage.base}, {damage.end}) are lost" if damage.end > damage.base else ""
         what = f"{damage.size} bytes do not verify{lost}. Sealing keeps them in log/quarantine."
         yield Finding(scan.path, what, damage.offset)
-    if scan.torn is not None:
+    if scan.torn is not None and scan.claimed > scan.end:
+        offset, size = scan.torn
+        what = (
+            f"{size} bytes have the shape of frames and do not verify: rot, or a write in a power cut. "
+            f"The events at positions [{scan.end}, {scan.claimed}) cannot be read, and no others get these "
+            "positions. Sealing keeps the bytes in log/quarantine."
+        )
+        yield Finding(scan.path, what, offset)
+    elif scan.torn is not None:
         offset, size = scan.torn
         what = (
             f"{size} bytes behind the last valid frame are not a frame: an append that a crash cut short, "

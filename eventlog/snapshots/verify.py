@@ -23,7 +23,7 @@ from eventlog.snapshots.tree import DIRECTORY, decode_tree
 
 _CHUNK = 1 << 20
 _LOST = "What it holds cannot be read from here; bring the file back from a backup or capture the files again"
-_DERIVED = "The packs answer without it; delete it, it is made again"
+_DERIVED = "The packs answer without it; `locus store repair` sets it aside, and it is made again"
 
 
 def verify(blobs: BlobStore, level: str = QUICK, damaged: "set[bytes] | None" = None) -> list[Finding]:

@@ -97,6 +97,9 @@ HTML = Fault("html")
 EMPTY = Fault("empty")
 HALF = Fault("half")  # the connection ends in the middle of the answer
 HUGE = Fault("huge")
+ENDLESS_HEADERS = Fault("endless-headers")
+ENDLESS_HEADER = Fault("endless-header")
+ENDLESS_CONTINUES = Fault("endless-continues")
 # … after everything was stored …
 LOST = Fault("lost")
 LOST_500 = Fault("lost-500")
@@ -228,6 +231,23 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
+_ENDLESS = {
+    "endless-headers": (b"HTTP/1.1 200 OK\r\n", b"X-More: " + b"x" * 1000 + b"\r\n"),
+    "endless-header": (b"HTTP/1.1 200 OK\r\nX-Long: ", b"x" * 1000),
+    "endless-continues": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+}
+
+
+def _pour(request: BaseHTTPRequestHandler, head: bytes, again: bytes) -> None:
+    """What never ends, until the other side hangs up."""
+    try:
+        request.wfile.write(head)
+        while True:
+            request.wfile.write(again * 100)
+    except OSError:
+        request.close_connection = True
+
+
 class Server:
     """A graph behind a port of this machine; a context manager. `plan` has a fault for each call to come."""
 
@@ -278,6 +298,9 @@ class Server:
             _send(request, 200, b"", {})
         elif fault.kind == "huge":
             _send(request, 200, b" " * (17 << 20), {})
+        elif fault.kind in _ENDLESS:
+            head, again = _ENDLESS[fault.kind]
+            _pour(request, head, again)
         elif fault.kind == "half":
             request.wfile.write(b'HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"success":')
             _cut(request)

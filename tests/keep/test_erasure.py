@@ -190,8 +190,9 @@ def fill(store: Store, secret: str, *, sealed: bool = True) -> None:
     if sealed:
         store.seal()
         store.reindex()
-    name, _ = next(iter(quarantine.files_of(1, 7, f"torn {secret}".encode(), "torn")))
-    Path(store.layout.quarantine(name)).write_bytes(f"torn {secret}".encode())
+    torn = f"torn {secret}".encode()
+    for name, data in quarantine.files_of(1, 7, torn, quarantine.NEVER_ACKNOWLEDGED):
+        Path(store.layout.quarantine(name)).write_bytes(data)
     Path(store.layout.live("s.calls")).write_bytes(secret.encode())
     Path(store.layout.tmp("pack-0123")).write_bytes(zlib.compress(secret.encode()))
     Path(store.layout.tmp("hook-errors.log")).write_bytes(secret.encode())

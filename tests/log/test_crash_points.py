@@ -27,6 +27,7 @@ from eventlog.layout import JOURNAL_DIR, MANIFEST_DIR, QUARANTINE_DIR, Layout
 from eventlog.log.frame import HEADER_SIZE, boot_digest, decode_header
 from eventlog.log.journal import Journal, JournalScan, live_journals, scan_journal
 from eventlog.log.line import encode_line
+from eventlog.log.reader import open_view
 from tests.conftest import STORE_ID
 from tests.simfs import Call, Fault, SimFS, crash_choices, fail_nth, keep_all, sim_store
 
@@ -39,14 +40,33 @@ class Died(BaseException):
 
 
 class Oracle:
-    """What is known outside the store: batches acknowledged with their positions, and batches tried."""
+    """What is known outside the store: batches acknowledged with their positions, and batches tried.
 
-    def __init__(self, acked: tuple[tuple[int, Lines], ...] = (), tried: tuple[Lines, ...] = ()) -> None:
+    `rotten` are positions whose bytes were destroyed on the disk: nothing stands there since, or the same.
+    """
+
+    def __init__(
+        self,
+        acked: tuple[tuple[int, Lines], ...] = (),
+        tried: tuple[Lines, ...] = (),
+        rotten: frozenset[int] = frozenset(),
+    ) -> None:
         self.acked = acked
         self.tried = tried
+        self.rotten = rotten
 
     def key(self) -> bytes:
-        return blake3(repr((self.acked, self.tried)).encode()).digest()
+        return blake3(repr((self.acked, self.tried, sorted(self.rotten))).encode()).digest()
+
+    def trying(self, lines: Lines) -> "Oracle":
+        return Oracle(self.acked, (*self.tried, lines), self.rotten)
+
+    def acknowledging(self, base: int, lines: Lines) -> "Oracle":
+        tried = tuple(batch for batch in self.tried if batch != lines)
+        return Oracle((*self.acked, (base, lines)), tried, self.rotten)
+
+    def without(self, positions: range) -> "Oracle":
+        return Oracle(self.acked, self.tried, self.rotten | frozenset(positions))
 
 
 class World:
@@ -69,11 +89,9 @@ class World:
 
     def append(self, count: int) -> None:
         lines = tuple(self._line() for _ in range(count))
-        before = self.oracle
-        self.oracle = Oracle(before.acked, (*before.tried, lines))
+        self.oracle = self.oracle.trying(lines)
         base = self.journal().append(list(lines))
-        tried = tuple(batch for batch in self.oracle.tried if batch != lines)
-        self.oracle = Oracle((*self.oracle.acked, (base, lines)), tried)
+        self.oracle = self.oracle.acknowledging(base, lines)
 
     def _line(self) -> bytes:
         self._event_count += 1
@@ -197,9 +215,13 @@ class Explorer:
         for moment in moments:
             for how, survivor, powered in _ends(moment):
                 key = blake3(survivor.state_key() + moment.oracle.key()).digest()
-                if key not in self._seen:
+                if key not in self._seen and self.knows(moment.label, survivor, layout, moment.oracle):
                     self._seen.add(key)
                     self._check(f"{moment.label}, {how}", survivor, layout, moment.oracle, powered, recovery)
+
+    def knows(self, label: str, machine: SimFS, layout: Layout, oracle: Oracle) -> bool:
+        """Whether a survivor can know what is asked of it."""
+        return True
 
     def _check(
         self, label: str, machine: SimFS, layout: Layout, oracle: Oracle, powered: bool, recovery: bool
@@ -225,7 +247,7 @@ class Explorer:
         """A machine that stopped while it recovered recovers again, to the same end (I12)."""
         for how, survivor, still_powered in _ends(moment):
             key = blake3(survivor.state_key() + moment.oracle.key() + first.key).digest()
-            if key in self._seen:
+            if key in self._seen or not self.knows(moment.label, survivor, layout, moment.oracle):
                 continue
             self._seen.add(key)
             label = f"{moment.label}, {how}"
@@ -280,7 +302,13 @@ class Reading:
             for number in live_journals(fs, layout)
         ]
         self.sealed_end, self.log = _read_sealed(fs, layout)
-        self.tail = [scan for scan in self.scans if scan.end > self.sealed_end or not scan.frames]
+        with open_view(fs, layout, STORE_ID) as view:
+            self.damaged = view.damaged
+        self.tail = [
+            scan
+            for scan in self.scans
+            if scan.end > self.sealed_end or (not scan.frames and scan.base >= self.sealed_end)
+        ]
         for position, event_id in _read_tail(self.tail):
             if position >= self.sealed_end:
                 assert position not in self.log, f"I2: position {position} twice"
@@ -296,8 +324,6 @@ class Reading:
 def _read_sealed(fs: SimFS, layout: Layout) -> tuple[int, dict[int, str]]:
     if not fs.listdir(layout.directory(MANIFEST_DIR)):
         return 0, {}
-    from eventlog.log.reader import open_view
-
     with open_view(fs, layout, STORE_ID) as view:
         end = view.manifest.next_position
         rows: Any = view.iterate(0, end, columns=("position", "event_id"))
@@ -323,6 +349,8 @@ def _check_oracle(label: str, log: dict[int, str], oracle: Oracle) -> None:
     for base, lines in oracle.acked:
         for index, line in enumerate(lines):
             found = log.get(base + index)
+            if base + index in oracle.rotten and found is None:
+                continue
             assert found == _event_id(line), f"I1, {label}: acknowledged position {base + index} has {found}"
     for lines in oracle.tried:
         found_at = [positions.get(_event_id(line)) for line in lines]
@@ -339,18 +367,24 @@ def _check_chain(label: str, now: Reading, oracle: Oracle) -> None:
     """
     previous: JournalScan | None = None
     for scan in now.scans:
-        assert scan.torn is None, f"I12, {label}: {scan.path} still has a torn tail"
+        is_left = scan is not now.scans[-1] and (scan.claimed > scan.end or scan.damaged or oracle.rotten)
+        assert scan.torn is None or is_left, f"I12, {label}: {scan.path} still has a torn tail"
         if previous is not None:
-            assert scan.base == previous.end, f"I2, {label}: {scan.path} begins at {scan.base}"
-            assert scan.header.prev == previous.digest, f"I2, {label}: {scan.path} follows another file"
+            given = {*range(previous.end, previous.claimed), *oracle.rotten}
+            gap = set(range(previous.end, scan.base))
+            fits = scan.base >= previous.end and gap <= given
+            assert fits, f"I2, I13, {label}: {scan.path} begins at {scan.base}"
+            assert oracle.rotten or scan.header.prev == previous.digest, (
+                f"I2, {label}: {scan.path} follows another file"
+            )
         previous = scan
     if now.tail and now.tail[0].replaces is None:
         assert now.tail[0].base == now.sealed_end, f"I13, {label}: gap behind the segments"
-    named = {p for scan in now.tail for d in scan.damaged for p in range(d.base, d.end)}
+    named = {p for lost in now.damaged for p in range(lost.base, lost.end)}
     missing = set(range(max(now.log, default=-1) + 1)) - set(now.log)
     assert missing <= named, f"I2, {label}: positions {sorted(missing - named)} are missing"
     for scan in now.tail:
-        holes = [damage.end for damage in scan.damaged if damage.end > damage.base]
+        holes = [d.end for d in scan.damaged if not oracle.rotten.issuperset(range(d.base, d.end))]
         for base, _ in oracle.acked:
             assert not (holes and holes[0] <= base < scan.end), f"I2, {label}: {base} is behind a hole"
 
@@ -373,7 +407,7 @@ def _check_bytes(label: str, first: Reading, now: Reading) -> None:
                     data = data[:offset]
         assert after.startswith(data), f"I10, {label}: bytes of {path} from {kept} on are gone"
         if len(data) >= HEADER_SIZE and decode_header(data).boot != now.boot:
-            assert len(after) <= len(data), f"boot rule, {label}: {path} grew in another boot"
+            assert len(after) <= len(first.journals[path]), f"boot rule, {label}: {path} grew in another boot"
 
 
 def _ends(moment: Moment) -> Iterator[tuple[str, SimFS, bool]]:
@@ -471,15 +505,14 @@ def _append_with_interlude(
             _interlude(world, name)
 
     lines = (world._line(),)
-    world.oracle = Oracle(world.oracle.acked, (*world.oracle.tried, lines))
+    world.oracle = world.oracle.trying(lines)
     world.fs.before, world.fs.fault = act, fault
     try:
         base = journal.append(list(lines))
     except NotDurable:
         assert fault is not None
     else:
-        tried = tuple(batch for batch in world.oracle.tried if batch != lines)
-        world.oracle = Oracle((*world.oracle.acked, (base, lines)), tried)
+        world.oracle = world.oracle.acknowledging(base, lines)
     world.fs.before = world.fs.fault = None
     return came[0]
 
@@ -583,7 +616,7 @@ class _NoBootRule(Journal):
 
 
 class _NoQuarantine(Journal):
-    def _quarantine(self, active: object, offset: int, size: int) -> None:
+    def _quarantine(self, active: object, offset: int, size: int, is_known: bool) -> None:
         pass
 
 

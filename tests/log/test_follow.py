@@ -252,7 +252,7 @@ def test_what_a_view_made_durable_survives_a_power_cut() -> None:
     """I5: who keeps what follows from a view syncs it first; a failed sync is NotDurable."""
     machine, busy = busy_log()
     machine.settle()
-    machine.stop_at = machine.call_count + 12
+    machine.stop_at = machine.call_count + 13
     with pytest.raises(PowerCut):  # a frame is written and not synced
         busy.append([numbered(20)])
         busy.append([numbered(21)])

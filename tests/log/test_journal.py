@@ -336,11 +336,15 @@ def test_a_torn_tail_is_cut_and_quarantined(kept: bool) -> None:
 
 
 def test_a_torn_first_frame_leaves_an_empty_journal() -> None:
-    """A journal whose only frame is torn goes on at its base."""
+    """A journal whose only frame was never whole goes on at its base."""
     fs, layout = sim_store()
     journal = a_journal(fs, layout)
     journal.append([b"a"])
-    overwrite(fs, layout.journal(1), HEADER_SIZE, b"xxxx")
+    size = size_of(fs, layout.journal(1))
+    fd = fs.open(layout.journal(1), os.O_RDWR)
+    fs.truncate(fd, size - 1)
+    fs.close(fd)
+    fs.unlink(layout.acknowledged)
 
     assert a_journal(fs, layout).append([b"b"]) == 0
     assert lines_of(fs, layout) == [(0, b"b")]

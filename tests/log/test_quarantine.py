@@ -19,6 +19,24 @@ def test_nothing_of_a_torn_tail_stands_behind_the_next_frame() -> None:
     assert len(quarantined(fs, layout)) == 2
 
 
+def test_a_recovery_that_knows_more_than_the_one_before_goes_on() -> None:
+    """I12: a recovery that was cut short had another reason for the same bytes; the first one stays."""
+    fs, layout = sim_store()
+    a_journal(fs, layout).append([b"a"])
+    overwrite(fs, layout.journal(1), size_of(fs, layout.journal(1)), b"torn bytes")
+    note = fs.tree()[layout.acknowledged]
+    assert note is not None
+    overwrite(fs, layout.acknowledged, 0, bytes(len(note)))
+    moments: list[SimFS] = []
+    fs.before = lambda call: moments.append(fs.kill()) if call.name == "truncate" else None
+    a_journal(fs, layout).append([b"b"])
+    machine = moments[0]
+    overwrite(machine, layout.acknowledged, 0, note)
+
+    assert a_journal(machine, layout).append([b"b"]) == 1
+    assert len(quarantined(machine, layout)) == 2
+
+
 def test_a_found_quarantine_lasts_before_the_tail_is_cut() -> None:
     """I10: a recovery is killed before it syncs the names in quarantine; the next one finds them, cuts the
     tail, and the power goes: the bytes and the reason are kept, or the tail is where it was."""

@@ -486,6 +486,7 @@ def test_a_file_of_other_content_under_the_segments_name_is_replaced(log: Log) -
     for directory in (MANIFEST_DIR, "log/journal"):
         for old in REAL.listdir(log.layout.directory(directory)):
             os.unlink(f"{log.layout.directory(directory)}/{old}")
+    os.unlink(log.layout.acknowledged)
     with open(log.layout.segment(name), "w") as file:
         file.write("half")
     again.append([event(1)])
