@@ -15,6 +15,7 @@ from blake3 import blake3
 from eventlog import jsontext
 from eventlog.errors import Corruption, InvalidEvent, NotFound
 from eventlog.exports import files, withheld
+from eventlog.projections.settled import Settled
 from eventlog.snapshots.ids import from_text, to_text
 from eventlog.snapshots.pack import TREE
 from eventlog.snapshots.tree import decode_tree
@@ -86,7 +87,8 @@ def write(store: "Store", file: IO[bytes], *, contents: bool = False, since: int
         report.events = sum(batch.num_rows for batch in view.batches(since, columns=("position",)))
         put(_line(header(store, report, contents)))
         source = _Contents(store, report, put, withheld.Exposure(view)) if contents else None
-        for event in view.iterate(since):
+        settled = Settled(view)
+        for event in map(settled.event, view.iterate(since)):
             if source is not None:
                 source.bring(event)
             put(event_line(event))

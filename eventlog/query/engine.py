@@ -23,7 +23,7 @@ from eventlog.errors import Corruption, QueryError
 from eventlog.fs import FileSystem
 from eventlog.layout import Layout
 from eventlog.log.manifest import Manifest
-from eventlog.projections import fold, index, source
+from eventlog.projections import fold, index, settled, source
 from eventlog.projections.prefix import IndexedPrefix, SegmentsPrefix
 from eventlog.query import functions as of_files
 from eventlog.query import safe, views
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 _INTERRUPT_AGAIN_S = 0.05
 _COLUMNS = frozenset(COLUMN_NAMES)
+_OVER_EVENTS = frozenset(views.NAMES) - frozenset(fold.PROJECTIONS)
 
 # A row of the tail costs some 50 µs by way of Python, and pyarrow 60 ms to import.
 _TAIL_BY_ROW_MAX = 3_000
@@ -301,6 +302,7 @@ class Bound:
     counts: "str | None" = None  # the table of LINE_COUNTS, where there is one
     calls: bool = False  # whether changes of files name their calls
     derived: bool = False  # whether calls have a duration from other events
+    settled: bool = False  # whether ids of sessions are the settled ones
 
     def close(self) -> None:
         self.con.close()
@@ -313,6 +315,8 @@ class Bound:
             return False
         if _derived_meant(statement) and not self.derived:
             return False
+        if _settled_meant(statement) and not self.settled:
+            return False
         named = _named(statement)
         others = named - set(fold.PROJECTIONS)
         return named - others <= self.made and (not others or _meant(statement) <= self.columns)
@@ -321,7 +325,8 @@ class Bound:
         """Make the view `events`, and those of `named` over it, where they are missing."""
         names = set(named) - set(fold.PROJECTIONS)
         if names and "events" not in self.made:
-            self.con.execute(f"CREATE VIEW events AS {source.events(self.files, self.tail)}")
+            events = source.events(self.files, self.tail)
+            self.con.execute(f"CREATE VIEW events AS {settled.events(events) if self.settled else events}")
             self.made.add("events")
         for name in names - self.made:
             select = views.over_events(name, counts=self.counts, calls=self.calls, derived=self.derived)
@@ -338,7 +343,9 @@ def _meant(statement: safe.Statement) -> frozenset[str]:
     """The columns of events that a statement can mean, also by way of other views."""
     columns = statement.columns
     plain = columns is not None and _named(statement) == {"events"} and columns <= _COLUMNS
-    return columns if columns is not None and plain else _COLUMNS
+    if columns is None or not plain:
+        return _COLUMNS
+    return columns | settled.READ if _settled_meant(statement) else columns
 
 
 def counts_meant(statement: safe.Statement) -> bool:
@@ -352,6 +359,11 @@ def _calls_meant(statement: safe.Statement) -> bool:
 
 def _derived_meant(statement: safe.Statement) -> bool:
     return _means(statement, views.OF_CALLS, views.DERIVED)
+
+
+def _settled_meant(statement: safe.Statement) -> bool:
+    """Whether a statement can mean a column in which the provisional id of a session may stand."""
+    return _means(statement, _OVER_EVENTS, settled.COLUMNS)
 
 
 def _means(statement: safe.Statement, names: frozenset[str], columns: frozenset[str]) -> bool:
@@ -416,9 +428,10 @@ class Binding:
             self._bind_count()
             return
         self._load_tail(_COLUMNS if also or before is not None else _meant(statement))
+        self.bound.derived = _derived_meant(statement) or (before is not None and before.derived)
+        self.bound.settled = _settled_meant(statement) or (before is not None and before.settled)
         if not named <= set(fold.STORED) or self.generation is None:
             self.bound.add({"events"})
-        self.bound.derived = _derived_meant(statement) or (before is not None and before.derived)
         if projections:
             self._bind_projections(projections)
         if self.counting is not None and (counts_meant(statement) or (before and before.counts)):

@@ -14,7 +14,7 @@ import duckdb
 from eventlog.errors import QueryError
 from eventlog.fs import FileSystem
 from eventlog.layout import Layout
-from eventlog.projections import fold, source
+from eventlog.projections import fold, settled, source
 from eventlog.query import engine, safe, views
 from eventlog.query import functions as of_files
 
@@ -118,7 +118,7 @@ def _bind(
         con.execute("CREATE TABLE tail AS FROM given")
         con.unregister("given")
         tail = f"{catalog}.main.tail"
-    con.execute(f"CREATE VIEW events AS {source.events(one.view.segment_paths, tail)}")
+    con.execute(f"CREATE VIEW events AS {settled.events(source.events(one.view.segment_paths, tail))}")
     for name in named & set(_PROJECTIONS):
         found = engine.table(one.view, one.layout, one.fs, f"SELECT * FROM {name}", None, _WHOLE)
         con.register("given", found)
