@@ -380,7 +380,8 @@ class _Sender:
         """What failed of the moment and may be tried again by now."""
         now = self._clock.now()
         failures = self.receipts.delivered.failures
-        return {key: one for key, one in failures.items() if one.passing and one.next_at <= now}
+        # A time that is still to come was noted before the clock was put back.
+        return {key: one for key, one in failures.items() if one.passing and not one.at <= now < one.next_at}
 
     def _try_passing(self) -> None:
         if due := self._due():
