@@ -90,7 +90,7 @@ def test_a_session_that_waits_is_not_sent(tmp_path: Path) -> None:
         first = sender(store, server)
         assert list(first.sessions_left_out) == [SID] and "no prompt" in first.sessions_left_out[SID]
         master = server.graph.memories[f"{REPO}:sessions"].item["payload"]["data"]
-        assert master["active_session"] is None and not any("session:" in c for c in server.graph.memories)
+        assert master["active_session"] is None and not any(SID in c for c in server.graph.memories)
         assert sender(store, server).total == 0
 
         store.append(prompted())
