@@ -5,6 +5,7 @@ import click
 from . import export_lines as lines
 from .access import json_option, open_store, say
 from .access import put as put_data
+from .export_locusgraph import tell_sessions
 from .jsonout import document
 from .progress import Progress
 from .text import count
@@ -26,9 +27,12 @@ def command(
 
     lines.check(ctx, path, force, as_json)
     with open_store(ctx) as store, Progress("exporting"):
-        found = documents(store, session_id=lines.session_of(store, session), since=since)
+        of = lines.session_of(store, session)
+        left_out: dict[str, str] = {}
+        found = documents(store, session_id=of, since=since, left_out=left_out)
         written = lines.write(found, path, force)
     if as_json:
-        put_data(document({"export": {"path": path, "trajectories": written}}))
+        put_data(document({"export": {"path": path, "trajectories": written, "sessions_left_out": left_out}}))
     else:
         say(f"Wrote {count(written, 'trajectory', 'trajectories')}.")
+        tell_sessions(left_out)

@@ -14,6 +14,7 @@ from .text import count, size
 if TYPE_CHECKING:
     from eventlog.exports.locusgraph import ExportReport
 
+SESSIONS_SHOWN = 10
 _ONLY_SENDING = ("api", "session", "limit", "batch", "rate", "follow", "status", "retry_failed")
 
 
@@ -39,6 +40,12 @@ _ONLY_SENDING = ("api", "session", "limit", "batch", "rate", "follow", "status",
     help="Payloads that are larger are shortened, and say so.",
 )
 @click.option("--no-diffs", is_flag=True, help="Leave out the diffs of file events.")
+@click.option(
+    "--include",
+    multiple=True,
+    metavar="TYPE",
+    help="Also events of this type, which the graph is not for: transcript, import, message …, or all.",
+)
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 @click.option("--dry-run", is_flag=True, help="Only count what would be written or sent.")
 @click.option(
@@ -114,6 +121,7 @@ def _write(ctx: click.Context, path: str, given: dict[str, Any], as_json: bool) 
             graph_id=given["graph"],
             payload_bytes_max=given["max_payload"],
             diffs=not given["no_diffs"],
+            include=frozenset(given["include"]),
             force=given["force"],
             dry_run=given["dry_run"],
         )
@@ -128,6 +136,7 @@ def _write(ctx: click.Context, path: str, given: dict[str, Any], as_json: bool) 
 def _tell(report: "ExportReport", dry_run: bool) -> None:
     if not report.records:
         say(f"Nothing new: the exports have come to position {report.since:,}. No file was made.")
+        tell_left_out(report.not_included, report.sessions_left_out)
         return
     groups = ", ".join(f"{number:,} {group}" for group, number in report.records.items())
     verb = "Would write" if dry_run else "Wrote"
@@ -136,6 +145,7 @@ def _tell(report: "ExportReport", dry_run: bool) -> None:
         f"{report.since:,} to {report.until - 1:,}."
     )
     tell_shortcomings(report.lost, report.payloads_cut, report.links_left_out)
+    tell_left_out(report.not_included, report.sessions_left_out)
     if not dry_run and not report.advanced:
         say("The next export does not go on from here: this one did not begin where the last one ended.")
 
@@ -148,3 +158,22 @@ def tell_shortcomings(lost: list[tuple[int, int]], payloads_cut: int, links_left
         say(f"{count(payloads_cut, 'payload')} shortened; each says where the whole of it is.")
     if links_left_out:
         say(f"{count(links_left_out, 'link')} left out: without a type, or beyond the limits.")
+
+
+def tell_left_out(types: dict[str, int], sessions: dict[str, str]) -> None:
+    """What did not go on purpose: events of types that were not asked for, and sessions with the reason."""
+    if types:
+        named = ", ".join(f"{number:,} {kind}" for kind, number in sorted(types.items()))
+        say(f"Left out: {count(sum(types.values()), 'event')} of the log's own housekeeping ({named}).")
+    tell_sessions(sessions)
+
+
+def tell_sessions(left_out: dict[str, str]) -> None:
+    """How many sessions an export left out, and which ones for which reason."""
+    if not left_out:
+        return
+    say(f"Left out: {count(len(left_out), 'session')}.")
+    for session_id, reason in list(left_out.items())[:SESSIONS_SHOWN]:
+        say(f"  {session_id}: {reason}")
+    if len(left_out) > SESSIONS_SHOWN:
+        say(f"  … and {len(left_out) - SESSIONS_SHOWN:,} more; --json has all.")

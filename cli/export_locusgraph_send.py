@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import click
 
 from . import exits
 from .access import open_store, put, say
-from .export_locusgraph import tell_shortcomings
+from .export_locusgraph import tell_left_out, tell_shortcomings
 from .jsonout import document
 from .progress import Progress
 from .text import count, size
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from eventlog.exports.courier import RealClock
     from eventlog.exports.deliveries import Failure
     from eventlog.exports.endpoint import Endpoint
-    from eventlog.exports.send import SendReport, Status
+    from eventlog.exports.send import SendReport, Status, Teller
     from eventlog.store import Store
 
 _FAILURES_SHOWN = 10
@@ -45,11 +46,12 @@ def run(ctx: click.Context, server: str | None, given: dict[str, Any], as_json: 
 
 def _send(ctx: click.Context, endpoint: "Endpoint", given: dict[str, Any], as_json: bool) -> None:
     from eventlog.exports import send as sending
-    from eventlog.exports.courier import PATIENCE_S, Courier, RealClock
+    from eventlog.exports.courier import PATIENCE_S, Courier, RealClock, check_library
     from eventlog.exports.endpoint import key_from
 
     clock = RealClock()
     courier = None
+    check_library()  # also where nothing is sent: to count is to try out what sending does
     if not given["dry_run"]:
         key = key_from(os.environ)
         patience_s = None if given["follow"] else PATIENCE_S
@@ -62,11 +64,12 @@ def _send(ctx: click.Context, endpoint: "Endpoint", given: dict[str, Any], as_js
             batch=min(given["batch"], endpoint.events_max) if endpoint.api == "0.x" else given["batch"],
             payload_bytes_max=given["max_payload"],
             diffs=not given["no_diffs"],
+            include=frozenset(given["include"]),
         )
         if courier is None:
             report = sending.plan(store, endpoint, options)
         else:
-            with _stopping(clock), Progress("sending"):
+            with _stopping(clock), Progress("sending records", with_rate=True) as progress:
                 report = sending.send(
                     store,
                     endpoint,
@@ -76,6 +79,7 @@ def _send(ctx: click.Context, endpoint: "Endpoint", given: dict[str, Any], as_js
                     retry_failed=given["retry_failed"],
                     follow=given["follow"],
                     tell=None if as_json else _tell_following,
+                    teller=_teller(progress),
                 )
             courier.close()
     if as_json:
@@ -84,6 +88,21 @@ def _send(ctx: click.Context, endpoint: "Endpoint", given: dict[str, Any], as_js
         _tell(report, given["dry_run"], given["follow"])
     if report.failures or report.lost or (report.stopped and not given["follow"]):
         ctx.exit(exits.PARTIAL)
+
+
+def _teller(progress: Progress) -> "Teller":
+    """Shows on stderr how sending goes."""
+    from eventlog.exports.send import Teller
+
+    class Shown(Teller):
+        def going(self, report: "SendReport") -> None:
+            done = report.tried + report.known
+            progress(done, max(done, report.expected))
+
+        def trouble(self, text: str) -> None:
+            progress.say(text)
+
+    return Shown()
 
 
 def _session(store: "Store", name: str | None) -> str | None:
@@ -122,9 +141,14 @@ def _tell(report: "SendReport", dry_run: bool, follow: bool) -> None:
         answers = ", ".join(f"{number:,} {name}" for name, number in sorted(report.answers.items()))
         sent = f"{count(report.total, 'record')} ({groups}; {size(report.bytes)})"
         say(f"Sent {sent} to {report.server}: {answers}.")
+    elif report.tried or report.failures:
+        say(f"{report.server} took none of {count(report.tried, 'record')} that it was sent.")
+    elif report.stopped:
+        say(f"{report.server} took nothing.")
     elif not report.stopped:
         say(f"Nothing new for {report.graph_id!r}: the exports have come to position {report.reached:,}.")
     tell_shortcomings(report.lost, report.payloads_cut, report.links_left_out)
+    tell_left_out(report.not_included, report.sessions_left_out)
     if report.gone:
         say(f"{count(report.gone, 'record')} refused earlier stand in the log no more, and were dropped.")
     if report.stopped:
@@ -135,11 +159,13 @@ def _tell(report: "SendReport", dry_run: bool, follow: bool) -> None:
 
 def _tell_failures(failures: "list[Failure]") -> None:
     for failure in failures[:_FAILURES_SHOWN]:
-        where = failure.group if failure.position is None else f"event at position {failure.position:,}"
-        say(f"Refused: {where}: {failure.reason}")
+        verb = "Not taken yet" if failure.passing else "Refused"
+        say(f"{verb}: {failure.context_id}: {failure.reason}")
     if len(failures) > _FAILURES_SHOWN:
         say(f"… and {len(failures) - _FAILURES_SHOWN:,} more; --status --json has all.")
-    if failures:
+    if any(one.passing for one in failures):
+        say("Later exports try again by themselves what was not taken yet.")
+    if any(not one.passing for one in failures):
         say("--retry-failed sends what was refused once more, in place of what the server holds there.")
 
 
@@ -169,7 +195,7 @@ def _fields(endpoint: "Endpoint", status: "Status") -> dict[str, Any]:
         "behind": status.behind,
         "answers": dict(known.counts),
         "contexts": len(known.states),
-        "failed": [dataclasses.asdict(one) for one in known.failures.values()],
+        "failed": [_failure(one) for one in status.failures],
         "last_at": _moment(known.last_at),
         "last_error": known.last_error,
         "next_step": _next_step(status),
@@ -187,16 +213,24 @@ def _text(endpoint: "Endpoint", status: "Status") -> str:
     ]
     if known.last_error is not None:
         lines.append(f"  ended by  {known.last_error}")
-    lines += [f"  refused   {reason} ({number:,})" for reason, number in _reasons(known.failures.values())]
+    lines += _failures(status.failures)
     lines.append(f"  next      {_next_step(status)}")
     return "\n".join(lines) + "\n"
 
 
-def _reasons(failures: Any) -> list[tuple[str, int]]:
-    numbers: dict[str, int] = {}
-    for failure in failures:
-        numbers[failure.reason] = numbers.get(failure.reason, 0) + 1
-    return sorted(numbers.items(), key=lambda one: -one[1])[:_FAILURES_SHOWN]
+def _failure(failure: "Failure") -> dict[str, Any]:
+    later = _moment(failure.next_at * 1_000_000) if failure.passing else None
+    return {**dataclasses.asdict(failure), "passing": failure.passing, "next_at": later}
+
+
+def _failures(failures: "list[Failure]") -> list[str]:
+    """Each by its name, up to a number of them, and how many there are for each reason."""
+    named = [
+        f"  {'later    ' if one.passing else 'refused  '} {one.context_id or one.key}: {one.reason}"
+        for one in failures[:_FAILURES_SHOWN]
+    ]
+    reasons = Counter(one.reason for one in failures).most_common(_FAILURES_SHOWN)
+    return [*named, *(f"  in all    {reason} ({number:,})" for reason, number in reasons)]
 
 
 def _next_step(status: "Status") -> str:
@@ -204,8 +238,10 @@ def _next_step(status: "Status") -> str:
         return "see to the error above, then export again: it goes on from the position"
     if status.behind:
         return "export again: it goes on from the position"
-    if status.delivered.failures:
+    if any(not one.passing for one in status.failures):
         return "--retry-failed sends what was refused once more"
+    if status.failures:
+        return "nothing to do: the next export tries again what was not taken yet"
     return "nothing to do"
 
 

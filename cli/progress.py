@@ -27,11 +27,15 @@ class Progress:
         self,
         what: str,
         *,
+        with_rate: bool = False,
         clock: "Callable[[], float]" = time.monotonic,
         wait: "Callable[[float], bool] | None" = None,
     ) -> None:
-        """Args: clock: seconds; wait: waits so many of them, and returns whether the work is done."""
+        """Args: with_rate: say how many a second; clock: seconds; wait: waits so many of them, and returns
+        whether the work is done.
+        """
         self._what = what
+        self._with_rate = with_rate
         self._counts = (0, 0)
         self._done = threading.Event()
         self._clock = clock
@@ -51,12 +55,19 @@ class Progress:
     def __call__(self, done: int, total: int) -> None:
         self._counts = (done, total)
 
+    def say(self, text: str) -> None:
+        """A line that stays, above the one that rewrites itself."""
+        _put(f"\r\x1b[K{text}\n" if sys.stderr.isatty() else f"{text}\n")
+
+    def _line(self, started_s: float) -> str:
+        return line(self._what, *self._counts, self._clock() - started_s, self._with_rate)
+
     def _rewrite(self) -> None:
         started_s = self._clock()
         if self._wait(_QUIET_S):
             return
         while True:
-            _put(f"\r{line(self._what, *self._counts, self._clock() - started_s)}\x1b[K")
+            _put(f"\r{self._line(started_s)}\x1b[K")
             if self._wait(_BETWEEN_S):
                 break
         _put("\r\x1b[K")
@@ -64,7 +75,7 @@ class Progress:
     def _append(self) -> None:
         started_s = self._clock()
         while not self._wait(_BETWEEN_LINES_S):
-            _put(f"{line(self._what, *self._counts, self._clock() - started_s)}\n")
+            _put(f"{self._line(started_s)}\n")
 
 
 # Held while a line is written, and while the process forks: so a child never inherits the lock of stderr.
@@ -80,12 +91,13 @@ def _put(text: str) -> None:
         sys.stderr.flush()
 
 
-def line(what: str, done: int, total: int, elapsed_s: float) -> str:
+def line(what: str, done: int, total: int, elapsed_s: float, with_rate: bool = False) -> str:
     """`commits: 120 of 400 (30 %), 7 s left`, or the seconds gone by where there are no numbers."""
     if not 0 < done <= total:
         return f"{what}: {elapsed_s:.0f} s"
     left_s = elapsed_s / done * (total - done)
-    return f"{what}: {done:,} of {total:,} ({100 * done // total} %), {left_s:.0f} s left"
+    rate = f", {done / elapsed_s:,.0f}/s" if with_rate and elapsed_s > 0 else ""
+    return f"{what}: {done:,} of {total:,} ({100 * done // total} %){rate}, {left_s:.0f} s left"
 
 
 def seal_shown(store: "Store") -> None:

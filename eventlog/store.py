@@ -765,8 +765,11 @@ def _events_in(
 ) -> Iterator[Event]:  # fmt: skip
     # A step to the present version may look at any column.
     read = columns if not upcast.STEPS else None
+    from eventlog.projections.settled import Settled
+
+    settled = Settled(view)
     for row in view.iterate(since, until, columns=read, **which):
-        event = _presented(row)
+        event = settled.event(_presented(row))
         yield event if read is columns else {name: event[name] for name in columns or ()}
 
 

@@ -2,15 +2,19 @@
 
 Read from the projections of one pinned view. A context is written again only when its state may have
 changed since a position: an event of it stands behind, a model call that it counted is counted
-elsewhere since, or the session it extends got its name. Pure but for the queries; one thread.
+elsewhere since, or the session it extends got its name. A session that *waits*, active and without a
+prompt, has no settled id yet: nothing of it is written. Pure but for the queries; one thread.
 """
 
 import datetime
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog.exports import streams, wire
+from eventlog.log.numbering import default_context
 from eventlog.names import project_context
+from eventlog.projections import definitions
 from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.replay.certainty import EXACT, NONE
 
@@ -53,22 +57,99 @@ class Anchor(NamedTuple):
     extends: list[str]
     at: int | None
     session_id: str | None = None
+    related_to: tuple[str, ...] = ()
 
 
-def changed(view: "LogView", store: "Store", since: int) -> Iterator[Anchor]:
+@dataclass(slots=True)
+class Facts:
+    """What a pass over the contexts tells besides: complete once it has given its first one.
+
+    `waiting`: sessions without a settled id → their agent. `late`: sessions that waited at `since` and wait
+    no more → the position of their first event. `untouched`: contexts that may be extended and have not
+    changed. `parents`: timeline events that others extend; `earlier`: those of them in front of `since`.
+    """
+
+    waiting: dict[str, str | None] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
+    untouched: list[str] = field(default_factory=list)
+    parents: set[str] = field(default_factory=set)
+    earlier: list[str] = field(default_factory=list)
+
+
+def changed(view: "LogView", store: "Store", since: int, facts: Facts | None = None) -> Iterator[Anchor]:
     """The contexts whose state may have changed at or behind `since`, parents first.
 
     The projections are folded once, and read as they are asked for.
     """
+    told = Facts() if facts is None else facts
 
     def ask(con: "duckdb.DuckDBPyConnection") -> Iterator[Anchor]:
         con.execute(_ENDS)
+        con.execute(_WAITING)
         con.execute(_touched(since))
+        _tell(con, since, told, store)
         yield from _masters(list(streams.rows(con, _MASTERS)), store)
         yield from map(_session, streams.rows(con, _SESSIONS))
+        yield from map(_provisional, streams.rows(con, _NAMED))
         yield from map(_turn, streams.rows(con, _TURNS))
 
-    return streams.of_views(view, store, _VIEWS, ask)
+    # Of events only columns that are the same whether ids of sessions are settled or not: here they are not.
+    return streams.of_views(view, store, _VIEWS, ask, frozenset(("position",)))
+
+
+def _tell(con: "duckdb.DuckDBPyConnection", since: int, facts: Facts, store: "Store") -> None:
+    facts.waiting = dict(con.execute("SELECT session_id, agent FROM waiting ORDER BY place").fetchall())
+    facts.late = dict(con.execute(_LATE.format(since=since)).fetchall()) if since > 0 else {}
+    facts.untouched = [row[0] for row in con.execute(_UNTOUCHED).fetchall()]
+    for row in streams.rows(con, _MASTERS_UNTOUCHED):
+        project = _project(row, store)
+        facts.untouched += [row["context_id"], *([] if project is None else [project])]
+    parents = [row[0] for row in con.execute(_PARENTS).fetchall()]
+    facts.parents = {wire.context(link) for link in parents}
+    facts.earlier = [
+        wire.context(row[0])
+        for row in con.execute(
+            f"SELECT DISTINCT context_id FROM events WHERE position < {since} AND context_id IN "
+            "(SELECT unnest(?::VARCHAR[]))",
+            [parents],
+        ).fetchall()
+    ]
+
+
+_PROVISIONAL = definitions.default_context("session_id")
+# Nobody has said anything yet in such a session, so its name is still to come.
+_WAITING = f"""
+    CREATE TABLE waiting AS
+    SELECT session_id, context_id, agent, first_position AS place FROM sessions
+    WHERE status = 'active' AND turn_count = 0 AND context_id = {_PROVISIONAL}"""
+
+# Sessions of which an export up to `since` wrote nothing, because they waited then.
+_LATE = f"""
+    SELECT session_id, min(position) FROM events
+    WHERE position < {{since}} AND session_id IN (
+        SELECT session_id FROM sessions WHERE first_position < {{since}} AND last_position >= {{since}}
+            AND session_id NOT IN (SELECT session_id FROM waiting))
+    GROUP BY session_id
+    HAVING count(turn) FILTER (event_type <> 'session') = 0
+        AND count(*) FILTER (event_type = 'session' AND context_id <> {_PROVISIONAL}) = 0
+        AND arg_max({definitions.STATE.replace("anchor_payload", "payload")}, position)
+            FILTER (event_type = 'session') = 'active'
+    ORDER BY 2"""
+
+_MASTERS_UNTOUCHED = """
+    SELECT context_id, repo, project_name, extends FROM sessions_master
+    WHERE repo NOT IN (SELECT repo FROM masters_touched)"""
+_UNTOUCHED = """
+    SELECT context_id FROM sessions
+    WHERE session_id NOT IN (SELECT session_id FROM sessions_touched)
+        AND session_id NOT IN (SELECT session_id FROM waiting)
+    UNION ALL SELECT context_id FROM turns
+    WHERE (session_id, turn) NOT IN (SELECT (session_id, turn) FROM turns_touched)"""
+
+_PARENTS = """
+    SELECT DISTINCT link FROM (SELECT unnest(extends) AS link FROM events
+        WHERE event_type NOT IN ('session', 'turn', 'sessions'))
+    WHERE NOT starts_with(link, 'turn:') AND NOT starts_with(link, 'session:')"""
 
 
 # When the last event of a context happened. Apart, so that no join carries texts.
@@ -120,7 +201,9 @@ def _touched(since: int) -> str:
 
 
 _MASTERS = """
-    SELECT m.context_id, m.repo, m.project_name, m.extends, m.active_session, m.total_sessions, e."at"
+    SELECT m.context_id, m.repo, m.project_name, m.extends, m.total_sessions, e."at",
+        CASE WHEN m.active_session NOT IN (SELECT context_id FROM waiting) THEN m.active_session END
+            AS active_session
     FROM sessions_master m JOIN masters_touched USING (repo)
     JOIN (SELECT repo, min(position) AS repo_position FROM events WHERE repo IS NOT NULL GROUP BY repo) r
         USING (repo)
@@ -131,7 +214,12 @@ _SESSIONS = f"""
         s.started_at::TIMESTAMP AS started_at, s.ended_at::TIMESTAMP AS ended_at, s.turn_count, s.last_turn,
         {", ".join(f"s.{name}" for name in _TOTALS)}, e."at"
     FROM sessions s JOIN sessions_touched USING (session_id)
-    LEFT JOIN ends e ON e.position = s.last_position ORDER BY s.first_position"""
+    LEFT JOIN ends e ON e.position = s.last_position
+    WHERE s.session_id NOT IN (SELECT session_id FROM waiting) ORDER BY s.first_position"""
+
+_NAMED = f"""
+    SELECT context_id, session_id, title, extends FROM sessions
+    WHERE context_id <> {_PROVISIONAL} ORDER BY first_position"""
 
 _TURNS = """
     SELECT t.context_id, t.session_id, t.turn, t.turn_id, t.title, t.user_request, t.outcome, t.status,
@@ -214,6 +302,29 @@ def _session(row: _Row) -> Anchor:
         row["extends"],
         row["at"],
         row["session_id"],
+    )
+
+
+def _provisional(row: _Row) -> Anchor:
+    """What takes the place of a session that was sent under its provisional id by an earlier version."""
+    session_id = str(row["session_id"])
+    data = {
+        "title": row["title"],
+        "session_id": session_id,
+        "status": "closed",
+        "end_reason": "renamed",
+        "moved_to": row["context_id"],
+    }
+    return Anchor(
+        "renamed",
+        "fact",
+        "system",
+        default_context(session_id),
+        wire.envelope("session_end", wire.encode(data)),
+        [link for link in row["extends"] or () if link.endswith(":sessions")],
+        None,
+        session_id,
+        (row["context_id"],),
     )
 
 

@@ -31,14 +31,23 @@ _BESIDE = ("file", "decision", "error", "feedback", "restore")
 
 
 def documents(
-    store: "Store", *, session_id: "str | None" = None, since: "int | None" = None
+    store: "Store",
+    *,
+    session_id: "str | None" = None,
+    since: "int | None" = None,
+    left_out: "dict[str, str] | None" = None,
 ) -> "Iterator[Said]":
-    """A document for that session, or for each since that time (µs) in which there is a step to tell."""
+    """A document for that session, or for each since that time (µs) in which there is a step to tell.
+
+    Args: left_out: takes the other sessions, with the reason.
+    """
     with store.view() as view:
         for conversation in conversations(store, view, session_id=session_id, since=since):
             document = trajectory(conversation)
             if document is not None:
                 yield document
+            elif left_out is not None:
+                left_out[conversation.session["session_id"]] = "nothing was asked, said or done in it"
 
 
 def trajectory(conversation: Conversation) -> "Said | None":

@@ -35,6 +35,7 @@ _PAUSE_MAX_S = 60.0
 _MINUTE_S = 60.0
 _SAID_MAX = 200
 _WRONG_BODY = (400, 409, 413, 422)  # a smaller or another body may be taken
+_PASSING = (408, 425, 429)
 
 
 class ServiceError(EventLogError):
@@ -90,7 +91,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fault:
+class Fault:
     """The moment was wrong; `pause_s` is what the server asks for."""
 
     what: str
@@ -112,6 +113,7 @@ class Courier:
         seed: int | None = None,
     ) -> None:
         self.retries = 0
+        self.trouble: str | None = None  # what the call under way meets, until it is answered
         self.requests = 0
         self.endpoint = endpoint
         self._key = key
@@ -137,6 +139,7 @@ class Courier:
             self._keep_pace()
             found = self._try(body)
             if isinstance(found, Answer):
+                self.trouble = None
                 return found
             now = self._clock.monotonic()
             first_fault_at = now if first_fault_at is None else first_fault_at
@@ -147,7 +150,15 @@ class Courier:
             self._check_patience(found, now - first_fault_at, wait_s)
             pause_s = min(pause_s * 2, _PAUSE_MAX_S)
             self.retries += 1
+            self.trouble = self._trouble(found, wait_s, first_fault_at)
             self.pause(wait_s)
+
+    def _trouble(self, fault: Fault, wait_s: float, first_at: float) -> str:
+        said = f"{self.endpoint.server}: {fault.what}; trying again in {max(1, round(wait_s))} s"
+        if self._patience_s is None:
+            return said
+        left_s = max(0.0, self._patience_s - (self._clock.monotonic() - first_at))
+        return f"{said}, for {left_s / 60:.0f} min more"
 
     def pause(self, seconds: float) -> None:
         if self._clock.wait(seconds):
@@ -164,15 +175,16 @@ class Courier:
         if self._per_minute:
             self._sent_at.append(self._clock.monotonic())
 
-    def _check_patience(self, fault: _Fault, failing_s: float, wait_s: float) -> None:
+    def _check_patience(self, fault: Fault, failing_s: float, wait_s: float) -> None:
         if self._patience_s is not None and failing_s + wait_s > self._patience_s:
             asks = f" and asks to wait {wait_s:.0f} s" if fault.pause_s is not None else ""
+            long = f" for {failing_s / 60:.0f} min" if failing_s >= 60 else ""
             raise ServiceError(
-                f"{self.endpoint.server} could not be sent to for {failing_s / 60:.0f} min: "
+                f"{self.endpoint.server} could not be sent to{long}: "
                 f"{fault.what}{asks}. What was acknowledged is noted; the next export goes on from there."
             )
 
-    def _try(self, body: bytes) -> Answer | _Fault:
+    def _try(self, body: bytes) -> Answer | Fault:
         import urllib3
 
         self.requests += 1
@@ -207,14 +219,14 @@ class Courier:
                 f"({self._said(str(error))}). Nothing was sent. See to the address and the certificates."
             ) from None
         except (urllib3.exceptions.TimeoutError, TimeoutError) as error:
-            return _Fault(f"no answer in time ({type(error).__name__})")
+            return Fault(f"no answer in time ({type(error).__name__})")
         except (urllib3.exceptions.HTTPError, OSError) as error:
             if _is_endless(error):
                 raise ServiceError(
                     f"{self.endpoint.server} answers with more headers, or longer ones, than any answer of "
                     "this service has. See to the address."
                 ) from None
-            return _Fault(f"the connection failed ({type(error).__name__})")
+            return Fault(f"the connection failed ({type(error).__name__})")
         return self._judge(response.status, response.headers, data)
 
     def _read(self, response: "urllib3.BaseHTTPResponse") -> bytes:
@@ -234,13 +246,13 @@ class Courier:
                 raise TimeoutError
         return b"".join(parts)
 
-    def _judge(self, status: int, headers: "urllib3.HTTPHeaderDict", data: bytes) -> Answer | _Fault:
-        if status == 429 or status >= 500:
-            return _Fault(f"it answers {status}", self._pause_asked(headers.get("Retry-After")))
+    def _judge(self, status: int, headers: "urllib3.HTTPHeaderDict", data: bytes) -> Answer | Fault:
+        if is_passing(status):
+            return Fault(f"it answers {status}", self._pause_asked(headers.get("Retry-After")))
         value = _decoded(data)
         if 200 <= status < 300:
             if value is None and data.lstrip()[:1] == b"{":
-                return _Fault("its answer was cut short")
+                return Fault("its answer was cut short")
             if not isinstance(value, dict):
                 kind = self._said(headers.get("Content-Type") or "no type")
                 raise ServiceError(
@@ -291,6 +303,16 @@ class Courier:
     def _said(self, text: str) -> str:
         """A text of the server's for a message: short, on one line, without the key."""
         return plain(self._key.hide(text))
+
+
+def is_passing(status: int) -> bool:
+    """Whether an HTTP status speaks of the moment and not of what was sent."""
+    return status in _PASSING or status >= 500
+
+
+def check_library() -> None:
+    """Raises: Unsupported where the package that sends is not installed."""
+    _pool().clear()
 
 
 def plain(text: str) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog import jsontext
 from eventlog.exports.endpoint import Endpoint
-from eventlog.exports.rest import Item, Outcome
+from eventlog.exports.rest import Item, Outcome, key_of
 from eventlog.recorder.ledger import CURSOR
 from eventlog.store import Store
 
@@ -28,6 +28,10 @@ _OWN_AGENT = "locus"
 _ENTRIES_MAX = 2_000  # of contexts and failures in one receipt: some 150 KB
 _RECEIPTS_AT_ONCE = 64
 _TABLES = 256
+_HOLDS = "holds something else"  # of a conflict, which needs a person
+_TRIES_AT_ONCE = 3
+_PAUSE_S = 30
+_PAUSE_MAX_S = 3_600
 
 _RECEIPTS = (
     f"SELECT epoch_us(recorded_at) AS at, payload FROM events WHERE event_type = '{CURSOR}' "
@@ -43,12 +47,31 @@ _ENDPOINTS = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A record that the service refused: a timeline event at `position`, or the context of `group`."""
+    """A record that the service refused: a timeline event at `position`, or the context of `group`.
+
+    `tries`: how often exports tried it where it may pass by itself, 0 where it needs a person. `at`: when it
+    was tried last, in seconds since 1970. `context_id` is known to the run that met it; the ledger does not
+    hold it.
+    """
 
     key: str
     group: str
     position: int | None
     reason: str
+    tries: int = 0
+    at: int = 0
+    context_id: str | None = None
+
+    @property
+    def passing(self) -> bool:
+        return self.tries > 0
+
+    @property
+    def next_at(self) -> int:
+        """When an export may try it again: two at once, later ones after growing pauses."""
+        if self.tries <= _TRIES_AT_ONCE:
+            return self.at
+        return self.at + min(_PAUSE_MAX_S, _PAUSE_S << min(self.tries - _TRIES_AT_ONCE - 1, 16))
 
 
 class States:
@@ -84,6 +107,11 @@ class States:
         at = _place(table, number)
         return table[at] != 0 and table[at + 1] | 1 == _value(state, True)
 
+    def __contains__(self, key: str) -> bool:
+        number = _number(key)
+        table = self._tables[number % _TABLES]
+        return table[_place(table, number)] != 0
+
     def has_id(self, key: str) -> bool:
         number = _number(key)
         table = self._tables[number % _TABLES]
@@ -116,6 +144,17 @@ def _twice(table: "array[int]") -> "array[int]":
     return grown
 
 
+class Arrived:
+    """The contexts that an endpoint has, or is to have once what was refused arrives."""
+
+    def __init__(self, delivered: "Delivered") -> None:
+        self._delivered = delivered
+
+    def __contains__(self, context_id: str) -> bool:
+        key = key_of(context_id)
+        return key in self._delivered.states or key in self._delivered.failures
+
+
 @dataclass(slots=True)
 class Delivered:
     """The fold of an endpoint's receipts."""
@@ -130,8 +169,11 @@ class Delivered:
     def take(self, receipt: dict[str, Any], at: int | None) -> None:
         self.position = max(self.position, receipt.get("position") or 0)
         self.counts.update(receipt.get("counts") or {})
+        passing = receipt.get("passing")
         for key, group, position, reason in receipt.get("refused") or ():
-            self.failures[key] = Failure(key, group, position, reason)
+            # Former versions did not say what may pass: such a record is tried once more by itself.
+            tried = (0 if _HOLDS in reason else 1, 0) if passing is None else passing.get(key, (0, 0))
+            self.failures[key] = Failure(key, group, position, reason, *tried)
         for key, (state, locus_id) in (receipt.get("contexts") or {}).items():
             self.states.put(key, state, bool(locus_id))
             self.failures.pop(key, None)
@@ -175,7 +217,7 @@ class Receipts:
     def _clear(self) -> None:
         self._counts: Counter[str] = Counter()
         self._contexts: dict[str, tuple[str, str]] = {}
-        self._refused: list[tuple[str, str, int | None, str]] = []
+        self._refused: list[tuple[str, str, int | None, str, int, int]] = []
         self._resolved: list[str] = []
         self._position: int | None = None
         self._error: str | None = None
@@ -184,21 +226,26 @@ class Receipts:
     def full(self) -> bool:
         return len(self._contexts) + len(self._refused) + len(self._resolved) >= _ENTRIES_MAX
 
-    def note(self, item: Item, outcome: Outcome) -> None:
-        """What became of one item."""
+    def note(self, item: Item, outcome: Outcome, at: int) -> "Failure | None":
+        """What became of one item, `at` that many seconds since 1970; what is left to do where it failed."""
         self._counts[outcome.status] += 1
-        if item.position is not None and outcome.status != "failed" and not self.delivered.failures:
-            return  # as nearly always: an event that arrived is told by the position
+        if item.is_counted_by_position and outcome.status != "failed" and not self.delivered.failures:
+            return None  # as nearly always: an event that arrived is told by the position
         key = item.key
         if outcome.status == "failed":
-            self._refused.append((key, item.group, item.position, outcome.reason))
-            return
-        if item.position is None:
+            before = self.delivered.failures.get(key)
+            tries = 1 + (before.tries if before is not None else 0) if outcome.passing else 0
+            found = (key, item.group, item.position, outcome.reason, tries, at)
+            if outcome.waits_for is None or before is None:
+                self._refused.append(found)
+            return Failure(*found, item.context_id)
+        if not item.is_counted_by_position:
             self._contexts[key] = (item.state, outcome.locus_id or "")
         elif key in self.delivered.failures:
             self._resolved.append(key)
         if key in self.delivered.failures:
             self._counts["resolved"] += 1
+        return None
 
     def forget(self, failure: Failure) -> None:
         """A refused record that is not in the log any more needs nobody's care."""
@@ -212,6 +259,10 @@ class Receipts:
         """Why an export ended early; said once however often it is met in a row."""
         if error != self.delivered.last_error or self._said():
             self._error = error
+
+    def drop(self) -> None:
+        """Forget what was noted and not written: it says nothing of the records."""
+        self._clear()
 
     def flush(self) -> None:
         """Write what was noted as one receipt, durably; nothing where there is nothing to say."""
@@ -250,7 +301,8 @@ class Receipts:
         if self._contexts:
             yield "contexts", self._contexts
         if self._refused:
-            yield "refused", self._refused
+            yield "refused", [entry[:4] for entry in self._refused]
+            yield "passing", {key: [tries, at] for key, *_, tries, at in self._refused if tries}
         if self._resolved:
             yield "resolved", self._resolved
         if self._error is not None:

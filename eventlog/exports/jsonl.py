@@ -15,6 +15,7 @@ from blake3 import blake3
 from eventlog import jsontext
 from eventlog.errors import Corruption, InvalidEvent, NotFound
 from eventlog.exports import files, withheld
+from eventlog.projections.settled import Settled
 from eventlog.query import people as of_people
 from eventlog.snapshots.ids import from_text, to_text
 from eventlog.snapshots.pack import TREE
@@ -102,7 +103,8 @@ def write(
         report.events = sum(batch.num_rows for batch in view.batches(since, columns=("position",)))
         put(_line(header(store, report, contents)))
         source = _Contents(store, report, put, withheld.Exposure(view)) if contents else None
-        for event in view.iterate(since):
+        settled = Settled(view)
+        for event in map(settled.event, view.iterate(since)):
             if source is not None:
                 source.bring(event)
             put(event_line(_with_people(seen, event)))

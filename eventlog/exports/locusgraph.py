@@ -4,9 +4,12 @@ A batch covers the positions [since, until) of one pinned view: the final state 
 changed there, parents first, then the timeline events of that range by position. Same log and same
 range, same bytes. The ledger (recorder/ledger.py) moves to `until` only after the file is durable under
 its name, so a crash makes the next batch begin where this one did: positions repeat, none is left out
-(I36). One thread a store; any number of processes, of which the slower one repeats.
+(I36). What a record extends stands in front of it, or went before (I37). One thread a store; any number of
+processes, of which the slower one repeats.
 """
 
+import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,9 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from eventlog import jsontext
 from eventlog.errors import Conflict, Refused
 from eventlog.exports import anchors, files, wire, withheld
+from eventlog.exports.local_paths import LocalPaths
+from eventlog.exports.parents import Parents, Sent
 from eventlog.log import upcast
 from eventlog.log.maintenance import MAINTENANCE
 from eventlog.log.retained import CONTENT, RETENTION
+from eventlog.projections.settled import Settled
 from eventlog.query import people
 from eventlog.recorder.ledger import CURSOR, Consumer
 from eventlog.recorder.requests import LINK_NAMES
@@ -60,6 +66,7 @@ _AS_KEYS = (
 )
 _COLUMNS = (
     "position",
+    "session_id",
     "event_id",
     "event_type",
     "event_kind",
@@ -75,16 +82,28 @@ _COLUMNS = (
     "payload",
 )
 _ROWS_AT_ONCE = 1_024
+
+# Types of events that the seeds name (S0, S1-38): what a graph is for. The rest goes when it is asked for.
+TYPES = frozenset(
+    ("intent", "action", "file", "snapshot", "decision", "error", "llm", "feedback", "mcp_action", "test_run",
+     "git_op", "project_convention", "skill", "tool_schema", "tool_usage")
+)  # fmt: skip
+ALL_TYPES = "all"
+WAITING = "it has had no prompt yet, so its name is still to come"
 BOOKKEEPING = frozenset((CURSOR, MAINTENANCE, RETENTION, WITHHELD, CONTENT))
 _NOT_EVENTS = BOOKKEEPING.union(LIFECYCLE_TYPES)
 
 
 class Entry(NamedTuple):
-    """A record and where it comes from: `position` of a timeline event, None for a context's state."""
+    """A record and where it comes from: `position` of a timeline event, None for a context's state.
+
+    `late`: an event in front of the batch, of a session that waited for its name until now.
+    """
 
     group: str
     position: int | None
     record: dict[str, Any]
+    late: bool = False
 
 
 @dataclass(slots=True)
@@ -103,6 +122,8 @@ class ExportReport:
     links_left_out: int = 0
     advanced: bool = False
     lost: list[tuple[int, int]] = field(default_factory=list)
+    not_included: dict[str, int] = field(default_factory=dict)  # events by type, of types not asked for
+    sessions_left_out: dict[str, str] = field(default_factory=dict)  # session → why
 
     @property
     def total(self) -> int:
@@ -117,13 +138,14 @@ def export(
     graph_id: str = GRAPH_ID,
     payload_bytes_max: int = wire.PAYLOAD_BYTES_MAX,
     diffs: bool = True,
+    include: frozenset[str] = frozenset(),
     force: bool = False,
     dry_run: bool = False,
 ) -> ExportReport:
     """Write the next batch to the file `path`; where nothing is new there is no file.
 
     Args: since: where the batch begins; by default where the ledger stands. The ledger follows unless
-    that would leave positions out.
+    that would leave positions out. include: types of events beside TYPES, or ALL_TYPES.
     Raises: Refused when `path` is taken and `force` is not set, EventLogError when the disk refuses.
     """
     if payload_bytes_max < wire.PAYLOAD_BYTES_MIN:
@@ -133,7 +155,8 @@ def export(
     ledger = Consumer(store, CONSUMER)
     reached = ledger.position
     with store.view() as view:
-        batch = Batch(store, view, reached if since is None else since, graph_id, payload_bytes_max, diffs)
+        start = reached if since is None else since
+        batch = Batch(store, view, start, graph_id, payload_bytes_max, diffs, include=include)
         lines = batch.lines()
         first = next(lines, None)
         if first is None:
@@ -170,7 +193,11 @@ class Batch:
         graph_id: str,
         payload_bytes_max: int = wire.PAYLOAD_BYTES_MAX,
         diffs: bool = True,
+        *,
+        include: frozenset[str] = frozenset(),
+        sent: Sent | None = None,
     ) -> None:
+        """Args: sent: what an endpoint has; None where what has not changed since went in earlier files."""
         lost = [(gap.base, gap.end) for gap in view.damaged if gap.end > since]
         self.report = ExportReport(since, view.next_position, lost=lost)
         self._store = store
@@ -180,6 +207,14 @@ class Batch:
         self._graph_id = graph_id
         self._payload_bytes_max = payload_bytes_max
         self._diffs = diffs
+        self._types = None if ALL_TYPES in include else TYPES | include
+        self._settled = Settled(view)
+        self._facts = anchors.Facts()
+        self._parents = Parents(sent)
+        self._is_file = sent is None
+        self._left_out: Counter[str] = Counter()
+        self._local_paths: LocalPaths | None = None
+        self.passed = 0  # events that were read and need no record, or must wait
 
     def lines(self) -> Iterator[bytes]:
         """Each record as one line of JSON."""
@@ -195,10 +230,54 @@ class Batch:
     def entries(self, session_id: str | None = None) -> Iterator[Entry]:
         """The records in their order; with `session_id` those of one session and of what it extends."""
         since, until = self.report.since, self.report.until
-        for anchor in anchors.changed(self._view, self._store, since):
+        for anchor in self.contexts(since):
             if session_id is None or anchor.session_id in (None, session_id):
                 yield self.entry_of(anchor)
-        yield from self._timeline(since, until, session_id)
+        categories = self._categories()
+        for late, first in self._facts.late.items():
+            if session_id in (None, late):
+                for entry in self._timeline(first, min(since, until), late):
+                    yield from categories
+                    yield entry._replace(late=True)
+        for entry in self._timeline(since, until, session_id):
+            yield from categories
+            yield entry
+        self.report.not_included = dict(self._left_out)
+
+    def contexts(self, since: int) -> Iterator[anchors.Anchor]:
+        """The contexts that changed, and what is known of the others once the first of them is there."""
+        facts = self._facts
+        told = False
+        for anchor in anchors.changed(self._view, self._store, since, facts):
+            if not told:
+                told = True
+                self._take(facts)
+            if anchor.group != "renamed" or self._has_ghost(anchor):
+                yield anchor
+        if not told:
+            self._take(facts)
+
+    def _take(self, facts: anchors.Facts) -> None:
+        self._parents.wanted = frozenset(facts.parents)
+        if self._is_file:
+            self._parents.add_all(facts.untouched)
+        self._parents.add_all(facts.earlier)
+        self.report.sessions_left_out = dict.fromkeys(facts.waiting, WAITING)
+
+    def _has_ghost(self, anchor: anchors.Anchor) -> bool:
+        """Whether the session was sent under its provisional id once."""
+        return not self._is_file and wire.context(anchor.context_id) in self._parents
+
+    def _categories(self) -> Iterator[Entry]:
+        """The anchors of categories, which events relate to: once, in front of the first event."""
+        for name, context_id in wire.CATEGORIES.items():
+            if self._is_file and self.report.since > 0:
+                return
+            if wire.context(context_id) not in self._parents:
+                payload = wire.envelope("category", wire.encode({"name": name}))
+                yield self.entry_of(
+                    anchors.Anchor("categories", "fact", "system", context_id, payload, [], None)
+                )
 
     def entry_of(self, anchor: anchors.Anchor) -> Entry:
         return Entry(anchor.group, None, self._of_anchor(anchor))
@@ -210,8 +289,16 @@ class Batch:
     def _timeline(self, since: int, until: int, session_id: str | None = None) -> Iterator[Entry]:
         for batch in self._view.batches(since, until, columns=_COLUMNS, session_id=session_id):
             for event in _rows(batch):
-                if event["event_type"] not in _NOT_EVENTS:
-                    yield Entry("events", event["position"], self._of_event(event))
+                kind = event["event_type"]
+                if kind in _NOT_EVENTS:
+                    continue
+                if event["session_id"] in self._facts.waiting:
+                    self.passed += 1
+                elif self._types is not None and kind not in self._types:
+                    self.passed += 1
+                    self._left_out[kind] += 1
+                else:
+                    yield Entry("events", event["position"], self._of_event(self._settled.event(event)))
 
     def _of_anchor(self, anchor: anchors.Anchor) -> dict[str, Any]:
         return self._record(
@@ -219,9 +306,9 @@ class Batch:
             anchor.event_kind,
             wire.context(anchor.context_id),
             anchor.source,
-            anchor.payload,
+            self._paths.payload(anchor.payload),
             anchor.context_id,
-            {"extends": anchor.extends},
+            {"extends": [self._settled(one) for one in anchor.extends], "related_to": anchor.related_to},
             anchor.at,
         )
 
@@ -240,9 +327,13 @@ class Batch:
             text = wire.envelope("codebase_snapshot", wire.with_columns(text, columns))
         else:
             if event_type == "file" and self._diffs:
-                columns["diff"] = self._diff(event)
+                diff = self._diff(event)
+                text = self._paths.payload(wire.with_columns(text, columns))
+                columns = {"diff": None if diff is None else self._paths.diff(diff)}
                 where += "".join(f", {h}" for h in (event["before_hash"], event["after_hash"]) if h)
             text = wire.with_columns(text, columns)
+        if "diff" not in columns:
+            text = self._paths.payload(text)
         given = event["context_id"]
         context_id = wire.context(given) if given is not None else ""
         return self._record(
@@ -268,12 +359,29 @@ class Batch:
         at: int | None,
     ) -> dict[str, Any]:
         fitted = wire.fit(payload, self._payload_bytes_max, where)
-        linked = wire.links(links)
+        linked = wire.links(self._parents.links(links))
+        (self._parents.add_event if group == "events" else self._parents.add)(context_id)
         report = self.report
         report.records[group] = report.records.get(group, 0) + 1
         report.payloads_cut += fitted.cut
         report.links_left_out += linked.left_out
         return wire.record(self._graph_id, kind, context_id, source, fitted.text, linked, at)
+
+    @property
+    def _paths(self) -> LocalPaths:
+        if self._local_paths is None:
+            self._local_paths = LocalPaths(self._roots())
+        return self._local_paths
+
+    def _roots(self) -> Iterator[str]:
+        """Where the project lies on this machine, and where it lay for those who recorded."""
+        place = self._store.layout.root
+        yield os.path.dirname(os.path.realpath(place))
+        yield os.path.dirname(os.path.abspath(place))
+        seen: set[str] = set()
+        for batch in self._view.batches(columns=("cwd",)):
+            seen.update(batch.column(0).unique().to_pylist())
+        yield from (one for one in seen if one and one.startswith("/"))
 
     def _diff(self, event: dict[str, Any]) -> str | None:
         """The change of a file event as text, from contents that may leave (S1-31)."""

@@ -47,15 +47,25 @@ _TOKENS = (
 
 
 def requests(
-    store: "Store", *, session_id: "str | None" = None, since: "int | None" = None, contents: bool = False
+    store: "Store",
+    *,
+    session_id: "str | None" = None,
+    since: "int | None" = None,
+    contents: bool = False,
+    left_out: "dict[str, str] | None" = None,
 ) -> "Iterator[Said]":
     """A request for that session, or for each since that time (µs), with at least one span: of a session of
-    which nobody knows when it happened there is none."""
+    which nobody knows when it happened there is none.
+
+    Args: left_out: takes the other sessions, with the reason.
+    """
     from eventlog import __version__
 
     with store.view() as view:
         for conversation in conversations(store, view, session_id=session_id, since=since, derived=True):
             spans = list(_spans(conversation, contents))
+            if not spans and left_out is not None:
+                left_out[conversation.session["session_id"]] = _why_not(conversation)
             if spans:
                 yield {
                     "resourceSpans": [
@@ -68,6 +78,11 @@ def requests(
                         }
                     ]
                 }
+
+
+def _why_not(conversation: Conversation) -> str:
+    shown = any(e["turn"] is not None or e["event_type"] in _SPANS for e in conversation.events)
+    return "nobody knows when it happened" if shown else "it has no turn and no call"
 
 
 def provider_of(model: "str | None") -> "str | None":

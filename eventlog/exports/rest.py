@@ -13,7 +13,7 @@ from blake3 import blake3
 from eventlog import jsontext
 from eventlog.errors import EventLogError
 from eventlog.exports import wire
-from eventlog.exports.courier import plain, reason_of
+from eventlog.exports.courier import is_passing, plain, reason_of
 from eventlog.recorder.requests import LINK_NAMES
 
 BODY_BYTES_MAX = 4 << 20  # ours: what stands in front of a service seldom takes more
@@ -45,7 +45,8 @@ _STORED = {
 _NO_STRICT_JSON = re.compile(r"NaN|Infinity|\\u[dD][89a-fA-F]")
 _CONFLICT = re.compile(r"\b409\b|\bCONFLICT\b|already holds|replace: ?true", re.IGNORECASE)
 _MOMENT = re.compile(
-    r"\b(429|50[0-4])\b|rate.?limit|\binternal\b|time[d-]? ?out|unavailable|overloaded|try again",
+    r"\b(429|50[0-4])\b|rate.?limit|\binternal\b|time[d-]? ?out|unavailable|overloaded|try again"
+    r"|transient|temporar",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[\w./:@+-]{4,}")
@@ -53,6 +54,7 @@ _FIELDS = frozenset(
     ("graph_id", "event_kind", "context_id", "source", "payload", "timestamp", "replace", *LINK_NAMES)
 )
 _STATE_BYTES = 8
+WAITS = "it waits for what it extends, which was refused"
 
 
 class LyingError(EventLogError):
@@ -67,6 +69,13 @@ class Item(NamedTuple):
     context_id: str
     replace: bool
     text: bytes
+    parents: tuple[str, ...] = ()  # what it extends
+    late: bool = False  # an event in front of the position, noted as contexts are
+
+    @property
+    def is_counted_by_position(self) -> bool:
+        """Whether the position alone says that it arrived."""
+        return self.position is not None and not self.late
 
     @property
     def key(self) -> str:
@@ -82,7 +91,8 @@ class Outcome(NamedTuple):
 
     `locus_id` is the service's id of the memory. `held`: a project of that name is there already and is
     left as it is. `reason` says why an item failed, without texts of the record. `passing`: the moment was
-    wrong, not the record. `conflict`: something else is held there.
+    wrong, not the record. `conflict`: something else is held there. `waits_for`: the context whose refusal
+    kept it from being sent.
     """
 
     status: str
@@ -90,6 +100,12 @@ class Outcome(NamedTuple):
     reason: str = ""
     passing: bool = False
     conflict: bool = False
+    waits_for: str | None = None
+
+
+def waiting(parent: str) -> Outcome:
+    """Of an item that is not sent because what it extends was refused."""
+    return Outcome("failed", reason=WAITS, passing=True, waits_for=parent)
 
 
 def key_of(context_id: str) -> str:
@@ -105,6 +121,7 @@ def item(
     api: str,
     replace: bool,
     payload_bytes_max: int,
+    late: bool = False,
 ) -> Item:
     """A wire record (docs/locusgraph.md) as an item: documented keys only, unknown ones left out."""
     fields: dict[str, Any] = {"event_kind": record["event_kind"], "context_id": record["context_id"]}
@@ -122,7 +139,7 @@ def item(
     payload = _payload(record["payload_json"], payload_bytes_max, record["context_id"])
     rest = jsontext.encode_without_floats(fields)
     text = b'{"payload":' + payload + b"," + rest[1:]
-    return Item(group, position, record["context_id"], replace, text)
+    return Item(group, position, record["context_id"], replace, text, tuple(record["extends"]), late)
 
 
 def body(graph_id: str, items: Sequence[Item]) -> bytes:
@@ -165,11 +182,13 @@ def _outcome(result: Any, one: Item) -> Outcome:
         raise LyingError("one of its results is no object")
     status = result.get("status")
     if status == "error" or (status is None and result.get("error")):
-        words = reason_of(result)
-        if _CONFLICT.search(words):
+        words, code = reason_of(result), _code_of(result)
+        if code == 409 or (code is None and _CONFLICT.search(words)):
             return _conflict(words, one)
-        said = _without_texts(words, one) or "no reason given"
-        return Outcome("failed", reason=said, passing=bool(_MOMENT.search(words)))
+        said = _without_texts(words, one) or ("no reason given" if code is None else "")
+        passing = bool(_MOMENT.search(words)) if code is None else is_passing(code)
+        number = "" if code is None else f"{code}: " if said else str(code)
+        return Outcome("failed", reason=f"{number}{said}", passing=passing)
     stored = _STORED.get(status) if isinstance(status, str) else None
     if stored is None:
         raise LyingError(f"one of its results has the status {plain(str(status))!r}")
@@ -184,6 +203,24 @@ def _outcome(result: Any, one: Item) -> Outcome:
     return Outcome(stored, locus_id)
 
 
+def _code_of(result: Mapping[str, Any]) -> int | None:
+    """The number of an item's error, wherever the service puts it; None where it gives none."""
+    error = result.get("error")
+    nested = error if isinstance(error, dict) else {}
+    for said in (
+        result.get("code"),
+        result.get("status_code"),
+        nested.get("code"),
+        nested.get("status"),
+        error,
+    ):
+        if isinstance(said, str) and said.isascii() and said.isdigit() and len(said) == 3:
+            said = int(said)
+        if isinstance(said, int) and not isinstance(said, bool) and 400 <= said < 600:
+            return said
+    return None
+
+
 def _same_context(named: Any, ours: str) -> bool:
     """Services spell ids in fewer letters than we do; two that differ only in these are one."""
     return named == ours or (isinstance(named, str) and _plain_id(named) == _plain_id(ours))
@@ -194,7 +231,7 @@ def _plain_id(text: str) -> str:
 
 
 def _conflict(words: str, one: Item) -> Outcome:
-    if one.group == "knowledge":
+    if one.group in ("knowledge", "categories"):
         return Outcome("held")
     said = _without_texts(words, one)
     reason = "the context holds something else" + (f" ({said})" if said else "")

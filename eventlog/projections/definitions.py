@@ -343,7 +343,7 @@ def told(events: str) -> str:
         FROM (
             SELECT session_id, turn, position, event_type, operation, title, context_id, extends, tree_hash,
                 success,
-                {HAPPENED_AT} AS "at", {_STATE} AS state,
+                {HAPPENED_AT} AS "at", {STATE} AS state,
                 CASE WHEN anchor_payload <> '{{}}'
                     THEN TRY(json_transform(anchor_payload, '{_PAYLOAD_KEYS}')) END AS said
             FROM {events}
@@ -529,7 +529,7 @@ _BEGUN_BY_IMPORT = (
     "AND (agent = 'git' OR TRY(json_extract_string(anchor_payload, '$.session_id')) IS NULL)"
 )
 _TURN_STATE = "coalesce(status, CASE operation WHEN 'start' THEN 'active' WHEN 'end' THEN 'completed' END)"
-_STATE = (
+STATE = (
     f"CASE WHEN {_BEGUN_BY_IMPORT} THEN 'closed' WHEN event_type = 'turn' THEN {_TURN_STATE} "
     "ELSE coalesce(status, CASE operation WHEN 'start' THEN 'active' WHEN 'end' THEN 'closed' END) END"
 )

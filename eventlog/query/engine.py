@@ -25,7 +25,7 @@ from eventlog.fs import FileSystem
 from eventlog.layout import Layout
 from eventlog.log import checked
 from eventlog.log.manifest import Manifest
-from eventlog.projections import fold, index, source
+from eventlog.projections import fold, index, settled, source
 from eventlog.projections.prefix import IndexedPrefix, SegmentsPrefix
 from eventlog.query import added, costs, safe, views
 from eventlog.query import functions as of_files
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 _INTERRUPT_AGAIN_S = 0.05
 _COLUMNS = frozenset(COLUMN_NAMES)
+_OVER_EVENTS = frozenset(views.NAMES) - frozenset(fold.PROJECTIONS)
 
 # A row of the tail costs some 50 µs by way of Python, and pyarrow 60 ms to import.
 _TAIL_BY_ROW_MAX = 3_000
@@ -319,6 +320,7 @@ class Bound:
     people: People = EVERYBODY
     peopled: bool = False  # whether rows say who worked where
     priced: bool = False  # whether calls have a price
+    settled: bool = False  # whether ids of sessions are the settled ones
 
     def close(self) -> None:
         self.con.close()
@@ -330,6 +332,8 @@ class Bound:
         if (counts_meant(statement) and self.counts is None) or not _extras_meant(statement) <= self.extras:
             return False
         if (people_meant(statement) and not self.peopled) or (_cost_meant(statement) and not self.priced):
+            return False
+        if _settled_meant(statement) and not self.settled:
             return False
         named = _named(statement)
         others = named - set(fold.PROJECTIONS)
@@ -347,6 +351,7 @@ class Bound:
             if self.peopled and self.people.mode != NO:
                 self.con.execute(f"CREATE SCHEMA IF NOT EXISTS {added.SCHEMA}")
                 added.bind_people(self.con, relation, self.people)
+            relation = settled.events(relation) if self.settled else relation
             shown = added.events(relation, self.people, named=self.peopled)
             self.con.execute(f"CREATE VIEW events AS {shown}")
             self.made.add("events")
@@ -365,7 +370,9 @@ def _meant(statement: safe.Statement) -> frozenset[str]:
     """The columns of events that a statement can mean, also by way of other views."""
     columns = statement.columns
     plain = columns is not None and _named(statement) == {"events"} and columns <= _COLUMNS
-    return columns if columns is not None and plain else _COLUMNS
+    if columns is None or not plain:
+        return _COLUMNS
+    return columns | settled.READ if _settled_meant(statement) else columns
 
 
 def counts_meant(statement: safe.Statement) -> bool:
@@ -385,6 +392,11 @@ def people_meant(statement: safe.Statement) -> bool:
 
 def _cost_meant(statement: safe.Statement) -> bool:
     return views.PRICES in _named(statement) or _means(statement, views.OF_COST, added.OF_COST)
+
+
+def _settled_meant(statement: safe.Statement) -> bool:
+    """Whether a statement can mean a column in which the provisional id of a session may stand."""
+    return _means(statement, _OVER_EVENTS, settled.COLUMNS)
 
 
 def _means(statement: safe.Statement, names: frozenset[str], columns: frozenset[str]) -> bool:
@@ -457,6 +469,7 @@ class Binding:
         self._load_tail(meant if self.bound.people.mode == FULL else meant | OF_NAMES)
         bound = self.bound
         bound.extras = _extras_meant(statement) | (before.extras if before is not None else frozenset())
+        bound.settled = _settled_meant(statement) or (before is not None and before.settled)
         is_stored = named <= set(fold.STORED) and self.generation is not None
         if not is_stored or bound.extras or bound.peopled or bound.priced:
             bound.add({"events"}, self._ensure_all)

@@ -15,7 +15,7 @@ from eventlog.errors import QueryError
 from eventlog.fs import FileSystem
 from eventlog.layout import Layout
 from eventlog.log import checked
-from eventlog.projections import fold, source
+from eventlog.projections import fold, settled, source
 from eventlog.query import added, engine, safe, views
 from eventlog.query import functions as of_files
 from eventlog.query.people import EVERYBODY
@@ -129,7 +129,7 @@ def _bind(
     schema = f"{catalog}.main"
     if peopled:
         added.bind_people(con, relation, EVERYBODY, schema)
-    shown = added.events(relation, EVERYBODY, named=peopled, schema=schema)
+    shown = added.events(settled.events(relation), EVERYBODY, named=peopled, schema=schema)
     con.execute(f"CREATE VIEW events AS {shown}")
     for name in named & _TABLES:
         found = engine.table(one.view, one.layout, one.fs, f"SELECT * FROM {name}", None, _WHOLE)

@@ -121,9 +121,9 @@ def redirect(to: str) -> Fault:
     return Fault("redirect", to)
 
 
-def failing(*indexes: int, error: str = "internal error, try again") -> Fault:
+def failing(*indexes: int, error: str = "internal error, try again", **more: Any) -> Fault:
     """Items that are not stored, in an answer that is 200."""
-    return Fault("failing", (indexes, error))
+    return Fault("failing", (indexes, {"error": error, **more}))
 
 
 @dataclass
@@ -146,6 +146,9 @@ class Graph:
     headers: list[dict[str, str]] = field(default_factory=list)
     refuse: Callable[[dict[str, Any]], str | None] = lambda item: None
     noise: frozenset[str] = frozenset(("noise", "debug", "log"))
+    orphans: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # (context, what it extends and was not sent)
 
     def texts(self) -> dict[str, Any]:
         """Context → payload, of everything that is held."""
@@ -177,6 +180,9 @@ class Graph:
         return 200, "", items
 
     def store(self, item: dict[str, Any]) -> dict[str, Any]:
+        for link in item.get("extends", ()):
+            if link not in self.memories:
+                self.orphans.append((item["context_id"], link))
         wrong = self._wrong(item) or self.refuse(item)
         if wrong is not None:
             return self._answer({"status": "error", "error": wrong})
@@ -324,10 +330,10 @@ class Server:
             _send(request, code, _error("BAD_REQUEST", why), {})
             return
         results = []
-        indexes, error = fault.value if fault.kind == "failing" else ((), "")
+        indexes, error = fault.value if fault.kind == "failing" else ((), {})
         for index, item in enumerate(items):
             if index in indexes:
-                results.append({"status": "error", "error": error})
+                results.append({"status": "error", **error})
                 continue
             results.append(graph.store(item))
             if self.journal is not None:

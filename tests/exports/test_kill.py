@@ -106,7 +106,7 @@ def test_a_killed_export_repeats_and_never_skips(
     with Store.open(place / ".locus") as store:
         for number in range(1, 4):
             locusgraph.export(store, str(place / f"{number}.out"))
-            store.append([{"event_type": "note", "event_id": f"{number:032x}".replace("0", "f")}])
+            store.append([{"event_type": "feedback", "event_id": f"{number:032x}".replace("0", "f")}])
         locusgraph.export(store, str(place / "4.out"))
         reached = Consumer(store, CONSUMER).position
         events = raw(store)
@@ -123,7 +123,9 @@ def test_a_killed_export_repeats_and_never_skips(
     told = [record["context_id"] for records in files.values() for record in records]
     bookkeeping = (*LIFECYCLE_TYPES, CURSOR)
     wanted = {
-        str(e["context_id"] or f"note:{e['event_id']}") for e in events if e["event_type"] not in bookkeeping
+        str(e["context_id"] or f"feedback:{e['event_id']}")
+        for e in events
+        if e["event_type"] not in bookkeeping
     }
     assert wanted <= set(told)
     batches = [records for path, records in files.items() if path.name != "0.out"]

@@ -83,7 +83,7 @@ def expected(store: Store) -> dict[str, Any]:
 
 def check_all_there(store: Store, server: Server) -> None:
     """Each context in its final state, each timeline event written once, and the ledger knows it."""
-    assert server.graph.texts() == expected(store)
+    assert server.graph.texts() == expected(store) and server.graph.orphans == []
     anchors = ("knowledge:", "session:", "turn:", f"{REPO}:")
     events = {c: m.writes for c, m in server.graph.memories.items() if not c.startswith(anchors)}
     assert set(events.values()) == {1}
@@ -99,7 +99,7 @@ def test_everything_arrives(store: Store, api: str) -> None:
         again = sender(store, server)
 
         check_all_there(store, server)
-        assert report.answers == {"created": 13} and report.reached >= 14
+        assert report.answers == {"created": 19} and report.reached >= 14
         assert again.total == again.requests == 0
         held = server.graph.memories
         assert list(held)[:5] == [
@@ -167,7 +167,8 @@ def test_contexts_are_read_as_they_are_asked_for(store: Store, monkeypatch: pyte
     with store.view() as view:
         whole = list(anchors.changed(view, store, 0))
         monkeypatch.setattr(streams, "_FETCH_ROWS", 1)
-        assert list(anchors.changed(view, store, 0)) == whole and len(whole) == 5
+        assert list(anchors.changed(view, store, 0)) == whole
+        assert len([one for one in whole if one.group != "renamed"]) == 5
     assert len(folds) == 2
 
 
@@ -255,11 +256,11 @@ def test_what_cannot_be_believed() -> None:
 
 def test_a_server_that_lies(store: Store) -> None:
     """I36: of a batch whose answer is a lie nothing is noted, and the next export sends it again."""
-    with Server(Graph(), [its.FINE, its.FEWER]) as server:
-        with pytest.raises(LyingError, match="5 results for 6 records") as caught:
+    with Server(Graph(), [its.FINE] * 5 + [its.FEWER]) as server:
+        with pytest.raises(LyingError, match="3 results for 4 records") as caught:
             sender(store, server, batch=6)
         found = status(store, server)
-        assert found.delivered.counts == {"created": 6} and found.delivered.position == 4
+        assert found.delivered.counts == {"created": 15} and found.delivered.position == 7
         assert found.delivered.last_error == str(caught.value)
         sender(store, server)
 
@@ -376,7 +377,7 @@ def test_calls_a_minute(store: Store) -> None:
         server.on_call = lambda: called.append(clock.passed)
         sender(store, server, clock, batch=1, per_minute=5)
 
-        assert called[:5] == [0] * 5 and called[5] >= 60 and called[10] >= 120 and len(called) == 13
+        assert called[:5] == [0] * 5 and called[5] >= 60 and called[10] >= 120 and len(called) == 19
         check_all_there(store, server)
     assert PER_MINUTE == 300
 
@@ -386,10 +387,10 @@ def test_records_that_are_refused(tmp_path: Path) -> None:
     with new_store(tmp_path) as store, Server(Graph()) as server:
         store.append(small_log())
         words = "the reasoning 'clock skew' is not admitted: use source user"
-        server.graph.refuse = lambda item: words if "decision:" in item["context_id"] else None
+        server.graph.refuse = lambda item: words if "decision:a1" in item["context_id"] else None
         report = sender(store, server)
         assert [(f.group, f.position) for f in report.failures] == [("events", 7)]
-        assert report.answers == {"created": 12, "failed": 1}
+        assert report.answers == {"created": 18, "failed": 1}
         failed = status(store, server).delivered
         assert failed.position >= 14
         # Words of the record are no business of the ledger, which an erasure leaves as it is.
@@ -422,7 +423,7 @@ def test_a_body_that_is_refused_for_one_record(tmp_path: Path) -> None:
         report = sender(store, server)
 
         assert [f.reason for f in report.failures] == ["413: BAD_REQUEST: payload too large"]
-        assert report.answers == {"created": 12, "failed": 1}
+        assert report.answers == {"created": 18, "failed": 1}
         assert status(store, server).delivered.position == 14
         server.graph.check = check  # type: ignore[method-assign]
         sender(store, server, retry_failed=True)
@@ -443,7 +444,9 @@ def test_the_wrong_interface(store: Store) -> None:
     with Server(Graph("0.x")) as server:
         courier = Courier(endpoint_of(server.url, GRAPH, "1.0"), Key(KEY), FakeClock())
         report = send.send(store, endpoint_of(server.url, GRAPH, "1.0"), courier, FakeClock())
-        assert {one.reason for one in report.failures} == {"400: BAD_REQUEST: unknown field: replace"}
+        assert {one.reason for one in report.failures} - {rest.WAITS} == {
+            "400: BAD_REQUEST: unknown field: replace"
+        }
         sender(store, server, retry_failed=True)
 
         check_all_there(store, server)
@@ -457,7 +460,7 @@ def test_a_project_of_somebody_else(store: Store) -> None:
             server.graph.memories[context] = its.Memory("Ltheirs", {"payload": {"data": "theirs"}})
         report = sender(store, server)
 
-        assert report.answers == {"created": 11, "held": 1, "failed": 1}
+        assert report.answers == {"created": 17, "held": 1, "failed": 1}
         assert "holds something else" in report.failures[0].reason
         assert server.graph.texts()[name] == server.graph.texts()[other] == {"data": "theirs"}
         sender(store, server, retry_failed=True)
@@ -471,7 +474,7 @@ def test_filtered_is_delivered(store: Store) -> None:
         server.graph.noise = frozenset(("feedback", "decision"))
         report = sender(store, server)
 
-        assert report.answers == {"created": 11, "filtered": 2} and report.failures == []
+        assert report.answers == {"created": 17, "filtered": 2} and report.failures == []
         assert sender(store, server).total == 0
         assert status(store, server).delivered.counts["filtered"] == 2
 
@@ -484,21 +487,24 @@ def test_large_and_strange_payloads(tmp_path: Path) -> None:
     with new_store(tmp_path) as store, Server(Graph()) as server:
         store.append(
             [
-                {"event_type": "note", "payload": {"text": "日" * 100_000}},
-                {"event_type": "note", "payload": {"items": list(range(50_000))}},
-                {"event_type": "note", "payload": {"n": float("inf"), "t": "\ud800", "deep": nested}},
-                {"event_type": "note", "payload": {"k" * 90_000: 1}},
-                {"event_type": "note", "event_kind": "zzz", "source": "nobody", "occurred_at": -(10**9)},
-                {"event_type": "note", "related_to": [f"a:{n}" for n in range(200)] + ["errors", "nothing"]},
+                {"event_type": "feedback", "payload": {"text": "日" * 100_000}},
+                {"event_type": "feedback", "payload": {"items": list(range(50_000))}},
+                {"event_type": "feedback", "payload": {"n": float("inf"), "t": "\ud800", "deep": nested}},
+                {"event_type": "feedback", "payload": {"k" * 90_000: 1}},
+                {"event_type": "feedback", "event_kind": "zzz", "source": "nobody", "occurred_at": -(10**9)},
+                {
+                    "event_type": "feedback",
+                    "related_to": [f"a:{n}" for n in range(200)] + ["errors", "nothing"],
+                },
             ]
         )
         report = sender(store, server)
 
-        assert report.answers == {"created": 6} and report.payloads_cut == 3
+        assert report.answers == {"created": 12} and report.payloads_cut == 3
         check_all_there(store, server)
         last = list(server.graph.memories.values())[-1].item
         assert len(last["related_to"]) == 50 and report.links_left_out == 152
-        assert "whole in event" in json.dumps(server.graph.memories[next(iter(server.graph.memories))].item)
+        assert "whole in event" in json.dumps(list(server.graph.memories.values())[6].item)
 
 
 def test_since_session_limit_and_plan(tmp_path: Path) -> None:
@@ -507,9 +513,9 @@ def test_since_session_limit_and_plan(tmp_path: Path) -> None:
         store.append(small_log())
         for other in ("b0000000", "c0000000"):
             store.append([lifecycle.session_start(other, other, "Other", REPO, event_id=other * 4)])
-            store.append([lifecycle.timeline_event("note", other, 1, {"of": other})])
+            store.append([lifecycle.timeline_event("feedback", other, 1, {"of": other})])
         plan = send.plan(store, endpoint_of(server.url, GRAPH), Options(batch=4))
-        assert server.graph.bodies == [] and plan.requests == -(-len(expected(store)) // 4)
+        assert server.graph.bodies == [] and plan.requests == 8
 
         one = sender(store, server, session_id="b0000000")
         assert one.reached == 0 and [c for c in server.graph.texts() if "c0000000" in c] == []
@@ -521,9 +527,9 @@ def test_since_session_limit_and_plan(tmp_path: Path) -> None:
 
         again = sender(store, server, since=5)
         assert again.answers["unchanged"] >= 7 and again.reached == status(store, server).delivered.position
-        store.append([{"event_type": "note", "payload": {"last": True}}])
+        store.append([{"event_type": "feedback", "payload": {"last": True}}])
         end = store.journal.next_position()
-        store.append([{"event_type": "note", "payload": {"after": True}}])
+        store.append([{"event_type": "feedback", "payload": {"after": True}}])
         assert sender(store, server, since=end).total == 1
         assert status(store, server).behind == 2  # it left one out, so the ledger stays
         sender(store, server)
@@ -583,7 +589,7 @@ def test_asked_to_stop(store: Store) -> None:
         assert report.stopped and len(server.graph.bodies) == 4
         server.on_call = lambda: None
         rest = sender(store, server)
-        assert report.answers["created"] + rest.answers["created"] == 13
+        assert report.answers["created"] + rest.answers["created"] == 19
         check_all_there(store, server)
 
 

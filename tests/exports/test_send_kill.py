@@ -46,7 +46,7 @@ def more(store: Store, draw: random.Random, turn: int) -> None:
         store.append([lifecycle.turn_start(SESSION, turn, f"Do {turn}")])
     store.append(
         [
-            lifecycle.timeline_event("note", SESSION, turn, {"n": draw.random()})
+            lifecycle.timeline_event("feedback", SESSION, turn, {"n": draw.random()})
             for _ in range(draw.randrange(30))
         ]
     )

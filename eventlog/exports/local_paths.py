@@ -1,0 +1,93 @@
+"""Paths of this machine, taken out of what leaves it (P5; docs/locusgraph.md, "What stays here").
+
+A path inside the project becomes relative to it, any other path of somebody's machine becomes a mark. Works
+on JSON text, in which the bytes that are no path stay as they are. Pure; any thread.
+"""
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable
+
+MARK = "[local path]"
+
+# Where people and their programs keep files; /usr, /etc and the like are the same on every machine.
+_PLACES = (
+    "home", "Users", "root", "tmp", "var", "private", "proc", "mnt", "media", "Volumes", "srv", "opt", "run",
+    "data", "work", "workspace", "workspaces",
+)  # fmt: skip
+_OF_PEOPLE = ("home", "Users", "root")
+# Keys whose value is a path, in the arguments and results of tools.
+_KEYS = (
+    "cwd", "root", "dir", "directory", "workdir", "path", "file_path", "filePath", "filepath", "filename",
+    "file", "absolute_path", "absolutePath", "notebook_path", "transcript_path", "transcriptPath",
+    "agent_transcript_path", "output_file", "outputFile", "persistedOutputPath", "dir_path", "target_file",
+    "uri", "old_path",
+)  # fmt: skip
+
+_NAME = r"""[^\s"'`<>|;,()\[\]{}\\]"""
+_BEFORE = r"(?:(?<![\w.\-])|(?<=\\[nrtbf]))"  # no relative path and no URL ends here; a line may
+_FILE = r"(?:file://[^/\s\"]*)?"
+_WINDOWS = rf"[A-Za-z]:(?:\\\\|/){_NAME}+(?:\\\\{_NAME}*)*"
+_TEXT = r"(?:[^\"\\]|\\.)*"
+
+_OF_HOOKS = re.compile(r'(?<!\\)"hook_us":\d+,|,(?<!\\)"hook_us":\d+|(?<!\\)"hook_us":\d+')
+_VALUES = re.compile(rf'(?<!\\)"({"|".join(_KEYS)})":"(?:/|~/|file:|[A-Za-z]:(?:\\\\|/)){_TEXT}"')
+_ESCAPED_SLASH = re.compile(r"\\/|\\u002[fF]")
+
+
+class LocalPaths:
+    """What to take out, for the projects that lie in `roots`."""
+
+    def __init__(self, roots: Iterable[str]) -> None:
+        self._roots = [_root(one) for one in _outermost(roots)]
+        own = "|".join(re.escape(one) for one in _own())
+        self._anywhere = _places(_PLACES, own)
+        self._of_people = _places(_OF_PEOPLE, own)
+
+    def payload(self, text: str) -> str:
+        """A payload's JSON text without measurements of hooks and without paths of this machine."""
+        text = _OF_HOOKS.sub("", text)
+        if "\\/" in text or "\\u002" in text:
+            text = _ESCAPED_SLASH.sub("/", text)
+        if "/" not in text and ":\\" not in text:
+            return text
+        text = self._relative(text)
+        text = _VALUES.sub(rf'"\1":"{MARK}"', text)
+        return self._anywhere.sub(MARK, text)
+
+    def diff(self, text: str) -> str:
+        """A diff: what its lines say of other places than homes is content of the project."""
+        return self._of_people.sub(MARK, self._relative(text))
+
+    def _relative(self, text: str) -> str:
+        for root, pattern in self._roots:
+            if root in text:
+                text = pattern.sub(lambda match: "" if match[0].endswith("/") else ".", text)
+        return text
+
+
+def _root(root: str) -> tuple[str, "re.Pattern[str]"]:
+    return root, re.compile(rf"{_FILE}{re.escape(root)}(?:/+(?={_NAME})|/*(?![\w.\-/]))")
+
+
+def _places(places: tuple[str, ...], own: str) -> "re.Pattern[str]":
+    named = rf"/(?:{'|'.join(places)})/{_NAME}+|~/{_NAME}+|(?:{own})(?:/{_NAME}*)?"
+    return re.compile(rf"{_BEFORE}(?:{_FILE}(?:{named})|{_WINDOWS})")
+
+
+def _own() -> list[str]:
+    """Directories of who runs this, longest first."""
+    found = {os.path.expanduser("~"), tempfile.gettempdir()}
+    return sorted((one.rstrip("/") for one in found if one.count("/") > 1), key=len, reverse=True) or ["\0"]
+
+
+def _outermost(roots: Iterable[str]) -> list[str]:
+    """Those that are inside no other; neither a root of everything nor a home is a project."""
+    home = os.path.expanduser("~")
+    kept: list[str] = []
+    for root in sorted({one.rstrip("/") for one in roots}, key=len):
+        above = root.count("/") < 2 or root == home
+        if not above and not any(root.startswith(f"{one}/") for one in kept):
+            kept.append(root)
+    return kept

@@ -1,0 +1,73 @@
+"""The one context id of a session, also for what was recorded before it had its name (docs/locusgraph.md).
+
+Until its first prompt a session has no name, so the numbering of the log calls it by a provisional id. The
+name is the context id of its first `session` event that says another one. Here the provisional id becomes
+the settled one wherever it stands, for SQL and for who reads events one by one. The log itself, and the fold
+that numbers it, stay as they are. Pure; one thread, one view.
+"""
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from eventlog.log.numbering import default_context
+from eventlog.projections.definitions import default_context as default_context_sql
+from eventlog.types import Event
+
+if TYPE_CHECKING:
+    from eventlog.log.reader import LogView
+
+COLUMNS = frozenset(("context_id", "extends"))  # where a provisional id may stand
+READ = frozenset(("position", "event_type", "session_id", "context_id"))  # what tells the settled one
+
+_BEGINS = default_context("")[: -len("_")]  # of every provisional id
+
+
+class Settled:
+    """Provisional ids → settled ones, as a view of the log has them; it is read when one is met."""
+
+    def __init__(self, view: "LogView") -> None:
+        self._view = view
+
+    def __call__(self, context_id: str) -> str:
+        if not context_id.startswith(_BEGINS):
+            return context_id
+        return self._names.get(context_id, context_id)
+
+    def event(self, event: Event) -> Event:
+        """The event, changed in place where it holds a provisional id."""
+        context_id, extends = event.get("context_id"), event.get("extends")
+        if isinstance(context_id, str):
+            event["context_id"] = self(context_id)
+        if isinstance(extends, list):
+            event["extends"] = [self(link) for link in extends]
+        return event
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        names: dict[str, str] = {}
+        rows = self._view.iterate(event_types=("session",), columns=("session_id", "context_id"))
+        for row in rows:
+            session_id, context_id = row["session_id"], row["context_id"]
+            if isinstance(session_id, str) and isinstance(context_id, str):
+                provisional = default_context(session_id)
+                if context_id != provisional:
+                    names.setdefault(provisional, context_id)
+        return names
+
+
+def events(raw: str) -> str:
+    """A query that gives the events of the query `raw` with settled ids; DuckDB's text."""
+    provisional = default_context_sql("session_id")
+    return f"""
+        SELECT event.* REPLACE (
+            CASE WHEN event.event_type = 'session' AND event.context_id = name.provisional
+                THEN name.settled ELSE event.context_id END AS context_id,
+            CASE WHEN list_contains(event.extends, name.provisional)
+                THEN list_transform(event.extends,
+                    lambda link: CASE WHEN link = name.provisional THEN name.settled ELSE link END)
+                ELSE event.extends END AS extends)
+        FROM ({raw}) AS event LEFT JOIN (
+            SELECT session_id, any_value({provisional}) AS provisional,
+                arg_min(context_id, position) AS settled
+            FROM ({raw}) WHERE event_type = 'session' AND context_id <> {provisional}
+            GROUP BY session_id) AS name ON name.session_id = event.session_id"""
