@@ -57,6 +57,11 @@ def open_store(ctx: click.Context, *, maintained: bool = True, records: bool = F
     return store
 
 
+def begin() -> None:
+    """Forget the stores of an earlier command of this process."""
+    _opened.clear()
+
+
 def unread() -> tuple[range, ...]:
     """The positions that this command's answers left out, because rot took their events."""
     return tuple(positions for store in _opened for positions in store.unread)

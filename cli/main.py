@@ -19,7 +19,7 @@ import click
 from eventlog.errors import EventLogError
 
 from . import confine, exits
-from .access import naming_stdout, say, unread
+from .access import begin, naming_stdout, say, unread
 from .root import PipeClosedError, cli
 
 _STREAMS = (
@@ -64,6 +64,7 @@ def _open_closed_streams() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run `locus` and give its exit code."""
+    begin()
     code = _run(arguments)
     if positions := unread():
         _say_unread(arguments, positions, code or exits.PARTIAL)
