@@ -209,7 +209,7 @@ def test_a_missing_segment_is_told(copied: Recorded, locus: Locus) -> None:
 
 
 def test_a_corrupt_journal_is_found_and_writing_goes_on(copied: Recorded, locus: Locus) -> None:
-    """I10, I11: a bad frame behind good ones is put aside; later events are appended and read."""
+    """I10, I11: a bad frame behind good ones stays in its closed file; later events are appended and read."""
     with Store.open(copied.store) as store:
         store.append([{"event_type": "note", "title": "first"}])
         store.append([{"event_type": "note", "title": "second"}])
@@ -221,6 +221,10 @@ def test_a_corrupt_journal_is_found_and_writing_goes_on(copied: Recorded, locus:
 
     shown = [json.loads(line)["title"] for line in locus("log", "--type", "note", "--json").text.splitlines()]
     assert shown == ["third", "first"]
+    assert (
+        journal.read_bytes().rstrip(b"\0")[-60:] and len(list((copied.store / "log/journal").iterdir())) == 2
+    )
+    assert locus("store", "seal").code == 4
     assert len(list((copied.store / "log/quarantine").iterdir())) == 2
 
 

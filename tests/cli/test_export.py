@@ -49,7 +49,7 @@ def test_a_store_moves_as_lines(recorded: Recorded, locus: Locus, tmp_path: Path
 
 def test_lines_go_through_a_pipe(recorded: Recorded, locus: Locus, tmp_path: Path) -> None:
     """P8: `-` is standard output and standard input; words stay on stderr."""
-    exported = locus("export", "jsonl", "--to", "-")
+    exported = locus("export", "jsonl", "--people", "full", "--to", "-")
     (tmp_path / "new").mkdir()
     assert locus("--store", tmp_path / "new/.locus", "init").code == 0
     ended = locus_process(
