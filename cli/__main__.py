@@ -1,6 +1,6 @@
 """`python -m locus_cli`: the same as `locus`."""
 
-from .main import main
+from .start import main
 
 if __name__ == "__main__":
     main()

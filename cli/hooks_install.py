@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 
 @click.command("install")
 @where_options
+@click.option("--statusline", is_flag=True, help="Set Claude Code's status line, too: `locus statusline`.")
 @edit_options
 @click.pass_context
-def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: bool, as_json: bool) -> None:
+def command(
+    ctx: click.Context, agent: str | None, level: str | None, statusline: bool, dry_run: bool, as_json: bool
+) -> None:
     """Have coding agents tell Locus what they do.
 
     Without an option the hooks go into the project's settings for you alone (--local): Claude Code's
@@ -30,11 +33,22 @@ def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: b
 
     A hook of --local and --user names this Python and a stub file beside it; one of --project, which other
     machines read too, names the program locus-hook and does nothing where that is not on the PATH.
+
+    --statusline puts `locus statusline` into the same file of Claude Code; a status line of somebody else is
+    never replaced. Installing again without the option leaves ours there.
     """
-    install(ctx, agent, level or "local", dry_run=dry_run, as_json=as_json)
+    install(ctx, agent, level or "local", dry_run=dry_run, as_json=as_json, statusline=statusline)
 
 
-def install(ctx: click.Context, agent: str | None, level: str, *, dry_run: bool, as_json: bool) -> None:
+def install(
+    ctx: click.Context,
+    agent: str | None,
+    level: str,
+    *,
+    dry_run: bool,
+    as_json: bool,
+    statusline: bool = False,
+) -> None:
     """Edit the settings and say what was done and what is left to do."""
     from eventlog.agents import install as engine
     from eventlog.agents import launch
@@ -42,6 +56,8 @@ def install(ctx: click.Context, agent: str | None, level: str, *, dry_run: bool,
 
     directory, places = project_directory(ctx), homes()
     agents = chosen(agent, directory, places)
+    if statusline and engine.CLAUDE_CODE not in agents:
+        raise click.UsageError("only Claude Code has a status line: use --agent claude-code.", ctx)
     commands = os.path.dirname(os.path.abspath(__file__))
     stub = f"{launch.stub_directory(places.data)}/{launch.STUB}"
     if level != engine.PROJECT and not dry_run:
@@ -51,11 +67,20 @@ def install(ctx: click.Context, agent: str | None, level: str, *, dry_run: bool,
         line = launch.portable_line(name) if level == engine.PROJECT else launch.fast_line(name, stub)
         path = engine.settings_path(name, level, directory, places)
         wanted = engine.handlers(name, line)
-        changes.append((level, engine.install(REAL, name, path, wanted, places, dry_run=dry_run)))
+        shown = _status_line(level) if statusline and name == engine.CLAUDE_CODE else None
+        changed = engine.install(REAL, name, path, wanted, places, shown=shown, dry_run=dry_run)
+        changes.append((level, changed))
         excluded += _left_out(directory, path, level, stub, places, dry_run=dry_run)
     told(changes, dry_run=dry_run, as_json=as_json, excluded=excluded)
     if not dry_run:
         _say_what_is_left(ctx, directory, [change for _, change in changes])
+
+
+def _status_line(level: str) -> "dict[str, object]":
+    from eventlog.agents import install as engine
+    from eventlog.agents import launch
+
+    return launch.status_line() if level == engine.PROJECT else launch.status_line(launch.own_program())
 
 
 def _left_out(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from eventlog.store import Store
 
 INTERVAL_S = 300
-_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "XDG_DATA_HOME", "LOCUS_NO_MAINTENANCE")
+_KEPT_VARIABLES = ("PATH", "HOME", "LANG", "TMPDIR", "XDG_DATA_HOME", "TZ", "LOCUS_NO_MAINTENANCE")
 _NICE = 10
 
 
@@ -144,6 +144,7 @@ def main(root: str, program: str = "") -> None:
         erasure.resume(store)
         search.maintain(store)
         _count_lines(store)
+        _tell_costs(store)
         try:
             codes_of_log.export(store)
         except OSError:
@@ -173,6 +174,18 @@ def _count_lines(store: "Store") -> None:
     try:
         store.count_lines()
     except EventLogError:
+        return
+
+
+def _tell_costs(store: "Store") -> None:
+    """Write what status lines show of costs. Whatever keeps it from that, they show that it is unknown."""
+    from eventlog.errors import EventLogError
+
+    from . import live_costs
+
+    try:
+        live_costs.write(store, time.time())
+    except (EventLogError, OSError):
         return
 
 

@@ -13,6 +13,7 @@ SECTIONS: Sections = (
             Entry("doctor", "doctor", "See whether everything works, and what to do where it does not."),
             Entry("hooks", "hooks_group", "Have coding agents tell Locus what they do."),
             Entry("person", "person", "Show or set who is recorded as working here, and on which host."),
+            Entry("statusline", "statusline", "Print a line for the status bar of a coding agent."),
             Entry("mcp", "mcp_group", "Serve coding agents the record as tools (MCP)."),
             Entry("completion", "completion", "Print a completion script for your shell."),
         ),

@@ -2,6 +2,7 @@
 
 import base64
 import datetime
+import decimal
 import sys
 import threading
 from collections.abc import Callable
@@ -313,7 +314,8 @@ def _table(result: "Result", width: int | None) -> str:
 
 def _is_numeric(values: list[Any]) -> bool:
     known = [v for v in values if v is not None]
-    return bool(known) and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in known)
+    numbers = (int, float, decimal.Decimal)
+    return bool(known) and all(isinstance(v, numbers) and not isinstance(v, bool) for v in known)
 
 
 def _cell(value: Any) -> str:
@@ -321,7 +323,15 @@ def _cell(value: Any) -> str:
 
     if value is None:
         return "-"
+    if isinstance(value, decimal.Decimal):
+        return _short(value)
     return one_line(_plain(value))
+
+
+def _short(value: decimal.Decimal) -> str:
+    """A number without the zeros at its end that its type fills up with: people read it."""
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _plain(value: Any) -> str:

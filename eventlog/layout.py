@@ -28,6 +28,7 @@
       live/<session>.calls                            derived: what hooks have recorded of a session
       live/<worktree>.deferred                        derived: contents that wait to be stored
       live/maintained                                 when a hook last started maintenance
+      live/costs                                      derived: what sessions and the day cost (docs/costs.md)
       memory/sessions/{,archive/}*.json               derived: continuity codes (docs/codes.md)
       memory/briefing.json                            derived: the facts of a briefing (docs/briefing.md)
       memory/aside/<hash16>-<name>                    files of shared context that could not be read

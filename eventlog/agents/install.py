@@ -157,15 +157,18 @@ def install(
     wanted: Mapping[str, Handler],
     homes: Homes,
     *,
+    shown: Handler | None = None,
     dry_run: bool = False,
 ) -> Change:
     """Register exactly `wanted` in the settings file at `path`; entries of ours from before give place.
 
-    Raises: Refused (not the JSON it should be, or changed meanwhile), LockTimeout, EventLogError.
+    Args: shown: the status line to set; without one, a status line of ours stays and no other is touched.
+    Raises: Refused (not the JSON it should be, changed meanwhile, or it has a status line of somebody else),
+        LockTimeout, EventLogError.
     """
     if agent == OPENCODE:
         return _edit(fs, agent, path, homes, dry_run, lambda file: file.with_plugin(wanted))
-    return _edit(fs, agent, path, homes, dry_run, lambda file: file.with_hooks(wanted))
+    return _edit(fs, agent, path, homes, dry_run, lambda file: file.with_hooks(wanted, shown))
 
 
 def uninstall(fs: FileSystem, agent: str, path: str, homes: Homes, *, dry_run: bool = False) -> Change:
@@ -301,17 +304,26 @@ class _File:
     def _parse(self, text: str) -> settings.Value:
         return settings.parse(text, self.path, comments=self.comments)
 
-    def with_hooks(self, wanted: Mapping[str, Handler]) -> _Edited:
-        if not self.is_blank() and settings.holds_exactly(self.parsed(), wanted):
-            return _Edited(self.text)
+    def with_hooks(self, wanted: Mapping[str, Handler], shown: Handler | None) -> _Edited:
+        if not self.is_blank():
+            root = self.parsed()
+            there = settings.status_line(root)
+            if shown is not None and there is not None and not settings.is_our_status_line(there):
+                raise Refused(
+                    f"{self.path} has a `statusLine` of its own. Remove it there, or leave --statusline out."
+                )
+            if shown is None and settings.is_our_status_line(there):
+                shown = there
+            if settings.holds_exactly(root, wanted) and (shown is None or there == shown):
+                return _Edited(self.text)
         base = self.without_hooks().after
         made_directory = self.made_directory or not os.path.isdir(os.path.dirname(self.path))
         if base is None:
-            return _Edited(settings.created(wanted), Receipt(None, True, made_directory))
+            return _Edited(settings.created(wanted, shown), Receipt(None, True, made_directory))
         if settings.is_blank(base):
-            edits = [Edit(0, len(base), settings.created(wanted))]
+            edits = [Edit(0, len(base), settings.created(wanted, shown))]
         else:
-            edits = settings.insertion(base, self._parse(base), wanted)
+            edits = settings.insertion(base, self._parse(base), wanted, shown)
         after, back = settings.apply(base, edits)
         return _Edited(after, Receipt(tuple(back), self.created, made_directory))
 
@@ -327,7 +339,7 @@ class _File:
         if self.text is None or self.is_blank():
             return _Edited(self.text)
         root = self.parsed()
-        if not settings.ours_in(root):
+        if not settings.is_in(root):
             return _Edited(self.text)
         if self.receipt is not None:
             if self.receipt.edits is None:

@@ -73,6 +73,21 @@ def fast_line(agent: str, stub: str, python: str = "") -> str:
     )
 
 
+def status_line(program: str = "locus") -> dict[str, object]:
+    """The status line of Claude Code's settings. Args: program: the path of `locus`, or its name."""
+    return {"type": "command", "command": f"{shlex.quote(program)} statusline"}
+
+
+def own_program() -> str:
+    """The path of this installation's `locus`. Raises: EventLogError where there is none."""
+    import sysconfig
+
+    path = f"{sysconfig.get_path('scripts')}/locus"
+    if not os.access(path, os.X_OK):
+        raise EventLogError(f"there is no program {path}, which a status line would start. Use --project.")
+    return path
+
+
 def named_in(line: str, agent: str) -> tuple[str, str] | None:
     """(interpreter, stub) of a line that `fast_line` made, None for any other."""
     try:

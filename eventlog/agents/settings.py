@@ -6,7 +6,8 @@ Claude Code's and Gemini CLI's `settings.json` and Codex's `hooks.json` have one
 
 The text is never written anew: an edit inserts or cuts characters, in the file's own indentation and line
 ends, so that numbers, escapes, spaces, comments and the order of keys stay what somebody made them. A
-handler is *ours* when a word of its command is a file called `locus-hook` or `locus-hook.py`.
+handler is *ours* when a word of its command is a file called `locus-hook` or `locus-hook.py`. Claude Code's
+file may have a `statusLine` too, in the shape of a handler; ours has the command `…/locus statusline`.
 
 Pure functions.
 """
@@ -22,6 +23,7 @@ from eventlog.errors import Refused
 
 BOM = "\ufeff"
 PROGRAMS = frozenset(("locus-hook", "locus-hook.py"))
+STATUS_LINE = "statusLine"
 _SPACE = " \t\r\n"
 _INDENT = "  "
 
@@ -129,6 +131,23 @@ def is_ours(handler: object) -> bool:
     return any(_names_program(word) for word in words if isinstance(word, str))
 
 
+def status_line(root: Value) -> Any:
+    """What the file has as status line, None where it has none."""
+    found = root.member(STATUS_LINE)
+    return None if found is None else found.data
+
+
+def is_our_status_line(handler: object) -> bool:
+    """Whether a status line runs our program and nothing else: who adds to the command makes it theirs."""
+    words = _words(handler.get("command")) if isinstance(handler, Mapping) else []
+    return len(words) == 2 and os.path.basename(words[0]) == "locus" and words[1] == "statusline"
+
+
+def is_in(root: Value) -> bool:
+    """Whether anything of ours is in the file."""
+    return bool(ours_in(root)) or is_our_status_line(status_line(root))
+
+
 def holds_exactly(root: Value, wanted: Mapping[str, Handler]) -> bool:
     """Whether the handlers of ours are those wanted, each once, for whatever the event is about."""
     found = [(own.event, json.dumps(own.handler, sort_keys=True)) for own in ours_in(root)]
@@ -138,22 +157,27 @@ def holds_exactly(root: Value, wanted: Mapping[str, Handler]) -> bool:
     )
 
 
-def created(wanted: Mapping[str, Handler]) -> str:
-    """A settings file that holds our hooks and nothing else."""
+def created(wanted: Mapping[str, Handler], shown: "Handler | None" = None) -> str:
+    """A settings file that holds our hooks, the status line `shown` if there is one, and nothing else."""
     hooks = {event: [{"hooks": [handler]}] for event, handler in wanted.items()}
-    return json.dumps({"hooks": hooks}, indent=2, ensure_ascii=False) + "\n"
+    said = {"hooks": hooks} | ({} if shown is None else {STATUS_LINE: shown})
+    return json.dumps(said, indent=2, ensure_ascii=False) + "\n"
 
 
-def insertion(text: str, root: Value, wanted: Mapping[str, Handler]) -> list[Edit]:
-    """The edits that put in a group of ours for every event wanted; the text holds none of ours."""
+def insertion(
+    text: str, root: Value, wanted: Mapping[str, Handler], shown: "Handler | None" = None
+) -> list[Edit]:
+    """The edits that put in a group of ours for every event wanted, and the status line `shown`; the text
+    holds none of ours."""
     groups = {event: {"hooks": [handler]} for event, handler in wanted.items()}
+    beside = [] if shown is None else [(STATUS_LINE, shown)]
     style = _Style(text, root)
     hooks = root.member("hooks")
     if hooks is None:
         every = {event: [group] for event, group in groups.items()}
-        return [style.append(root, [("hooks", every)])]
+        return [style.append(root, [("hooks", every), *beside])]
     missing = []
-    edits = []
+    edits = [style.append(root, beside)] if beside else []
     for event, group in groups.items():
         there = hooks.member(event)
         if there is None:
@@ -166,11 +190,23 @@ def insertion(text: str, root: Value, wanted: Mapping[str, Handler]) -> list[Edi
 
 
 def removal(text: str, root: Value) -> list[Edit]:
-    """The edits that cut every handler of ours, and what then holds nothing: group, event, `hooks`."""
+    """The edits that cut every handler of ours, and what then holds nothing: group, event, `hooks`; and our
+    status line."""
     return [Edit(cut.start, cut.end, _comments(text[cut.start : cut.end])) for cut in _removal(root)]
 
 
 def _removal(root: Value) -> list[Edit]:
+    items = root.items or ()
+    gone = [item for item in items if item.key == STATUS_LINE and is_our_status_line(item.value.data)]
+    edits: list[Edit] = []
+    if ours_in(root):
+        edits, holds_nothing = _removal_of_hooks(root)
+        gone += [item for item in items if holds_nothing and item.key == "hooks"]
+    return edits + _cut_members(root, gone)
+
+
+def _removal_of_hooks(root: Value) -> tuple[list[Edit], bool]:
+    """The edits within `hooks`, and whether it then holds nothing."""
     hooks = root.member("hooks")
     assert hooks is not None and hooks.items is not None, "there is something of ours"
     edits: list[Edit] = []
@@ -190,8 +226,8 @@ def _removal(root: Value) -> list[Edit]:
         elif groups_gone:
             edits += _cuts(event.value.items or (), groups_gone)
     if events_gone and len(events_gone) == len(hooks.items):
-        return _cut_member(root, "hooks")
-    return edits + _cuts(hooks.items, events_gone)
+        return [], True
+    return edits + _cuts(hooks.items, events_gone), False
 
 
 def member_put(text: str, root: Value, path: Sequence[str], value: Any, where: str) -> list[Edit]:
@@ -220,7 +256,7 @@ def member_cut(text: str, root: Value, path: Sequence[str]) -> list[Edit]:
             container, key = there, path[path.index(part) + 1]
             continue
         break
-    cuts = _cut_member(container, key)
+    cuts = _cut_members(container, [item for item in container.items or () if item.key == key])
     return [Edit(cut.start, cut.end, _comments(text[cut.start : cut.end])) for cut in cuts]
 
 
@@ -326,13 +362,18 @@ def _groups(root: Value) -> Iterator[tuple[str, Item, Value, tuple[Item, ...]]]:
 
 
 def _names_program(command: str) -> bool:
+    return any(os.path.basename(word) in PROGRAMS for word in _words(command))
+
+
+def _words(command: object) -> list[str]:
     import shlex
 
+    if not isinstance(command, str):
+        return []
     try:
-        words = shlex.split(command)
+        return shlex.split(command)
     except ValueError:  # an open quote: whatever it starts, it is not what we wrote
-        words = command.split()
-    return any(os.path.basename(word) in PROGRAMS for word in words)
+        return command.split()
 
 
 # -- cutting -----------------------------------------------------------------------------------
@@ -356,9 +397,8 @@ def _cuts(items: Sequence[Item], gone: Sequence[Item]) -> list[Edit]:
     return edits
 
 
-def _cut_member(container: Value, key: str) -> list[Edit]:
+def _cut_members(container: Value, gone: Sequence[Item]) -> list[Edit]:
     items = container.items or ()
-    gone = [item for item in items if item.key == key]
     if len(gone) == len(items):
         return [Edit(container.start + 1, container.end - 1, "")]
     return _cuts(items, gone)

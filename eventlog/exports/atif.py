@@ -42,7 +42,7 @@ def documents(
     Args: left_out: takes the other sessions, with the reason.
     """
     with store.view() as view:
-        for conversation in conversations(store, view, session_id=session_id, since=since):
+        for conversation in conversations(store, view, session_id=session_id, since=since, priced=True):
             document = trajectory(conversation)
             if document is not None:
                 yield document
@@ -62,6 +62,8 @@ def trajectory(conversation: Conversation) -> "Said | None":
         for event in events
         if event["event_type"] == "subagent" and event["tool_use_id"] and event["subagent_id"] in children
     }
+    for event in events:
+        event["cost_usd"] = conversation.costs.get(event["position"])
     embedded = {name: _embedded(conversation, name, some) for name, some in children.items()}
     known = {name: document for name, document in embedded.items() if document is not None}
     steps = _steps(own, {use: name for use, name in called_by.items() if name in known})
@@ -71,6 +73,7 @@ def trajectory(conversation: Conversation) -> "Said | None":
         "total_prompt_tokens": session["prompt_tokens"],
         "total_completion_tokens": session["completion_tokens"],
         "total_cached_tokens": session["cache_read_tokens"],
+        "total_cost_usd": _cost([event for event in events if event["event_type"] == "llm"]),
         "total_steps": len(steps),
     }
     return _without_nulls(
@@ -85,7 +88,7 @@ def trajectory(conversation: Conversation) -> "Said | None":
             "extra": {
                 "locus": _without_nulls(
                     {name: session[name] for name in ("session_id", "repo", "title", "status")}
-                    | {"files_certainty": _doubts(events) or None}
+                    | {"files_certainty": _doubts(events) or None, "prices": conversation.prices}
                 )
             },
         }
@@ -271,9 +274,16 @@ def _summed(calls: "Sequence[Said]") -> "Said | None":
         "cached_tokens": "cache_read_tokens",
     }  # fmt: skip
     more = ("reasoning_tokens", "cache_write_tokens", "cache_write_1h_tokens", "duration_ms")
-    said = {name: _sum([call[column] for call in calls]) for name, column in names.items()}
+    said: Said = {name: _sum([call[column] for call in calls]) for name, column in names.items()}
+    said["cost_usd"] = _cost(calls)
     extra = _without_nulls({name: _sum([call[name] for call in calls]) for name in more})
     return _without_nulls({**said, "extra": extra or None}) or None
+
+
+def _cost(calls: "Sequence[Said]") -> "float | None":
+    """US dollars; None unless each call has a price."""
+    known = [call["cost_usd"] for call in calls if call["cost_usd"] is not None]
+    return float(sum(known)) if known and len(known) == len(calls) else None
 
 
 def _sum(counts: "Sequence[int | None]") -> "int | None":

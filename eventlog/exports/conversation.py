@@ -4,8 +4,9 @@ Model calls are those that count (P3): an `llm` event that another one outdoes i
 """
 
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from eventlog import jsontext
@@ -23,6 +24,12 @@ Said = dict[str, Any]
 
 _COUNTED = "select position, null from llm_calls where session_id = $1"
 _BEGUN = "select position, if(derived_ms is null, null, epoch_us(started_at)) from"
+# The prices of all calls are looked up for each statement, so it asks for as many sessions at once.
+_PRICED_AT_ONCE = 500
+_COSTS = (
+    "select position, cost_usd, (select max(source) from prices) from llm_calls "
+    "where cost_usd is not null and session_id in ({sessions})"
+)
 _CALLS = f"{_BEGUN} llm_calls where session_id = $1 union all {_BEGUN} actions where session_id = $1"
 
 _SESSION = (
@@ -36,12 +43,16 @@ _SESSION = (
 class Conversation:
     """The row of a session, and its events in order without calls that do not count.
 
-    `begun` has when calls began of which only other events show how long they took: position → µs.
+    `begun` has when calls began of which only other events show how long they took: position → µs. `costs`
+    are those of model calls that have a price: position → dollars; `prices` is the library with its version
+    that says so, None without any cost (docs/costs.md).
     """
 
     session: Said
     events: list[Said]
     begun: dict[int, int] = field(default_factory=dict)
+    costs: dict[int, Decimal] = field(default_factory=dict)
+    prices: "str | None" = None
 
     @property
     def agent_version(self) -> "str | None":
@@ -62,10 +73,11 @@ def conversations(
     session_id: "str | None" = None,
     since: "int | None" = None,
     derived: bool = False,
+    priced: bool = False,
 ) -> "Iterator[Conversation]":
     """That session, or all in which something happened since (µs), in the order of the log.
 
-    Args: derived: with `begun`.
+    Args: derived: with `begun`; priced: with `costs` and `prices`.
     """
     where, parameters = ["true"], list[Any]()
     if session_id is not None:
@@ -79,11 +91,32 @@ def conversations(
         store, view, f"select {', '.join(_SESSION)} from sessions where {' and '.join(where)} "
         "order by first_position", parameters,
     )  # fmt: skip
-    for row in found.rows:
-        yield _read(store, view, dict(zip(_SESSION, row, strict=True)), derived)
+    sessions = [dict(zip(_SESSION, row, strict=True)) for row in found.rows]
+    for first in range(0, len(sessions), _PRICED_AT_ONCE):
+        some = sessions[first : first + _PRICED_AT_ONCE]
+        costs, prices = _costs(store, view, some) if priced else ({}, None)
+        for session in some:
+            yield _read(store, view, session, derived, costs, prices)
 
 
-def _read(store: "Store", view: "LogView", session: Said, derived: bool) -> Conversation:
+def _costs(
+    store: "Store", view: "LogView", sessions: "Sequence[Said]"
+) -> "tuple[dict[int, Decimal], str | None]":
+    """What the calls of these sessions cost, by position, and by whose prices."""
+    names = [session["session_id"] for session in sessions]
+    wanted = ", ".join(f"${n}" for n in range(1, len(names) + 1))
+    rows = _ask(store, view, _COSTS.format(sessions=wanted), names).rows if names else []
+    return {position: cost for position, cost, _ in rows}, rows[0][2] if rows else None
+
+
+def _read(
+    store: "Store",
+    view: "LogView",
+    session: Said,
+    derived: bool,
+    costs: "dict[int, Decimal]",
+    prices: "str | None",
+) -> Conversation:
     asked = _ask(store, view, _CALLS if derived else _COUNTED, [session["session_id"]]).rows
     counted = {row[0] for row in asked}
     begun = {position: at for position, at, *_ in asked if at is not None}
@@ -95,7 +128,8 @@ def _read(store: "Store", view: "LogView", session: Said, derived: bool) -> Conv
         event["payload"] = jsontext.decode(payload) if isinstance(payload, str) else payload or {}
         events.append(upcast.upcast(event))
     store.line_counts.fill(events)
-    return Conversation(session, events, begun)
+    own = {at: costs[at] for at in counted if at in costs}
+    return Conversation(session, events, begun, own, prices if own else None)
 
 
 def _ask(store: "Store", view: "LogView", sql: str, parameters: "list[Any]") -> "Result":

@@ -23,6 +23,8 @@ from eventlog.exports.conversation import (
 from eventlog.types import happened_at
 
 if TYPE_CHECKING:
+    from decimal import Decimal
+
     from eventlog.store import Store
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.42.0"
@@ -62,7 +64,9 @@ def requests(
     from eventlog import __version__
 
     with store.view() as view:
-        for conversation in conversations(store, view, session_id=session_id, since=since, derived=True):
+        for conversation in conversations(
+            store, view, session_id=session_id, since=since, derived=True, priced=True
+        ):
             spans = list(_spans(conversation, contents))
             if not spans and left_out is not None:
                 left_out[conversation.session["session_id"]] = _why_not(conversation)
@@ -98,6 +102,7 @@ def _resource(store: "Store", conversation: Conversation) -> "list[Said]":
             "service.version": conversation.agent_version,
             "locus.repository": conversation.session["repo"],
             "locus.project": store.project_name,
+            "locus.prices": conversation.prices,
         }
     )
 
@@ -178,6 +183,7 @@ def _span(conversation: Conversation, event: Said, trace: str, root: str, conten
             "gen_ai.response.model": event["model"],
             "gen_ai.response.id": event["message_id"],
             **{attribute: event[column] for attribute, column in _TOKENS},
+            "locus.cost_usd": _dollars(conversation.costs.get(event["position"])),
         }
     elif kind in _SPANS:
         name, span_kind = f"execute_tool {event['tool'] or 'unknown'}", _INTERNAL
@@ -249,11 +255,17 @@ def _nanoseconds(at: int) -> int:
 
 def _attributes(said: "Mapping[str, Any]") -> "list[Said]":
     """Known ones only: an unknown value is left out (P7). 64-bit integers are text in this JSON."""
-    return [
-        {"key": key, "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}}
-        for key, value in said.items()
-        if value is not None
-    ]
+    return [{"key": key, "value": _value(value)} for key, value in said.items() if value is not None]
+
+
+def _value(value: "str | int | float") -> Said:
+    if isinstance(value, float):
+        return {"doubleValue": value}
+    return {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value}
+
+
+def _dollars(cost: "Decimal | None") -> "float | None":
+    return None if cost is None else float(cost)
 
 
 def _id(size: int, *parts: str) -> str:

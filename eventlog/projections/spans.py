@@ -26,6 +26,11 @@ _VALUES = (
     f"CASE WHEN duration_ms IS NULL THEN (epoch_us(occurred_at) - epoch_us({_BEGUN_AT})) // 1000 END "
     "AS derived_ms"
 )
+# OpenCode's own word, as its hooks and its database have it, is called `reason`.
+_STOP = (
+    "coalesce(TRY(json_extract_string(payload, '$.stop_reason')), "
+    "CASE WHEN agent = 'opencode' THEN TRY(json_extract_string(payload, '$.reason')) END) AS stop_reason"
+)
 _ASKS = "(event_type = 'intent' OR (event_type = 'subagent' AND operation = 'start'))"
 _ANSWERS = "event_type IN ('llm', 'message')"
 _TOOLS = f"event_type IN {d.TOOL_TYPES}"
@@ -35,8 +40,7 @@ def llm_calls(events: str, beaten: str, *, derived: bool) -> str:
     """The calls of `definitions.llm_calls` with `COLUMNS`; without `derived` from their own events alone."""
     calls = f"event_type = 'llm' AND position NOT IN ({beaten})"
     begun = _with_begun(events, _of_models(events, calls) if derived else None)
-    stop = "TRY(json_extract_string(payload, '$.stop_reason')) AS stop_reason"
-    return f"SELECT {d.quoted(d.names_of(d.LLM_CALLS))}, {_VALUES}, {stop} FROM {begun} WHERE {calls}"
+    return f"SELECT {d.quoted(d.names_of(d.LLM_CALLS))}, {_VALUES}, {_STOP} FROM {begun} WHERE {calls}"
 
 
 def actions(events: str, calls: str, *, derived: bool) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -108,6 +109,60 @@ def test_installing_again_changes_nothing(name: str, file: Path, homes: Homes) -
     assert "my tools" not in file.read_text(encoding="utf-8")
     take_out(file, homes)
     assert file.read_bytes() == SETTINGS[name]
+
+
+SHOWN = launch.status_line("/usr/my tools/locus")
+
+
+def put_in_with_line(file: Path, homes: Homes, shown: Any = SHOWN) -> install.Change:
+    return install.install(REAL, CLAUDE_CODE, str(file), WANTED, homes, shown=shown)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("kept", [True, False], ids=["receipt", "no receipt"])
+def test_a_status_line_goes_in_and_out(name: str, kept: bool, file: Path, homes: Homes) -> None:
+    """P4: with the status line too every byte comes back; without its receipt everything of ours goes. It
+    stays while hooks are installed again, and a newer one takes its place."""
+    file.write_bytes(SETTINGS[name])
+    assert put_in_with_line(file, homes).kind == "edited"
+    once = file.read_bytes()
+    assert json.loads(once.decode("utf-8-sig"))["statusLine"] == SHOWN
+    assert put_in_with_line(file, homes).kind == put_in(file, homes).kind == "unchanged"
+    put_in(file, homes, install.handlers(CLAUDE_CODE, launch.portable_line(CLAUDE_CODE)))
+    assert json.loads(file.read_bytes().decode("utf-8-sig"))["statusLine"] == SHOWN
+    put_in_with_line(file, homes, launch.status_line())
+    command = json.loads(file.read_bytes().decode("utf-8-sig"))["statusLine"]["command"]
+    assert command == "locus statusline" and b"my tools/locus " not in file.read_bytes()
+
+    if not kept:
+        shutil.rmtree(f"{homes.state}/locus")
+    assert take_out(file, homes).kind == "edited"
+    if kept:
+        assert file.read_bytes() == SETTINGS[name]
+    else:
+        left = json.loads(file.read_bytes().decode("utf-8-sig"))
+        assert "statusLine" not in left and "locus" not in json.dumps(left)
+
+
+THEIRS = (
+    "~/.claude/line.sh", "locus statusline | tr a-z A-Z", "sh -c 'locus statusline; date'", "locus status",
+    "/usr/bin/locus statusline --wide", "'", 7,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", THEIRS)
+def test_a_status_line_of_somebody_else_stays(command: object, file: Path, homes: Homes) -> None:
+    """P4: it is neither replaced nor taken out, also where it makes something of our line."""
+    text = json.dumps({"statusLine": {"type": "command", "command": command}})
+    file.write_text(text)
+    with pytest.raises(Refused, match=r"statusLine.*Nothing was written"):
+        put_in_with_line(file, homes)
+    assert file.read_text() == text
+    assert put_in(file, homes).kind == "edited"
+    assert json.loads(file.read_text())["statusLine"]["command"] == command
+    shutil.rmtree(f"{homes.state}/locus")
+    take_out(file, homes)
+    assert json.loads(file.read_text()) == json.loads(text)
 
 
 def test_a_file_made_by_us_goes_again(tmp_path: Path, homes: Homes) -> None:

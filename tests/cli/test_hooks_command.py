@@ -86,6 +86,29 @@ def test_the_installed_line_records(project: Path, locus: Locus) -> None:
     assert json.loads(asked.out) == [{"agent": "claude-code"}, {"agent": "codex"}]
 
 
+def test_the_installed_status_line_runs(project: Path, locus: Locus) -> None:
+    """P4: the command in the settings file, run by a shell as the agent does, prints its line; a status line
+    of somebody else is refused and left; other agents have none."""
+    assert locus("hooks", "install", "--agent", "claude-code", "--statusline").code == 0
+    file = project / ".claude/settings.local.json"
+    shown = json.loads(file.read_text())["statusLine"]
+    said = json.dumps({"session_id": "s", "cwd": str(project)}).encode()
+    done = subprocess.run(["sh", "-c", shown["command"]], input=said, cwd="/", capture_output=True)
+    assert shown["type"] == "command" and done.stderr == b""
+    assert done.stdout.decode() == "locus: not recorded · session – · today –\n"
+    assert locus("hooks", "uninstall").code == 0 and not file.exists()
+
+    shared = project / ".claude/settings.json"
+    shared.parent.mkdir(exist_ok=True)
+    shared.write_text('{"statusLine": {"type": "command", "command": "mine"}}')
+    refused = locus("hooks", "install", "--project", "--agent", "claude-code", "--statusline")
+    assert refused.code == 3 and "a `statusLine` of its own" in refused.err and "mine" in shared.read_text()
+    shared.write_text("{}")
+    assert locus("hooks", "install", "--project", "--agent", "claude-code", "--statusline").code == 0
+    assert json.loads(shared.read_text())["statusLine"]["command"] == "locus statusline"
+    assert locus("hooks", "install", "--agent", "codex", "--statusline").code == 2
+
+
 def test_a_dry_run_is_a_diff(project: Path, locus: Locus) -> None:
     """`--dry-run` prints the change as a unified diff on stdout and changes nothing; `--json` has it too."""
     before = sorted(path for path in project.parent.rglob("*") if ".git/" not in str(path))

@@ -95,6 +95,27 @@ def test_csv_has_one_spelling_of_a_kind(recorded: Recorded, locus: Locus) -> Non
     ]
 
 
+NUMBERS = (
+    "select * from (values (1, 0.5::decimal(38,12), 100::decimal(9,2)), (2, 0, -1.25), (3, null, 0.01)) "
+    "as t(n, a, b)"
+)
+
+
+def test_tables_show_no_filling_zeros(recorded: Recorded, locus: Locus) -> None:
+    """A number with many places is shown with those it has, to the right; JSON and CSV have its value."""
+    table = locus("--store", recorded.store, "sql", NUMBERS).text.splitlines()
+    assert [line.split() for line in table[1:4]] == [
+        ["1", "0.5", "100"],
+        ["2", "0", "-1.25"],
+        ["3", "-", "0.01"],
+    ]
+    assert len({len(line) for line in table[:4]}) == 1
+    marked = locus("--store", recorded.store, "sql", NUMBERS, "--format", "markdown").text.splitlines()
+    assert marked[1:3] == ["|---:|---:|---:|", "| 1 | 0.5 | 100 |"]
+    csv = locus("--store", recorded.store, "sql", NUMBERS, "--format", "csv").text.splitlines()
+    assert csv[1] == "1,0.500000000000,100.00"
+
+
 def test_every_form_says_the_same(recorded: Recorded, locus: Locus, tmp_path: Path) -> None:
     """S1-56: table, JSON, lines of JSON, CSV, Markdown, Parquet and Arrow have the same rows."""
     rows = json.loads(locus("sql", ASK, "--json").out)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from eventlog import Recorder, Store
 from eventlog.exports import agent_trace, atif, otlp
+from eventlog.query import prices
 from eventlog.reports import figures
 from locus_cli.main import run
 from tests.secrets_made import made
@@ -155,6 +156,7 @@ def test_a_trajectory_tells_the_conversation(store: Store) -> None:
     assert (made["content"], made["extra"]) == ("made", {"success": False, "duration_ms": 500})
     assert looked["subagent_trajectory_ref"] == [{"trajectory_id": inner["trajectory_id"]}]
     assert [one["text"] for one in answered["extra"]["locus"]["events"]] == ["no rule"]
+    done["metrics"].pop("cost_usd", None)  # where the library of prices is installed
     assert done["metrics"] == {"prompt_tokens": 1000, "completion_tokens": 30, "cached_tokens": 600}
     assert done["llm_call_count"] == 1
     assert [step["source"] for step in inner["steps"]] == ["user", "agent"]
@@ -202,6 +204,48 @@ def test_a_trajectory_can_be_imported_again(store: Store, tmp_path: Path) -> Non
             "event_type = 'intent' and subagent_id is null)"
         )
         assert other.query(ask).rows == [(2, 4, 3000, ["Fix it", "and again"])]
+
+
+def test_exports_tell_costs_and_the_version_of_prices(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P3, P7: each call and step costs what SQL says, with whose prices; a call without one makes the total
+    unknown, and without the library nothing is told."""
+    pytest.importorskip("genai_prices")
+    costs = dict(store.query("select event_id, cost_usd from llm_calls where session_id = $1", [SID]).rows)
+    ((source,),) = store.query("select distinct source from prices").rows
+    known = {event_id: float(cost) for event_id, cost in costs.items() if cost is not None}
+    assert 0 < len(known) < len(costs) and source.startswith("genai-prices ")
+
+    (document,) = atif.documents(store, session_id=SID)
+    steps = [*document["steps"], *document["subagent_trajectories"][0]["steps"]]
+    told = [step["metrics"]["cost_usd"] for step in steps if "cost_usd" in step.get("metrics", {})]
+    assert sorted(told) == sorted(known.values())
+    assert document["extra"]["locus"]["prices"] == source
+    assert "total_cost_usd" not in document["final_metrics"]  # one call has no price
+
+    (request,) = otlp.requests(store, session_id=SID)
+    said = {
+        one["said"]["locus.event_id"]: one["said"]["locus.cost_usd"]
+        for one in spans_of(request)
+        if "locus.cost_usd" in one["said"]
+    }
+    resource = {one["key"]: one["value"] for one in request["resourceSpans"][0]["resource"]["attributes"]}
+    assert said == known and resource["locus.prices"] == {"stringValue": source}
+
+    monkeypatch.setattr(prices, "load", lambda: None)
+    (bare,) = atif.documents(store, session_id=SID)
+    (without,) = otlp.requests(store, session_id=SID)
+    assert "cost" not in json.dumps(bare) + json.dumps(without)
+    assert "genai-prices" not in json.dumps(bare) + json.dumps(without)
+
+
+def test_a_session_whose_calls_all_have_a_price_has_a_total(tmp_path: Path) -> None:
+    """P3: the total of a document is the cost of its session in SQL, subagents included."""
+    pytest.importorskip("genai_prices")
+    with Store.open(make_demo(tmp_path / "sample")) as store:
+        store.append([one for one in conversation() if one.get("model") != "own-model"])
+        ((cost,),) = store.query("select cost_usd from sessions where session_id = $1", [SID]).rows
+        (document,) = atif.documents(store, session_id=SID)
+    assert document["final_metrics"]["total_cost_usd"] == float(cost) > 0
 
 
 # -- spans -----------------------------------------------------------------------------------------

@@ -120,6 +120,19 @@ def test_what_a_subagent_does_says_of_which_kind_it_is(log: Log) -> None:
     ]
 
 
+def test_a_call_says_why_it_stopped_in_its_agents_word(log: Log) -> None:
+    """P7: by `stop_reason`; OpenCode calls it `reason`, which other agents' payloads may use otherwise."""
+    _tell(
+        log,
+        ("llm", {"message_id": "a", "agent": "claude-code", "payload": {"stop_reason": "tool_use"}}),
+        ("llm", {"message_id": "b", "agent": "opencode", "payload": {"reason": "tool-calls"}}),
+        ("llm", {"message_id": "c", "agent": "opencode", "payload": {"reason": None}}),
+        ("llm", {"message_id": "d", "agent": "codex", "payload": {"reason": "other"}}),
+    )
+    told = log.rows("SELECT stop_reason FROM llm_calls ORDER BY position")
+    assert told == [("tool_use",), ("tool-calls",), (None,), (None,)]
+
+
 def test_a_turn_made_the_commits_that_git_printed_for_it(log: Log) -> None:
     """Of calls of `git commit` that did not fail, in order, completed where one known commit begins so."""
     printed = {"result": {"stdout": "[main 1a2b3c4] One\n 1 file changed\n[x (root-commit) 9f9f9f9] Two\n"}}

@@ -161,6 +161,7 @@ def check(store: Store) -> None:
     ]
     sums = "select count(*), sum(prompt_tokens), sum(completion_tokens), sum(reasoning_tokens) from llm_calls"
     assert rows_of(store, sums) == [(4, 3600, 120, 20)]
+    assert rows_of(store, "select distinct stop_reason from llm_calls") == [("stop",)]
     assert rows_of(store, "select tool, success, duration_ms from actions order by position") == [
         ("write", True, 40), ("edit", True, 40), ("bash", False, 40), ("edit", False, 40),
     ]  # fmt: skip

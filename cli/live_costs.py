@@ -1,0 +1,73 @@
+"""`live/costs`: what the latest sessions and the day cost, for who cannot ask SQL (docs/costs.md).
+
+Maintenance writes it, status lines read it. Derived: without it costs are unknown until the next maintenance.
+Costs and prices are those of SQL and `locus stats`; nothing is computed here. Any number of processes may
+write: a reader sees one whole file. One thread.
+"""
+
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eventlog.agents.live_state import short
+from eventlog.agents.status_line import COSTS, FORMAT
+from eventlog.memory.files import read_json, replace_file
+from eventlog.query import prices
+from eventlog.reports import figures
+
+if TYPE_CHECKING:
+    from eventlog.query.lookup import Query
+    from eventlog.store import Store
+
+_SESSIONS_MAX = 256
+_SESSIONS = (
+    "select agent_session_id, cost_usd, unpriced_calls from sessions "
+    "where agent_session_id is not null and llm_calls > 0 "
+    f"order by last_position desc limit {_SESSIONS_MAX}"
+)
+
+
+def write(store: "Store", now_s: float) -> bool:
+    """Bring the file up to date; whether it was written. Without the library of prices nothing is.
+
+    Args: now_s: Unix time; "today" is the day that it falls on by this machine's clock. Raises: OSError.
+    """
+    known = prices.load()
+    if known is None:
+        return False
+    path = Path(store.layout.live(COSTS))
+    with figures.asking(store) as query:
+        rests_on = {
+            "day": time.strftime("%Y-%m-%d", time.localtime(now_s)),
+            "position": query("select max(position) from events", []).rows[0][0],
+            "prices": f"{known.source.library} {known.source.version}",
+        }
+        before = read_json(path)
+        if isinstance(before, dict) and rests_on.items() <= before.items():
+            return False
+        costs = _costs(query, known, now_s)
+    from eventlog import jsontext
+
+    replace_file(path, jsontext.encode({"format": FORMAT, **rests_on, **costs}) + b"\n")
+    return True
+
+
+def _costs(query: "Query", known: prices.Prices, now_s: float) -> "dict[str, Any]":
+    today = figures.total(query, known, since=_midnight_us(now_s))
+    sessions = query(_SESSIONS, []).rows
+    return {
+        "today": _cost(today.cost_usd if today.llm_calls else Decimal(0), today.unpriced_calls),
+        "sessions": {short(name): _cost(cost, unpriced) for name, cost, unpriced in reversed(sessions)},
+    }
+
+
+def _cost(dollars: "Decimal | None", unpriced: "int | None") -> "list[str | int | None]":
+    """[dollars as text, null where no call has a price; how many calls have none]"""
+    return [None if dollars is None else f"{dollars:f}", unpriced or 0]
+
+
+def _midnight_us(now_s: float) -> int:
+    """When the day began by this machine's clock, in µs."""
+    now = time.localtime(now_s)
+    return int(time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1))) * 1_000_000

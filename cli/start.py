@@ -1,0 +1,12 @@
+"""Where the program `locus` begins: `statusline` has no time for what all other commands import."""
+
+import sys
+
+
+def main() -> None:
+    """Run `locus` with the process's arguments and end the process."""
+    if sys.argv[1:] == ["statusline"]:
+        from .statusline_entry import main as run
+    else:
+        from .main import main as run
+    run()
