@@ -11,8 +11,12 @@ from blake3 import blake3
 
 # Looking at a repository must neither write to it, nor ask anybody, nor follow replacements.
 # Configuration files stay in force, because `safe.directory` lives there and is the user's to set;
-# callers override by `-c` what would change an answer.
+# callers override by `-c` what would change an answer. An object that is missing is not fetched: the
+# configuration names the remote, and with that the program that would run. GIT_NO_LAZY_FETCH says so to git
+# from 2.44 on; that no protocol is allowed stops any git, whatever `protocol.NAME.allow` says.
 GIT_ENVIRONMENT = {
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_NO_LAZY_FETCH": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",

@@ -11,6 +11,7 @@ By default a sample is run, chosen by LOCUS_SEED (1). LOCUS_HUNT=minutes runs as
 of them in a random order; a failure names the case, which `LOCUS_FAULT="OPERATION N FAULT MODE"` repeats.
 """
 
+import errno
 import itertools
 import os
 import random
@@ -25,9 +26,11 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import EventLogError
+from eventlog.fs import REAL
+from eventlog.log.journal import end_of_journal
 from eventlog.store import Store
 from tests.faultfs import FAULTS, SHORT, FaultFS
-from tests.operations import OPERATIONS, PREPARE, READING, SLOW, Scene, check, copy_of, make
+from tests.operations import OPERATIONS, PREPARE, READING, SLOW, Scene, check, copy_of, id_of, make
 
 ADVICE = re.compile(
     r"\b(again|free|restore|make room|check|raise|run|move|close|bring|put|use|name|stop|see to)\b", re.I
@@ -127,6 +130,51 @@ def test_whatever_call_fails_nothing_acknowledged_is_lost(template: Scene, tmp_p
     sample = [case for name, of in cases.items() for case in chosen.sample(of, min(SAMPLE[name], len(of)))]
 
     assert failures_of(template, tmp_path / "case", sample) == []
+
+
+class Uncut(FaultFS):
+    """A disk on which no file can be shortened, or none be given a name, until it heals."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name, self.refused, self.is_ill = name, 0, True
+
+    def _fails(self, name: str) -> bool:
+        if not (self.is_ill and name == self.name):
+            return False
+        self.refused += 1
+        self.fault = errno.EIO
+        return True
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_torn_tail_that_cannot_be_cut(is_restarted: bool, template: Scene, tmp_path: Path) -> None:
+    """I1, I10, I35: a recovery whose ftruncate fails acknowledges nothing, and is made again by the next."""
+    scene = copy_of(template, tmp_path / "case", "append")
+    fs = Uncut("truncate")
+    with Store.open(scene.root) as whole:
+        whole.append([{"event_type": "note", "event_id": id_of("torn"), "payload": {"text": "x" * 5000}}])
+    journal = max((scene.root / "log/journal").iterdir())
+    os.truncate(journal, end_of_journal(REAL, str(journal)) - 7)  # by a power cut: nobody waited for it
+
+    (scene.root / "log/acknowledged").unlink(missing_ok=True)
+    store = Store.open(scene.root, fs=fs)
+    for _ in range(3):
+        with pytest.raises(EventLogError, match="again"):
+            scene.append(store, id_of("refused"))
+    assert fs.refused == 3
+    fs.is_ill = False
+    if is_restarted:
+        store.close()
+        store = Store.open(scene.root)
+    scene.append(store, id_of("later"))
+    store.close()
+    with Store.open(scene.root) as again:
+        there = [(event["position"], event["event_id"]) for event in again.events()]
+        findings = again.verify("read")
+    assert set(scene.acked) <= set(there)
+    assert id_of("refused") not in dict(there).values()
+    assert [finding.path for finding in findings if "/quarantine/" not in finding.path] == []  # to be settled
 
 
 def test_hunt_whatever_call_fails(template: Scene, tmp_path: Path, hunt_minutes: float) -> None:

@@ -416,7 +416,7 @@ def _git(
 ) -> "subprocess.CompletedProcess[bytes] | None":
     try:
         return subprocess.run(
-            ["git", "-C", directory, *arguments],
+            ["git", "-C", directory, "-c", "core.fsmonitor=false", *arguments],
             env=environ,
             input=given,
             capture_output=True,

@@ -26,7 +26,6 @@ _SAFE = (
     "-c", "core.fsmonitor=false",
     "-c", "core.untrackedCache=false",
     "-c", "core.quotePath=false",
-    "-c", "protocol.allow=never",
 )  # fmt: skip
 _SIGPIPE, _SIGKILL = 13, 9  # `signal` imports `enum`, and these numbers are the same everywhere
 _SYMREFS_MAX = 5
@@ -268,6 +267,7 @@ def command(root: bytes, args: "Sequence[str]") -> "tuple[list[bytes], dict[str,
 def _environment() -> "dict[str, str]":
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
     env.update(LC_ALL="C", GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0", GIT_NO_LAZY_FETCH="1")
+    env["GIT_ALLOW_PROTOCOL"] = ""  # for git older than that variable; a setting cannot overrule it
     return env
 
 

@@ -63,7 +63,7 @@ class GitBase:
         try:
             self._process = subprocess.Popen(
                 ["git", "-C", self._root, "cat-file", "--batch"],
-                env=_environment(),
+                env=repository.git_environment(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -87,7 +87,7 @@ class GitBase:
         try:
             done = subprocess.run(
                 [*command, "--end-of-options", rev, "--"],
-                env=_environment(),
+                env=repository.git_environment(),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 check=False,
@@ -119,7 +119,3 @@ class GitBase:
         if len(data) != size + 1:
             raise OSError("git has ended")
         return data[:-1]
-
-
-def _environment() -> dict[str, str]:
-    return {**repository.git_environment(), "GIT_NO_LAZY_FETCH": "1"}
