@@ -54,7 +54,7 @@ def test_a_kill_inside_a_command_is_sharp(name: str, work: Path) -> None:
 
 
 def test_what_changed_before_a_command_is_not_the_commands(work: Path) -> None:
-    """P7: a change between two commands is of neither, and a command that does nothing has none."""
+    """P1, P7: a change between two commands is of neither, and a command that does nothing has none."""
     agent = Agent(work)
     agent.prompt("Go")
     agent.bash("echo 1 > one.txt")
@@ -101,7 +101,7 @@ def test_a_command_that_two_hooks_tell_is_not_its_own_cause(work: Path) -> None:
 
 
 def test_only_commands_among_few_files_are_looked_at_before(work: Path) -> None:
-    """Tools that edit what they name, wait or only read are followed by their look, if by any; and among many
+    """P4: tools that edit what they name, wait or only read are followed by their look, if by any; and among many
     files a command is, too."""
     agent = Codex(work)
     agent.prompt("Go")
