@@ -288,12 +288,12 @@ class _Sets:
     def __init__(self, of: "dict[str, str]", dimensions: "Sequence[str | None]", *, also: str = "") -> None:
         self._names = [name for name in of if name in dimensions]
         self.known: list[str | None] = [*self._names, *([None] if None in dimensions else [])]
-        sets = ", ".join(f"({', '.join(filter(None, (name, also)))})" for name in self._names)
+        quoted = {name: f'"{name}"' for name in self._names}  # some are words of SQL
+        sets = ", ".join(f"({', '.join(filter(None, (name, also)))})" for name in quoted.values())
         empty = f"({also})" if None in dimensions else ""
         self.group = f"group by grouping sets ({', '.join(filter(None, (sets, empty)))})"
-        keys = "".join(f"{of[name]} as {name}, " for name in self._names)
-        self.keys = keys
-        self.select = "".join(f"{name}, grouping({name}) = 0, " for name in self._names)
+        self.keys = "".join(f"{of[name]} as {as_name}, " for name, as_name in quoted.items())
+        self.select = "".join(f"{name}, grouping({name}) = 0, " for name in quoted.values())
 
     def read(self, row: "tuple[Any, ...]") -> "tuple[str | None, str | None, tuple[Any, ...]]":
         """The dimension, the key, and what was selected behind `select`."""

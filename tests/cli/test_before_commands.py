@@ -101,8 +101,8 @@ def test_a_command_that_two_hooks_tell_is_not_its_own_cause(work: Path) -> None:
 
 
 def test_only_commands_among_few_files_are_looked_at_before(work: Path) -> None:
-    """P4: tools that edit what they name, wait or only read are followed by their look, if by any; and among many
-    files a command is, too."""
+    """P4: tools that edit what they name, wait or only read are followed by their look, if by any; and so is
+    a command among many files."""
     agent = Codex(work)
     agent.prompt("Go")
     (work / "readme.md").write_text("# Mine\n")
