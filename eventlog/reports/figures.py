@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,8 @@ OF_TIME = ("day", "week", "month", "window")
 
 _AT = HAPPENED_AT
 _WINDOW_HOURS = 5
+_HOURS_OF_400_YEARS = 146_097 * 24  # after which the calendar repeats itself
+_HOURS_BEFORE_1970 = 719_162 * 24  # since the year 1
 
 
 # The µs of a time by the reader's clock, as an expression of the time.
@@ -484,7 +486,14 @@ def _windows(hours: "list[tuple[str, dict[str, Any]]]") -> "Iterator[tuple[str, 
             known = [one for one in (sums.get(name), n) if one is not None]
             sums[name] = sum(known[1:], known[0]) if known else None
     for hour, sums in found.items():
-        yield f"{datetime.fromtimestamp(hour * 3600, UTC):%Y-%m-%dT%H:%MZ}", sums
+        yield _hour_name(hour), sums
+
+
+def _hour_name(hour: int) -> str:
+    """An hour since 1970 in UTC, also of a year that Python's calendar does not reach."""
+    cycles, rest = divmod(hour + _HOURS_BEFORE_1970, _HOURS_OF_400_YEARS)
+    at = datetime(1, 1, 1) + timedelta(hours=rest)
+    return f"{at.year + 400 * cycles:04d}-{at:%m-%dT%H:%MZ}"
 
 
 def _labels(

@@ -188,7 +188,7 @@ def test_words_are_completed(tmp_path: Path) -> None:
         cwd=tmp_path, _LOCUS_COMPLETE="bash_complete", COMP_WORDS="locus st", COMP_CWORD="1"
     )
 
-    assert sorted(ended.text.split()) == ["plain,stats", "plain,status", "plain,store"]
+    assert sorted(ended.text.split()) == ["plain,stats", "plain,status", "plain,statusline", "plain,store"]
 
 
 OUTPUTS = [

@@ -14,7 +14,7 @@ from eventlog.layout import Layout
 from eventlog.snapshots import worktree_git
 from tests.cli.hook_support import Agent, events, notes, project
 
-FEWEST = 6  # the streams, what an import needs, and what an append holds
+FEWEST = 7  # the streams, what an import needs, what an append holds, and its note
 
 
 def say_with_few(agent: Agent, name: str, count: int, **fields: object) -> None:

@@ -85,7 +85,7 @@ def test_a_damaged_idx_is_reported_as_derived(layout, blobs):
         data[at] ^= 1
         overwrite(path, bytes(data))
         (finding,) = verify(open_store(layout), level)
-        assert finding.path == path and "delete it" in finding.what
+        assert finding.path == path and "`locus store repair` sets it aside" in finding.what
 
 
 def test_a_tree_with_a_lost_part_is_found(layout, blobs):
