@@ -180,7 +180,7 @@ def test_each_byte_of_a_journal_counts(tmp_path: Path) -> None:
         changed[at] ^= 1 << at % 8
         path.write_bytes(changed)
         try:
-            with store.view() as view:
+            with Store.open(store.layout.root) as fresh, fresh.view() as view:
                 rows = [{**row, "payload": json.loads(str(row["payload"]))} for row in view.iterate()]
                 lost = {p for r in view.damaged for p in range(r.base, r.end)}
                 end = view.next_position

@@ -68,7 +68,7 @@ def test_git_takes_no_hooks_away(
     """P4: after a commit of everything and a checkout, a stash or a clean, every agent's line still records,
     also where the stub stands in the working tree, and the servers of tools are still there."""
     monkeypatch.setattr(sys, "prefix", sys.base_prefix)  # a Python without a virtual environment
-    monkeypatch.setenv("XDG_DATA_HOME", str(project / "own"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(project.parent / "own"))
     assert locus("hooks", "install", "--agent", "all").code == 0
     assert locus("mcp", "install", "--agent", "all").code == 0
     assert git(project, "status", "--porcelain") == ""
