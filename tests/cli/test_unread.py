@@ -236,4 +236,4 @@ def test_a_tool_of_mcp_tells_of_a_gap(rotten: Path, name: str, arguments: dict[s
     (tool,) = (tool for tool in tools_for("claude-code") if tool.name == name)
     answer = Call.of(tool, arguments).answer(str(rotten / ".locus"))
 
-    assert "1 event could not be read and is missing from this answer" in answer
+    assert "1 event could not be read and is missing from this answer" in answer["text"]

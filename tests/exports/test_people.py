@@ -157,7 +157,7 @@ def tools(root: Path) -> dict[str, bytes]:
     asked = {tool for tool, _ in calls}
     assert asked >= {name for name, tool in TOOLS.items() if not tool.writes} - {"context_bundle"}
     return {
-        f"{tool} {given}": Call.of(TOOLS[tool], given).answer(str(root / ".locus")).encode()
+        f"{tool} {given}": Call.of(TOOLS[tool], given).answer(str(root / ".locus"))["text"].encode()
         for tool, given in calls
     }
 
