@@ -179,7 +179,7 @@ def test_no_restore_replay_or_diff_touches_what_lies_outside(
         left = {str(one.relative_to(into)) for one in into.rglob("*")}
         assert left and not any("push.go" in one or "new.go" in one or "root:" in one for one in left)
         plan = locus("restore", turn, "--at", moment, "--dry-run", "--json")
-        assert plan.code == 0, plan.err
+        assert plan.code in (0, 4), plan.err  # what was told after the last look is in doubt
         assert "steps" in plan.text and not any(name in plan.text for name in ("root:", "push.go", "new.go"))
     refused = locus("restore", turn, added[0][0])
     assert refused.code == 1 and "outside of the repository" in refused.err
