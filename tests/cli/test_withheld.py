@@ -106,7 +106,7 @@ def test_the_canary_is_in_no_event_and_no_export(recorded: Path, tmp_path: Path)
         out = tmp_path / "out"
         out.mkdir()
         (tmp_path / "other").mkdir()
-        report = jsonl.export(store, str(out / "log.jsonl"), contents=True)
+        report = jsonl.export(store, str(out / "log.jsonl"), contents=True, people="full")
         locusgraph.export(store, str(out / "batch.jsonl"), since=0)
         parquet.export(store, str(out / "parquet"))
         store.seal()
