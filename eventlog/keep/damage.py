@@ -243,13 +243,16 @@ class Damage:
         self._step(kind, path, what, f"the events at {_ranges(lost)} are lost{saved}")
 
     def _is_in_copy(self, kind: str, name: str, digest: str) -> bool:
+        """Whether the copy has the file, whole. Raises: Unread, so that no refusal passes for its absence."""
         if self._copy is None:
             return False
         source, target = getattr(self._copy, kind)(name), getattr(self._layout, kind)(name)
         try:
             if self._copier.hash(source) != digest:
                 return False
-        except Unread:
+        except Unread as error:
+            if not error.gone:
+                raise
             return False
         self.back.append((source, target, digest))
         return True
