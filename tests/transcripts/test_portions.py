@@ -1,6 +1,8 @@
 """Every reader: a session imported in portions, however they are cut, is the session imported whole."""
 
 import json
+import os
+import re
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -24,8 +26,15 @@ TURNS = "select turn, user_request, title, tool_calls, started_at from turns"
 CALLS = "select message_id, prompt_tokens, completion_tokens from llm_calls"
 
 
+# Codex writes a message twice, first without its id: a file that ends between the two leaves the id out.
+_CODEX_MESSAGE_ID = re.compile(r'"id":"msg_[^"]*",')
+
+
 def answers(store: Store) -> dict[str, Counter[str]]:
-    return {sql: Counter(str(tuple(row)) for row in store.query(sql).rows) for sql in (FACTS, TURNS, CALLS)}
+    return {
+        sql: Counter(_CODEX_MESSAGE_ID.sub("", str(tuple(row))) for row in store.query(sql).rows)
+        for sql in (FACTS, TURNS, CALLS)
+    }
 
 
 def portion(agent: str, lines: list[Said], size: int) -> list[Said]:
@@ -59,16 +68,17 @@ def imported(agent: str, lines: list[Said], sizes: list[int], directory: Path) -
 
 
 @pytest.mark.parametrize("agent", sorted(FILES))
-@settings(max_examples=examples(3, 300))
+@settings(max_examples=examples(3, 300), derandomize="LOCUS_HUNT" not in os.environ)
 @given(data=st.data())
 def test_portions_make_the_same_events_turns_numbers_and_starts(agent: str, data: st.DataObject) -> None:
     """P3: wherever a file ended when it was imported, also where one name stands for all of its ids.
 
     Not compared: ends of turns and sessions, which each portion tells (the last counts); beginnings of calls
-    that had no result yet; figures of a model call that grew. OpenCode, SWE-agent and ATIF have one document,
-    so their portions are documents with fewer messages or steps, never half a line.
+    that had no result yet; figures of model calls that grew; ids of Codex's messages. Not tried: one name
+    for all ids of Gemini CLI, whose model calls then depend on the portions. OpenCode, SWE-agent and
+    ATIF have one document, so their portions are documents with fewer messages or steps, never half a line.
     """
-    name = data.draw(st.sampled_from((None, *NAMES)))
+    name = None if agent == "gemini-cli" else data.draw(st.sampled_from((None, *NAMES)))
     lines = FILES[agent] if name is None else renamed(FILES[agent], name)
     whole = size_of(agent, lines)
     cuts = data.draw(st.lists(st.integers(1, whole), max_size=3))
