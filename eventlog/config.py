@@ -45,7 +45,7 @@ import os
 from blake3 import blake3
 
 from eventlog import jsontext
-from eventlog.fs import FileSystem, read_file, write_all
+from eventlog.fs import FileSystem, read_file, replace, write_all
 from eventlog.layout import Layout
 
 TYPE_CHECKING = False
@@ -165,14 +165,7 @@ def keeps_ignored(fs: FileSystem, layout: Layout) -> "bool | None":
 def set_keeps_ignored(fs: FileSystem, layout: Layout, keeps: bool) -> None:
     """Decide it, durably. Raises: OSError."""
     tmp = layout.tmp(f"keep-ignored-{fs.random_bytes(8).hex()}")
-    fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
-        write_all(fs, fd, b"yes\n" if keeps else b"no\n")
-        fs.fsync(fd)
-    finally:
-        fs.close(fd)
-    fs.rename(tmp, layout.keep_ignored)
-    fs.fsync_dir(layout.root)
+    replace(fs, tmp, layout.keep_ignored, b"yes\n" if keeps else b"no\n")
 
 
 def _defaults(twin: "dict[str, Any]", why: str) -> Config:

@@ -11,7 +11,7 @@ several machines share. What cannot be read, or is of another shape, says nothin
 import os
 
 from eventlog import jsontext
-from eventlog.fs import FileSystem, read_file, write_all
+from eventlog.fs import FileSystem, read_file, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,15 +106,7 @@ def write(fs: FileSystem, environ: "Mapping[str, str]", store_id: bytes, person:
     fields |= {"name": person.name, "email": person.email, "hosts": person.hosts}
     data = jsontext.encode({key: value for key, value in fields.items() if value}) + b"\n"
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    beside = f"{path}-{fs.random_bytes(8).hex()}"
-    fd = fs.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
-        write_all(fs, fd, data)
-        fs.fsync(fd)
-    finally:
-        fs.close(fd)
-    fs.rename(beside, path)
-    fs.fsync_dir(os.path.dirname(path))
+    replace(fs, f"{path}-{fs.random_bytes(8).hex()}", path, data)
     return path
 
 

@@ -1,17 +1,15 @@
 """docs/questions.md: each question is one SELECT, answered of golden stores and of true transcripts."""
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from eventlog import Store
-from locus_cli.sql import _table
 from tests.cli.support import locus_process
 from tests.golden import stores
-from tests.test_sql_page import EXAMPLE
+from tests.test_sql_page import EXAMPLE, with_answers
 
 PAGE = Path(__file__).parents[1] / "docs/questions.md"
 STORE = "transcripts-first"  # of which the answers are
@@ -31,14 +29,7 @@ def test_every_question_has_the_answer_below_it(store: Store) -> None:
 
     LOCUS_UPDATE=1 writes the present answers into the page instead of comparing.
     """
-    text = PAGE.read_text(encoding="utf-8")
-
-    def answered(match: "re.Match[str]") -> str:
-        return f"```sql\n{match[1]}```\n\n```text\n{_table(store.query(match[1]), 0)}```\n"
-
-    made = EXAMPLE.sub(answered, text)
-    if os.environ.get("LOCUS_UPDATE") == "1":
-        PAGE.write_text(made, encoding="utf-8")
+    made = with_answers(PAGE, store)
 
     assert len(_QUESTIONS) == 30
     assert PAGE.read_text(encoding="utf-8") == made

@@ -28,21 +28,26 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield store
 
 
+def with_answers(page: Path, store: Store) -> str:
+    """The text of a page with the present answer below each question; with LOCUS_UPDATE=1 it is written."""
+
+    def answered(match: "re.Match[str]") -> str:
+        return f"```sql\n{match[1]}```\n\n```text\n{_table(store.query(match[1]), 0)}```\n"
+
+    made = EXAMPLE.sub(answered, page.read_text(encoding="utf-8"))
+    if os.environ.get("LOCUS_UPDATE") == "1":
+        page.write_text(made, encoding="utf-8")
+    return made
+
+
 def test_every_example_gives_the_answer_below_it(store: Store) -> None:
     """S1-56: each question of docs/sql.md, asked of the demo store, is answered as the page says.
 
     LOCUS_UPDATE=1 writes the present answers into the page instead of comparing.
     """
-    text = PAGE.read_text(encoding="utf-8")
+    made = with_answers(PAGE, store)
 
-    def answered(match: "re.Match[str]") -> str:
-        return f"```sql\n{match[1]}```\n\n```text\n{_table(store.query(match[1]), 0)}```\n"
-
-    made = EXAMPLE.sub(answered, text)
-    if os.environ.get("LOCUS_UPDATE") == "1":
-        PAGE.write_text(made, encoding="utf-8")
-
-    assert len(EXAMPLE.findall(text)) >= 18
+    assert len(EXAMPLE.findall(made)) >= 18
     assert PAGE.read_text(encoding="utf-8") == made
 
 
