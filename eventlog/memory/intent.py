@@ -246,8 +246,9 @@ def _fold(store: Store, where: str, parameters: Sequence[Any], *, by_log: bool =
     Args: by_log: leave those active that only the opening of another makes inactive.
     """
     rows = store.query(
-        "with placed as (select *, lead(session_id) over (partition by repo, agent order by opened_position) "
-        f"as next_id from sessions), fitting as (select * from placed where {where}) "
+        "with placed as (select session_id, context_id, agent, agent_session_id, status, last_position, "
+        "lead(session_id) over (partition by repo, agent order by opened_position) as next_id from sessions), "
+        f"fitting as (select session_id, next_id, status from placed where {where}) "
         "select session_id, context_id, agent, agent_session_id, repo, title, status, end_reason, "
         "started_at, ended_at, turn_count, opened_position, last_position, last_at from sessions "
         "where session_id in (select session_id from fitting) "

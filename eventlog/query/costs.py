@@ -64,7 +64,9 @@ def bind(con: duckdb.DuckDBPyConnection) -> None:
 
     Without the library there are no prices, and no call costs anything that is known.
     """
-    found = of_library.load()
+    # The library takes longer to load than most questions: not for a log of commits, say.
+    any_model = con.execute(f"SELECT 1 FROM {SCHEMA}.llm_calls WHERE model IS NOT NULL LIMIT 1").fetchone()
+    found = of_library.load() if any_model else None
     sizes = " + ".join(f"(prompt_tokens > {n:d})::BIGINT" for n in found.thresholds) if found else ""
     # Of a call of unknown time the price is that of the day on which it was recorded.
     con.execute(

@@ -11,7 +11,7 @@ Pure functions of a connection; one connection, one thread.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,9 @@ import duckdb
 
 from eventlog.errors import QueryError, Refused
 from eventlog.projections import source
+from eventlog.query import columns
+from eventlog.query.columns import nodes
+from eventlog.query.views import NAMES
 
 # Parts of a statement that only read. The others that DuckDB knows insert, update, delete or copy.
 _QUERY_NODES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
@@ -81,12 +84,6 @@ _TYPE_REFUSED = "variant"
 # DuckDB is interrupted while it executes, not while it parses and binds; so that is done to little.
 _TEXT_SIZE_MAX = 1_000_000
 _QUERIES_MAX = 1_000
-
-# Parts of statements in which a column is meant only by its name.
-_PLAIN_CLASSES_TEXT = "BETWEEN CASE CAST COMPARISON CONJUNCTION CONSTANT FUNCTION OPERATOR PARAMETER TYPE"
-_PLAIN_CLASSES = frozenset(_PLAIN_CLASSES_TEXT.split())
-_PLAIN_TYPES_TEXT = "SELECT_NODE BASE_TABLE LIMIT_MODIFIER ORDER_MODIFIER ORDER_DEFAULT ASCENDING DESCENDING"
-_PLAIN_TYPES = frozenset(_PLAIN_TYPES_TEXT.split())
 
 # Settings that anybody may know.
 _SETTINGS = frozenset(("max_memory", "memory_limit", "threads", "timezone", "worker_threads"))
@@ -196,7 +193,7 @@ def _checked(text: str, tree: "dict[str, Any]") -> Statement:
     functions: set[str] = set()
     lists_catalog = False
     queries = 0
-    for node in _nodes(tree):
+    for node in nodes(tree):
         kind = node.get("type")
         if not isinstance(kind, str):
             continue
@@ -230,7 +227,9 @@ def _checked(text: str, tree: "dict[str, Any]") -> Statement:
                 raise Refused(f"the function {name} is not allowed here: queries only read the log.")
             functions.add(name)
     lists_catalog |= any(name.startswith(_CATALOG_WORDS) for name in tables)
-    return Statement(text, frozenset(tables), lists_catalog, _columns(tree), frozenset(functions))
+    return Statement(
+        text, frozenset(tables), lists_catalog, columns.of_tree(tree, NAMES), frozenset(functions)
+    )
 
 
 def _constant(call: "dict[str, Any]") -> str:
@@ -238,38 +237,6 @@ def _constant(call: "dict[str, Any]") -> str:
     arguments = call.get("arguments") or [{}]
     literal = arguments[0].get("expression", {}).get("literal", {})
     return str(literal.get("text", "")).lower()
-
-
-def _columns(tree: "dict[str, Any]") -> "frozenset[str] | None":
-    """The last parts of all column names in a statement so plain that no others can be meant.
-
-    None for anything that may mean columns by other ways: stars, positions, joins by name, whole rows.
-    """
-    names, rows = set(), set()
-    for node in _nodes(tree):
-        kind = node.get("class")
-        if kind == "COLUMN_REF":
-            names.add(str(node["column_names"][-1]).lower())
-        elif kind is not None:
-            if kind not in _PLAIN_CLASSES:
-                return None
-        elif node.get("type") == "BASE_TABLE":
-            rows |= {str(node["table_name"]).lower(), str(node["alias"]).lower()}
-        elif isinstance(node.get("type"), str) and node["type"] not in _PLAIN_TYPES:
-            return None
-    return None if names & rows else frozenset(names)
-
-
-def _nodes(value: Any) -> "Iterator[dict[str, Any]]":
-    """Every object in the tree; a stack, since a statement may be nested deeper than Python calls."""
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict):
-            yield item
-            stack.extend(item.values())
-        elif isinstance(item, list):
-            stack.extend(item)
 
 
 def explain_error(
@@ -319,8 +286,6 @@ def _lines_before(text: str, whole: str) -> int:
 
 
 def _hint(known: "Sequence[str]" = ()) -> str:
-    from eventlog.query.views import NAMES
-
     return f"The views are {', '.join(known or NAMES)}; `describe events` shows the columns of one."
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from eventlog import Store
+from eventlog.query import prices
 from eventlog.reports import page
 from eventlog.reports.figures import DIMENSIONS, Figures
 from locus_cli import bars, stats
@@ -109,3 +110,13 @@ def test_small_amounts_keep_their_digits() -> None:
     assert [stats.dollars(Decimal(text)) for text in ("0", "0.0012", "0.5", "1234.567")] == [
         "$0.00", "$0.0012", "$0.50", "$1,234.57"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["log", "show last", "status", "session ls", "doctor"])
+def test_commands_that_tell_no_cost_load_no_prices(
+    store: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: the library of prices takes longer to load than these commands take."""
+    monkeypatch.setattr(prices, "load", lambda: pytest.fail("prices were loaded"))
+
+    assert run(["--store", store, *command.split()]) in (0, 1)
