@@ -1,4 +1,4 @@
-"""What share of realistic secrets Locus takes out, and what it takes out that is none: `python -m benchmarks.secrets`.
+"""What Locus takes for secrets, rightly and wrongly: `python -m benchmarks.secrets`.
 
 Kinds of secrets are data (`tokens.toml`, `services.toml`, `places.toml`,
 `held_out.toml`), from vendors' documents and not from

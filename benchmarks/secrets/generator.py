@@ -1,15 +1,15 @@
 """Texts that hold a secret of a known kind, the same for the same seed.
 
-A kind is a table of `tokens.toml` or `services.toml` (a form of its own), of `places.toml` (what stands around it
-gives it away), or of `held_out.toml`:
+A kind is a table of `tokens.toml` or `services.toml` (a form of its own), of `places.toml` (what stands
+around it gives it away), or of `held_out.toml`:
 
     group, vendor, source   what it is, whose, and where its form can be read up
     shape                   a template of the secret (shapes.py)
     parts                   templates that the shape or a text encodes
-    names                   names that settings with it have; without one it stands where no name says what it is, too
-    only_named              true: without a name nobody could tell it from any other text
-    texts                   templates of what holds it, in place of those of `contexts.toml`; a first line `@path`
-                            names the file
+    names                   names of settings that hold it; it also stands where no name says what it is
+    only_named              true: it does not, since nobody could tell it from other texts there
+    texts                   templates of what holds it, in place of those of `contexts.toml`; a first line
+                            `@path` names the file
     encoding                of the file's bytes, when it is not UTF-8
 
 A third of the kinds is held out: `is_held_out` says which, by the kind's name alone.
@@ -88,7 +88,7 @@ def kinds(*, held_out: bool | None = None) -> list[Kind]:
 
 
 def samples(kind: Kind, each: int, seed: int = 1) -> Iterator[Sample]:
-    """`each` texts with a secret of that kind, no two alike; every kind of text comes before one comes again."""
+    """`each` texts with a new secret of that kind; every kind of text comes before one comes again."""
     random = Random(f"{seed} {kind.name}")
     contexts = _contexts(kind)
     order: list[tuple[str, bool]] = []

@@ -1,13 +1,13 @@
 """Templates of secrets and of the texts that hold them.
 
-A template is a text with fields `{name}` or `{name:argument}`; what is no field of this list stands as it is:
+A template is a text with fields `{name}` or `{name:argument}`; all else stands as it is:
 
-    {alnum:40}                   40 random characters of that alphabet (ALPHABETS); {alnum:20-40} some of these
+    {alnum:40}                   40 random characters of that alphabet (ALPHABETS); {alnum:20-40}
     {uuid} {word} {words:4}      random, of no special alphabet
     {choice:a|b|c}               one of these
     {crc62} {crc32hex}           CRC-32 of the random part in front of it (base 62, six digits), of all (hex)
     {der:1191:3082} {derjson:…}  so many bytes behind those, in base64: lines of 64, or one line with `\\n`
-    {part:x} {base64:x} {url64of:x} {hexof:x}   what the template `x` of the same kind made, as it is or encoded
+    {part:x} {base64:x} {url64of:x} {hexof:x}   the kind's part `x`, as it is or encoded
     {secret} {NAME} {name} …     what the caller gives
 
 `\\{` is no field. Pure functions of a seeded generator.
@@ -43,14 +43,15 @@ ALPHABETS = {
     "BECH32": "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L",
     "strong": BASE62 + "!#%*+-_.?^~",
 }
-_WORDS = (
+_WORDS_TEXT = (
     "amber anchor autumn bakery barrel beacon bottle bridge candle canyon carpet castle cherry circle copper "
-    "cotton desert dinner dragon engine falcon feather fiddle forest garden ginger glacier guitar hammer harbor "
-    "hazard helmet island jacket jungle kettle ladder lantern lemon magnet marble meadow mirror monkey mountain "
-    "needle ocean orange oyster paddle pepper pillow planet pocket quarry rabbit ribbon river rocket saddle "
-    "salmon shadow silver spider spring stable summer sunset tailor temple thunder ticket timber tunnel turtle "
-    "valley velvet violin walnut willow window winter zebra"
-).split()
+    "cotton desert dinner dragon engine falcon feather fiddle forest garden ginger glacier guitar hammer "
+    "harbor hazard helmet island jacket jungle kettle ladder lantern lemon magnet marble meadow mirror "
+    "monkey mountain needle ocean orange oyster paddle pepper pillow planet pocket quarry rabbit ribbon river "
+    "rocket saddle salmon shadow silver spider spring stable summer sunset tailor temple thunder ticket timber "
+    "tunnel turtle valley velvet violin walnut willow window winter zebra"
+)
+_WORDS = _WORDS_TEXT.split()
 _FIELD = re.compile(r"(?<!\\)\{([A-Za-z][A-Za-z0-9]*)(?::([^{}\n]*))?\}")
 
 
@@ -84,7 +85,7 @@ def render(template: str, random: Random, given: Mapping[str, str], parts: Mappi
 
 
 def github_checksum(drawn: str) -> str:
-    """The last six characters of a token as GitHub and npm make them: CRC-32 of the random part in base 62."""
+    """The last six characters of a token of GitHub and npm: CRC-32 of the random part in base 62."""
     number, digits = zlib.crc32(drawn.encode()), ""
     while number:
         number, digit = divmod(number, 62)
@@ -93,7 +94,7 @@ def github_checksum(drawn: str) -> str:
 
 
 def _some(alphabet: str, argument: str, random: Random) -> str:
-    """Random characters; a digit and a letter are among sixteen or more, as good as always in real ones, too."""
+    """Random characters; among sixteen or more are a digit and a letter, as in nearly all real ones."""
     least, _, most = argument.partition("-")
     size = random.randint(int(least), int(most or least))
     while True:
