@@ -68,9 +68,8 @@ def _print(result: dict[str, Any]) -> None:
             print(f"{label:34}{row['kinds']:>6}{shares}")
     for row in result.get("false_finds", ()):
         theirs = f", gitleaks {row['gitleaks_per_mb']}" if "gitleaks_per_mb" in row else ""
-        print(
-            f"{row['corpus']}: {row['finds_per_mb']} finds/MB{theirs} ({row['finds']} in {row['bytes']:,} bytes)"
-        )
+        size = f"{row['finds']} in {row['bytes']:,} bytes"
+        print(f"{row['corpus']}: {row['finds_per_mb']} finds/MB{theirs} ({size})")
     for row in result.get("histories", ()):
         share = 100 * row["incomplete"] / max(row["turns"], 1)
         print(f"{row['history']}: {row['incomplete']} of {row['turns']} turns incomplete ({share:.2f} %)")

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from benchmarks.secrets.generator import Sample
 from benchmarks.secrets.gitleaks import Rules
@@ -71,7 +72,8 @@ def is_taken_out(secret: str, rest: str) -> bool:
 def _in_text(sample: Sample, event: Event) -> bool | None:
     if sample.encoding != "utf-8":
         return None
-    return is_taken_out(sample.secret, str(event["payload"]["result"]))
+    payload: Any = event["payload"]
+    return is_taken_out(sample.secret, payload["result"])
 
 
 def _event(text: str) -> Event:
