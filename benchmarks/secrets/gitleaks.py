@@ -3,7 +3,8 @@
 What is evaluated, as its detector does by default: keywords, paths, expressions, the group that is the
 secret, entropy, the allow lists (global and a rule's; expressions on the secret, the match or the line; stop
 words; paths), the comment `gitleaks:allow`, a general rule giving way to a special one on the same line, and
-up to five passes of decoding (base64, hex, percent). What is not: archives, commits, base lines, `\\u` escapes.
+up to five passes of decoding (base64, hex, percent). What is not: archives, commits, base lines, `\\u`
+escapes.
 
 Its expressions are RE2's. `python_expression` spells them for Python; whether one matches at all is asked of
 RE2 itself (pyarrow), so that Python looks only at texts with a match.

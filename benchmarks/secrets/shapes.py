@@ -48,8 +48,8 @@ _WORDS_TEXT = (
     "cotton desert dinner dragon engine falcon feather fiddle forest garden ginger glacier guitar hammer "
     "harbor hazard helmet island jacket jungle kettle ladder lantern lemon magnet marble meadow mirror "
     "monkey mountain needle ocean orange oyster paddle pepper pillow planet pocket quarry rabbit ribbon "
-    "river rocket saddle salmon shadow silver spider spring stable summer sunset tailor temple thunder ticket "
-    "timber tunnel turtle valley velvet violin walnut willow window winter zebra"
+    "river rocket saddle salmon shadow silver spider spring stable summer sunset tailor temple thunder "
+    "ticket timber tunnel turtle valley velvet violin walnut willow window winter zebra"
 )
 _WORDS = _WORDS_TEXT.split()
 _FIELD = re.compile(r"(?<!\\)\{([A-Za-z][A-Za-z0-9]*)(?::([^{}\n]*))?\}")
