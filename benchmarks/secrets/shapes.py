@@ -5,7 +5,7 @@ A template is a text with fields `{name}` or `{name:argument}`; all else stands 
     {alnum:40}                   40 random characters of that alphabet (ALPHABETS); {alnum:20-40}
     {uuid} {word} {words:4}      random, of no special alphabet
     {choice:a|b|c}               one of these
-    {crc62} {crc32hex}           CRC-32 of the random part in front of it (base 62, six digits), of all (hex)
+    {crc62} {crc32hex}           CRC-32 of what stands before it: since the last `_`, in base 62; all, in hex
     {der:1191:3082} {derjson:…}  so many bytes behind those, in base64: lines of 64, or one line with `\\n`
     {part:x} {base64:x} {url64of:x} {hexof:x}   the kind's part `x`, as it is or encoded
     {secret} {NAME} {name} …     what the caller gives
@@ -62,7 +62,6 @@ def render(template: str, random: Random, given: Mapping[str, str], parts: Mappi
     Raises: KeyError for a field that nobody knows.
     """
     made: list[str] = []
-    drawn: list[str] = []  # what is random of it
     at = 0
     for field in _FIELD.finditer(template):
         made.append(template[at : field.start()])
@@ -72,9 +71,8 @@ def render(template: str, random: Random, given: Mapping[str, str], parts: Mappi
             text = given[name]
         elif name in ALPHABETS:
             text = _some(ALPHABETS[name], argument, random)
-            drawn.append(text)
         elif name in _CHECKSUMS:
-            text = _CHECKSUMS[name]("".join(made), "".join(drawn))
+            text = _CHECKSUMS[name]("".join(made))
         elif name in _ENCODINGS:
             text = _ENCODINGS[name](parts[argument])
         else:
@@ -84,9 +82,9 @@ def render(template: str, random: Random, given: Mapping[str, str], parts: Mappi
     return "".join(made).replace("\\{", "{")
 
 
-def github_checksum(drawn: str) -> str:
-    """The last six characters of a token of GitHub and npm: CRC-32 of the random part in base 62."""
-    number, digits = zlib.crc32(drawn.encode()), ""
+def github_checksum(part: str) -> str:
+    """The last six characters of a token of GitHub and npm: CRC-32 of those before, in base 62."""
+    number, digits = zlib.crc32(part.encode()), ""
     while number:
         number, digit = divmod(number, 62)
         digits = BASE62[digit] + digits
@@ -109,9 +107,9 @@ def _der(argument: str, random: Random) -> str:
     return base64.b64encode(front + random.randbytes(int(size) - len(front))).decode()
 
 
-_CHECKSUMS: dict[str, Callable[[str, str], str]] = {
-    "crc62": lambda _, drawn: github_checksum(drawn),
-    "crc32hex": lambda made, _: f"{zlib.crc32(made.encode()):08x}",
+_CHECKSUMS: dict[str, Callable[[str], str]] = {
+    "crc62": lambda made: github_checksum(made.rpartition("_")[2]),
+    "crc32hex": lambda made: zlib.crc32(made.rstrip("_").encode()).to_bytes(4, "little").hex(),
 }
 _ENCODINGS: dict[str, Callable[[str], str]] = {
     "part": lambda text: text,

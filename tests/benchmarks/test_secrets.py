@@ -127,3 +127,10 @@ def test_a_run_names_no_held_out_kind(tmp_path: Path, capsys: pytest.CaptureFixt
     assert result["held_out"]["all"]["kinds"] == len(generator.kinds(held_out=True))
     assert set(result["open"]["kinds"]) == {kind.name for kind in generator.kinds(held_out=False)}
     assert not [kind.name for kind in generator.kinds(held_out=True) if f'"{kind.name}"' in said]
+
+
+def test_a_grafana_token_ends_with_its_checksum() -> None:
+    """The last eight digits of Grafana's are the CRC-32 of all before, its low byte first."""
+    for token in secrets_of("grafana-service-token"):
+        front, _, checksum = token.rpartition("_")
+        assert bytes.fromhex(checksum) == zlib.crc32(front.encode()).to_bytes(4, "little")
