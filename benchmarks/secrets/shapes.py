@@ -28,6 +28,7 @@ _DIGITS, _LOWER, _UPPER = string.digits, string.ascii_lowercase, string.ascii_up
 BASE62 = _DIGITS + _UPPER + _LOWER
 ALPHABETS = {
     "alnum": BASE62,
+    "alpha": _UPPER + _LOWER,
     "lower": _LOWER,
     "upper": _UPPER,
     "digits": _DIGITS,
@@ -97,7 +98,7 @@ def _some(alphabet: str, argument: str, random: Random) -> str:
     size = random.randint(int(least), int(most or least))
     while True:
         text = "".join(random.choices(alphabet, k=size))
-        if size < 16 or len({c.isdigit() for c in text}) == len({c.isdigit() for c in alphabet}):
+        if size < 16 or {c.isdigit() for c in text} == {c.isdigit() for c in alphabet}:
             return text
 
 
