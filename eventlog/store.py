@@ -100,7 +100,7 @@ class Store:
         self._place_is_known = False
         self._asked: Kept[Bound] = Kept()
         self._lost: set[Lost] = set()
-        self._tail = TailMemory(_REMEMBERED_BYTES_MAX)
+        self.tail_memory = TailMemory(_REMEMBERED_BYTES_MAX)  # others may lend theirs
         self.people = EVERYBODY  # what questions may see of who worked where
         self.fates = self.blobs.fate = Fates(self.view)
         self.blobs.erased = erasure_of(self.view)
@@ -284,7 +284,7 @@ class Store:
         from eventlog.log.reader import open_view
 
         view = open_view(self.fs, self.layout, self.identity.store_id)
-        view.memory = self._tail
+        view.memory = self.tail_memory
         view.on_loss = self._lost.update
         self._lost.update(view.unsettled)
         if sum(entry.rows for entry in view.manifest.segments) >= _LOOK_UP_ROWS_MIN:
@@ -709,7 +709,7 @@ class Store:
         with self.view() as view:
             segments = view.manifest.segments
             index = current(self.fs, self.layout, view.manifest)
-            unsealed = len(view.tail)
+            unsealed = view.tail_count
         sessions, active, turns = self.query(
             "select count(*), count(*) filter (status = 'active'), (select count(*) from turns) from sessions"
         ).rows[0]

@@ -68,7 +68,8 @@ class View(Protocol):
     @property
     def tail_count_raw(self) -> int: ...
     @property
-    def tail(self) -> "list[Event]": ...
+    def tail_count(self) -> int: ...
+    def tail_parts(self, rows_max: int) -> "tuple[pa.Table | None, list[Event]]": ...
     def tail_table(self) -> "pa.Table": ...
 
 
@@ -488,25 +489,25 @@ class Binding:
     def _bind_count(self) -> None:
         """Make `events` for a statement that means no column of it: the manifest knows how many there are."""
         sealed = sum(entry.rows for entry in self.view.manifest.segments)
-        tail = len(self.view.tail) if self.view.tail_count_raw else 0
+        tail = self.view.tail_count if self.view.tail_count_raw else 0
         self.con.execute(f"CREATE VIEW events AS {source.blank(sealed + tail)}")
         self.bound = Bound(self.con, [], {"events"})
 
     def _load_tail(self, columns: "frozenset[str]") -> None:
-        count = self.view.tail_count_raw
-        if not count:
+        if not self.view.tail_count_raw:
             self.bound.columns = _COLUMNS
             return
         self.con.execute(fold.WORK)
-        if count <= _TAIL_BY_ROW_MAX:
-            source.load_tail(self.con, "work.tail", self.view.tail, columns)
-            self.bound.columns = columns
-        else:
-            self.con.register("tail_table", self.view.tail_table())
-            self.con.execute("CREATE TABLE work.tail AS FROM tail_table")
-            self.con.unregister("tail_table")
-            self.bound.columns = _COLUMNS
-        self.bound.tail = "work.tail"
+        table, rows = self.view.tail_parts(_TAIL_BY_ROW_MAX)
+        self.bound.tail, self.bound.columns = "work.tail", columns
+        if table is None:
+            source.load_tail(self.con, "work.tail", rows, columns)
+            return
+        self.con.execute("USE work")
+        self.con.from_arrow(table).create_view("older")  # which is scanned where it is: no copy
+        source.load_tail(self.con, "newest", rows, columns)
+        self.con.execute("CREATE VIEW tail AS FROM older UNION ALL FROM newest")
+        self.con.execute("USE memory")
 
     def _bind_projections(self, wanted: "list[str]") -> None:
         """Make them in the schema `plain`, as they are folded."""
