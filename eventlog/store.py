@@ -644,6 +644,7 @@ class Store:
         the bytes mean; progress: called with (events checked, events there are).
         Raises: Unsupported, LockTimeout.
         """
+        from eventlog.log.verify import as_far_as_readable
         from eventlog.log.verify import verify as verify_log
         from eventlog.snapshots.verify import verify as verify_snapshots
 
@@ -652,9 +653,9 @@ class Store:
         with Refusals(self.layout.root, "verify the store"):
             findings = verify_log(self.fs, self.layout, self.identity.store_id, bytes_level)
             findings += verify_snapshots(self.blobs, bytes_level, damaged)
-            findings += self._verify_rules(bytes_level)
+            findings += as_far_as_readable(self._verify_rules(bytes_level), self.layout.root)
             if level == "deep":
-                findings += self._verify_meaning(damaged, progress)
+                findings += as_far_as_readable(self._verify_meaning(damaged, progress), self.layout.root)
             return self._after_acceptance(findings)
 
     def _after_acceptance(self, findings: "list[Finding]") -> "list[Finding]":
