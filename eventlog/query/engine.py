@@ -430,6 +430,7 @@ class Binding:
         self.waits = False  # a count is unknown that may become known while the log stays as it is
         self.generation: index.Generation | None = None
         self.bound = Bound(con, view.segment_paths, people=people)
+        self.checks = checked.Checks(fs, layout)
 
     @property
     def files(self) -> "list[str]":
@@ -460,7 +461,7 @@ class Binding:
         if self.use_index and (projections or self.view.tail_count_raw):
             self.generation = index.attach(self.con, self.fs, self.layout, self.view.manifest)[0]
         if self.view.prefix is None or isinstance(self.view.prefix, IndexedPrefix):
-            self.view.prefix = SegmentsPrefix(self.fs, self.layout, self.view.manifest)
+            self.view.prefix = SegmentsPrefix(self.fs, self.layout, self.view.manifest, self.checks)
         if isinstance(self.view.prefix, SegmentsPrefix):
             self.view.prefix.lend(self.con, self.generation)
         if before is None and not also and not _meant(statement) and named == {"events"}:
@@ -484,7 +485,7 @@ class Binding:
         self.bound.add(named, self._ensure_all)
 
     def _ensure_all(self) -> None:
-        _ensure(self.view, self.layout, self.fs)
+        self.checks.ensure(entry for entry in self.view.manifest.segments if entry.rows)
 
     def _bind_count(self) -> None:
         """Make `events` for a statement that means no column of it: the manifest knows how many there are."""
@@ -526,7 +527,7 @@ class Binding:
             fold.exact(self.con, "memory.folded", "events", made, self.bound.extras)
             return
         segments = [e for e in self.view.manifest.segments if e.rows]
-        checked.ensure(self.fs, self.layout, [e for e in segments if e.end > generation.next_position])
+        self.checks.ensure(entry for entry in segments if entry.end > generation.next_position)
         newer, of_newer = source.behind(self.layout, segments, generation.next_position)
         if tail is None and not newer:
             self.bound.made |= set(fold.STORED)  # a view over a table costs next to nothing
@@ -540,7 +541,7 @@ class Binding:
             if first is None:
                 return "work.fresh"
             entries = [entry for entry in segments if entry.end > first]
-            checked.ensure(self.fs, self.layout, entries)
+            self.checks.ensure(entries)
             paths = [self.layout.segment(entry.name) for entry in entries]
             return f"({source.events_with_anchors(paths, tail)})"
 
