@@ -290,8 +290,9 @@ def replace(fs: FileSystem, tmp_path: str, target: str, data: bytes, *, synced: 
     finally:
         fs.close(fd)
     fs.rename(tmp_path, target)
+    directory = os.path.dirname(target)
     if synced:
-        fs.fsync_dir(os.path.dirname(target))
+        fs.fsync_dir(directory)
 
 
 def walk_names(fs: FileSystem, root: str) -> "Iterator[str]":

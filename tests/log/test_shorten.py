@@ -51,7 +51,7 @@ def test_a_command_that_reads_seals_a_long_tail(long_tail: Path) -> None:
 
 
 def test_a_recorder_seals_a_long_tail_before_it_reads_it(long_tail: Path) -> None:
-    """S1-23: turns that begin later do not read again what came before them."""
+    """S1-23, P8: turns that begin later do not read again what came before them."""
     with Store.open(long_tail / ".locus") as store:
         turn = Recorder(store, agent="script").start_turn("The next")
 
