@@ -40,12 +40,10 @@ earlier version would take the defaults for everything if `config.toml` had a ke
 On the hook path.
 """
 
-import os
-
 from blake3 import blake3
 
 from eventlog import jsontext
-from eventlog.fs import FileSystem, read_file, replace, write_all
+from eventlog.fs import FileSystem, read_file, replace
 from eventlog.layout import Layout
 
 TYPE_CHECKING = False
@@ -304,13 +302,8 @@ def _twin(fs: FileSystem, layout: Layout) -> "dict[str, Any]":
 
 def _keep_twin(fs: FileSystem, layout: Layout, body: "dict[str, Any]") -> None:
     """Derived, so nothing is synced; one that a crash left in pieces fails its check."""
-    tmp = layout.tmp(f"config-{fs.random_bytes(8).hex()}")
+    data = jsontext.encode({**body, "check": blake3(jsontext.encode(body)).hexdigest()})
     try:
-        fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        try:
-            write_all(fs, fd, jsontext.encode({**body, "check": blake3(jsontext.encode(body)).hexdigest()}))
-        finally:
-            fs.close(fd)
-        fs.rename(tmp, layout.config_twin)
+        replace(fs, layout.tmp(f"config-{fs.random_bytes(8).hex()}"), layout.config_twin, data, synced=False)
     except OSError:
         pass  # parsed again next time

@@ -276,19 +276,23 @@ def publish(fs: FileSystem, tmp_path: str, target: str, data: bytes) -> None:
             pass  # what stays in `tmp/` harms nobody, and must not hide what came of the rest
 
 
-def replace(fs: FileSystem, tmp_path: str, target: str, data: bytes) -> None:
+def replace(fs: FileSystem, tmp_path: str, target: str, data: bytes, *, synced: bool = True) -> None:
     """Write `data` under `tmp_path`, sync it, and rename it to `target`, durably: for files that may change.
 
+    Args: synced: False for what is derived, and made again where a power cut took it.
     Raises: OSError; then a part of it may be left under `tmp_path`.
     """
     fd = fs.open(tmp_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         write_all(fs, fd, data)
-        fs.fsync(fd)
+        if synced:
+            fs.fsync(fd)
     finally:
         fs.close(fd)
     fs.rename(tmp_path, target)
-    fs.fsync_dir(os.path.dirname(target))
+    directory = os.path.dirname(target)
+    if synced:
+        fs.fsync_dir(directory)
 
 
 def walk_names(fs: FileSystem, root: str) -> "Iterator[str]":

@@ -100,7 +100,7 @@ class Store:
         self._place_is_known = False
         self._asked: Kept[Bound] = Kept()
         self._lost: set[Lost] = set()
-        self._tail = TailMemory(_REMEMBERED_BYTES_MAX)
+        self.tail_memory = TailMemory(_REMEMBERED_BYTES_MAX)  # others may lend theirs
         self.people = EVERYBODY  # what questions may see of who worked where
         self.fates = self.blobs.fate = Fates(self.view)
         self.blobs.erased = erasure_of(self.view)
@@ -284,7 +284,7 @@ class Store:
         from eventlog.log.reader import open_view
 
         view = open_view(self.fs, self.layout, self.identity.store_id)
-        view.memory = self._tail
+        view.memory = self.tail_memory
         view.on_loss = self._lost.update
         self._lost.update(view.unsettled)
         if sum(entry.rows for entry in view.manifest.segments) >= _LOOK_UP_ROWS_MIN:
@@ -644,6 +644,7 @@ class Store:
         the bytes mean; progress: called with (events checked, events there are).
         Raises: Unsupported, LockTimeout.
         """
+        from eventlog.log.verify import as_far_as_readable
         from eventlog.log.verify import verify as verify_log
         from eventlog.snapshots.verify import verify as verify_snapshots
 
@@ -652,9 +653,9 @@ class Store:
         with Refusals(self.layout.root, "verify the store"):
             findings = verify_log(self.fs, self.layout, self.identity.store_id, bytes_level)
             findings += verify_snapshots(self.blobs, bytes_level, damaged)
-            findings += self._verify_rules(bytes_level)
+            findings += as_far_as_readable(self._verify_rules(bytes_level), self.layout.root)
             if level == "deep":
-                findings += self._verify_meaning(damaged, progress)
+                findings += as_far_as_readable(self._verify_meaning(damaged, progress), self.layout.root)
             return self._after_acceptance(findings)
 
     def _after_acceptance(self, findings: "list[Finding]") -> "list[Finding]":
@@ -709,7 +710,7 @@ class Store:
         with self.view() as view:
             segments = view.manifest.segments
             index = current(self.fs, self.layout, view.manifest)
-            unsealed = len(view.tail)
+            unsealed = view.tail_count
         sessions, active, turns = self.query(
             "select count(*), count(*) filter (status = 'active'), (select count(*) from turns) from sessions"
         ).rows[0]

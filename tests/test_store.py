@@ -8,7 +8,7 @@ import pytest
 from eventlog.errors import Ambiguous, Conflict, InvalidEvent, NotFound
 from eventlog.keep.upkeep import maintain
 from eventlog.locks import MAINTAIN
-from eventlog.log import journal as journal_module
+from eventlog.log import shorten
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
@@ -135,9 +135,9 @@ def test_sql_gives_an_arrow_table(store: Store) -> None:
 
 
 def test_maintenance_is_done_when_it_is_due(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Closed journals are sealed and indexed by the way; with few of them nothing happens."""
+    """A long tail is sealed and indexed by the way; with a short one nothing happens."""
     assert maintain(store).done is False
-    monkeypatch.setattr(journal_module, "ROTATE_SIZE", 200)
+    monkeypatch.setattr(shorten, "TAIL_BYTES_MAX", 200)
     for number in range(4):
         store.append([_action(number)])
     before = list(store.events())
@@ -150,7 +150,7 @@ def test_maintenance_is_done_when_it_is_due(store: Store, monkeypatch: pytest.Mo
 
 def test_maintenance_never_stands_in_the_way(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """P4: while another process maintains the store, ordinary commands go on without waiting for it."""
-    monkeypatch.setattr(journal_module, "ROTATE_SIZE", 200)
+    monkeypatch.setattr(shorten, "TAIL_BYTES_MAX", 200)
     for number in range(4):
         store.append([_action(number)])
     with open(store.layout.lock(MAINTAIN), "w") as held:

@@ -46,8 +46,8 @@ Progress = Callable[[int, int], None]
 class SalvageReport:
     """What was saved. `skipped` names each file, or part of one, that was left behind, and why.
 
-    `gaps` are positions of the source that no event was found for; `ledger_left_out` are notes of consumers'
-    positions which would be wrong where positions moved.
+    `gaps` are positions of the source that no event was found for, but for those of repeated events;
+    `ledger_left_out` are notes of consumers' positions which would be wrong where positions moved.
     """
 
     source: str
@@ -245,9 +245,21 @@ class _Salvage:
     # -- events ------------------------------------------------------------------------------------
 
     def _save_events(self, store: Store, source: _Source) -> None:
+        if source.base > self._next:
+            self._lose_to(source.base)
+        told = len(self._report.gaps)
         try:
             for position, event_id, event_type, line in self._lines(source):
                 self._take(store, position, event_id, event_type, line)
+            if source.end > self._next:
+                self._lose_to(source.end)
+            missing = sum(end - base for base, end in self._report.gaps[told:])
+            if (
+                source.rows is not None
+                and source.rows.meta is not None
+                and missing == source.rows.meta.dropped
+            ):
+                del self._report.gaps[told:]  # sealing left them out: each is there at an earlier position
         except OSError as error:
             self._skip(source.path, f"the disk cannot read it ({error.strerror or error})")
         except sound.Unsound as error:
@@ -295,7 +307,7 @@ class _Salvage:
         if position < self._next and self._knows(key):
             return
         if position > self._next:
-            self._report.gaps.append((self._next, position))
+            self._lose_to(position)
         self._next = max(self._next, position + 1)
         if position != self._at:
             self._report.same_positions = False
@@ -308,6 +320,10 @@ class _Salvage:
         self._hashes.append(key)
         self._bytes += len(line) + 1
         self._at += 1
+
+    def _lose_to(self, position: int) -> None:
+        self._report.gaps.append((self._next, position))
+        self._next = position
 
     def _append(self, store: Store) -> None:
         if self._batch:

@@ -7,15 +7,14 @@ is the business of the command that meets it next, and nothing is lost by doing 
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog.errors import EventLogError
-from eventlog.layout import CONDEMNED_DIR, JOURNAL_DIR, PACK_DIR, TMP_DIR
+from eventlog.layout import CONDEMNED_DIR, PACK_DIR, TMP_DIR
 from eventlog.log import checked
+from eventlog.log.shorten import shorten
 from eventlog.store import count_files
 
 if TYPE_CHECKING:
     from eventlog.store import Store
 
-# One journal is active; two closed ones are 16 MiB that every reader parses anew.
-_JOURNALS_DUE = 2
 # Ordinary commands merge segments of no more bytes on the side: a quarter of a second of one core.
 _MERGED_BESIDE_BYTES_MAX = 1 << 20
 # Fewer packs are not worth a look at their sizes.
@@ -46,12 +45,10 @@ def maintain(store: "Store", *, thorough: bool = False) -> Upkeep:
             from eventlog.log.sweep import sweep
 
             sweep(store.fs, store.layout)
-        sealed = _count(store, JOURNAL_DIR) > _JOURNALS_DUE
-        if sealed:
-            store.seal(rotate_active=False, lock_timeout_s=0.0)
-        indexed = sealed or _packs_are_due(store)
-        if indexed:
+        indexed = shorten(store)
+        if not indexed and _packs_are_due(store):
             store.reindex()
+            indexed = True
         compacted = _compact_if_due(store, thorough)
         waits = compacted.waits
         repacked = _repack_if_due(store, thorough)

@@ -9,12 +9,13 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from blake3 import blake3
 
 from eventlog import config, jsontext
 from eventlog.errors import Corruption
-from eventlog.fs import FileSystem, Refusals, read_file, write_all
+from eventlog.fs import FileSystem, Refusals, read_file, replace
 from eventlog.layout import Layout
 from eventlog.log.manifest import SegmentEntry
 
@@ -48,15 +49,33 @@ class Ages:
     unsound: tuple[str, ...]
 
 
-def ensure(fs: FileSystem, layout: Layout, entries: "Sequence[SegmentEntry]") -> None:
-    """Compare those of the segments with the manifest whose last check does not count any more.
+class Checks:
+    """The checks of one question: it reads the record once, and compares no segment twice."""
 
-    Raises: Corruption, EventLogError.
-    """
-    if entries:
-        record = read(fs, layout)
-        counts = _Counting(fs, layout, record)
-        check(fs, layout, [entry for entry in entries if counts.since(entry) is None], record)
+    def __init__(self, fs: FileSystem, layout: Layout) -> None:
+        self._fs = fs
+        self._layout = layout
+        self._passed: set[str] = set()
+
+    @cached_property
+    def _counts(self) -> "_Counting":
+        return _Counting(self._fs, self._layout, read(self._fs, self._layout))
+
+    def ensure(self, entries: "Iterable[SegmentEntry]") -> None:
+        """Compare those of the segments with the manifest whose last check does not count any more.
+
+        Raises: Corruption, EventLogError.
+        """
+        fresh = [entry for entry in entries if entry.name not in self._passed]
+        if fresh:
+            due = [entry for entry in fresh if self._counts.since(entry) is None]
+            check(self._fs, self._layout, due, self._counts.record)
+            self._passed.update(entry.name for entry in fresh)
+
+
+def ensure(fs: FileSystem, layout: Layout, entries: "Iterable[SegmentEntry]") -> None:
+    """What `Checks` does, for who asks once. Raises: Corruption, EventLogError."""
+    Checks(fs, layout).ensure(entries)
 
 
 def check(
@@ -138,15 +157,15 @@ class _Counting:
     def __init__(self, fs: FileSystem, layout: Layout, record: Record) -> None:
         self._fs = fs
         self._layout = layout
-        self._record = record
+        self.record = record
         self.now_s = fs.time_ns() // 10**9
         days = config.read(fs, layout).check_days
         self._age_max_s = _DAY_S * (DAYS if days is None else days)
 
     def since(self, entry: SegmentEntry) -> "int | None":
         """When the segment was found sound, in seconds since 1970; None where that does not count."""
-        identity, at_s = self._record.sound.get(entry.name, (None, 0))
-        if entry.name in self._record.unsound or not 0 <= self.now_s - at_s < self._age_max_s:
+        identity, at_s = self.record.sound.get(entry.name, (None, 0))
+        if entry.name in self.record.unsound or not 0 <= self.now_s - at_s < self._age_max_s:
             return None
         try:
             found = self._fs.stat(self._layout.segment(entry.name))
@@ -209,13 +228,5 @@ def _write(
         }
     )
     tmp = layout.tmp(f"checked-{fs.random_bytes(8).hex()}")
-    try:
-        fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        try:
-            write_all(fs, fd, data)
-        finally:
-            fs.close(fd)
-        fs.rename(tmp, layout.checked)
-    except OSError:
-        with contextlib.suppress(OSError):
-            fs.unlink(tmp)
+    with contextlib.suppress(OSError):
+        replace(fs, tmp, layout.checked, data, synced=False)

@@ -788,5 +788,5 @@ def _refused(path: str, error: OSError) -> NotDurable:
     why = error.strerror or str(error)
     return NotDurable(
         f"{path}: cannot append: {why}. Nothing was acknowledged; free space or restore write access, "
-        "then append again."
+        "then try again."
     )

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from eventlog.errors import Corruption, NotDurable, NotFound, Unsupported
 from eventlog.fs import FileSystem, Refusals
@@ -30,7 +30,7 @@ from eventlog.log.journal import end_of_journal
 from eventlog.log.line import decode_line
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, PLACE_COLUMNS, EmptyPrefix, Numbering, Prefix
-from eventlog.log.tail import Lost, TailJournal, begins_at, lost_positions, read_header, unsealed, walk
+from eventlog.log.tail import Lost, TailJournal, begins_at, read_header, unsealed, walk
 from eventlog.log.tail_memory import Chunk, Facts, TailMemory
 from eventlog.types import COLUMN_NAMES, Event
 
@@ -53,6 +53,8 @@ _CACHE_BYTES = 64 << 20
 
 # Rows made into dicts at once: 53 columns of 4,096 rows are some megabytes.
 _SLICE_ROWS = 4096
+
+_Told = TypeVar("_Told")
 
 _BLANK: Event = dict.fromkeys(COLUMN_NAMES)
 
@@ -148,22 +150,38 @@ class LogView:
         Each is a dict with every column: times in µs, `payload` as JSON text, None for unknown.
         Raises: Corruption, Unsupported.
         """
-        if self._chunks is not None:
-            return [row for chunk in self._chunks for row in _dicts_of(chunk)]
-        return _numbered(self.unnumbered_tail(), Numbering(self._known_prefix))
+        return [row for chunk in self._tail_chunks() for row in _dicts_of(chunk)]
+
+    @property
+    def tail_count(self) -> int:
+        """How many events `tail` has. Raises: Corruption, Unsupported."""
+        return sum(len(chunk.rows) for chunk in self._tail_chunks())
 
     def unnumbered_tail(self) -> list[Event]:
         """The events of `tail` as their writers gave them. Raises: Corruption, Unsupported."""
-        frames = [(journal.scan.path, frame) for journal in self._tail_journals() for frame in journal.frames]
+        frames = [(journal.scan.path, frame) for journal in self._walk() for frame in journal.frames]
         return _first_of_each(_decoded(frames, self.tail_count_raw), self._known_prefix, set())
 
     def tail_table(self) -> "pa.Table":
         """`tail` as an Arrow table of `segment.SCHEMA`. Raises: Corruption, Unsupported."""
+        return self.tail_parts(-1)[0]
+
+    def tail_parts(self, rows_max: int) -> "tuple[pa.Table | None, list[Event]]":
+        """`tail` as an Arrow table of its older events and dicts of the newest, without copying either.
+
+        Args: rows_max: a tail of so many events is dicts alone. Raises: Corruption, Unsupported.
+        """
+        chunks = list(self._tail_chunks())
+        if sum(len(chunk.rows) for chunk in chunks) <= rows_max:
+            return None, [row for chunk in chunks for row in _dicts_of(chunk)]
         import pyarrow as pa
 
         from eventlog.log.segment import SCHEMA
 
-        return pa.concat_tables([SCHEMA.empty_table(), *self._tail_tables()]).combine_chunks()
+        rows: list[Event] = []
+        if chunks and isinstance(chunks[-1].rows, list) and len(chunks[-1].rows) <= rows_max // 10:
+            rows = chunks.pop().rows
+        return pa.concat_tables([SCHEMA.empty_table(), *(chunk.table() for chunk in chunks)]), rows
 
     def iterate(
         self,
@@ -187,18 +205,9 @@ class LogView:
             yield from rows_of(batch)
         if wanted.until is not None and wanted.until <= self.manifest.next_position:
             return  # numbering the tail would look up its sessions in vain
-        if self._chunks is not None:
-            for chunk in self._chunks:
-                if chunk.end > wanted.since and (wanted.until is None or chunk.base < wanted.until):
-                    yield from _selected_of(chunk, wanted, names)
-        elif self._tail_fits_python:
-            for row in self.tail:
-                if wanted.admits(row):
-                    yield {name: row[name] for name in names}
-        else:
-            for table in self._tail_tables():
-                for batch in _selected(table, wanted, names):
-                    yield from rows_of(batch)
+        for chunk in self._tail_chunks():
+            if chunk.end > wanted.since and (wanted.until is None or chunk.base < wanted.until):
+                yield from _selected_of(chunk, wanted, names)
 
     def batches(
         self,
@@ -217,8 +226,9 @@ class LogView:
         yield from self.sealed_batches(wanted, names)
         if wanted.until is not None and wanted.until <= self.manifest.next_position:
             return
-        for table in self._tail_tables():
-            yield from _selected(table, wanted, names)
+        for chunk in self._tail_chunks():
+            if chunk.end > wanted.since and (wanted.until is None or chunk.base < wanted.until):
+                yield from _selected(chunk.table(), wanted, names)
 
     def make_durable(self) -> None:
         """Sync what the view shows and no sync may have reached: for who keeps what follows from it (I5).
@@ -300,44 +310,40 @@ class LogView:
 
     @cached_property
     def _tail_facts(self) -> Facts:
-        """Counts of the tail, and its journals' frames as far as they may stay in memory."""
-        known = self.memory.facts(self) if self.memory is not None else None
+        """Counts of the tail."""
+        known = self._remembered(lambda memory: memory.facts(self))
         if known is not None:
             return self._noting(known)
-        base = end = self.manifest.next_position
-        count = size = 0
-        lost: list[Lost] = []
-        kept: list[TailJournal] = []
+        facts = Facts(self.manifest.next_position)
         before = 0
         for journal in self._walk():
-            if journal.scan.base > end:
-                lost.append(Lost(end, journal.scan.base, before))
-                end = journal.scan.base
-            lost += lost_positions([journal], end)
-            end = journal.frames[-1].end if journal.frames else end
-            count += sum(frame.count for frame in journal.frames)
-            size += journal.scan.size
+            facts.add(journal, before)
             before = journal.number
-            if size <= _CACHE_BYTES:
-                kept.append(journal)
-        assert base <= end
-        return self._noting(Facts(end, count, lost, kept if size <= _CACHE_BYTES else None))
+        return self._noting(facts)
 
     def _noting(self, facts: Facts) -> Facts:
         if facts.lost and self.on_loss is not None:
             self.on_loss(facts.lost)
         return facts
 
+    def _tail_chunks(self) -> Iterable[Chunk]:
+        """The numbered tail, some journals at a time where a memory of all of it would be too large."""
+        return self._stream() if self._chunks is None else self._chunks
+
     @cached_property
     def _chunks(self) -> "list[Chunk] | None":
-        """The numbered tail as the store remembers it; None where this view reads it itself."""
-        if self.memory is None or self._tail_facts.journals is not None:
-            return None
-        return self.memory.chunks(self, self._known_prefix, _rows_of_frames)
+        return self._remembered(lambda memory: memory.chunks(self, self._known_prefix, _rows_of_frames))
 
-    @property
-    def _tail_fits_python(self) -> bool:
-        return "tail" in self.__dict__ or self.tail_count_raw <= _TAIL_ROWS_PYTHON
+    def _remembered(self, ask: "Callable[[TailMemory], _Told | None]") -> "_Told | None":
+        """What the store's memory tells of the tail, else one of this view's own; None: it is too large."""
+        found = None if self.memory is None else ask(self.memory)
+        if found is None and not (self.memory is not None and self.memory.is_too_small_for(self)):
+            found = ask(self._own_memory)
+        return found
+
+    @cached_property
+    def _own_memory(self) -> TailMemory:
+        return TailMemory(_CACHE_BYTES)
 
     def _walk(self) -> Iterator[TailJournal]:
         return walk(
@@ -349,45 +355,13 @@ class LogView:
             self.size_of_last,
         )
 
-    def _tail_journals(self) -> Iterable[TailJournal]:
-        kept = self._tail_facts.journals
-        return self._walk() if kept is None else kept
-
-    def _tail_tables(self) -> "Iterator[pa.Table]":
-        """The tail's events as tables of bounded size, by the sealer's own steps."""
-        import pyarrow as pa
-
-        from eventlog.log.segment import (
-            SCHEMA,
-            number_table,
-            positions_of,
-            table_from_lines,
-            without_duplicates,
-        )
-
-        if self._chunks is not None:
-            for chunk in self._chunks:
-                rows = chunk.rows
-                yield pa.Table.from_pylist(rows, schema=SCHEMA) if isinstance(rows, list) else rows
-            return
-        if "tail" in self.__dict__:
-            yield pa.Table.from_pylist(self.tail, schema=SCHEMA)
-            return
-        prefix = self._known_prefix
-        numbering = Numbering(prefix)
-        earlier: list[pa.Array] = []
-        for journals in _bounded(self._tail_journals()):
-            frames = [frame for journal in journals for frame in journal.frames]
-            events = table_from_lines(
-                (frame.payload for frame in frames),
-                positions_of([(frame.base, frame.count) for frame in frames]),
-                journals[0].scan.path,
-            )
-            ids = events["event_id"].combine_chunks()
-            sealed = pa.array(sorted(prefix.seen(ids.to_pylist())), pa.string())
-            events = without_duplicates(events, [sealed, *earlier])
-            earlier.append(ids)
-            yield number_table(events, numbering)
+    def _stream(self) -> Iterator[Chunk]:
+        numbering = Numbering(self._known_prefix)
+        earlier: set[str] = set()
+        for journals in _bounded(self._walk()):
+            frames = [(journal.scan.path, frame) for journal in journals for frame in journal.frames]
+            table = _table_of_frames(frames, numbering, earlier)
+            yield Chunk(frames[0][1].base, frames[-1][1].end, table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -660,9 +634,9 @@ def _checked(columns: "Sequence[str] | None") -> list[str]:
 
 def _selected(table: "pa.Table", wanted: Selection, names: Sequence[str]) -> "Iterator[pa.RecordBatch]":
     tests = wanted.columns(0, INT_MAX)
-    if tests:
-        table = table.filter(wanted.mask(table.select(tests)))
-    yield from table.select(names).to_batches()
+    mask = wanted.mask(table.select(tests)) if tests else None
+    found = table.select(names)
+    yield from (found if mask is None else found.filter(mask)).to_batches()
 
 
 def rows_of(batch: "pa.RecordBatch") -> Iterator[Event]:

@@ -136,6 +136,10 @@ class SegmentPrefix:
         self._remembers = remember_ids
         self._hashes: dict[str, pa.Array] = {}  # segment → a hash of each of its ids
 
+    def remember(self) -> None:
+        """From now on, as with `remember_ids`."""
+        self._remembers = True
+
     def add(self, entry: SegmentEntry, events: "pa.Table") -> None:
         """Look at this segment too from now on; it holds `events`."""
         self.entries.append(entry)

@@ -3,7 +3,7 @@
 A memory belongs to one store and serves views of one manifest: a frame that was verified once stays what it
 is while journals are only appended to, and numbering is a fold that goes on where it stood. Whatever does not
 continue what was read (a new manifest, a copied journal, a file that became shorter, damage) begins it anew.
-Any thread may ask; while one reads, others read for themselves, and so does a view that is older.
+Any thread may ask; while one reads, others make a memory of their own, and so does a view that is older.
 """
 
 import os
@@ -28,13 +28,26 @@ if TYPE_CHECKING:
 _JOINED_ROWS_MAX = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Chunk:
     """Numbered, visible events of [base, end): as dicts, or as a table of `segment.SCHEMA`."""
 
     base: int
     end: int
     rows: "list[Event] | pa.Table"
+    _table: "pa.Table | None" = None  # of dicts, once somebody asked
+
+    def table(self) -> "pa.Table":
+        """The events as a table."""
+        if not isinstance(self.rows, list):
+            return self.rows
+        if self._table is None:
+            import pyarrow as pa
+
+            from eventlog.log.segment import SCHEMA
+
+            self._table = pa.Table.from_pylist(self.rows, schema=SCHEMA)
+        return self._table
 
 
 @dataclass(slots=True)
@@ -44,7 +57,15 @@ class Facts:
     end: int
     count: int = 0
     lost: list[Lost] = field(default_factory=list)
-    journals: "list[TailJournal] | None" = None  # those that were read, where they are kept
+
+    def add(self, journal: TailJournal, before: int) -> None:
+        """Count a journal that was walked. Args: before: the number of the one in front of it, or 0."""
+        if journal.scan.base > self.end:
+            self.lost.append(Lost(self.end, journal.scan.base, before))
+            self.end = journal.scan.base
+        self.lost += lost_positions([journal], self.end)
+        self.end = journal.frames[-1].end if journal.frames else self.end
+        self.count += sum(frame.count for frame in journal.frames)
 
 
 # The visible events of frames, each with the path of its journal, numbered by a fold that goes on. The set
@@ -102,12 +123,16 @@ class TailMemory:
         finally:
             self._lock.release()
 
+    def is_too_small_for(self, view: "LogView") -> bool:
+        """Whether it was begun for this tail, and given up."""
+        return self._too_large == (view.manifest.number, view.journals[:1])
+
     # -- reading -------------------------------------------------------------------------------
 
     def _facts_of(self, view: "LogView") -> "Facts | None":
         if self._manifest == view.manifest.number and self._is_ahead_of(view):
             return None
-        if self._too_large == (view.manifest.number, view.journals[:1]):
+        if self.is_too_small_for(view):
             return None
         if self._manifest != view.manifest.number or not self._goes_on(view):
             self._begin(view.manifest.number, view.manifest.next_position)
@@ -160,28 +185,19 @@ class TailMemory:
         for frame in frames:
             if frame.base != self._facts.end:
                 return False
-            self._add(path, frame)
+            self._facts.count += frame.count
+            self._facts.end = frame.end
+            self._waiting.append((path, frame))
         self._offset += at
         self._bytes += at
         return True
 
-    def _add(self, path: str, frame: Frame) -> None:
-        self._facts.count += frame.count
-        self._facts.end = frame.end
-        self._waiting.append((path, frame))
-
     def _read(self, view: "LogView", numbers: "list[int]") -> None:
         """Walk through whole journals, as any view does. Raises: Corruption."""
-        facts = self._facts
-        journals = walk(view.fs, view.layout, view.store_id, numbers, facts.end, view.size_of_last)
+        journals = walk(view.fs, view.layout, view.store_id, numbers, self._facts.end, view.size_of_last)
         for journal in journals if numbers else ():
-            before = self._journals[-1] if self._journals else 0
-            if journal.scan.base > facts.end:
-                facts.lost.append(Lost(facts.end, journal.scan.base, before))
-                facts.end = journal.scan.base
-            facts.lost += lost_positions([journal], facts.end)
-            for frame in journal.frames:
-                self._add(journal.scan.path, frame)
+            self._facts.add(journal, self._journals[-1] if self._journals else 0)
+            self._waiting += [(journal.scan.path, frame) for frame in journal.frames]
             self._journals.append(journal.number)
             self._key = journal.scan.header.key
             last = journal.frames[-1] if journal.frames else None
@@ -190,8 +206,12 @@ class TailMemory:
 
     def _number(self, prefix: Prefix, decode: Decode) -> None:
         """Decode what is waiting, and number it."""
-        self._numbering = self._numbering or Numbering(prefix)
-        self._numbering.prefix = prefix  # one that was given before may have lost its connection
+        if self._numbering is None:
+            self._numbering = Numbering(prefix)
+        elif remember := getattr(self._numbering.prefix, "remember", None):
+            remember()  # it reads the segments itself, which stay what they are under one manifest
+        else:
+            self._numbering.prefix = prefix  # the one before may have lost its connection
         waiting, self._waiting = self._waiting, []
         rows = decode(waiting, self._numbering, self._ids)
         base, end = waiting[0][1].base, waiting[-1][1].end

@@ -7,7 +7,7 @@ Blobs and packs are verified by `snapshots/verify.py`.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,19 @@ def verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str = QUICK) 
         raise ValueError(f"level is {QUICK!r} or {READ!r}, not {level!r}")
     with Refusals(layout.root, "verify the log"):
         return _verify(fs, layout, store_id, level)
+
+
+def as_far_as_readable(found: Iterable[Finding], root: str) -> Iterator[Finding]:
+    """Findings about the store at `root`; where the disk lets nobody read on, that is the last of them.
+
+    Raises: Unsupported, LockTimeout.
+    """
+    try:
+        yield from found
+    except (Unsupported, LockTimeout):
+        raise
+    except EventLogError as error:
+        yield Finding(root, str(error))
 
 
 def _verify(fs: FileSystem, layout: Layout, store_id: bytes, level: str) -> list[Finding]:
@@ -320,7 +333,11 @@ def _discontinuities(
     scanned, so that no append can have moved an end since.
     """
     position: int | None = current.next_position
-    for number in unsealed(fs, layout, current.next_journal):
+    try:
+        live = unsealed(fs, layout, current.next_journal)
+    except OSError:
+        return  # reported already
+    for number in live:
         if number not in numbers:
             break
         path = layout.journal(number)

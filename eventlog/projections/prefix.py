@@ -29,11 +29,13 @@ class SegmentsPrefix:
     than that, and then each question opens a connection of its own.
     """
 
-    def __init__(self, fs: FileSystem, layout: Layout, manifest: Manifest) -> None:
-        self._fs = fs
+    def __init__(
+        self, fs: FileSystem, layout: Layout, manifest: Manifest, checks: "checked.Checks | None" = None
+    ) -> None:
+        """Args: checks: of the question that this is a part of."""
         self._layout = layout
+        self._checks = checks or checked.Checks(fs, layout)
         self._segments = [entry for entry in manifest.segments if entry.rows]
-        self._sound_since = manifest.next_position  # the position from which on segments were compared
         self._con: duckdb.DuckDBPyConnection | None = None
         self._generation: Generation | None = None
 
@@ -84,10 +86,7 @@ class SegmentsPrefix:
 
     def _events(self, since: int) -> str:
         """The sealed events from position `since` on. Raises: Corruption."""
-        if since < self._sound_since:
-            entries = [entry for entry in self._segments if entry.end > since]
-            checked.ensure(self._fs, self._layout, entries)
-            self._sound_since = since
+        self._checks.ensure(entry for entry in self._segments if entry.end > since)
         paths, where = source.behind(self._layout, self._segments, since)
         return source.events(paths, where=where)
 

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 _INTERRUPT_AGAIN_S = 0.05
 _COLUMNS = frozenset(COLUMN_NAMES)
-_OVER_EVENTS = frozenset(views.NAMES) - frozenset(fold.PROJECTIONS)
 
 # A row of the tail costs some 50 µs by way of Python, and pyarrow 60 ms to import.
 _TAIL_BY_ROW_MAX = 3_000
@@ -68,7 +67,8 @@ class View(Protocol):
     @property
     def tail_count_raw(self) -> int: ...
     @property
-    def tail(self) -> "list[Event]": ...
+    def tail_count(self) -> int: ...
+    def tail_parts(self, rows_max: int) -> "tuple[pa.Table | None, list[Event]]": ...
     def tail_table(self) -> "pa.Table": ...
 
 
@@ -318,9 +318,6 @@ class Bound:
     counts: "str | None" = None  # the table of LINE_COUNTS, where there is one
     extras: frozenset[str] = frozenset()  # which of views.EXTRAS have their values
     people: People = EVERYBODY
-    peopled: bool = False  # whether rows say who worked where
-    priced: bool = False  # whether calls have a price
-    settled: bool = False  # whether ids of sessions are the settled ones
 
     def close(self) -> None:
         self.con.close()
@@ -329,11 +326,7 @@ class Bound:
         """Whether the statement names nothing but what is made, or what a view over `events` makes."""
         if statement.lists_catalog or statement.functions & of_files.NAMES:
             return False
-        if (counts_meant(statement) and self.counts is None) or not _extras_meant(statement) <= self.extras:
-            return False
-        if (people_meant(statement) and not self.peopled) or (_cost_meant(statement) and not self.priced):
-            return False
-        if _settled_meant(statement) and not self.settled:
+        if not extras_meant(statement) <= self.extras:
             return False
         named = _named(statement)
         others = named - set(fold.PROJECTIONS)
@@ -348,11 +341,11 @@ class Bound:
         if names and "events" not in self.made:
             ensure()
             relation = source.events(self.files, self.tail)
-            if self.peopled and self.people.mode != NO:
+            if views.PEOPLE in self.extras and self.people.mode != NO:
                 self.con.execute(f"CREATE SCHEMA IF NOT EXISTS {added.SCHEMA}")
                 added.bind_people(self.con, relation, self.people)
-            relation = settled.events(relation) if self.settled else relation
-            shown = added.events(relation, self.people, named=self.peopled)
+            relation = settled.events(relation) if views.SETTLED in self.extras else relation
+            shown = added.events(relation, self.people, named=views.PEOPLE in self.extras)
             self.con.execute(f"CREATE VIEW events AS {shown}")
             self.made.add("events")
         for name in names - self.made:
@@ -372,31 +365,13 @@ def _meant(statement: safe.Statement) -> frozenset[str]:
     plain = columns is not None and _named(statement) == {"events"} and columns <= _COLUMNS
     if columns is None or not plain:
         return _COLUMNS
-    return columns | settled.READ if _settled_meant(statement) else columns
+    return columns | settled.READ if views.SETTLED in extras_meant(statement) else columns
 
 
-def counts_meant(statement: safe.Statement) -> bool:
-    """Whether a statement can mean the lines that changes of files added or removed."""
-    return _means(statement, views.OF_FILES, views.COUNTED)
-
-
-def _extras_meant(statement: safe.Statement) -> frozenset[str]:
+def extras_meant(statement: safe.Statement) -> frozenset[str]:
     """Which of views.EXTRAS a statement can mean."""
-    return frozenset(name for name, of in views.EXTRAS.items() if _means(statement, *of))
-
-
-def people_meant(statement: safe.Statement) -> bool:
-    """Whether a statement can mean who worked where."""
-    return _means(statement, views.OF_PEOPLE, added.OF_PEOPLE)
-
-
-def _cost_meant(statement: safe.Statement) -> bool:
-    return views.PRICES in _named(statement) or _means(statement, views.OF_COST, added.OF_COST)
-
-
-def _settled_meant(statement: safe.Statement) -> bool:
-    """Whether a statement can mean a column in which the provisional id of a session may stand."""
-    return _means(statement, _OVER_EVENTS, settled.COLUMNS)
+    meant = {name for name, of in views.EXTRAS.items() if _means(statement, *of)}
+    return frozenset(meant | ({views.COST} if views.PRICES in _named(statement) else set()))
 
 
 def _means(statement: safe.Statement, names: frozenset[str], columns: frozenset[str]) -> bool:
@@ -429,6 +404,7 @@ class Binding:
         self.waits = False  # a count is unknown that may become known while the log stays as it is
         self.generation: index.Generation | None = None
         self.bound = Bound(con, view.segment_paths, people=people)
+        self.checks = checked.Checks(fs, layout)
 
     @property
     def files(self) -> "list[str]":
@@ -451,15 +427,15 @@ class Binding:
         named = _named(statement) | set(also) | (before.made if before is not None else set())
         if not named:
             return
-        self.bound.peopled = people_meant(statement) or (before is not None and before.peopled)
-        self.bound.priced = _cost_meant(statement) or (before is not None and before.priced)
+        extras = extras_meant(statement) | (before.extras if before is not None else frozenset())
+        self.bound.extras = extras = extras if self.counting is not None else extras - {views.COUNTS}
         projections = [name for name in fold.PROJECTIONS if name in named]
-        if self.bound.priced and "llm_calls" not in projections:
+        if views.COST in extras and "llm_calls" not in projections:
             projections.append("llm_calls")
         if self.use_index and (projections or self.view.tail_count_raw):
             self.generation = index.attach(self.con, self.fs, self.layout, self.view.manifest)[0]
         if self.view.prefix is None or isinstance(self.view.prefix, IndexedPrefix):
-            self.view.prefix = SegmentsPrefix(self.fs, self.layout, self.view.manifest)
+            self.view.prefix = SegmentsPrefix(self.fs, self.layout, self.view.manifest, self.checks)
         if isinstance(self.view.prefix, SegmentsPrefix):
             self.view.prefix.lend(self.con, self.generation)
         if before is None and not also and not _meant(statement) and named == {"events"}:
@@ -468,45 +444,43 @@ class Binding:
         meant = _COLUMNS if also or before is not None else _meant(statement)
         self._load_tail(meant if self.bound.people.mode == FULL else meant | OF_NAMES)
         bound = self.bound
-        bound.extras = _extras_meant(statement) | (before.extras if before is not None else frozenset())
-        bound.settled = _settled_meant(statement) or (before is not None and before.settled)
         is_stored = named <= set(fold.STORED) and self.generation is not None
-        if not is_stored or bound.extras or bound.peopled or bound.priced:
+        if not is_stored or extras:
             bound.add({"events"}, self._ensure_all)
         if projections:
             self._bind_projections(projections)
             self._show_projections()
-        if self.counting is not None and (counts_meant(statement) or (before and before.counts)):
+        if self.counting is not None and views.COUNTS in extras:
             self.bound.add({"events"}, self._ensure_all)
             self.bound.counts = "memory.main.line_counts"
             self.waits = not bind_counts(self.con, self.bound.counts, self.counting, self.until_s)
         self.bound.add(named, self._ensure_all)
 
     def _ensure_all(self) -> None:
-        _ensure(self.view, self.layout, self.fs)
+        self.checks.ensure(entry for entry in self.view.manifest.segments if entry.rows)
 
     def _bind_count(self) -> None:
         """Make `events` for a statement that means no column of it: the manifest knows how many there are."""
         sealed = sum(entry.rows for entry in self.view.manifest.segments)
-        tail = len(self.view.tail) if self.view.tail_count_raw else 0
+        tail = self.view.tail_count if self.view.tail_count_raw else 0
         self.con.execute(f"CREATE VIEW events AS {source.blank(sealed + tail)}")
         self.bound = Bound(self.con, [], {"events"})
 
     def _load_tail(self, columns: "frozenset[str]") -> None:
-        count = self.view.tail_count_raw
-        if not count:
+        if not self.view.tail_count_raw:
             self.bound.columns = _COLUMNS
             return
         self.con.execute(fold.WORK)
-        if count <= _TAIL_BY_ROW_MAX:
-            source.load_tail(self.con, "work.tail", self.view.tail, columns)
-            self.bound.columns = columns
-        else:
-            self.con.register("tail_table", self.view.tail_table())
-            self.con.execute("CREATE TABLE work.tail AS FROM tail_table")
-            self.con.unregister("tail_table")
-            self.bound.columns = _COLUMNS
-        self.bound.tail = "work.tail"
+        table, rows = self.view.tail_parts(_TAIL_BY_ROW_MAX)
+        self.bound.tail, self.bound.columns = "work.tail", columns
+        if table is None:
+            source.load_tail(self.con, "work.tail", rows, columns)
+            return
+        self.con.execute("USE work")
+        self.con.from_arrow(table).create_view("older")  # which is scanned where it is: no copy
+        source.load_tail(self.con, "newest", rows, columns)
+        self.con.execute("CREATE VIEW tail AS FROM older UNION ALL FROM newest")
+        self.con.execute("USE memory")
 
     def _bind_projections(self, wanted: "list[str]") -> None:
         """Make them in the schema `plain`, as they are folded."""
@@ -525,7 +499,7 @@ class Binding:
             fold.exact(self.con, "memory.folded", "events", made, self.bound.extras)
             return
         segments = [e for e in self.view.manifest.segments if e.rows]
-        checked.ensure(self.fs, self.layout, [e for e in segments if e.end > generation.next_position])
+        self.checks.ensure(entry for entry in segments if entry.end > generation.next_position)
         newer, of_newer = source.behind(self.layout, segments, generation.next_position)
         if tail is None and not newer:
             self.bound.made |= set(fold.STORED)  # a view over a table costs next to nothing
@@ -539,7 +513,7 @@ class Binding:
             if first is None:
                 return "work.fresh"
             entries = [entry for entry in segments if entry.end > first]
-            checked.ensure(self.fs, self.layout, entries)
+            self.checks.ensure(entries)
             paths = [self.layout.segment(entry.name) for entry in entries]
             return f"({source.events_with_anchors(paths, tail)})"
 
@@ -550,10 +524,11 @@ class Binding:
         """The views over what was folded, with the columns that no fold keeps."""
         self.con.execute("SET search_path = 'memory.main'")
         bound = self.bound
-        if bound.priced:
+        named, priced = views.PEOPLE in bound.extras, views.COST in bound.extras
+        if priced:
             costs.bind(self.con)
         for name in sorted(bound.made & set(fold.PROJECTIONS)):
-            shown = added.projection(name, bound.people, named=bound.peopled, priced=bound.priced)
+            shown = added.projection(name, bound.people, named=named, priced=priced)
             self.con.execute(f"CREATE VIEW {name} AS {shown}")
 
 

@@ -78,13 +78,13 @@ def _answer(
         called = statement.functions & of_files.NAMES
         named = set(views.NAMES) if statement.lists_catalog else set(statement.tables & set(views.NAMES))
         named |= of_files.VIEWS if called else set()
-        peopled = engine.people_meant(statement)
+        extras = engine.extras_meant(statement)
         made: of_files.Functions | None = None
         relation = None
         bound = False
         try:
             for number, one in enumerate(sources):
-                _bind(con, f"store_{number}", one, named, engine.counts_meant(statement), peopled)
+                _bind(con, f"store_{number}", one, named, views.COUNTS in extras, views.PEOPLE in extras)
             asks = {one.name: _asking(con, f"store_{n}") for n, one in enumerate(sources)} if called else {}
             con.execute("USE memory")
             for name in named:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from eventlog.projections import definitions as d
-from eventlog.projections import fates, joins
+from eventlog.projections import fates, joins, settled
 from eventlog.projections import spans as of_calls
 from eventlog.projections.source import SQL_TYPE_OF
 from eventlog.query import added, costs
@@ -405,8 +405,10 @@ COUNTED = frozenset(("lines_added", "lines_removed"))
 OF_PEOPLE = frozenset(("events", "sessions", "turns"))
 OF_COST = frozenset(("sessions", "turns", "llm_calls"))
 
-# Columns that need other events than their own: by a name, the views that have them, and the columns.
+# Columns that need more than their own event: by a name, the views that have them, and the columns.
 # They are computed where a statement can mean one of them.
+PEOPLE, COST, COUNTS = "people", "cost", "counts"
+SETTLED = "settled"  # where the provisional id of a session may stand
 _OF_CALL = frozenset(("tool", "tool_use_id"))
 _ASKED = OF_FILES | {"actions"}
 EXTRAS: "dict[str, tuple[frozenset[str], frozenset[str]]]" = {
@@ -417,6 +419,10 @@ EXTRAS: "dict[str, tuple[frozenset[str], frozenset[str]]]" = {
     "subagent": (_ASKED | {"llm_calls"}, frozenset(d.names_of(joins.SUBAGENT))),
     "of_turn": (frozenset(("turns",)), frozenset(d.names_of(joins.OF_TURN))),
     "fates": (frozenset(("file_versions", "turns")), frozenset(d.names_of(fates.OF_VERSION))),
+    PEOPLE: (OF_PEOPLE, added.OF_PEOPLE),
+    COST: (OF_COST, added.OF_COST),
+    COUNTS: (OF_FILES, COUNTED),
+    SETTLED: (frozenset(NAMES) - frozenset(PROJECTIONS), settled.COLUMNS),
 }
 ALL_EXTRAS = frozenset(EXTRAS)
 

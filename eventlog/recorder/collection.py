@@ -6,13 +6,12 @@ packs, and unlinks what an earlier collection condemned a day ago. Any number of
 who carry out, one is refused (I29). What a writer names meanwhile is kept (I24, `snapshots/condemn.py`).
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from eventlog import config, jsontext
 from eventlog.errors import EventLogError
-from eventlog.fs import Refusals, read_file, write_all
+from eventlog.fs import Refusals, read_file, replace
 from eventlog.layout import CONDEMNED_DIR, LIVE_DIR, PACK_DIR, SEGMENT_DIR
 from eventlog.log.maintenance import maintenance_event
 from eventlog.log.reader import LogView
@@ -345,11 +344,6 @@ def _budget_was_tried(store: Store) -> bool:
 def _note_budget(store: Store) -> None:
     """Not synced: without it the next maintainer tries once more."""
     fs = store.fs
+    note = jsontext.encode({"bytes": _kept_bytes(store), "at": fs.time_ns() / 1e9})
     tmp = store.layout.tmp(f"budget-{fs.random_bytes(8).hex()}")
-    fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
-        note = {"bytes": _kept_bytes(store), "at": fs.time_ns() / 1e9}
-        write_all(fs, fd, jsontext.encode(note))
-    finally:
-        fs.close(fd)
-    fs.rename(tmp, store.layout.live(_BUDGET_NOTE))
+    replace(fs, tmp, store.layout.live(_BUDGET_NOTE), note, synced=False)

@@ -20,6 +20,7 @@ from typing import Any
 
 from eventlog import names, person
 from eventlog.errors import NotFound
+from eventlog.log.shorten import shorten
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import lifecycle, sessions
 from eventlog.recorder.placement import dated
@@ -225,6 +226,7 @@ class Recorder:
         after `turn_limit` turns (S1-58). `git` gives `git_head`, `git_branch`, `git_dirty`,
         `git_staged`, `tracked_files` as known.
         """
+        shorten(self.store)  # what follows reads the tail
         session = self._still_open() or self.resume() or self.start_session(user_message)
         if turn is None and session.turns >= self.turn_limit:
             session = self.start_session(user_message, extends=[session.context_id], end_reason="rollover")
@@ -242,7 +244,7 @@ class Recorder:
             ]
         )
         if turn is None:
-            anchor = next(iter(self.store.events(positions[0], positions[0] + 1)))
+            anchor = next(iter(self.store.events(positions[0], positions[0] + 1, columns=["turn"])))
             turn = int(str(anchor["turn"]))
             handle.ref = TurnRef(session.session_id, turn)
         self.session = Session(session.session_id, session.slug, session.context_id, max(session.turns, turn))

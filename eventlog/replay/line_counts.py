@@ -10,7 +10,6 @@ maintenance writes and erasure removes; what is not in there is counted when it 
 Any number of processes may read and write; a reader meets a whole file or none. Threads may share a counter.
 """
 
-import os
 import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from blake3 import blake3
 
 from eventlog import jsontext
 from eventlog.errors import EventLogError, InvalidEvent
-from eventlog.fs import FileSystem, Refusals, read_file, write_all
+from eventlog.fs import FileSystem, Refusals, read_file, replace
 from eventlog.layout import INDEX_DIR, Layout
 from eventlog.locks import SEARCH, try_acquire
 from eventlog.paths import path_bytes
@@ -179,14 +178,7 @@ class LineCounts:
             fs.mkdir(directory)
         body = MAGIC + b"".join(_RECORD.pack(key, *counts[key]) for key in sorted(counts))
         tmp = self._layout.tmp(f"index-{NAME}-{fs.random_bytes(8).hex()}")
-        fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        try:
-            write_all(fs, fd, body + blake3(body).digest())
-            fs.fsync(fd)
-        finally:
-            fs.close(fd)
-        fs.rename(tmp, self._layout.index(NAME))
-        fs.fsync_dir(directory)
+        replace(fs, tmp, self._layout.index(NAME), body + blake3(body).digest())
 
 
 def count(blobs: "BlobStore", pair: "Pair") -> "Counts | None":

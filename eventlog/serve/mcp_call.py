@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventlog.errors import Refused
+from eventlog.log.tail_memory import TailMemory
 from eventlog.query.people import allowed
 from eventlog.serve import mcp_page
 from eventlog.store import Store
@@ -16,6 +17,9 @@ from eventlog.wording import harmless, unread
 
 TEXT, NUMBER, FLAG, TEXTS = "string", "integer", "boolean", "array"
 _TEXT_SIZE_MAX = 200_000
+
+# What the calls of this process have read of the tails of stores, by directory and id.
+_TAILS: dict[tuple[str, bytes], TailMemory] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +178,7 @@ class Call:
         arguments = dict(self.arguments)
         chars, cursor = arguments.pop("max_chars", None), arguments.pop("cursor", None)
         with Store.open(root) as store:
+            store.tail_memory = _TAILS.setdefault((root, store.identity.store_id), store.tail_memory)
             store.people = allowed(store.fs, store.layout)
             said = self.tool.run(store, **arguments)
             if isinstance(said, Receipt):

@@ -6,7 +6,7 @@ It spares an import the opening of files that did not change; deleting it costs 
 import os
 
 from eventlog import jsontext
-from eventlog.fs import FileSystem, read_file
+from eventlog.fs import FileSystem, read_file, replace
 from eventlog.layout import Layout
 
 Seen = dict[str, list[list[int]]]
@@ -31,13 +31,8 @@ def write(fs: FileSystem, layout: Layout, seen: Seen) -> None:
     """Keep it; what cannot be kept is only slower next time."""
     tmp = layout.tmp(f"imports-{os.urandom(8).hex()}")
     try:
-        fd = fs.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
-        try:
-            fs.pwrite(fd, jsontext.encode({_VERSION_KEY: _VERSION, **seen}), 0)
-        finally:
-            fs.close(fd)
         if not fs.exists(layout.live("")):
             fs.mkdir(layout.live("").rstrip("/"))
-        fs.rename(tmp, layout.live(_NAME))
+        replace(fs, tmp, layout.live(_NAME), jsontext.encode({_VERSION_KEY: _VERSION, **seen}), synced=False)
     except OSError:
         pass

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -202,6 +203,27 @@ def test_a_checked_segment_is_not_hashed_again(sealed: Path) -> None:
     assert read_by_a_question()  # a check that lies ahead counts as none
     (sealed / ".locus/config.toml").write_text("[integrity]\ncheck_days = 0\n")
     assert read_by_a_question() and read_by_a_question()
+
+
+def test_a_question_reads_the_record_of_checks_once(sealed: Path) -> None:
+    """I11: events, projections behind an index and the numbering of the tail rest on one look."""
+
+    class Opening(Counting):
+        opened: ClassVar[list[str]] = []
+
+        def open(self, path: str, flags: int, mode: int = 0o600) -> int:
+            self.opened.append(path)
+            return super().open(path, flags, mode)
+
+    with Store.open(sealed / ".locus") as store:
+        store.reindex()
+        store.append([{"event_type": "action", "session_id": "another", "payload": {}}])
+        store.seal()
+        store.append([{"event_type": "action", "session_id": "another", "payload": {}}])
+    with Store.open(sealed / ".locus", fs=Opening()) as store:
+        store.query("select count(*) from turns, events where events.session_id = 'another'")
+
+        assert Opening.opened.count(store.layout.checked) == 1
 
 
 def test_the_doctor_says_how_old_checks_are(sealed: Path) -> None:

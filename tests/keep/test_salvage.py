@@ -12,6 +12,7 @@ from eventlog.errors import NotFound, Refused
 from eventlog.fs import FileSystem
 from eventlog.keep.salvage import NOTE, salvage
 from eventlog.store import Store
+from locus_cli.main import run
 from tests.keep.support import append, content, make_store, rows, snapshot
 
 SEED = int(os.environ.get("LOCUS_SEED", "1"))
@@ -53,6 +54,21 @@ def test_a_sound_store_comes_out_equal(example, tmp_path):
         assert [f for f in new.verify("deep") if f.damage] == []
         new.replay("last", tmp_path / "replayed")
     assert (tmp_path / "replayed/file").read_bytes() == content(40)
+
+
+def test_repeated_events_that_sealing_left_out_are_not_missed(tmp_path):
+    """P4: `locus store salvage` of a sound store ends with 0, also where events were appended twice."""
+    root = tmp_path / ".locus"
+    with make_store(root) as store:
+        append(store, 0, 3)
+        append(store, 1, 2)
+        append(store, 5)
+        append(store, 2)
+        store.seal()
+        append(store, 6)
+    assert run(["--store", str(root), "store", "salvage", str(tmp_path / "saved")]) == 0
+    with Store.open(root) as old, Store.open(tmp_path / "saved") as new:
+        assert [e["event_id"] for e in new.events()] == [e["event_id"] for e in old.events()]
 
 
 @pytest.mark.slow

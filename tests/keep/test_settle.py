@@ -4,6 +4,7 @@ Each kind of damage is made in a store of its own, verify names it, the command 
 run, and verify ends with 0: through `locus` itself. What is lost stays told as known.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from eventlog.errors import Corruption
+from eventlog.fs import FileSystem
 from eventlog.keep.backup import backup
 from eventlog.log import manifest as manifests
 from eventlog.log.frame import JournalHeader, decode_header, encode_header
@@ -371,6 +373,32 @@ def test_what_verify_names_one_command_settles(
         assert len(list(store.events())) == last + 1
         assert store.verify("quick") == [] or all(not one.damage for one in store.verify("quick"))
         assert not [one for one in store.events(since=at) if one["position"] != at]
+
+
+@pytest.mark.parametrize("pattern", ["log/segments/*", "log/journal/*", "snapshots/packs/*"])
+def test_what_the_disk_does_not_give_is_named_and_settled(
+    root: Path, pattern: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """I11, P7: EIO within a file, for good: verify names the file and ends with 12, one repair settles it."""
+    path = files(root, pattern)[0]
+    inode = path.stat().st_ino
+    pread = FileSystem.pread
+
+    def failing(fs: FileSystem, fd: int, size: int, offset: int) -> bytes:
+        if os.fstat(fd).st_ino == inode:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pread(fs, fd, size, offset)
+
+    monkeypatch.setattr(FileSystem, "pread", failing)
+    code, found = verify(root, capsys)
+    assert code == Corruption.exit_code
+    assert any(one["path"] == str(path) and "disk cannot read" in str(one["what"]) for one in found)
+
+    assert run(["--store", str(root), "store", *REPAIR]) == 0
+    code, left = verify(root, capsys)
+    assert code == 0 and not any(one["damage"] for one in left), left
+    with Store.open(root) as store:
+        store.append([event(99)])
 
 
 def test_quarantined_bytes_are_told_until_a_repair(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

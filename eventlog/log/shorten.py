@@ -1,0 +1,50 @@
+"""Sealing a tail that became long: a process reads the whole tail, and of segments what it needs.
+
+For any process that is not in a hurry; of several at once one seals and the others go on.
+"""
+
+from typing import Protocol
+
+from eventlog.errors import EventLogError
+from eventlog.fs import FileSystem
+from eventlog.identity import Identity
+from eventlog.layout import Layout
+from eventlog.log import manifest as manifests
+from eventlog.log.journal import end_of_journal
+from eventlog.log.tail import unsealed
+
+# Some 4,000 events: decoding them takes a reader about as long as starting.
+TAIL_BYTES_MAX = 2 << 20
+
+
+class Sealable(Protocol):
+    """What this needs of a store."""
+
+    fs: FileSystem
+    layout: Layout
+    identity: Identity
+
+    def seal(self, *, lock_timeout_s: float) -> object: ...
+    def reindex(self) -> object: ...
+
+
+def shorten(store: Sealable) -> bool:
+    """Seal and index a tail of more than TAIL_BYTES_MAX; whether that was done.
+
+    Never raises for the store's state.
+    """
+    try:
+        if _tail_bytes(store) <= TAIL_BYTES_MAX:
+            return False
+        store.seal(lock_timeout_s=0.0)
+        store.reindex()
+        return True
+    except (EventLogError, OSError):
+        return False  # another process seals, or may not write: whoever comes next tries again
+
+
+def _tail_bytes(store: Sealable) -> int:
+    """The bytes of journals that no manifest covers, without the room behind them."""
+    current = manifests.read_current(store.fs, store.layout, store.identity.store_id)
+    numbers = unsealed(store.fs, store.layout, current.next_journal)
+    return sum(end_of_journal(store.fs, store.layout.journal(number)) for number in numbers)

@@ -1,0 +1,123 @@
+"""Long tails: they are sealed by who meets them, and where nobody may, they are read once."""
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog.locks import MAINTAIN
+from eventlog.log import reader
+from eventlog.log.shorten import TAIL_BYTES_MAX, shorten
+from eventlog.projections import source
+from eventlog.recorder.recorder import Recorder
+from eventlog.serve.mcp_call import Call
+from eventlog.serve.mcp_tools import tools_for
+from eventlog.store import Store
+
+
+def with_tail(root: Path, count: int, size: int = 0) -> Path:
+    """A store that holds a turn and `count` more events with a text of `size` characters, all unsealed."""
+    with Store.init(root / ".locus", force=True) as store:
+        turn = Recorder(store, agent="script").start_turn("The only one")
+        turn.end()
+        store.append({"event_type": "action", "payload": {"n": n, "text": "x" * size}} for n in range(count))
+    return root
+
+
+@pytest.fixture
+def long_tail(tmp_path: Path) -> Path:
+    """A store with a tail that is to be sealed."""
+    return with_tail(tmp_path, 30, TAIL_BYTES_MAX // 25)
+
+
+def unsealed(root: Path) -> int:
+    with Store.open(root / ".locus") as store, store.view() as view:
+        return view.tail_count
+
+
+def test_a_command_that_reads_seals_a_long_tail(long_tail: Path) -> None:
+    """S1-55: the command after it reads segments and an index instead of the tail, with the same answer."""
+    program = [os.path.join(os.path.dirname(sys.executable), "locus"), "timeline", "last"]
+    said = [subprocess.run(program, cwd=long_tail, capture_output=True, check=True).stdout for _ in range(2)]
+
+    assert said[0] == said[1] != b""
+    assert unsealed(long_tail) == 0
+    with Store.open(long_tail / ".locus") as store:
+        assert store.status().index is not None
+
+
+def test_a_recorder_seals_a_long_tail_before_it_reads_it(long_tail: Path) -> None:
+    """S1-23, P8: turns that begin later do not read again what came before them."""
+    with Store.open(long_tail / ".locus") as store:
+        turn = Recorder(store, agent="script").start_turn("The next")
+
+    assert turn.ref.turn == 2
+    assert unsealed(long_tail) == 3
+
+
+def test_a_recorder_goes_on_while_another_process_seals(long_tail: Path) -> None:
+    """S1-23: who finds the lock taken records its turn, and leaves sealing to the other."""
+    before = unsealed(long_tail)
+    with Store.open(long_tail / ".locus") as store, open(store.layout.lock(MAINTAIN), "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert not shorten(store)
+        turn = Recorder(store, agent="script").start_turn("The next")
+        turn.end()
+
+    assert turn.ref.turn == 2
+    assert unsealed(long_tail) > before
+
+
+def test_a_short_tail_stays(tmp_path: Path) -> None:
+    """P8: what a process reads in no time is not worth a segment."""
+    with Store.open(with_tail(tmp_path, 30) / ".locus") as store:
+        assert not shorten(store)
+    assert unsealed(tmp_path) > 30
+
+
+def test_a_question_after_an_append_copies_the_newest_events_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I21: SQL scans the tail where it is in memory, and answers as if it had read all of it anew."""
+    copied: list[int] = []
+    load_tail = source.load_tail
+
+    def counting(con: Any, table: str, rows: Any, *rest: Any) -> None:
+        copied.append(len(rows))
+        load_tail(con, table, rows, *rest)
+
+    with Store.open(with_tail(tmp_path, 4_000) / ".locus") as store:
+        ask = "select count(*), count(distinct event_id), max(position), sum(seq) from events where seq > 0"
+        store.query(ask)
+        monkeypatch.setattr(source, "load_tail", counting)
+        for _ in range(3):
+            store.append([{"event_type": "action", "payload": {}}])
+            with Store.open(tmp_path / ".locus") as fresh:
+                assert store.query(ask).rows == fresh.query(ask).rows
+
+    assert copied[::2] == [1, 2, 3]
+
+
+def test_calls_of_one_server_decode_an_event_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S1-55: each call opens the store anew, and reads what was appended since the one before it."""
+    decoded = []
+    row_of = reader.row_of
+
+    def counting(line: bytes, position: int, *rest: Any) -> Any:
+        decoded.append(position)
+        return row_of(line, position, *rest)
+
+    root = str(with_tail(tmp_path, 300) / ".locus")
+    (tool,) = (tool for tool in tools_for("claude-code") if tool.name == "timeline")
+    call = Call.of(tool, {"turn": "last"})
+    said = call.answer(root)
+    monkeypatch.setattr(reader, "row_of", counting)
+    with Store.open(root) as store:
+        (position,) = store.append([{"event_type": "action", "payload": {}}])
+
+    assert call.answer(root) == said
+    assert decoded == [position]
