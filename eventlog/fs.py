@@ -188,8 +188,9 @@ REAL = FileSystem()
 class Detaching(FileSystem):
     """The real machine for a program that somebody waits for, and that says nothing of what it has done.
 
-    Before its first sync, and before a sleep past `until_s` (monotonic time), the process forks. The child goes on with all that is left, in a session of its own and without the caller's files: no signal
-    ends a sync, so whoever waits must not be the one who makes it. The process itself waits for the child
+    Before its first sync, and before a sleep past `until_s` (monotonic time), the process forks. The child
+    goes on with all that is left, in a session of its own and without the caller's files: no signal ends a
+    sync, so whoever is waited for must not be the one who makes it. The process itself waits for the child
     until `until_s`, then calls `leave`, which ends it at once: what the two share, locks above all, is the
     child's. Where no process can be made, this one goes on.
     """
