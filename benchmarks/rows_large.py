@@ -41,7 +41,7 @@ for number in range(100_000):
     time.sleep(0.01)
 """
 
-# A hook whose syncs take so many seconds, and as long as its own writes take a disk of so many bytes a second.
+# A hook whose syncs take so many seconds each, and as long as a disk of so many bytes a second would.
 _SLOW_HOOK = """
 import os, sys, time
 from eventlog.fs import FileSystem

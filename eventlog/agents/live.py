@@ -187,6 +187,7 @@ class _Recording:
         self.closing: "Closing | None" = None  # turns that this capture closes
         self.closed_count = 0
         self.under_way: "list[Running]" = []
+        self.begun = False  # the tool that begins is noted
         self.appended = False
         self.captured = False
         self.switched: "bool | None" = None  # whether ignored files are kept, from this look on
@@ -679,6 +680,7 @@ class _Recording:
             payload = event["payload"]
             assert isinstance(payload, dict)
             lines.append(encode_line({**event, "payload": {**payload, "hook_us": used_us}}))
+        self._note_begun()
         journal = Journal(self.fs, self.layout, self.who.store_id, lock_timeout_s=_APPEND_TIMEOUT_S)
         self.refused = True
         try:
@@ -686,6 +688,26 @@ class _Recording:
         finally:
             journal.close()  # the notes need descriptors, too, and there may be few
         self.refused = False
+
+    def _note_begun(self) -> None:
+        """Note a tool that begins: it begins while its event waits for the disk, and what it changes must not
+        pass for another's."""
+        call, place, cause, begun = self.call, self.place, self.call.begins, self.begun
+        self.begun = True
+        if begun or call.moment != TOOL_START or cause is None or place is None:
+            return
+        session, turn, first = call.session, call.turn, call.events[0]
+        if session is None or turn is None:
+            return
+        paths = [short(path) for path in self._named()]
+        tool = str(first.get("tool_use_id") or "-"), str(first.get("tool") or "-")
+        outlives = (call.agent, self.process) if "subagent_id" in call.columns else None
+        try:
+            live_state.note_begun(
+                self.layout, place.key, (session, turn), cause, tool, call.kind, paths, outlives
+            )
+        except OSError as error:
+            self.note(error)
 
     def _remember(self) -> None:
         """Behind the append: notes for later calls. They may be lost."""
@@ -715,17 +737,8 @@ class _Recording:
         if place is None:
             return
         if call.moment == TOOL_START and turn is not None:
-            by_subagent = "subagent_id" in call.columns
-            if not by_subagent:
+            if "subagent_id" not in call.columns:
                 self._keep_open((call.agent, session, turn), replaces=call.unheard)
-            outlives = (call.agent, self.process) if by_subagent else None
-            tool_use_id = call.events[0].get("tool_use_id")
-            if (cause := call.begins) is not None:
-                paths = [short(path) for path in self._named()]
-                tool = str(tool_use_id or "-"), str(call.events[0].get("tool") or "-")
-                live_state.note_begun(
-                    self.layout, place.key, (session, turn), cause, tool, call.kind, paths, outlives
-                )
         elif call.moment == TURN_START and turn is not None and not self.noted:
             self._keep_open((call.agent, session, turn), replaces=True)
         elif call.ended:

@@ -16,7 +16,7 @@ from eventlog.store import Store
 from tests.cli.hook_support import Agent, events, here, notes, project, replayed
 
 # The hook program on a clock that only sleeps and syncs move. Each sync waits for a file, and who makes one
-# says so, as does who ends.
+# says so, as does who ends. No look precedes a command.
 _PROGRAM = """
 import os, sys, time
 from eventlog.fs import FileSystem
@@ -46,6 +46,8 @@ FileSystem.sleep = sleep
 os._exit = exit
 for name in ("fsync", "fdatasync", "fsync_dir"):
     slow(name)
+from eventlog.agents import live
+live.LOOK_BEFORE_FILES_MAX = 0
 from locus_cli.hook_entry import main
 main()
 """
@@ -113,6 +115,19 @@ def test_an_event_without_contents_is_in_the_log_before_its_sync(disk: SlowDisk)
     assert disk.go_on()[-2:] == ["child fdatasync", "child ends at 20.00"]
     assert disk.acknowledged() == (end, end)
     assert notes(disk.work) == ""
+
+
+def test_a_tool_is_known_to_have_begun_before_its_event_is_durable(disk: SlowDisk) -> None:
+    """P7: a command begins while the disk is busy with its event. Whose change it is that another one finds,
+    which ends meanwhile, is not guessed."""
+    other = disk.agent.begin("Bash", {"command": "other"})
+    disk.hook("PreToolUse", tool_name="Bash", tool_use_id="toolu_slow", tool_input={"command": "slow"})
+    (disk.work / "made.txt").write_text("one")
+    disk.agent.end(other, "Bash", {"command": "other"}, {})
+
+    (change,) = events(disk.work, "file")
+    assert (change["cause"], len(change["payload"]["causes"])) == (None, 2)
+    disk.go_on()
 
 
 def test_a_change_is_told_once_its_contents_are_durable(disk: SlowDisk, tmp_path: Path) -> None:
