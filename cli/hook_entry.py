@@ -91,8 +91,14 @@ def main() -> None:
     except BaseException as error:
         note(root, error)
     finally:
-        # Without the interpreter's clean-up: nothing is buffered, and no exit hook may raise.
+        _end()
+
+
+def _end() -> "NoReturn":
+    """Without the interpreter's clean-up: nothing is buffered, and no exit hook may raise."""
+    try:
         sys.stdout.flush()
+    finally:
         os._exit(0)
 
 
@@ -109,7 +115,7 @@ def _end_without_recording(call: "Call", store: str, started_s: float) -> "NoRet
     except BaseException as error:
         note(store, error)
     finally:
-        os._exit(0)
+        _end()
 
 
 def _brief(call: "Call", store: str, started_s: float) -> None:

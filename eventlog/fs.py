@@ -248,12 +248,12 @@ class Detaching(FileSystem):
 def _leave_caller() -> None:
     """Have nothing in common with the process that started this one: no session, no terminal, no pipe."""
     os.setsid()
+    os.closerange(0, 3)
     try:
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        null = os.open(os.devnull, os.O_RDWR)  # in the place of the first: there may be no more descriptors
     except OSError:
-        os.closerange(0, 3)
         return
-    for fd in (0, 1, 2):
+    for fd in (1, 2):
         os.dup2(null, fd)
 
 
