@@ -34,7 +34,7 @@ def slow(name):
     real = getattr(FileSystem, name)
     def sync(self, where):
         say(name)
-        for _ in range(3000):
+        for _ in range(12_000):
             if os.path.exists(file):
                 break
             real_sleep(0.005)
