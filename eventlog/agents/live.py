@@ -58,8 +58,8 @@ BUDGET_S = {
     TURN_END: 2.0,
     SESSION_END: 0.3,
 }
-# And until an agent waits for the disk no more, where this is later.
-_WAIT_S = 0.4
+# And until an agent waits for the disk no more: around tools, and where it is later elsewhere.
+_WAIT_S = 0.35
 # A look before a command looks at no more files: as long as it takes little of what the hook takes anyway.
 LOOK_BEFORE_FILES_MAX = 1_000
 # Seconds until contents are looked through for erased texts no more: before the signal that ends a hook.
@@ -148,7 +148,8 @@ class Recorded:
 
 def until_of(call: Call, environ: "Mapping[str, str]", now_s: float) -> float:
     """Until when, by the monotonic clock, an agent waits for the hook of this call, once its look is done."""
-    return now_s + max(_WAIT_S, BUDGET_S.get(call.moment or "", 0.0)) * patience(environ)
+    budget_s = 0.0 if call.moment in (None, TOOL) else BUDGET_S[call.moment]
+    return now_s + max(_WAIT_S, budget_s) * patience(environ)
 
 
 def patience(environ: "Mapping[str, str]") -> int:

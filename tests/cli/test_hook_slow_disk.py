@@ -106,7 +106,7 @@ def test_an_event_without_contents_is_in_the_log_before_its_sync(disk: SlowDisk)
     call = {"tool_name": "Read", "tool_use_id": "toolu_slow", "tool_input": {"file_path": "a"}}
     said = disk.hook("PreToolUse", **call)
 
-    assert [line for line in said if line.startswith("hook")] == ["hook ends at 0.40"]
+    assert [line for line in said if line.startswith("hook")] == ["hook ends at 0.35"]
     assert [line for line in said if line.startswith("child")] in ([], ["child fdatasync"])
     assert events(disk.work)[-1]["tool_use_id"] == "toolu_slow"
     before, end = disk.acknowledged()
@@ -137,11 +137,11 @@ def test_a_change_is_told_once_its_contents_are_durable(disk: SlowDisk, tmp_path
     done = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_response": {}}
     known = len(events(disk.work))
     said = disk.hook("PostToolUse", tool_use_id="toolu_slow", **done)
-    assert [line for line in said if line.startswith("hook")] == ["hook ends at 0.40"]
+    assert [line for line in said if line.startswith("hook")] == ["hook ends at 0.35"]
     assert len(events(disk.work)) == known  # no event refers to a content that a power cut may take
 
     said = disk.hook("PostToolUse", tool_use_id="toolu_next", **done)
-    assert [line for line in said if line.startswith("hook")] == ["hook ends at 0.40"]
+    assert [line for line in said if line.startswith("hook")] == ["hook ends at 0.35"]
     assert events(disk.work)[-1]["payload"]["capture"] == {"state": "busy"}
     (disk.work / "made.txt").write_text("two")
     said = disk.go_on(2)
