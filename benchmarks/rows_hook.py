@@ -25,6 +25,7 @@ _AGENT = "claude-code"
 _EDITED = "src/d0/edited.py"
 _EDITED_BYTES = 40_000
 _STORED_S = 120
+_LOOKED_AT = 950  # about as many as are looked at before a command
 _HOOKS = 100  # in one sample of the slowest of a hundred
 
 
@@ -57,6 +58,14 @@ def rows() -> list[Row]:
             TIME_UNIT,
             none,
             _hook_shell(changed=True),
+        ),
+        Row(
+            "hook-before-command",
+            f"hook process, before a command, {_LOOKED_AT} files, nothing changed",
+            "the same before a tool that reads, which no look precedes",
+            TIME_UNIT,
+            "both sync their journal",
+            _hook_before_command,
         ),
         Row(
             "first-prompt",
@@ -212,6 +221,11 @@ class Desk:
             duration_ms=900,
         )
 
+    def before(self, tool: str, **arguments: str) -> float:
+        """The hook call before a tool."""
+        tool_use_id = f"toolu_{self._calls:012d}"
+        return self.said("PreToolUse", tool_name=tool, tool_use_id=tool_use_id, tool_input=arguments)
+
 
 def make_tree(root: str, rng: Random, files: int) -> None:
     """Files of a few kilobytes, twenty-five in a directory."""
@@ -320,6 +334,20 @@ def _hook_shell(changed: bool) -> Callable[[Bench], Any]:
         )
 
     return prepare
+
+
+@contextmanager
+def _hook_before_command(bench: Bench) -> Iterator[Sides]:
+    with bench.scratch("hook-before-command") as directory:
+        desk, plain = Desk(directory, bench.seed, _LOOKED_AT), PlainPython(directory)
+        calls = bench.pick(11, 41)
+        yield Sides(
+            ours=lambda: median(desk.before("Bash", command="make check") for _ in range(calls)),
+            anchor=lambda: median(desk.before("Read", file_path="a.py") for _ in range(calls)),
+            beside={"python -I -c pass, s": plain.seconds},
+            size=f"{calls} calls a sample, {_LOOKED_AT} files",
+            rounds=bench.pick(3, 7),
+        )
 
 
 @contextmanager

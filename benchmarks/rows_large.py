@@ -16,12 +16,17 @@ from benchmarks.rows_hook import Desk
 from eventlog.agents import live_contents
 from eventlog.fs import REAL
 from eventlog.layout import Layout
+from eventlog.log.acknowledged import read_note
+from eventlog.log.journal import journal_numbers
+from eventlog.store import Store
 
 _FILES = 40
 _EDITS = 5
 _LARGE = 6
 _SMALL_BYTES, _LARGE_BYTES = 9_000_000, 90_000_000
 _DISK_BYTES_PER_S = 60_000_000
+_BUSY_S = 1.0
+_BOUND_S = 0.5
 _TINY_BYTES = 90
 _PIECE = 1 << 20
 _WAIT_S = 600
@@ -36,11 +41,11 @@ for number in range(100_000):
     time.sleep(0.01)
 """
 
-# A hook whose syncs take as long as a disk of so many bytes a second would; its own writes only.
+# A hook whose syncs take so many seconds each, and as long as a disk of so many bytes a second would.
 _SLOW_HOOK = """
 import os, sys, time
 from eventlog.fs import FileSystem
-rate, written = float(sys.argv.pop(1)), 0
+least, rate, written = float(sys.argv.pop(1)), float(sys.argv.pop(1)), 0
 def pwrite(self, fd, data, offset, real=FileSystem.pwrite):
     global written
     written += len(data)
@@ -48,7 +53,7 @@ def pwrite(self, fd, data, offset, real=FileSystem.pwrite):
 def slow(real):
     def sync(self, fd):
         global written
-        time.sleep(written / rate)
+        time.sleep(least + written / rate)
         written = 0
         return real(self, fd)
     return sync
@@ -86,19 +91,27 @@ def rows() -> list[Row]:
             none,
             _slow_disk,
         ),
+        Row(
+            "hook-busy-disk",
+            f"the slowest of {_EDITS + 1} hook calls, each sync of the hooks takes {_BUSY_S:g} s",
+            f"the bound: {_BOUND_S:g} s",
+            TIME_UNIT,
+            "the hooks sync journal and packs, behind the end of the call",
+            _busy_disk,
+        ),
     ]
 
 
 class LargeDesk(Desk):
     """A desk at which large files come and go; between samples it waits for the process that stores them."""
 
-    def __init__(self, directory: str, seed: int, *, slow: bool = False) -> None:
+    def __init__(self, directory: str, seed: int, *, slow: bool = False, sync_s: float = 0.0) -> None:
         os.makedirs(directory)
         super().__init__(directory, seed, _FILES)
         self._data = Random(seed).randbytes(_PIECE)
         if slow:
             python = f"{sys.executable} -c '{_SLOW_HOOK}'"
-            self.line = f"{python} {_DISK_BYTES_PER_S} claude-code"
+            self.line = f"{python} {sync_s} {_DISK_BYTES_PER_S} claude-code"
 
     def fill(self, size: int) -> None:
         """New files, none like another."""
@@ -119,8 +132,10 @@ class LargeDesk(Desk):
         """Wait for the process beside the hooks, and take the files away."""
         layout = Layout(f"{self.root}/.locus")
         until = time.monotonic() + _WAIT_S
-        while live_contents.worktrees_with_open_lists(REAL, layout) or live_contents.is_being_done(
-            REAL, layout
+        while (
+            live_contents.worktrees_with_open_lists(REAL, layout)
+            or live_contents.is_being_done(REAL, layout)
+            or self._syncs(layout)
         ):
             if time.monotonic() > until:
                 raise RuntimeError("the contents were not stored in time")
@@ -129,6 +144,12 @@ class LargeDesk(Desk):
             if os.path.exists(f"{self.root}/large{number}.bin"):
                 os.unlink(f"{self.root}/large{number}.bin")
         self.shell(changed=False)
+
+    def _syncs(self, layout: Layout) -> bool:
+        """Whether something that was appended is not acknowledged yet."""
+        with Store.open(layout.root) as store:
+            number = max(journal_numbers(REAL, layout))
+            return read_note(REAL, layout, number) != store.journal.next_position()
 
     def sample(self, size: int) -> float:
         self.fill(size)
@@ -154,6 +175,19 @@ def _beside_large(bench: Bench, *, slow: bool) -> Iterator[Sides]:
 
 def _new_large(bench: Bench) -> AbstractContextManager[Sides]:
     return _beside_large(bench, slow=False)
+
+
+@contextmanager
+def _busy_disk(bench: Bench) -> Iterator[Sides]:
+    with bench.scratch("hook-busy-disk") as directory:
+        desk = LargeDesk(f"{directory}/ours", bench.seed, slow=True, sync_s=_BUSY_S)
+        yield Sides(
+            ours=lambda: desk.sample(_TINY_BYTES),
+            anchor=lambda: _BOUND_S,
+            size=f"{_LARGE} new files, {_EDITS + 1} calls a sample",
+            rounds=bench.pick(2, 5),
+            warm_up=False,
+        )
 
 
 def _slow_disk(bench: Bench) -> AbstractContextManager[Sides]:

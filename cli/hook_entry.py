@@ -13,8 +13,9 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from eventlog.agents.call import Call
-    from eventlog.agents.live import Recorded
     from eventlog.agents.live_contents import Job, Started
     from eventlog.types import Event
 
@@ -56,7 +57,7 @@ def main() -> None:
         _signal.setitimer(_signal.ITIMER_REAL, _DEADLINE_S, _DEADLINE_NEXT_S)
         data, size = _read_input()
         from eventlog.agents import adapters, live, live_place
-        from eventlog.fs import REAL
+        from eventlog.fs import Detaching
 
         _signal.setitimer(_signal.ITIMER_REAL, _DEADLINE_S * live.patience(os.environ), _DEADLINE_NEXT_S)
 
@@ -64,8 +65,13 @@ def main() -> None:
         root = live_place.find_store(call, os.environ)
         if root is not None:
             store = root
+
+            def leave() -> "NoReturn":
+                _end_without_recording(call, store, started_s)
+
+            fs = Detaching(live.until_of(call, os.environ, time.monotonic()), leave)
             recorded = live.record(
-                REAL,
+                fs,
                 store,
                 call,
                 os.environ,
@@ -74,8 +80,8 @@ def main() -> None:
                 input_size=size,
                 start=_start_contents,
             )
-            if call.moment == "session" and recorded.settings.briefing_at_start:
-                _brief(call, recorded, started_s + _FACTS_WITHIN_S * live.patience(os.environ))
+            if not fs.is_detached:
+                _brief(call, store, started_s)
             if call.moment in ("turn_end", "session_end"):
                 from . import maintainer
 
@@ -85,8 +91,14 @@ def main() -> None:
     except BaseException as error:
         note(root, error)
     finally:
-        # Without the interpreter's clean-up: nothing is buffered, and no exit hook may raise.
+        _end()
+
+
+def _end() -> "NoReturn":
+    """Without the interpreter's clean-up: nothing is buffered, and no exit hook may raise."""
+    try:
         sys.stdout.flush()
+    finally:
         os._exit(0)
 
 
@@ -96,23 +108,46 @@ def _start_contents(job: "Job") -> "Started":
     return contents.start(job)
 
 
-def _brief(call: "Call", recorded: "Recorded", until_s: float) -> None:
-    """Tell the agent of a session that begins what is known here (docs/briefing.md).
+def _end_without_recording(call: "Call", store: str, started_s: float) -> "NoReturn":
+    """End the process for which the agent waits; another one goes on recording."""
+    try:
+        _brief(call, store, started_s)
+    except BaseException as error:
+        note(store, error)
+    finally:
+        _end()
 
-    Args: until_s: until when, by the monotonic clock, it waits for facts that nobody has made yet.
-    """
+
+def _brief(call: "Call", store: str, started_s: float) -> None:
+    """Tell the agent of a session that begins what is known here (docs/briefing.md)."""
+    if call.moment != "session":
+        return
     operation = call.events[-1].get("operation")
     if operation != "start" and (operation, call.agent) != ("resume", _FORGETS):
         return  # one that goes on has its context
+    from eventlog import config, identity
+    from eventlog.agents import live, live_place
+    from eventlog.fs import REAL
+    from eventlog.layout import Layout
+
+    layout = Layout(store)
+    settings = config.read(REAL, layout)
+    if not settings.briefing_at_start:
+        return
     from eventlog.memory import briefing_hook
 
-    top = None if recorded.place is None else recorded.place.root
-    who, settings = recorded.who, recorded.settings
-    if briefing_hook.is_told(call.agent) and briefing_hook.lacks_facts(recorded.layout, who):
+    who = identity.read(REAL, layout)
+    try:
+        place = live_place.find_place(layout.root, call, os.environ)
+    except (OSError, ValueError):
+        place = None
+    if briefing_hook.is_told(call.agent) and briefing_hook.lacks_facts(layout, who):
         from . import maintainer
 
-        _await(maintainer.start_facts(recorded.layout.root), until_s)
-    data = briefing_hook.at_start(call.agent, call.session, recorded.layout, who, settings, top)
+        until_s = started_s + _FACTS_WITHIN_S * live.patience(os.environ)
+        _await(maintainer.start_facts(store), until_s)
+    top = None if place is None else place.root
+    data = briefing_hook.at_start(call.agent, call.session, layout, who, settings, top)
     while data:
         data = data[os.write(1, data) :]
 

@@ -23,7 +23,8 @@ from eventlog.errors import EventLogError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import NoReturn
 
 _FICLONE = 0x40049409
 _F_FULLFSYNC = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
@@ -182,6 +183,79 @@ class FileSystem:
 
 
 REAL = FileSystem()
+
+
+class Detaching(FileSystem):
+    """The real machine for a program that somebody waits for, and that says nothing of what it has done.
+
+    Before its first sync, and before a sleep past `until_s` (monotonic time), the process forks. The child
+    goes on with all that is left, in a session of its own and without the caller's files: no signal ends a
+    sync, so whoever is waited for must not be the one who makes it. The process itself waits for the child
+    until `until_s`, then calls `leave`, which ends it at once: what the two share, locks above all, is the
+    child's. Where no process can be made, this one goes on.
+    """
+
+    _POLL_S = 0.001
+
+    def __init__(self, until_s: float, leave: "Callable[[], NoReturn]") -> None:
+        self._until_s = until_s
+        self._leave = leave
+        self._forked = False
+        self.is_detached = False  # this process is the child
+
+    def fsync(self, fd: int) -> None:
+        self._detach()
+        super().fsync(fd)
+
+    def fdatasync(self, fd: int) -> None:
+        self._detach()
+        super().fdatasync(fd)
+
+    def fsync_dir(self, path: str) -> None:
+        self._detach()
+        super().fsync_dir(path)
+
+    def sleep(self, seconds: float) -> None:
+        if self.monotonic() + seconds > self._until_s:
+            self._detach()
+        super().sleep(seconds)
+
+    def _detach(self) -> None:
+        if self._forked:
+            return
+        self._forked = True
+        import _signal  # type: ignore[import-not-found]  # as small as a hook needs it
+
+        # No exception comes between the fork and what each of the two does next; a child has no timer.
+        timer = _signal.setitimer(_signal.ITIMER_REAL, 0)
+        try:
+            child = os.fork()
+        except OSError:
+            _signal.setitimer(_signal.ITIMER_REAL, *timer)
+            return
+        if child == 0:
+            self.is_detached = True
+            _leave_caller()
+            return
+        try:
+            while not os.waitpid(child, os.WNOHANG)[0] and self.monotonic() < self._until_s:
+                super().sleep(self._POLL_S)
+            _signal.setitimer(_signal.ITIMER_REAL, *timer)
+        finally:
+            self._leave()
+
+
+def _leave_caller() -> None:
+    """Have nothing in common with the process that started this one: no session, no terminal, no pipe."""
+    os.setsid()
+    os.closerange(0, 3)
+    try:
+        null = os.open(os.devnull, os.O_RDWR)  # in the place of the first: there may be no more descriptors
+    except OSError:
+        return
+    for fd in (1, 2):
+        os.dup2(null, fd)
+
 
 _ADVICE = {
     errno.EACCES: "restore the permission",

@@ -10,7 +10,7 @@ frees a lock when its holder dies, so there are no stale locks. The hook path im
 """
 
 import os
-from _thread import TIMEOUT_MAX, _local, allocate_lock
+from _thread import TIMEOUT_MAX, _local, allocate_lock, get_ident
 from _weakref import ref
 
 from eventlog.errors import LockTimeout
@@ -68,10 +68,11 @@ class KeptLock:
     """A lock that its owner takes exclusively again and again; its descriptor stays open in between.
 
     Threads may share it. A child made by `os.fork` starts without the descriptor: it may go on using
-    the object, and does not keep the lock of a parent that is killed.
+    the object, and does not keep the lock of a parent that is killed. Only where the thread that forks holds
+    the lock, or waits for it, both processes have it then: one of them is to end at once (`fs.Detaching`).
     """
 
-    __slots__ = ("__weakref__", "_fd", "_fs", "_mutex", "_name", "_path")
+    __slots__ = ("__weakref__", "_fd", "_fs", "_mutex", "_name", "_path", "_thread")
 
     def __init__(self, fs: FileSystem, layout: Layout, name: str) -> None:
         self._fs = fs
@@ -79,6 +80,7 @@ class KeptLock:
         self._path = layout.lock(name)
         self._fd = -1
         self._mutex = allocate_lock()
+        self._thread = 0  # the one that holds the mutex
         _all_kept.add(ref(self, _all_kept.discard))
 
     def acquire(self, timeout_s: float) -> None:
@@ -86,6 +88,7 @@ class KeptLock:
         names = _names_before(self._name)
         if not self._mutex.acquire(False):
             timeout_s = self._wait_for_thread(timeout_s)
+        self._thread = get_ident()
         try:
             if self._fd < 0:
                 self._open()
@@ -93,7 +96,7 @@ class KeptLock:
                 _wait(self._fs, self._fd, self._path, True, timeout_s)
         except BaseException:
             self._drop()
-            self._mutex.release()
+            self._free_mutex()
             raise
         names.append(self._name)
 
@@ -122,13 +125,17 @@ class KeptLock:
         except OSError:
             self._drop()  # which frees it too
         finally:
-            self._mutex.release()
+            self._free_mutex()
 
     def close(self) -> None:
         """Give the descriptor back, unless a thread is using it; the next `acquire` opens it anew."""
         if self._mutex.acquire(False):
             self._drop()
             self._mutex.release()
+
+    def _free_mutex(self) -> None:
+        self._thread = 0
+        self._mutex.release()
 
     def _open(self) -> None:
         self._fd = self._fs.open(self._path, os.O_RDWR | os.O_CREAT)
@@ -150,7 +157,10 @@ class KeptLock:
 
     def _after_fork(self) -> None:
         self._mutex = allocate_lock()  # a thread that is not in this process may have held it
-        self._drop()
+        if self._thread == get_ident():
+            self._mutex.acquire()
+        else:
+            self._drop()
 
 
 _all_kept: "set[ref[KeptLock]]" = set()

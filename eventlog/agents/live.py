@@ -58,6 +58,8 @@ BUDGET_S = {
     TURN_END: 2.0,
     SESSION_END: 0.3,
 }
+# And until an agent waits for the disk no more: around tools, and where it is later elsewhere.
+_WAIT_S = 0.35
 # A look before a command looks at no more files: as long as it takes little of what the hook takes anyway.
 LOOK_BEFORE_FILES_MAX = 1_000
 # Seconds until contents are looked through for erased texts no more: before the signal that ends a hook.
@@ -68,6 +70,8 @@ _ENDS_FIRST = (SESSION, TURN_START, SESSION_END)
 _TOLD_IN_TURN = (TURN_START, TOOL_START, TOOL, TURN_END)
 # Moments within a turn, and at its end.
 _WITHIN = (TOOL_START, TOOL, TURN_END)
+# Where a turn may be noted as under way.
+_KEEPS_OPEN = (TURN_START, TOOL_START, TOOL)
 # Where notes of the session are looked up; a tool call does without.
 _LOOKED_UP = (TURN_START, TURN_END, SESSION_END)
 _APPEND_TIMEOUT_S = 2.0
@@ -142,6 +146,12 @@ class Recorded:
         self.place = place
 
 
+def until_of(call: Call, environ: "Mapping[str, str]", now_s: float) -> float:
+    """Until when, by the monotonic clock, an agent waits for the hook of this call, once its look is done."""
+    budget_s = 0.0 if call.moment in (None, TOOL) else BUDGET_S[call.moment]
+    return now_s + max(_WAIT_S, budget_s) * patience(environ)
+
+
 def patience(environ: "Mapping[str, str]") -> int:
     """How many times longer a hook may take than usual: for very slow disks, and for tests."""
     given = environ.get("LOCUS_HOOK_PATIENCE", "")
@@ -178,6 +188,7 @@ class _Recording:
         self.closing: "Closing | None" = None  # turns that this capture closes
         self.closed_count = 0
         self.under_way: "list[Running]" = []
+        self.begun = False  # the tool that begins is noted
         self.appended = False
         self.captured = False
         self.switched: "bool | None" = None  # whether ignored files are kept, from this look on
@@ -187,6 +198,9 @@ class _Recording:
         self.start: "Start | None" = None
         self.started: "Started | None" = None  # the process that stores what this call defers
         self.wait_until = self.began_s
+        # Before anything is written: what goes on behind a sync has other ancestors (`fs.Detaching`).
+        within = call.session is not None and call.moment in _KEEPS_OPEN
+        self.process = live_state.process_of(call.agent, environ) if within else ""
         self.blobs: "BlobStore | None" = None
         self.settings = config.read(fs, layout)
         self.keeps_ignored = config.keeps_ignored(fs, layout) is True
@@ -349,9 +363,9 @@ class _Recording:
         assert self.place is not None and self.call.moment is not None
         budget_s = BUDGET_S[self.call.moment] * patience(self.environ)
         self.wait_until = deadline = self.began_s + budget_s
-        left = max(_LOCK_WAIT_S_MIN, deadline - time.monotonic())
+        # Who waited is to see something too.
+        left = max(_LOCK_WAIT_S_MIN, deadline - budget_s / 4 - time.monotonic())
         lock = acquire(self.fs, self.layout, WORKTREE + self.place.key, timeout_s=left)
-        deadline = max(deadline, time.monotonic() + budget_s / 4)  # who waited is to see something too
         with lock, self._open_blobs() as blobs:
             left = max(_LOCK_WAIT_S_MIN, deadline - time.monotonic())
             with blobs.writer(lock_timeout_s=left) as writer:
@@ -443,7 +457,7 @@ class _Recording:
             self.closed_count = ends.count
             ends.forget(self.layout, told)
         if call.session is not None:
-            live_state.note_turn(self.layout, told, call, self.captured, self.environ, self.fs.time_ns())
+            live_state.note_turn(self.layout, told, call, self.captured, self.process, self.fs.time_ns())
         if not done.partial:  # else the next one tells all since the tree told last
             told.look_of(call.session, call.turn if call.moment in _TOLD_IN_TURN else None, done.root)
             told.tree, told.nonce, told.tree_keeps = done.root, os.urandom(8).hex(), told.keeps
@@ -667,6 +681,7 @@ class _Recording:
             payload = event["payload"]
             assert isinstance(payload, dict)
             lines.append(encode_line({**event, "payload": {**payload, "hook_us": used_us}}))
+        self._note_begun()
         journal = Journal(self.fs, self.layout, self.who.store_id, lock_timeout_s=_APPEND_TIMEOUT_S)
         self.refused = True
         try:
@@ -674,6 +689,26 @@ class _Recording:
         finally:
             journal.close()  # the notes need descriptors, too, and there may be few
         self.refused = False
+
+    def _note_begun(self) -> None:
+        """Note a tool that begins: it begins while its event waits for the disk, and what it changes must not
+        pass for another's."""
+        call, place, cause, begun = self.call, self.place, self.call.begins, self.begun
+        self.begun = True
+        if begun or call.moment != TOOL_START or cause is None or place is None:
+            return
+        session, turn, first = call.session, call.turn, call.events[0]
+        if session is None or turn is None:
+            return
+        paths = [short(path) for path in self._named()]
+        tool = str(first.get("tool_use_id") or "-"), str(first.get("tool") or "-")
+        outlives = (call.agent, self.process) if "subagent_id" in call.columns else None
+        try:
+            live_state.note_begun(
+                self.layout, place.key, (session, turn), cause, tool, call.kind, paths, outlives
+            )
+        except OSError as error:
+            self.note(error)
 
     def _remember(self) -> None:
         """Behind the append: notes for later calls. They may be lost."""
@@ -703,18 +738,8 @@ class _Recording:
         if place is None:
             return
         if call.moment == TOOL_START and turn is not None:
-            by_subagent = "subagent_id" in call.columns
-            if not by_subagent:
+            if "subagent_id" not in call.columns:
                 self._keep_open((call.agent, session, turn), replaces=call.unheard)
-            process = live_state.process_of(call.agent, self.environ) if by_subagent else ""
-            outlives = (call.agent, process) if by_subagent else None
-            tool_use_id = call.events[0].get("tool_use_id")
-            if (cause := call.begins) is not None:
-                paths = [short(path) for path in self._named()]
-                tool = str(tool_use_id or "-"), str(call.events[0].get("tool") or "-")
-                live_state.note_begun(
-                    self.layout, place.key, (session, turn), cause, tool, call.kind, paths, outlives
-                )
         elif call.moment == TURN_START and turn is not None and not self.noted:
             self._keep_open((call.agent, session, turn), replaces=True)
         elif call.ended:
@@ -723,7 +748,7 @@ class _Recording:
 
     def _keep_open(self, turn: "tuple[str, str, str]", *, replaces: bool) -> None:
         assert self.place is not None
-        live_state.keep_open(self.fs, self.layout, self.place.key, turn, self.environ, replaces=replaces)
+        live_state.keep_open(self.fs, self.layout, self.place.key, turn, self.process, replaces=replaces)
 
 
 def _is_of_look(event: Event) -> bool:

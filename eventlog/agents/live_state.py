@@ -168,18 +168,18 @@ def process_of(agent: str, environ: "Mapping[str, str]") -> str:
     return "" if process is None else process.text()
 
 
-def note_open(told: Told, place: "tuple[str, str, str]", environ: "Mapping[str, str]", now_ns: int) -> None:
-    """The turn `place` (agent, session, turn) is under way."""
+def note_open(told: Told, place: "tuple[str, str, str]", process: str, now_ns: int) -> None:
+    """The turn `place` (agent, session, turn) is under way, in a process (`process_of`)."""
     agent, session, turn = place
     told.open.pop(session, None)  # to stand last: it is the newest
-    told.open[session] = [agent, turn, process_of(agent, environ), str(now_ns // 10**9)]
+    told.open[session] = [agent, turn, process, str(now_ns // 10**9)]
 
 
 def stay_open(
     layout: Layout,
     told: Told,
     place: "tuple[str, str, str]",
-    environ: "Mapping[str, str]",
+    process: str,
     now_ns: int,
 ) -> None:
     """A turn whose tools are heard of is under way, whatever was taken for its process, or for its end."""
@@ -189,7 +189,7 @@ def stay_open(
         return  # the hooks of its last tool and of its end ran beside one another
     known = None if given is None else activity.parse_open(session, given)
     if known is None or (known.turn == turn and known.state(now_ns / 1e9) == activity.DEAD):
-        note_open(told, place, environ, now_ns)
+        note_open(told, place, process, now_ns)
 
 
 def meet_turn(layout: Layout, place: "Place | None", call: Call, lines: "list[list[str]]") -> None:
@@ -237,9 +237,7 @@ def open_turn(told: Told, call: Call, known: "Calls") -> "str | None":
     return parts[1]
 
 
-def note_turn(
-    layout: Layout, told: Told, call: Call, captured: bool, environ: "Mapping[str, str]", now_ns: int
-) -> None:
+def note_turn(layout: Layout, told: Told, call: Call, captured: bool, process: str, now_ns: int) -> None:
     """Let `told` say which turn of the session is under way behind this call.
 
     Args: captured: the look was whole.
@@ -250,9 +248,9 @@ def note_turn(
         if captured:  # else what it left untold would pass for a person's
             told.open.pop(session, None)
     elif call.moment == TURN_START and turn is not None:
-        note_open(told, (call.agent, session, turn), environ, now_ns)
+        note_open(told, (call.agent, session, turn), process, now_ns)
     elif call.moment == TOOL and turn is not None and "subagent_id" not in call.columns:
-        stay_open(layout, told, (call.agent, session, turn), environ, now_ns)
+        stay_open(layout, told, (call.agent, session, turn), process, now_ns)
 
 
 def keep_open(
@@ -260,7 +258,7 @@ def keep_open(
     layout: Layout,
     worktree: str,
     turn: "tuple[str, str, str]",
-    environ: "Mapping[str, str]",
+    process: str,
     *,
     replaces: bool,
 ) -> None:
@@ -275,9 +273,9 @@ def keep_open(
         with acquire(fs, layout, WORKTREE + worktree, timeout_s=_LOCK_WAIT_S):
             told = read_told(layout, worktree)
             if replaces:
-                note_open(told, turn, environ, fs.time_ns())
+                note_open(told, turn, process, fs.time_ns())
             else:
-                stay_open(layout, told, turn, environ, fs.time_ns())
+                stay_open(layout, told, turn, process, fs.time_ns())
             write_told(layout, worktree, told)
     except LockTimeout:
         pass  # its next call notes it

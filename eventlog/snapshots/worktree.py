@@ -207,12 +207,12 @@ def capture(
             scan, tables = scan_with(None)
     finally:
         entries.close()
+    mode = os.stat(path).st_mode & 0o755
     writer.flush()
     if tables is not cache:
         # Behind the flush: what the cache names is durable before the cache exists.
         statcache.save(fs, layout, key, tables)
     done = Capture(tables, scan, path)
-    mode = os.stat(path).st_mode & 0o755
     done.root_mode = mode if blobs.modes and mode != 0o755 else None
     _left_out(done, blobs, tables, lists, size_max)
     if contents is not None:

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from eventlog.errors import LockTimeout
-from eventlog.fs import REAL, FileSystem
+from eventlog.fs import REAL, Detaching, FileSystem
 from eventlog.layout import Layout
 from eventlog.locks import APPEND, WORKTREE, KeptLock
 from eventlog.log.journal import Journal, live_journals, scan_journal
@@ -48,6 +48,35 @@ def test_a_child_does_not_keep_the_lock_of_a_killed_parent(layout: Layout) -> No
     finally:
         os.close(until)
         os.close(said)
+
+
+def test_a_process_that_leaves_its_sync_to_a_child_leaves_it_the_lock(layout: Layout) -> None:
+    """I31, I2: who makes a journal syncs it under the lock; where a child does that, the lock is the child's
+    until the sync is done, though the process that took it has ended."""
+    reading, writing = os.pipe()
+
+    class Slow(Detaching):
+        def fsync(self, fd: int) -> None:
+            self._detach()
+            os.read(reading, 1)
+            super().fsync(fd)
+
+    parent = os.fork()
+    if parent == 0:
+        os.close(writing)
+        try:
+            Journal(Slow(0.0, lambda: os._exit(0)), layout, STORE_ID).append([b"slow"])
+        finally:
+            os._exit(1)
+    os.close(reading)
+    try:
+        assert os.waitstatus_to_exitcode(os.waitpid(parent, 0)[1]) == 0
+        with pytest.raises(LockTimeout):
+            KeptLock(REAL, layout, APPEND).acquire(0.0)
+    finally:
+        os.close(writing)
+    assert Journal(REAL, layout, STORE_ID).append([b"next"]) == 1
+    assert lines_of(layout) == [b"slow", b"next"]
 
 
 def test_a_lock_that_cannot_be_given_back_holds_up_no_other(layout: Layout) -> None:
