@@ -615,3 +615,7 @@ def _slug(context_id: str, session_id: str) -> str:
         f"CASE WHEN starts_with({context_id}, 'session:') AND ends_with({context_id}, '_' || {session_id}) "
         f"THEN {context_id}[9:len({context_id}) - len({session_id}) - 1] END"
     )
+
+
+# Of a `session` event: whether the session's context id is fixed by it (log/numbering.py); a turn fixes it, too.
+FIXES_CONTEXT = f"(operation = 'end' OR context_id <> {default_context('session_id')})"
