@@ -117,7 +117,8 @@ class Steps:
             message = f"{message}#{number}" if number else message
         stopped = {} if stop_reason is None else {"stop_reason": stop_reason}
         draft.event(
-            "llm", {"usage": dict(usage), **stopped}, "llm", message, digest_of(usage), message_id=message, **columns
+            "llm", {"usage": dict(usage), **stopped}, "llm", message, digest_of(usage),
+            message_id=message, **columns,
         )  # fmt: skip
 
     def name_of_step(self) -> str:
