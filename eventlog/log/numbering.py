@@ -140,8 +140,8 @@ class Numbering:
     def number(self, columns: "dict[str, list[Any]]", *, sealed: bool = False) -> None:
         """Fill the place columns, in place.
 
-        Args: columns: lists of equal length for INPUT_COLUMNS and PLACE_COLUMNS, None for unknown. sealed: they
-            are of a segment, whose ids of sessions are kept: older versions took a name behind a turn, too.
+        Args: columns: lists of equal length for INPUT_COLUMNS and PLACE_COLUMNS, None for unknown. sealed:
+            they are of a segment, whose ids of sessions stay: older versions took later names, too.
         """
         self._fill_session_ids(columns)
         session_ids = columns["session_id"]

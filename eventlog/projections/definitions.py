@@ -617,5 +617,5 @@ def _slug(context_id: str, session_id: str) -> str:
     )
 
 
-# Of a `session` event: whether the session's context id is fixed by it (log/numbering.py); a turn fixes it, too.
+# Of a `session` event: whether it fixes the session's context id (log/numbering.py); a turn does so, too.
 FIXES_CONTEXT = f"(operation = 'end' OR context_id <> {default_context('session_id')})"

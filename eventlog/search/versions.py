@@ -62,6 +62,8 @@ class Versions:
         self._count = tokenizer.count
         self._text_of = text_of
         self._changed: dict[int, Text] = {}
+        # Of the passages met in versions of this path: the key, and the pieces of its words.
+        self._met: dict[Passage, tuple[int, list[str]]] = {}
 
     def put(
         self, versions: "Iterable[Version]", path: int, stretch: int, head: int, *, backward: bool
@@ -76,7 +78,7 @@ class Versions:
             text = self._text_of(one.id) if self._is_first(path, one) else None
             if text is not None:
                 known, size = self._put_passages(edge, one, known, text, backward)
-                self._put_version(line, path, one, head + size + _size(words.pieces_of(text)))
+                self._put_version(line, path, one, head + size)
                 if backward or edge is None:
                     edge = one.position
         self._con.execute("UPDATE lines SET edge = ? WHERE id = ?", [edge, line])
@@ -85,6 +87,7 @@ class Versions:
             [(doc, line, text.grows, text.pack()) for doc, text in self._changed.items()],
         )
         self._changed.clear()
+        self._met.clear()
 
     def _is_first(self, path: int, version: Version) -> bool:
         """Whether no older version of the path that is indexed has the same content."""
@@ -122,10 +125,15 @@ class Versions:
         """Index what the neighbour lacks and end what only it has; what is known now, and how many words."""
         now: dict[int, list[_Indexed]] = {}
         fresh: list[Passage] = []
-        for passage in passages_of(text):
-            same = known.get(passage.key)
+        passages = passages_of(text)
+        self._meet(passages)
+        pieces: set[str] = set()
+        for passage in passages:
+            key, some = self._met[passage]
+            pieces.update(some)
+            same = known.get(key)
             if same:
-                now.setdefault(passage.key, []).append(same.pop())
+                now.setdefault(key, []).append(same.pop())
             else:
                 fresh.append(passage)
         for gone in (one for some in known.values() for one in some):
@@ -137,7 +145,13 @@ class Versions:
         span = (OPEN, edge or OPEN) if backward else (OPEN if edge is None else version.position, OPEN)
         for one in self._indexed(span, fresh):
             now.setdefault(one.key, []).append(one)
-        return now, sum(one.size for some in now.values() for one in some)
+        return now, sum(one.size for some in now.values() for one in some) + _size(pieces)
+
+    def _meet(self, passages: "list[Passage]") -> None:
+        """Most passages are those of the version before, so they are looked into once."""
+        fresh = [one for one in passages if one not in self._met]
+        for passage, pieces in zip(fresh, words.pieces_of_each([one.text for one in fresh]), strict=True):
+            self._met[passage] = passage.key, pieces.split(_BREAK) if pieces else []
 
     def _indexed(self, span: "tuple[int, int]", fresh: "list[Passage]") -> "Iterator[_Indexed]":
         """Index the passages as one text."""
@@ -147,15 +161,16 @@ class Versions:
         self._meta.texts += 1
         out: list[str] = []
         text = self._changed[doc] = Text()
-        for passage, pieces in zip(fresh, words.pieces_of_each([one.text for one in fresh]), strict=True):
+        for passage in fresh:
+            key, pieces = self._met[passage]
             own, behind = self._count(passage.text), self._count(passage.behind)
             out += (passage.text, passage.behind, " ")
             if behind < PHRASE_WORDS - 1:
                 out.append(_BREAK)
                 behind += 1
-            marks = [self._mark(one) for one in pieces.split(_BREAK)] if pieces else []
+            marks = list(map(self._mark, pieces))
             out += marks
-            text.add(own, behind, len(marks), span, passage.key)
+            text.add(own, behind, len(marks), span, key)
             yield _Indexed(doc, text, len(text.own) - 1)
         self._con.execute(_PUT, [doc, "".join(out)])
 
@@ -184,6 +199,6 @@ class Versions:
         meta.tokens += size
 
 
-def _size(pieces: str) -> int:
+def _size(pieces: "set[str]") -> int:
     """How many words pieces are, with what stands between those of two words."""
-    return pieces.count(" ") + 1 if pieces else 0
+    return sum(one.count(" ") + 2 for one in pieces) - 1 if pieces else 0

@@ -185,7 +185,8 @@ def test_a_name_at_any_moment_changes_no_id(tmp_path: Path) -> None:
         for _ in range(2):
             asked = store.query(
                 "select session_id, list_distinct(flatten(list(list_filter(extends || [context_id], "
-                "lambda link: starts_with(link, 'session:'))))) from events where session_id is not null group by all"
+                "lambda link: starts_with(link, 'session:'))))) from events "
+                "where session_id is not null group by all"
             ).rows
             assert {sid: set(ids) for sid, ids in asked} == seen
             store.seal()
