@@ -245,7 +245,7 @@ def _masters(rows: list[_Row], store: "Store") -> Iterator[Anchor]:
                 project,
                 wire.envelope("project_anchor", wire.encode(data)),
                 [],
-                row["at"],
+                None,  # it does not change with its master, so it is sent once
             )
     for row in rows:
         project = _project(row, store)

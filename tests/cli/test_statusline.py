@@ -262,8 +262,11 @@ def test_the_command_among_the_others_says_the_same(work: Path, tmp_path: Path, 
     assert (done.returncode, done.stdout.decode()) == (0, "locus: not recorded · session – · today –\n")
 
 
-def test_hooks_show_and_doctor_know_the_line(work: Path, locus: Locus) -> None:
+def test_hooks_show_and_doctor_know_the_line(
+    work: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """P1: whether the status line is ours, whether it went from the file, and whether its program did."""
+    monkeypatch.chdir(work)
     again = "`locus hooks install --agent claude-code --local --statusline`"
 
     def told(shown: str, found: str) -> None:
