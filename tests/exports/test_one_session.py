@@ -95,7 +95,9 @@ def test_a_session_that_waits_is_not_sent(tmp_path: Path) -> None:
 
         store.append(prompted())
         last = sender(store, server)
-        assert sum('"project_anchor"' in item for item in _items(server)) == 1  # not with each change of its master
+        assert (
+            sum('"project_anchor"' in item for item in _items(server)) == 1
+        )  # not with each change of its master
         held = server.graph.memories
         (early,) = [
             memory for context, memory in held.items() if context.startswith("decision:") and SID in context
