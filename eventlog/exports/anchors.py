@@ -94,7 +94,7 @@ def changed(view: "LogView", store: "Store", since: int, facts: Facts | None = N
         yield from map(_turn, streams.rows(con, _TURNS))
 
     # Of events only columns that are the same whether ids of sessions are settled or not: here they are not.
-    return streams.of_views(view, store, _VIEWS, ask, frozenset(("position",)))
+    return streams.of_views(view, store, _VIEWS, ask, frozenset(("position",)), homes=True)
 
 
 def _tell(con: "duckdb.DuckDBPyConnection", since: int, facts: Facts, store: "Store") -> None:

@@ -106,7 +106,7 @@ class Steps:
         usage: "Mapping[str, Any]",
         message: str | None,
         *,
-        stop_reason: str | None = None,
+        stop_reason: object = None,
         **columns: object,
     ) -> None:
         """A model call, told again when its counts grew; `message` names it, the step if nothing does."""
