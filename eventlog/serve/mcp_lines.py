@@ -46,9 +46,9 @@ def refusal(error: Exception) -> Any:
     """The error that answers a line which the SDK could not read."""
     import mcp_types as types
     from mcp.shared.message import SessionMessage
-    from pydantic import ValidationError
 
-    found = error.errors(include_url=False) if isinstance(error, ValidationError) else []
+    of_library = getattr(error, "errors", None)  # pydantic's, which has the line, or the JSON in it
+    found: list[dict[str, Any]] = of_library(include_url=False) if of_library is not None else []
     is_json = not any(one["type"] == "json_invalid" for one in found)
     line = next((one["input"] for one in found if isinstance(one["input"], str)), "")
     said = found[0]["input"] if found and is_json else None
