@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -42,6 +43,14 @@ def rows() -> list[Row]:
             TIME_UNIT,
             none,
             _hook_edit(max),
+        ),
+        Row(
+            "statusline",
+            "`locus statusline`, a process: a turn under way, costs noted",
+            start,
+            TIME_UNIT,
+            "neither writes",
+            _status_line,
         ),
         Row(
             "hook-shell",
@@ -172,6 +181,22 @@ class Desk:
         took = time.perf_counter() - start
         if done.returncode or bool(done.stdout) != answers:
             raise RuntimeError(f"a hook said something: {done.returncode} {done.stdout!r} {done.stderr!r}")
+        return took
+
+    def status_line(self) -> float:
+        """The program as Claude Code starts it; seconds of its process, the shell that starts it included."""
+        said = {"session_id": "0b5e55ed-0000-4000-8000-000000000001", "cwd": self.root}
+        data = json.dumps(
+            {**said, "workspace": {"current_dir": self.root, "project_dir": self.root}}
+        ).encode()
+        start = time.perf_counter()
+        done = subprocess.run(
+            ["sh", "-c", f"{shlex.join(locus())} statusline"],
+            input=data, cwd=self.root, env=self._environment, capture_output=True,
+        )  # fmt: skip
+        took = time.perf_counter() - start
+        if not done.stdout.startswith(b"locus: recording turn"):
+            raise RuntimeError(f"not the line of a turn under way: {done.stdout!r} {done.stderr!r}")
         return took
 
     def first_prompt(self) -> float:
@@ -308,6 +333,20 @@ def _hook_edit(summary: Callable[[list[float]], float]) -> Callable[[Bench], Any
             )
 
     return prepare
+
+
+@contextmanager
+def _status_line(bench: Bench) -> Iterator[Sides]:
+    with bench.scratch("statusline") as directory:
+        desk, plain = Desk(directory, bench.seed, 200), PlainPython(directory)
+        run([*locus(), "store", "seal"], cwd=desk.root)
+        calls = bench.pick(11, 41)
+        yield Sides(
+            ours=lambda: median(desk.status_line() for _ in range(calls)),
+            anchor=lambda: median(plain.seconds() for _ in range(calls)),
+            size=f"{calls} calls a sample",
+            rounds=bench.pick(3, 5),
+        )
 
 
 def _large_desk(bench: Bench) -> tuple[Desk, PlainPython, _GitAdd]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,6 +10,9 @@ from .access import json_option, put, say
 from .hooks_text import AGENTS, homes, project_directory, where_options
 from .jsonout import document
 from .text import lines
+
+if TYPE_CHECKING:
+    from eventlog.agents.install import Registered
 
 
 @click.command("show")
@@ -18,8 +22,8 @@ from .text import lines
 def command(ctx: click.Context, agent: str | None, level: str | None, as_json: bool) -> None:
     """Show which hooks are installed, and where.
 
-    For each settings file that has hooks of ours: the events and the command. `locus doctor` also
-    tries whether they work.
+    For each settings file that has hooks of ours: the events and the command, and of Claude Code whether the
+    status line is ours. `locus doctor` also tries whether they work.
     """
     from eventlog.agents import install as engine
     from eventlog.agents import launch
@@ -34,7 +38,14 @@ def command(ctx: click.Context, agent: str | None, level: str | None, as_json: b
     if as_json:
         put(document({"settings": [dataclasses.asdict(registered) for registered in found.values()]}))
         return
-    shown = [one for one in found.values() if one.events or one.problem]
+    lost = {
+        one.path
+        for one in found.values()
+        if one.status_line is None and engine.had_status_line(REAL, one.path, places)
+    }
+    shown = [
+        one for one in found.values() if one.events or one.problem or one.status_line or one.path in lost
+    ]
     for one in shown:
         if one.problem:
             say(one.problem)
@@ -48,7 +59,22 @@ def command(ctx: click.Context, agent: str | None, level: str | None, as_json: b
             if not os.access(path, os.R_OK)
         )
         off = f"\n  off     {one.disabled} is set in this file" if one.disabled else ""
-        put(f"{one.agent} ({one.level}) {one.path}\n  events  {', '.join(one.events)}")
-        put(f"{missing}{commands}{gone}{off}\n")
+        put(f"{one.agent} ({one.level}) {one.path}\n  events  {', '.join(one.events) or 'none'}")
+        put(f"{missing}{commands}{gone}{_status_line(one, one.path in lost)}{off}\n")
     if not shown:
         say("No hook of ours is installed. `locus hooks install` does it.")
+
+
+def _status_line(one: "Registered", is_lost: bool) -> str:
+    """What there is to say of Claude Code's status line; the other agents have none of ours."""
+    from eventlog.agents import install as engine
+    from eventlog.agents import launch
+
+    if one.agent != engine.CLAUDE_CODE:
+        return ""
+    again = f"`locus hooks install --agent {one.agent} --{one.level} --statusline`"
+    if one.status_line is None:
+        return f"\n  status  {'ours is gone' if is_lost else 'not ours'}; {again} sets it"
+    program = launch.missing_program(one.status_line)
+    gone = "" if program is None else f"\n  gone    {lines(program)}; {again} corrects it"
+    return f"\n  status  {lines(one.status_line)}{gone}"

@@ -712,7 +712,8 @@ class Store:
             index = current(self.fs, self.layout, view.manifest)
             unsealed = view.tail_count
         sessions, active, turns = self.query(
-            "select count(*), count(*) filter (status = 'active'), (select count(*) from turns) from sessions"
+            "select count(*), count(*) filter (status = 'active' and repo is null) + (select coalesce("
+            "sum(active_sessions), 0) from sessions_master), (select count(*) from turns) from sessions"
         ).rows[0]
         journals, journal_bytes = count_files(self.fs, self.layout, JOURNAL_DIR)
         packs, pack_bytes = count_files(self.fs, self.layout, PACK_DIR)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from eventlog import __version__, identity
 from eventlog.agents import git_exclude, health_store, health_turns, install, launch
 from eventlog.agents.health_store import HOOKED, NOTE, OK, PROBLEM, Finding, age, recent
-from eventlog.agents.install import CODEX, GEMINI_CLI, LOCAL, Homes, Registered
+from eventlog.agents.install import CLAUDE_CODE, CODEX, GEMINI_CLI, LOCAL, Homes, Registered
 from eventlog.agents.settings import parse
 from eventlog.errors import EventLogError
 from eventlog.fs import REAL, read_file
@@ -129,7 +129,7 @@ def _hooks(
             nothing = False
             yield _vanished(one, store, is_served=bool(registered))
         for one in files:
-            for finding in _of_file(one):
+            for finding in (*_of_file(one), *_status_line(one, homes)):
                 nothing = False
                 yield finding
         if registered:
@@ -175,6 +175,25 @@ def _of_file(one: Registered) -> Iterator[Finding]:
     if one.disabled:
         what = f"{one.path} sets {one.disabled}, so no hook of ours runs"
         yield Finding(PROBLEM, one.agent, what, "remove that setting")
+
+
+def _status_line(one: Registered, homes: Homes) -> Iterator[Finding]:
+    """What there is to say of a status line that is ours, was ours, or could be."""
+    todo = f"`locus hooks install --agent {one.agent} --{one.level} --statusline`"
+    if one.status_line is None:
+        if install.had_status_line(REAL, one.path, homes):
+            what = f"{one.path} had our status line, and has it no more"
+            off = f"`locus hooks install --agent {one.agent} --{one.level}` leaves it out"
+            yield Finding(NOTE, one.agent, what, f"{todo} sets it again; {off}")
+        elif one.events and one.agent == CLAUDE_CODE:
+            yield Finding(OK, one.agent, f"no status line of ours in {one.path} ({todo} sets it)")
+        return
+    program = launch.missing_program(one.status_line)
+    if program is None:
+        yield Finding(OK, one.agent, f"its status line in {one.path} is ours")
+    else:
+        what = f"the status line in {one.path} stays empty: {program} is not there"
+        yield Finding(NOTE, one.agent, what, f"{todo} makes it name this installation")
 
 
 def _vanished(one: Registered, store: Store | None, *, is_served: bool) -> Finding:

@@ -103,6 +103,7 @@ class Registered:
     lines: tuple[str, ...] = ()
     disabled: str | None = None  # the setting that switches hooks off
     is_older: bool = False  # another version of Locus made the file
+    status_line: str | None = None  # the command of a status line of ours
     problem: str | None = None
 
 
@@ -183,6 +184,11 @@ def was_installed(fs: FileSystem, path: str, homes: Homes) -> bool:
     return bool(receipts.of_path(fs, receipts.directory(homes.state), path))
 
 
+def had_status_line(fs: FileSystem, path: str, homes: Homes) -> bool:
+    """Whether we set a status line in the settings file at `path` and nobody asked to take it out since."""
+    return receipts.had_status_line(fs, receipts.directory(homes.state), path)
+
+
 def edit_text(
     fs: FileSystem,
     agent: str,
@@ -237,6 +243,7 @@ def look(fs: FileSystem, agent: str, level: str, path: str) -> Registered:
         return Registered(agent, level, path, True, problem=str(error))
     ours = settings.ours_in(root)
     events = tuple(dict.fromkeys(own.event for own in ours))
+    shown = settings.status_line(root)
     return Registered(
         agent,
         level,
@@ -246,6 +253,7 @@ def look(fs: FileSystem, agent: str, level: str, path: str) -> Registered:
         missing=tuple(event for event in EVENTS[agent] if event not in events) if events else (),
         lines=tuple(dict.fromkeys(_line_of(own.handler) for own in ours)),
         disabled=_disabled(root.data, ours),
+        status_line=str(shown["command"]) if settings.is_our_status_line(shown) else None,
     )
 
 
@@ -319,13 +327,14 @@ class _File:
         base = self.without_hooks().after
         made_directory = self.made_directory or not os.path.isdir(os.path.dirname(self.path))
         if base is None:
-            return _Edited(settings.created(wanted, shown), Receipt(None, True, made_directory))
+            receipt = Receipt(None, True, made_directory, shown is not None)
+            return _Edited(settings.created(wanted, shown), receipt)
         if settings.is_blank(base):
             edits = [Edit(0, len(base), settings.created(wanted, shown))]
         else:
             edits = settings.insertion(base, self._parse(base), wanted, shown)
         after, back = settings.apply(base, edits)
-        return _Edited(after, Receipt(tuple(back), self.created, made_directory))
+        return _Edited(after, Receipt(tuple(back), self.created, made_directory, shown is not None))
 
     def with_plugin(self, wanted: Mapping[str, Handler]) -> _Edited:
         after = opencode_plugin.put_in(self.path, self.text, wanted)

@@ -78,6 +78,14 @@ def status_line(program: str = "locus") -> dict[str, object]:
     return {"type": "command", "command": f"{shlex.quote(program)} statusline"}
 
 
+def missing_program(command: str) -> "str | None":
+    """The program of a status line of ours, None where it is there."""
+    import shutil
+
+    program = shlex.split(command)[0]
+    return None if shutil.which(program) else program
+
+
 def own_program() -> str:
     """The path of this installation's `locus`. Raises: EventLogError where there is none."""
     import sysconfig

@@ -26,6 +26,7 @@ class Receipt:
     edits: tuple[Edit, ...] | None
     created: bool  # the file would not be there but for us
     made_directory: bool
+    status_line: bool = False  # whether the file has ours
 
 
 def directory(state: str) -> str:
@@ -52,6 +53,7 @@ def of_file(fs: FileSystem, directory: str, file: str) -> dict[str, Receipt]:
                         None if edits is None else tuple(Edit(int(a), int(b), str(c)) for a, b, c in edits),
                         bool(fields["created"]),
                         bool(fields["made_directory"]),
+                        bool(fields.get("status_line")),
                     )
             except (FileNotFoundError, ValueError, KeyError, TypeError):
                 continue  # without it our entries are found by what they are
@@ -63,17 +65,25 @@ def of_path(fs: FileSystem, directory: str, path: str) -> list[str]:
     prefix = digest(os.fsencode(os.path.realpath(path))) + "-"
     found = []
     for name in fs.listdir(directory) if os.path.isdir(directory) else []:
-        if _NAME.fullmatch(name) and (name.startswith(prefix) or _path_in(fs, f"{directory}/{name}") == path):
+        if _NAME.fullmatch(name) and (
+            name.startswith(prefix) or _field(fs, f"{directory}/{name}", "path") == path
+        ):
             found.append(name)
     return found
 
 
-def _path_in(fs: FileSystem, receipt: str) -> object:
+def had_status_line(fs: FileSystem, directory: str, path: str) -> bool:
+    """Whether a receipt of a settings file tells of a status line of ours."""
+    found = of_path(fs, directory, path)
+    return any(_field(fs, f"{directory}/{name}", "status_line") is True for name in found)
+
+
+def _field(fs: FileSystem, receipt: str, name: str) -> object:
     try:
         fields = json.loads(read_file(fs, receipt, _SIZE_MAX))
     except (OSError, ValueError):
         return None
-    return fields.get("path") if isinstance(fields, dict) else None
+    return fields.get(name) if isinstance(fields, dict) else None
 
 
 def forget_path(fs: FileSystem, directory: str, path: str) -> None:
@@ -91,6 +101,7 @@ def write(fs: FileSystem, directory: str, path: str, file: str, after: bytes, re
         "file": file,
         "created": receipt.created,
         "made_directory": receipt.made_directory,
+        "status_line": receipt.status_line,
         "edits": None if edits is None else [[edit.start, edit.end, edit.new] for edit in edits],
     }
     put(fs, directory, f"{digest(os.fsencode(file))}-{digest(after)}.json", fields)

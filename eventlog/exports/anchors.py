@@ -2,8 +2,8 @@
 
 Read from the projections of one pinned view. A context is written again only when its state may have
 changed since a position: an event of it stands behind, a model call that it counted is counted
-elsewhere since, or the session it extends got its name. A session that *waits*, active and without a
-prompt, has no settled id yet: nothing of it is written. Pure but for the queries; one thread.
+elsewhere since, or the session it extends got its name. A session that *waits*, without a name, a turn and
+an end, has no settled id yet: nothing of it is written. Pure but for the queries; one thread.
 """
 
 import datetime
@@ -94,7 +94,7 @@ def changed(view: "LogView", store: "Store", since: int, facts: Facts | None = N
         yield from map(_turn, streams.rows(con, _TURNS))
 
     # Of events only columns that are the same whether ids of sessions are settled or not: here they are not.
-    return streams.of_views(view, store, _VIEWS, ask, frozenset(("position",)))
+    return streams.of_views(view, store, _VIEWS, ask, frozenset(("position",)), homes=True)
 
 
 def _tell(con: "duckdb.DuckDBPyConnection", since: int, facts: Facts, store: "Store") -> None:
@@ -117,11 +117,13 @@ def _tell(con: "duckdb.DuckDBPyConnection", since: int, facts: Facts, store: "St
 
 
 _PROVISIONAL = definitions.default_context("session_id")
-# Nobody has said anything yet in such a session, so its name is still to come.
+# Nobody has said anything yet in such a session, so its name may still come.
 _WAITING = f"""
     CREATE TABLE waiting AS
     SELECT session_id, context_id, agent, first_position AS place FROM sessions
-    WHERE status = 'active' AND turn_count = 0 AND context_id = {_PROVISIONAL}"""
+    WHERE turn_count = 0 AND context_id = {_PROVISIONAL} AND session_id NOT IN (
+        SELECT session_id FROM events
+            WHERE event_type = 'session' AND operation = 'end' AND session_id IS NOT NULL)"""
 
 # Sessions of which an export up to `since` wrote nothing, because they waited then.
 _LATE = f"""
@@ -131,9 +133,7 @@ _LATE = f"""
             AND session_id NOT IN (SELECT session_id FROM waiting))
     GROUP BY session_id
     HAVING count(turn) FILTER (event_type <> 'session') = 0
-        AND count(*) FILTER (event_type = 'session' AND context_id <> {_PROVISIONAL}) = 0
-        AND arg_max({definitions.STATE.replace("anchor_payload", "payload")}, position)
-            FILTER (event_type = 'session') = 'active'
+        AND count(*) FILTER (event_type = 'session' AND {definitions.FIXES_CONTEXT}) = 0
     ORDER BY 2"""
 
 _MASTERS_UNTOUCHED = """
@@ -245,7 +245,7 @@ def _masters(rows: list[_Row], store: "Store") -> Iterator[Anchor]:
                 project,
                 wire.envelope("project_anchor", wire.encode(data)),
                 [],
-                row["at"],
+                None,  # it does not change with its master, so it is sent once
             )
     for row in rows:
         project = _project(row, store)

@@ -131,7 +131,14 @@ def header(store: "Store", report: JsonlReport, contents: bool) -> dict[str, Any
 
 def _with_people(seen: of_people.People, event: Event) -> Event:
     """The event with as much of who worked where as may leave; untouched where it says nothing of that."""
-    if seen.mode == of_people.FULL or not of_people.names_people(event):
+    if seen.mode == of_people.FULL:
+        return event
+    for name in ("title", "cwd", "worktree"):
+        if isinstance(value := event[name], str):
+            event[name] = of_people.text_without(seen, value)
+    if event["payload"] is not None:
+        event["payload"] = of_people.text_without(seen, str(event["payload"]), is_json=True)
+    if not of_people.names_people(event):
         return event
     said = jsontext.decode(str(event["payload"] or "{}"))
     kept = of_people.within(seen, event, said) if isinstance(said, dict) else said

@@ -203,7 +203,7 @@ class Batch:
         self._store = store
         self._view = view
         self._exposure = withheld.Exposure(view)
-        self._people = people.allowed(store.fs, store.layout)
+        self._people = people.allowed(store.fs, store.layout, homes=True)  # no path of this machine leaves
         self._graph_id = graph_id
         self._payload_bytes_max = payload_bytes_max
         self._diffs = diffs
@@ -317,7 +317,7 @@ class Batch:
         event_type, event_id = event["event_type"], event["event_id"]
         where = f"event {event_id}"
         columns = {name: value for name in _AS_KEYS if (value := event[name]) is not None}
-        text = event["payload"] or "{}"
+        text = people.text_without(self._people, event["payload"] or "{}", is_json=True)
         if people.names_people(event):
             said = wire.decode(text)
             if isinstance(said, dict) and said != (kept := people.within(self._people, event, said)):

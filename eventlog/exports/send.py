@@ -644,7 +644,12 @@ class _Maker:
         context_id = entry.record["context_id"]
         replace = anew or entry.group != "events" or context_id in _CATEGORIES
         if entry.group in ("knowledge", "categories"):
-            replace = self._owned.states.has_id(rest.key_of(context_id))
+            first = self._spelled(entry, replace=False)
+            states = self._owned.states
+            replace = states.has_id(first.key) and (anew or not states.holds(first.key, first.state))
+        return self._spelled(entry, replace=replace)
+
+    def _spelled(self, entry: Entry, *, replace: bool) -> Item:
         return rest.item(
             entry.group,
             entry.position,

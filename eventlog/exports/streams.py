@@ -41,15 +41,17 @@ def of_views(
     names: Collection[str],
     ask: Ask[_T],
     columns: frozenset[str] | None = None,
+    *,
+    homes: bool = False,
 ) -> Iterator[_T]:
     """What `ask` gives of a connection on which the views `names` (docs/sql.md) are, some at a time.
 
     An index that turns out damaged counts as absent: `ask` is asked again, and what it gives, which is the
     same in the same order, is passed over as far as it was given already (I22).
-    Args: columns: of events, where it needs no others.
+    Args: columns: of events, where it needs no others; homes: names of homes stay, as in `people.People`.
     Raises: Corruption, QueryError.
     """
-    people = allowed(store.fs, store.layout)
+    people = allowed(store.fs, store.layout, homes=homes)
     given = 0
     use_index = True
     sizes = iter(_MEMORY_BYTES)

@@ -11,7 +11,8 @@ The state of a session can be rebuilt from its rows in segments alone:
 - a key's turn is the turn of the first row with that key and a turn;
 - the highest turn and the highest seq of a turn are maxima (at least 0);
 - the current turn is the turn of the last row that has one;
-- the session's context is that of its first `session` event with other than the default one.
+- the session's context is fixed by its first `session` event with other than the default one, by its first
+  turn, or by its first end, whichever comes first; `session` events behind that have it, whatever they say.
 
 Counters stop at the largest int64 instead of running over it. Pure; not safe for concurrent use.
 """
@@ -51,7 +52,7 @@ class PrefixRow(NamedTuple):
     first_position: int
     last_position: int
     max_seq: "int | None"
-    context_id: "str | None"  # of the first `session` event whose context is not the default one
+    context_id: "str | None"  # of the first `session` event that is an end, or has not the default one
     context_position: "int | None"  # where that event stands
 
 
@@ -83,7 +84,9 @@ def default_context(session_id: str) -> str:
 class _Session:
     """The counters of one session."""
 
-    __slots__ = ("context", "current", "default", "extends", "highest", "id", "keys", "places", "seqs")
+    __slots__ = (
+        "context", "current", "default", "extends", "highest", "id", "is_fixed", "keys", "places", "seqs"
+    )  # fmt: skip
 
     def __init__(self, session_id: str) -> None:
         self.id = session_id
@@ -95,10 +98,12 @@ class _Session:
         self.default = default_context(session_id)
         self.context = self.default
         self.extends = [self.context]
+        self.is_fixed = False  # its context id, also by a turn (`current`)
 
     def name(self, context_id: str) -> None:
         """Take the first context id that is not the default one."""
-        if self.context == self.default and context_id != self.default:
+        if not self.is_fixed and context_id != self.default:
+            self.is_fixed = True
             self.context = context_id
             self.extends = [context_id]
             self.places.pop(None, None)  # what is outside of turns extends the session itself
@@ -132,10 +137,11 @@ class Numbering:
         self._names: dict[str, str] = {}  # event type → its form in context ids
         self._ids: dict[tuple[str, str], str] = {}  # (agent, agent's session id) → session id
 
-    def number(self, columns: "dict[str, list[Any]]") -> None:
+    def number(self, columns: "dict[str, list[Any]]", *, sealed: bool = False) -> None:
         """Fill the place columns, in place.
 
-        Args: columns: lists of equal length for INPUT_COLUMNS and PLACE_COLUMNS, None for unknown.
+        Args: columns: lists of equal length for INPUT_COLUMNS and PLACE_COLUMNS, None for unknown. sealed:
+            they are of a segment, whose ids of sessions stay: older versions took later names, too.
         """
         self._fill_session_ids(columns)
         session_ids = columns["session_id"]
@@ -145,7 +151,7 @@ class Numbering:
             for session_id in new:
                 known[session_id] = _Session(session_id)
             self._prime(self.prefix.sessions(new))
-        self._fill_places(columns)
+        self._fill_places(columns, sealed)
 
     def keep(self, session_ids: "Iterable[str | None]") -> None:
         """Forget all other sessions: the prefix, which holds them by now, is asked when one comes back."""
@@ -178,6 +184,7 @@ class Numbering:
                 if at is None or row.context_position < at:
                     contexts[session.id] = row.context_position
                     session.context, session.extends = row.context_id, [row.context_id]
+                    session.is_fixed = True
             if row.turn is None:
                 continue
             session.highest = max(session.highest, row.turn)
@@ -190,7 +197,7 @@ class Numbering:
                     keys[key] = row.first_position
                     session.keys[row.agent_turn_id] = row.turn
 
-    def _fill_places(self, columns: "dict[str, list[Any]]") -> None:
+    def _fill_places(self, columns: "dict[str, list[Any]]", sealed: bool) -> None:
         session_ids, turns, turn_ids = columns["session_id"], columns["turn"], columns["turn_id"]
         seqs, contexts, extends = columns["seq"], columns["context_id"], columns["extends"]
         repos, operations = columns["repo"], columns["operation"]
@@ -223,6 +230,8 @@ class Numbering:
                 if seq is not None:
                     session.seqs[place.counter] = max(seq, session.seqs.get(place.counter, 0))
                 _fill_lifecycle(session, place, event_type, repos[i], columns, i)
+                if event_type == "session":
+                    _name(session, operations[i], contexts, i, sealed)
                 continue
             last = session.seqs.get(place.counter, 0)
             if seq is None:
@@ -282,10 +291,6 @@ def _fill_lifecycle(
     if event_type == "sessions":
         _fill_master(repo, contexts, i)
     elif event_type == "session":
-        if contexts[i] is None:
-            contexts[i] = session.context
-        else:
-            session.name(contexts[i])
         if extends[i] is None and repo is not None:
             extends[i] = [sessions_context(repo)]
     else:
@@ -293,6 +298,16 @@ def _fill_lifecycle(
             contexts[i] = turn_context(session.id, place.turn)
         if extends[i] is None:
             extends[i] = session.extends
+
+
+def _name(session: _Session, operation: "str | None", contexts: "list[Any]", i: int, sealed: bool) -> None:
+    """The context id of a `session` event, which may be the one that fixes the session's."""
+    if contexts[i] is not None and (session.current is None or sealed):
+        session.name(contexts[i])
+    if contexts[i] is None or not sealed:
+        contexts[i] = session.context
+    if operation == "end":
+        session.is_fixed = True
 
 
 def _fill_outside(columns: "dict[str, list[Any]]", i: int) -> None:

@@ -19,7 +19,9 @@ from eventlog.log.manifest import SegmentEntry
 from eventlog.log.numbering import PrefixRow, default_context
 from eventlog.log.segment import meta_of, open_segment, read_columns, slices
 
-_PLACES = ("position", "session_id", "turn", "agent_turn_id", "seq", "event_type", "context_id")
+_PLACES = (
+    "position", "session_id", "turn", "agent_turn_id", "seq", "event_type", "operation", "context_id"
+)  # fmt: skip
 
 _READ = "read this segment"
 
@@ -216,10 +218,10 @@ def _hashes(ids: "pa.Array | pa.ChunkedArray") -> "pa.Array":
 def _prefix_rows(table: "pa.Table") -> Iterator[PrefixRow]:
     """The rows of one row group, grouped."""
     given = pc.equal(table["event_type"], "session")
-    named = table.filter(given).select(("session_id", "context_id", "position"))
+    named = table.filter(given).select(("session_id", "operation", "context_id", "position"))
     contexts: dict[str, tuple[str, int]] = {}
-    for session_id, context_id, position in _tuples(named):
-        if context_id is not None and context_id != default_context(session_id):
+    for session_id, operation, context_id, position in _tuples(named):
+        if context_id is not None and (operation == "end" or context_id != default_context(session_id)):
             contexts.setdefault(session_id, (context_id, position))
     groups = table.group_by(["session_id", "turn", "agent_turn_id"], use_threads=False).aggregate(
         [("position", "min"), ("position", "max"), ("seq", "max")]

@@ -122,7 +122,7 @@ def _check_places(batch: "pa.RecordBatch", numbering: Numbering, wrong: "dict[st
     columns = {name: batch.column(name).to_pylist() for name in _NUMBERED}
     positions = columns.pop("position")
     stored = {name: list(columns[name]) for name in PLACE_COLUMNS}
-    numbering.number(columns)
+    numbering.number(columns, sealed=True)
     for name in PLACE_COLUMNS:
         _compare(name, positions, stored[name], columns[name], wrong)
 

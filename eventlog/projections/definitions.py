@@ -186,7 +186,7 @@ SESSIONS: Columns = (
     (
         "opened_position",
         "BIGINT",
-        "position of its last start: the most recent active session has the highest",
+        "position where it was opened last, by a start or behind an end: the most recent has the highest",
     ),
 )
 
@@ -196,7 +196,7 @@ SESSIONS_MASTER: Columns = (
     ("project_name", "VARCHAR", "name of the project, from the master's own events"),
     ("extends", "VARCHAR[]", "the project's anchor, from the master's own events"),
     ("active_session", "VARCHAR", "context id of the most recently started session that is still active"),
-    ("active_sessions", "BIGINT", "sessions still active"),
+    ("active_sessions", "BIGINT", "sessions still active, without those that their agent left for another"),
     ("total_sessions", "BIGINT", "sessions of the repository"),
     ("total_turns", "BIGINT", "turns of all sessions"),
     ("last_position", "BIGINT", "position of the last event of any session"),
@@ -404,7 +404,8 @@ def sessions(parts: str, told: str, used: str, turns: str) -> str:
     """The sessions whose `parts`, `told`, `used` and `turns` are given."""
     return f"""
         WITH own AS (
-            SELECT session_id, unnest(of_session, recursive := true) FROM {told} WHERE turn IS NULL
+            SELECT *, lag(operation, 1, 'end') OVER (PARTITION BY session_id ORDER BY position) AS before
+            FROM (SELECT session_id, unnest(of_session, recursive := true) FROM {told} WHERE turn IS NULL)
         ), said AS (
             SELECT session_id,
                 arg_min(context_id, position) FILTER (context_id <> {default_context("session_id")}) AS named,
@@ -414,7 +415,7 @@ def sessions(parts: str, told: str, used: str, turns: str) -> str:
                 max("at") FILTER (operation = 'end') AS ended_at,
                 arg_max(end_reason, position) AS end_reason,
                 arg_max(summary, position) AS summary,
-                max(position) FILTER (operation = 'start') AS opened_position
+                max(position) FILTER ({_OPENS}) AS opened_position
             FROM own GROUP BY ALL
         ), links AS (
             SELECT session_id, list(link ORDER BY first_place) AS extends FROM (
@@ -492,15 +493,22 @@ def default_context(session_id: str) -> str:
 
 
 def sessions_master(sessions: str, master_keys: str) -> str:
-    """The master of each repository out of all `sessions` and all `master_keys`."""
+    """The master of each repository out of all `sessions` and all `master_keys`.
+
+    An active session in which nothing happened since the next one of its agent was opened is over.
+    """
     return f"""
-        WITH folded AS (
+        WITH placed AS (
+            SELECT *, coalesce(status = 'active' AND last_position >= lead(opened_position, 1, 0)
+                OVER (PARTITION BY repo, agent ORDER BY opened_position), false) AS goes_on
+            FROM {sessions} WHERE repo IS NOT NULL
+        ), folded AS (
             SELECT repo,
-                arg_max(context_id, opened_position) FILTER (status = 'active') AS active_session,
-                count(*) FILTER (status = 'active') AS active_sessions,
+                arg_max(context_id, opened_position) FILTER (goes_on) AS active_session,
+                count(*) FILTER (goes_on) AS active_sessions,
                 count(*) AS total_sessions, sum(turn_count)::BIGINT AS total_turns,
                 max(last_position) AS last_position
-            FROM {sessions} WHERE repo IS NOT NULL GROUP BY repo
+            FROM placed GROUP BY repo
         )
         SELECT coalesce(k.context_id, {_safe("repo")} || ':sessions') AS context_id, repo,
             k.project_name, k.extends, f.active_session,
@@ -511,6 +519,8 @@ def sessions_master(sessions: str, master_keys: str) -> str:
         FROM folded f FULL JOIN {master_keys} k USING (repo)"""
 
 
+# Of a `session` event, with the operation of the one `before`: whether the session is opened.
+_OPENS = "operation = 'start' OR (operation IN ('resume', 'clear', 'fork') AND before = 'end')"
 _LIFECYCLE = "('session', 'turn', 'sessions')"
 TOOL_TYPES = "('action', 'mcp_action')"
 
@@ -615,3 +625,7 @@ def _slug(context_id: str, session_id: str) -> str:
         f"CASE WHEN starts_with({context_id}, 'session:') AND ends_with({context_id}, '_' || {session_id}) "
         f"THEN {context_id}[9:len({context_id}) - len({session_id}) - 1] END"
     )
+
+
+# Of a `session` event: whether it fixes the session's context id (log/numbering.py); a turn does so, too.
+FIXES_CONTEXT = f"(operation = 'end' OR context_id <> {default_context('session_id')})"

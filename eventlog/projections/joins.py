@@ -12,7 +12,13 @@ from eventlog.types import COMMAND_ARGUMENTS, PATH_ARGUMENTS
 MODEL: d.Columns = (("model", "VARCHAR", "model that asked for it; null where several may have"),)
 SUBAGENT: d.Columns = (("subagent_type", "VARCHAR", "what kind of subagent; null for the main agent"),)
 COMMAND: d.Columns = (("command", "VARCHAR", "the command line that the call ran"),)
-STOP: d.Columns = (("stop_reason", "VARCHAR", "why the model stopped, in its provider's word"),)
+STOP: d.Columns = (
+    (
+        "stop_reason",
+        "VARCHAR",
+        "why the model stopped, in its provider's word; null where the agent's files do not say it",
+    ),
+)
 DURATION: d.Columns = (
     ("duration_ms", "BIGINT", "from started_at to completed_at; null while one is unknown"),
 )

@@ -76,7 +76,7 @@ class SegmentsPrefix:
                 f"SELECT min(first_position) FROM {known.catalog}.sessions WHERE session_id IN ({ids})"
             )[0][0]
             since = known.next_position if first is None else first
-        named = f"event_type = 'session' AND context_id <> {d.default_context('session_id')}"
+        named = f"event_type = 'session' AND {d.FIXES_CONTEXT}"
         rows = self._rows(
             "SELECT session_id, turn, agent_turn_id, min(position), max(position), max(seq), "
             f"arg_min(context_id, position) FILTER ({named}), min(position) FILTER ({named}) "

@@ -12,7 +12,7 @@ commit its author. An event has those of its turn, else of its session. What lea
 import duckdb
 
 from eventlog.projections import definitions as d
-from eventlog.query.people import FULL, KEYS, NO, Digest, People
+from eventlog.query.people import FULL, HOME, KEYS, MARK, NO, TRAILER, TRAILER_IN_JSON, Digest, People
 
 PEOPLE: d.Columns = (
     ("person", "VARCHAR", "who worked: `Name <address>` as git has them; null when unknown (docs/people.md)"),
@@ -44,6 +44,32 @@ _NO_KEYS = ", ".join(f'"{key}": null' for key in KEYS)
 _WITHOUT = f"json_merge_patch(payload, '{{{_NO_KEYS}}}')::VARCHAR"
 _NAMED = " OR ".join(f"contains(payload, '\"{key}\"')" for key in KEYS)
 _NAMES = f"(event_type = 'session' OR (event_type = 'intent' AND agent = 'git')) AND ({_NAMED})"
+
+
+# Texts of rows that may name people in a form by which names are known.
+_TEXTS = {
+    "events": ("title", "cwd", "worktree"),
+    "turns": ("title", "user_request", "outcome"),
+    "sessions": ("title", "summary"),
+}
+
+
+def _nameless(people: People, value: str, trailer: str = TRAILER) -> str:
+    """`people.text_without` of a column."""
+
+    def without(value: str, pattern: str, *signs: str) -> str:
+        has = " OR ".join(f"contains({value}, '{sign}')" for sign in signs)
+        pattern = pattern.replace("'", "''")
+        return f"CASE WHEN {has} THEN regexp_replace({value}, '{pattern}', '\\1{MARK}', 'g') ELSE {value} END"
+
+    value = without(value, trailer, "-by:", "-By:", "-BY:")
+    return value if people.homes else without(f"({value})", HOME, "home", "Users")
+
+
+def _texts(name: str, people: People, row: str = "") -> list[str]:
+    if people.mode == FULL or name not in _TEXTS:
+        return []
+    return [f"{_nameless(people, f'{row}{column}')} AS {column}" for column in _TEXTS[name]]
 
 
 def bind_people(con: duckdb.DuckDBPyConnection, events: str, people: People, schema: str = SCHEMA) -> None:
@@ -79,8 +105,11 @@ def _replace(con: duckdb.DuckDBPyConnection, table: str, column: str, digest: Di
 
 def events(relation: str, people: People, *, named: bool, schema: str = SCHEMA) -> str:
     """The view `events` of a relation of all events. `named`: who worked where is asked for."""
-    payload = "" if people.mode == FULL else f" REPLACE (CASE WHEN {_NAMES} THEN {_WITHOUT} ELSE payload END "
-    payload += "AS payload)" if payload else ""
+    payload = ""
+    if people.mode != FULL:
+        kept = f"(CASE WHEN {_NAMES} THEN {_WITHOUT} ELSE payload END)"
+        shown = [f"{_nameless(people, kept, TRAILER_IN_JSON)} AS payload", *_texts("events", people)]
+        payload = f" REPLACE ({', '.join(shown)})"
     if not named or people.mode == NO:
         return f"SELECT *{payload}, NULL::VARCHAR AS person, NULL::VARCHAR AS host FROM ({relation})"
     return (
@@ -99,7 +128,8 @@ def _of_turns(row: str, schema: str = SCHEMA) -> str:
 
 def projection(name: str, people: People, *, named: bool, priced: bool) -> str:
     """The view of a projection: what was folded, with the columns of this module where it has them."""
-    select, joins = ["p.*"], []
+    shown = ", ".join(_texts(name, people, "p."))
+    select, joins = [f"p.* REPLACE ({shown})" if shown else "p.*"], []
     if name in ("turns", "sessions"):
         if named and people.mode != NO:
             select += ["coalesce(a.person, s.person) AS person" if name == "turns" else "s.person", "s.host"]

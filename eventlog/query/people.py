@@ -4,6 +4,7 @@ Whoever asks here sees all of it. What leaves the machine sees what `people` und
 says: nothing by default, digests that are keyed with the store's own key, or all. One thread.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,31 +23,65 @@ KEYS = ("person", "host", "author", "committer")
 # Columns that tell whether a payload may name people.
 OF_NAMES = frozenset(("event_type", "agent"))
 
+# Names in texts, as patterns that Python and DuckDB read alike. What follows `Signed-off-by:` and the like,
+# in a text and in JSON; and whose home a path is in, also where an agent spells a path with dashes.
+_BY = r"(?:[A-Za-z]+-)+[Bb][Yy]:[ \t]*"
+TRAILER = rf"((?:^|[\r\n])[ \t]*{_BY})[^\r\n]+"
+TRAILER_IN_JSON = rf'((?:"|\\n|\\r)[ \t]*{_BY})(?:[^"\\]|\\[^nr])+'
+_NAME = r"""[^/\\"'\s:;,<>|()\[\]{}]+"""
+_BEGINS = r"(?:^|\\[nrt]|file://|[^\w.\-/\\])"  # a path, and no directory of a project
+_SEP = r"(?:/|\\{1,2})"
+HOME = rf"({_BEGINS}(?:[A-Za-z]:)?{_SEP}(?:home|Users){_SEP}|/-(?:home|Users)-){_NAME}"
+MARK = "person"
+_TRAILER, _TRAILER_IN_JSON, _HOME = map(re.compile, (TRAILER, TRAILER_IN_JSON, HOME))
+_IN_ONE_LINE = re.compile(rf"({_BY})\S.*")
+_SIGNS = ("home", "Users")
+
 # How the text of a name becomes a digest of it.
 Digest = Callable[[str], str]
 
 
 class People:
-    """What of people a question may see: all, digests of it, or nothing."""
+    """What of people a question may see: all, digests of it, or nothing. `homes`: whether names of homes
+    stay, because who asks takes out all paths of this machine.
+    """
 
-    __slots__ = ("digest", "mode")
+    __slots__ = ("digest", "homes", "mode")
 
-    def __init__(self, mode: str = FULL, digest: "Digest | None" = None) -> None:
+    def __init__(self, mode: str = FULL, digest: "Digest | None" = None, *, homes: bool = False) -> None:
         assert mode in config.PEOPLE and (mode == DIGEST) == (digest is not None), mode
         self.mode = mode
         self.digest = digest
+        self.homes = homes or mode == FULL
 
 
 EVERYBODY = People()
 
 
-def allowed(fs: FileSystem, layout: Layout, mode: "str | None" = None) -> People:
+def allowed(fs: FileSystem, layout: Layout, mode: "str | None" = None, *, homes: bool = False) -> People:
     """What may leave the store at `layout`: as `mode` says, else as its settings do."""
     mode = mode or config.read(fs, layout).people
     if mode != DIGEST:
-        return People(mode)
+        return People(mode, homes=homes)
     key = redaction.key_of((fs, layout))
-    return People(mode, lambda text: f"person:{blake3(text.encode(), key=key).hexdigest()[:_DIGITS]}")
+    digest: Digest = lambda text: f"person:{blake3(text.encode(), key=key).hexdigest()[:_DIGITS]}"  # noqa: E731
+    return People(mode, digest, homes=homes)
+
+
+def text_without(people: People, text: str, *, is_json: bool = False) -> str:
+    """A text, or one of JSON, without the names that have a form by which they are known."""
+    if people.mode == FULL:
+        return text
+    if "-by:" in text or "-By:" in text or "-BY:" in text:
+        text = (_TRAILER_IN_JSON if is_json else _TRAILER).sub(rf"\g<1>{MARK}", text)
+    if not people.homes and any(sign in text for sign in _SIGNS):
+        text = _HOME.sub(rf"\g<1>{MARK}", text)
+    return text
+
+
+def line_without(people: People, text: str) -> str:
+    """As `text_without`, of a text whose lines were joined: all that follows may be a name."""
+    return text_without(people, text if people.mode == FULL else _IN_ONE_LINE.sub(rf"\g<1>{MARK}", text))
 
 
 def names_people(event: Mapping[str, Any]) -> bool:

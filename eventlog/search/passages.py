@@ -7,8 +7,7 @@ in the next passage, each carries the first words of what follows it. Pure, but 
 
 import re
 import sqlite3
-from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 from zlib import crc32
 
 from blake3 import blake3
@@ -30,14 +29,13 @@ _LAST_WORD = re.compile(r"[^\W_]+\Z")
 _ASCII_WORDS = bytes(b if chr(b).isalnum() and b < 128 else 32 for b in range(256))
 
 
-@dataclass(frozen=True)
-class Passage:
+class Passage(NamedTuple):
     """`text` is its own, `behind` the beginning of what follows it."""
 
     text: str
     behind: str
 
-    @cached_property
+    @property
     def key(self) -> int:
         """Tells passages apart, in 47 bits, as far as one path goes."""
         both = f"{self.text}\0{self.behind}".encode()

@@ -16,7 +16,8 @@ from itertools import chain
 from eventlog.search.blocks import Blocks
 from eventlog.search.passages import PHRASE_WORDS
 from eventlog.search.query import Phrase, Query
-from eventlog.search.tables import FIRST_PATH, FIRST_TEXT, MARK, OPEN, Meta
+from eventlog.search.tables import FIRST_PATH, FIRST_TEXT, MARK, Meta
+from eventlog.search.texts import OPEN, Places
 
 # BM25 as FTS5 has it.
 _K1, _B = 1.2, 0.75
@@ -26,11 +27,6 @@ _IDF_MIN = 1e-6
 _WEIGHT = """
     CASE WHEN i.col = 'body' THEN 10 WHEN i.col = 'title' THEN 60 WHEN i.col = 'path' THEN 40 ELSE 7 END"""
 _ONE, _PIECES = 10, 7
-
-# The passage in which a place of a text is.
-_PASSAGE = """
-    p.doc = t.doc AND p.begin =
-    (SELECT max(q.begin) FROM passages q WHERE q.doc = t.doc AND q.begin <= i."{}")"""
 
 _END = FIRST_TEXT  # behind every position that a log can have
 
@@ -81,6 +77,7 @@ class Source:
         self.meta = meta
         self.blocks = Blocks(con)
         self._lines: dict[int, _Line] = {}
+        self._text: tuple[int, Places] | None = None
         con.execute("PRAGMA temp_store = MEMORY")
         con.execute("CREATE VIRTUAL TABLE temp.instances USING fts5vocab(main, words, instance)")
 
@@ -94,6 +91,13 @@ class Source:
 
     def name(self, number: int) -> str:
         return str(self.con.execute("SELECT name FROM names WHERE id = ?", [number]).fetchone()[0])
+
+    def text(self, doc: int) -> Places:
+        """A text; the one asked for last is kept."""
+        if self._text is None or self._text[0] != doc:
+            row = self.con.execute("SELECT line, passages FROM texts WHERE doc = ?", [doc]).fetchone()
+            self._text = doc, Places(*row)
+        return self._text[1]
 
     def lines_of(self, path: int) -> "list[int]":
         return [row[0] for row in self.con.execute("SELECT id FROM lines WHERE path = ?", [path])]
@@ -222,19 +226,39 @@ def _find(source: Source, phrase: Phrase) -> _Found:
     """Everything that holds a phrase."""
     events: dict[int, int] = {}
     spans: dict[int, list[Span]] = {}
-    for doc, weight, line, since, until in _instances(source.con, phrase):
+    for doc, weight in _in_rows(source, phrase, spans).items():
         if doc < FIRST_TEXT:
             events[doc] = weight
-        elif doc < FIRST_PATH:
-            spans.setdefault(line, []).append((since, until or _END, weight))
         else:
             for one in source.lines_of(doc - FIRST_PATH):
                 spans.setdefault(one, []).append((OPEN, _END, weight))
-    for line, some in _spelled(source.con, phrase).items():
+    for line, some in _spelled(source, phrase).items():
         spans.setdefault(line, []).extend(some)
     lines = source.lines(sorted(spans))
     counted = {number: _counted(line, spans[number]) for number, line in lines.items()}
     return _Found(events, {number: some for number, some in counted.items() if any(some)})
+
+
+def _in_rows(source: Source, phrase: Phrase, spans: "dict[int, list[Span]]") -> "dict[int, int]":
+    """Events and paths that hold a phrase with the weight of all places; `spans` gets what passages hold it.
+
+    A passage is followed by words that belong to the next one: what begins there is left out.
+    """
+    rows: dict[int, int] = {}
+    passages: dict[tuple[int, int], int] = {}
+    for doc, at, weight in _instances(source.con, phrase):
+        if FIRST_TEXT <= doc < FIRST_PATH:
+            text = source.text(doc)
+            number = text.passage(at)
+            if text.is_own(number, at):
+                passages[doc, number] = passages.get((doc, number), 0) + weight
+        else:
+            rows[doc] = rows.get(doc, 0) + weight
+    for (doc, number), weight in passages.items():
+        text = source.text(doc)
+        since, until = text.span(number)
+        spans.setdefault(text.line, []).append((since, until or _END, weight))
+    return rows
 
 
 def _counted(line: _Line, spans: "list[Span]") -> "list[int]":
@@ -251,20 +275,20 @@ def _counted(line: _Line, spans: "list[Span]") -> "list[int]":
     return out
 
 
-def _spelled(con: sqlite3.Connection, phrase: Phrase) -> "dict[int, list[Span]]":
+def _spelled(source: Source, phrase: Phrase) -> "dict[int, list[Span]]":
     """By line where words stand that have a phrase among their pieces: each counts once in a version."""
     found: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for line, word, since, until in con.execute(
-        "SELECT t.line, s.rowid, p.since, p.until FROM spelled s "
-        f"CROSS JOIN temp.instances i ON i.term = char({ord(MARK)}) || s.rowid "
-        f"CROSS JOIN texts t ON t.doc = i.doc CROSS JOIN passages p ON {_PASSAGE.format('offset')} "
-        "WHERE s.pieces MATCH ? ORDER BY p.since",
+    for word, doc, at in source.con.execute(
+        'SELECT s.rowid, i.doc, i."offset" FROM spelled s '
+        f"CROSS JOIN temp.instances i ON i.term = char({ord(MARK)}) || s.rowid WHERE s.pieces MATCH ?",
         [_expression(phrase.tokens[:PHRASE_WORDS], _is_prefix(phrase))],
     ):
-        found.setdefault((line, word), []).append((since, until or _END))
+        text = source.text(doc)
+        since, until = text.span(text.passage(at))
+        found.setdefault((text.line, word), []).append((since, until or _END))
     spans: dict[int, list[Span]] = {}
     for (line, _), some in found.items():
-        spans.setdefault(line, []).extend((since, until, _PIECES) for since, until in _merged(some))
+        spans.setdefault(line, []).extend((since, until, _PIECES) for since, until in _merged(sorted(some)))
     return spans
 
 
@@ -285,10 +309,7 @@ def _is_prefix(phrase: Phrase) -> bool:
 
 
 def _instances(con: sqlite3.Connection, phrase: Phrase) -> "sqlite3.Cursor":
-    """(row, weight of all places, line, since, until) of each row of `words` that holds a phrase.
-
-    A passage is followed by words that belong to the next one: what begins there is left out.
-    """
+    """(row, place, weight) of each place in a row of `words` where a phrase begins."""
     tokens = phrase.tokens[:PHRASE_WORDS]  # who shows a hit looks at the rest
     is_prefix = _is_prefix(phrase)
     last = "term >= ? AND term < ? || char(1114111)" if is_prefix else "term = ?"
@@ -309,13 +330,7 @@ def _instances(con: sqlite3.Connection, phrase: Phrase) -> "sqlite3.Cursor":
             for n, part in enumerate(parts[1:], 1)
         )
         values = (*values, _expression(tokens, is_prefix))
-    return con.execute(
-        f"SELECT i.doc, sum({_WEIGHT}), t.line, p.since, p.until FROM {begins} i {more} "
-        f"LEFT JOIN texts t ON t.doc = i.doc LEFT JOIN passages p ON {_PASSAGE.format('at')} "
-        "WHERE t.doc IS NULL OR i.at < p.begin + p.own "
-        "GROUP BY i.doc, p.begin",
-        values,
-    )
+    return con.execute(f"SELECT i.doc, i.at, {_WEIGHT} FROM {begins} i {more}", values)
 
 
 def _numbered(conditions: "Sequence[str]") -> "Iterator[str]":

@@ -4,7 +4,7 @@ Events are numbered by their positions, texts from `FIRST_TEXT`, paths from `FIR
 the rows of `words`. A text is what a version brought that its neighbour lacks: passages one behind the other,
 each `own` words, `behind` of what follows it in the file, and a mark for each word that is made of `pieces`,
 which `spelled` holds once for all. A passage was in a file in the versions from `since` to before `until`,
-which are positions; `OPEN` while nothing older or newer is known that lacks it. A line is a path
+which are positions; `OPEN` while nothing older or newer is known that lacks it (texts.py). A line is a path
 within one stretch of the log that is indexed as one; what was filled in later is a stretch of its own.
 """
 
@@ -17,13 +17,12 @@ from blake3 import blake3
 
 from eventlog.search.passages import TOKENIZER
 
-FORMAT = 2  # raised by hand when the meaning of a table changes, or how texts are cut
+FORMAT = 3  # raised by hand when the meaning of a table changes, or how texts are cut
 
 FIRST_TEXT = 1 << 40
 FIRST_PATH = 1 << 41
 # Begins what stands in a text for a word of several pieces; a letter for FTS5, and nobody can look for it.
 MARK = "\ue003"
-OPEN = 0  # takes no byte; a passage that came at position 0 was always there
 
 # Words of new events are kept in memory up to so many bytes, then written as one sorted run. So many runs
 # are merged into one, a bit of it with each transaction: with the usual four, merging takes a quarter of all,
@@ -45,11 +44,8 @@ CREATE TABLE lines(
 CREATE TABLE versions(
     line INTEGER, position INTEGER, path INTEGER, content INTEGER, size INTEGER,
     PRIMARY KEY(line, position), UNIQUE(path, content)) WITHOUT ROWID;
-CREATE TABLE texts(doc INTEGER PRIMARY KEY, line INTEGER);
-CREATE INDEX texts_of_lines ON texts(line);
-CREATE TABLE passages(
-    doc INTEGER, begin INTEGER, own INTEGER, behind INTEGER, pieces INTEGER, since INTEGER, until INTEGER,
-    key INTEGER, PRIMARY KEY(doc, begin)) WITHOUT ROWID;
+CREATE TABLE texts(doc INTEGER PRIMARY KEY, line INTEGER, grows INTEGER, passages BLOB);
+CREATE INDEX texts_that_grow ON texts(line, grows) WHERE grows > 0;
 CREATE TABLE spellings(id INTEGER PRIMARY KEY, pieces TEXT UNIQUE);
 CREATE VIRTUAL TABLE spelled USING fts5(pieces, content='', columnsize=0, tokenize='{TOKENIZER}');
 CREATE TABLE awaited(position INTEGER PRIMARY KEY, path TEXT, id BLOB, is_list INTEGER);

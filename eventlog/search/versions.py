@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from eventlog.search import words
 from eventlog.search.passages import PHRASE_WORDS, Passage, Tokenizer, passages_of
-from eventlog.search.tables import FIRST_TEXT, MARK, OPEN, Meta
+from eventlog.search.tables import FIRST_TEXT, MARK, Meta
+from eventlog.search.texts import NEWER, OLDER, OPEN, Text, unpack
 
 _PUT = "INSERT INTO words(rowid, body, title, path, pieces) VALUES (?, ?, '', '', '')"
 
@@ -30,12 +31,20 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class _Indexed:
-    """A passage in the index, of `size` words."""
+    """A passage in the index: the text number `doc`, and its number in that."""
 
     doc: int
-    begin: int
-    key: int
-    size: int
+    text: Text
+    number: int
+
+    @property
+    def key(self) -> int:
+        return self.text.keys[self.number]
+
+    @property
+    def size(self) -> int:
+        """In words."""
+        return self.text.own[self.number]
 
 
 class Versions:
@@ -52,6 +61,9 @@ class Versions:
         self._meta = meta
         self._count = tokenizer.count
         self._text_of = text_of
+        self._changed: dict[int, Text] = {}
+        # Of the passages met in versions of this path: the key, and the pieces of its words.
+        self._met: dict[Passage, tuple[int, list[str]]] = {}
 
     def put(
         self, versions: "Iterable[Version]", path: int, stretch: int, head: int, *, backward: bool
@@ -65,11 +77,17 @@ class Versions:
         for one in fresh:
             text = self._text_of(one.id) if self._is_first(path, one) else None
             if text is not None:
-                known, size = self._put_passages(line, edge, one, known, text, backward)
-                self._put_version(line, path, one, head + size + _size(words.pieces_of(text)))
+                known, size = self._put_passages(edge, one, known, text, backward)
+                self._put_version(line, path, one, head + size)
                 if backward or edge is None:
                     edge = one.position
         self._con.execute("UPDATE lines SET edge = ? WHERE id = ?", [edge, line])
+        self._con.executemany(
+            "INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?)",
+            [(doc, line, text.grows, text.pack()) for doc, text in self._changed.items()],
+        )
+        self._changed.clear()
+        self._met.clear()
 
     def _is_first(self, path: int, version: Version) -> bool:
         """Whether no older version of the path that is indexed has the same content."""
@@ -85,19 +103,19 @@ class Versions:
 
     def _known(self, line: int, backward: bool) -> "dict[int, list[_Indexed]]":
         """What the version at the end has that grows, by key."""
-        side = "since" if backward else "until"
         known: dict[int, list[_Indexed]] = {}
-        for row in self._con.execute(
-            "SELECT doc, begin, key, own FROM texts JOIN passages USING (doc) "
-            f"WHERE line = ? AND {side} = {OPEN}",
-            [line],
+        for doc, packed in self._con.execute(
+            "SELECT doc, passages FROM texts WHERE line = ? AND grows > 0 AND grows & ? ORDER BY doc",
+            [line, OLDER if backward else NEWER],
         ):
-            known.setdefault(row[2], []).append(_Indexed(*row))
+            text = unpack(packed)
+            for number, end in enumerate(text.since if backward else text.until):
+                if end == OPEN:
+                    known.setdefault(text.keys[number], []).append(_Indexed(doc, text, number))
         return known
 
     def _put_passages(
         self,
-        line: int,
         edge: "int | None",
         version: Version,
         known: "dict[int, list[_Indexed]]",
@@ -107,49 +125,54 @@ class Versions:
         """Index what the neighbour lacks and end what only it has; what is known now, and how many words."""
         now: dict[int, list[_Indexed]] = {}
         fresh: list[Passage] = []
-        for passage in passages_of(text):
-            same = known.get(passage.key)
+        passages = passages_of(text)
+        self._meet(passages)
+        pieces: set[str] = set()
+        for passage in passages:
+            key, some = self._met[passage]
+            pieces.update(some)
+            same = known.get(key)
             if same:
-                now.setdefault(passage.key, []).append(same.pop())
+                now.setdefault(key, []).append(same.pop())
             else:
                 fresh.append(passage)
-        gone = [(one.doc, one.begin) for some in known.values() for one in some]
-        if backward:
-            self._end("since", edge, gone)
-            span = OPEN, edge or OPEN
-        else:
-            self._end("until", version.position, gone)
-            span = OPEN if edge is None else version.position, OPEN
-        for one in self._indexed(line, span, fresh):
+        for gone in (one for some in known.values() for one in some):
+            if backward:
+                gone.text.since[gone.number] = edge or OPEN
+            else:
+                gone.text.until[gone.number] = version.position
+            self._changed[gone.doc] = gone.text
+        span = (OPEN, edge or OPEN) if backward else (OPEN if edge is None else version.position, OPEN)
+        for one in self._indexed(span, fresh):
             now.setdefault(one.key, []).append(one)
-        return now, sum(one.size for some in now.values() for one in some)
+        return now, sum(one.size for some in now.values() for one in some) + _size(pieces)
 
-    def _end(self, side: str, at: "int | None", gone: "list[tuple[int, int]]") -> None:
-        sql = f"UPDATE passages SET {side} = ? WHERE doc = ? AND begin = ?"
-        self._con.executemany(sql, [(at, *one) for one in gone])
+    def _meet(self, passages: "list[Passage]") -> None:
+        """Most passages are those of the version before, so they are looked into once."""
+        fresh = [one for one in passages if one not in self._met]
+        for passage, pieces in zip(fresh, words.pieces_of_each([one.text for one in fresh]), strict=True):
+            self._met[passage] = passage.key, pieces.split(_BREAK) if pieces else []
 
-    def _indexed(self, line: int, span: "tuple[int, int]", fresh: "list[Passage]") -> "Iterator[_Indexed]":
+    def _indexed(self, span: "tuple[int, int]", fresh: "list[Passage]") -> "Iterator[_Indexed]":
         """Index the passages as one text."""
         if not fresh:
             return
         doc = FIRST_TEXT + self._meta.texts
         self._meta.texts += 1
         out: list[str] = []
-        begin = 0
-        for passage, pieces in zip(fresh, words.pieces_of_each([one.text for one in fresh]), strict=True):
+        text = self._changed[doc] = Text()
+        for passage in fresh:
+            key, pieces = self._met[passage]
             own, behind = self._count(passage.text), self._count(passage.behind)
             out += (passage.text, passage.behind, " ")
             if behind < PHRASE_WORDS - 1:
                 out.append(_BREAK)
                 behind += 1
-            marks = [self._mark(one) for one in pieces.split(_BREAK)] if pieces else []
+            marks = list(map(self._mark, pieces))
             out += marks
-            row = (doc, begin, own, behind, len(marks), *span, passage.key)
-            self._con.execute("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-            yield _Indexed(doc, begin, passage.key, own)
-            begin += own + behind + len(marks)
+            text.add(own, behind, len(marks), span, key)
+            yield _Indexed(doc, text, len(text.own) - 1)
         self._con.execute(_PUT, [doc, "".join(out)])
-        self._con.execute("INSERT INTO texts VALUES (?, ?)", [doc, line])
 
     def _mark(self, pieces: str) -> str:
         """What stands for all words that are made of these pieces."""
@@ -176,6 +199,6 @@ class Versions:
         meta.tokens += size
 
 
-def _size(pieces: str) -> int:
+def _size(pieces: "set[str]") -> int:
     """How many words pieces are, with what stands between those of two words."""
-    return pieces.count(" ") + 1 if pieces else 0
+    return sum(one.count(" ") + 2 for one in pieces) - 1 if pieces else 0

@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 from eventlog.errors import EventLogError, NotFound, Unsupported
 from eventlog.serve import mcp_sql
 from eventlog.serve.mcp_call import Call
+from eventlog.serve.mcp_lines import Readable
 from eventlog.serve.mcp_place import Place, directories
 from eventlog.wording import harmless, lines
 
@@ -37,9 +38,11 @@ INSTRUCTIONS = (
 )
 # A client waits for a minute at least; a person for less.
 DEADLINE_S = 30.0
+# A call that has not begun by then never does, and says so: many at once would all be late.
+_WAIT_S = 25.0
 _ROOTS_S = 5.0
 _ROOTS = "roots"
-_AT_ONCE = 8
+_AT_ONCE = 4
 _LISTED = 10
 _TURN, _SESSION = "turn", "session"
 
@@ -64,7 +67,8 @@ def serve(given: str | None, agent: str) -> None:
 
     async def run() -> None:
         async with stdio_server() as (received, sent):
-            await server.run(received, sent, server.create_initialization_options())
+            told = Readable(received, sent)
+            await server.run(told, sent, server.create_initialization_options())  # type: ignore[arg-type]
 
     try:
         anyio.run(run)
@@ -103,12 +107,29 @@ def make_server(place: Place, agent: str) -> "Server[Any]":
         )
         for tool in tools.values()
     ]
-    at_once = anyio.CapacityLimiter(_AT_ONCE)
+    places = anyio.Semaphore(_AT_ONCE)
 
     async def within(work: Any) -> Any:
+        """As `soon`, a few calls at once. Raises: EventLogError, also when it could not begin."""
+        began = False
+        with anyio.move_on_after(_WAIT_S):
+            await places.acquire()
+            began = True
+        if not began:
+            raise EventLogError(
+                f"Locus is busy with other calls: this one waited {_WAIT_S:g} s and was not begun, so "
+                f"nothing of it was done. Ask again, at most {_AT_ONCE} at once."
+            )
+        try:
+            return await soon(work)
+        finally:
+            places.release()
+
+    async def soon(work: Any) -> Any:
         """What a function gives in a thread. Raises: EventLogError, also when it takes too long."""
         with anyio.move_on_after(DEADLINE_S):
-            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=at_once)
+            own = anyio.CapacityLimiter(1)
+            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=own)
         raise EventLogError(
             f"this took longer than {DEADLINE_S:g} s, and nobody waits for it any more. Ask for less: one "
             "turn, "
@@ -147,7 +168,7 @@ def make_server(place: Place, agent: str) -> "Server[Any]":
                 ) from error
             if isinstance(found, types.InputRequiredResult):
                 return found
-        return str(await within(partial(place.root, said, found)))
+        return str(await soon(partial(place.root, said, found)))
 
     async def list_tools(_ctx: Any, _params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=listed)

@@ -17,7 +17,7 @@ from eventlog.projections.definitions import (
     TURNS_NEWEST_FIRST,
     all_of,
 )
-from eventlog.query.people import FULL, names_people, within
+from eventlog.query.people import FULL, line_without, names_people, text_without, within
 from eventlog.store import Store
 from eventlog.types import COLUMN_NAMES, Event, happened_at
 from eventlog.wording import (
@@ -77,6 +77,8 @@ def _hit(store: Store, hit: "Hit") -> str:
     snippet = "(not in the store any more)" if hit.snippet is None else one_line(hit.snippet)
     if not hit.is_content and store.people.mode != FULL and names_people(_event_of(store, hit)):
         snippet = "(names people, which stay on this machine)"
+    elif not hit.is_content:
+        snippet = line_without(store.people, snippet)
     return f"{place}  {one_line(what or '', 200)}{more}\n    {snippet}\n"
 
 
@@ -153,9 +155,15 @@ def _event(store: Store, event_id: str) -> Iterator[str]:
     from eventlog.types import COLUMN_KINDS, TIME
 
     event = store.event(event_id)
+
+    def shown(value: object) -> object:
+        return text_without(store.people, value) if isinstance(value, str) else value
+
     yield _pairs(
         {
-            name: moment_exact(microseconds(event[name])) if COLUMN_KINDS[name] == TIME else event[name]
+            name: moment_exact(microseconds(event[name]))
+            if COLUMN_KINDS[name] == TIME
+            else shown(event[name])
             for name in COLUMN_NAMES
             if name != "payload"
         }
@@ -164,7 +172,8 @@ def _event(store: Store, event_id: str) -> Iterator[str]:
     if isinstance(payload, dict):
         payload = within(store.people, event, payload)
     if payload:
-        yield f"\npayload\n{json.dumps(payload, indent=1, ensure_ascii=False)}\n"
+        said = text_without(store.people, json.dumps(payload, indent=1, ensure_ascii=False), is_json=True)
+        yield f"\npayload\n{said}\n"
     if event["event_type"] == "file":
         hashes = event["before_hash"], event["after_hash"]
         if not store.withheld().isdisjoint(hashes):

@@ -260,3 +260,28 @@ def test_the_command_among_the_others_says_the_same(work: Path, tmp_path: Path, 
         input=b"{}", cwd=tmp_path, capture_output=True, timeout=60,
     )  # fmt: skip
     assert (done.returncode, done.stdout.decode()) == (0, "locus: not recorded · session – · today –\n")
+
+
+def test_hooks_show_and_doctor_know_the_line(
+    work: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P1: whether the status line is ours, whether it went from the file, and whether its program did."""
+    monkeypatch.chdir(work)
+    again = "`locus hooks install --agent claude-code --local --statusline`"
+
+    def told(shown: str, found: str) -> None:
+        assert shown in locus("hooks", "show").text and found in locus("doctor").text
+
+    assert locus("hooks", "install", "--agent", "claude-code").code == 0
+    told(f"status  not ours; {again} sets it", "no status line of ours")
+    assert locus("hooks", "install", "--agent", "claude-code", "--statusline").code == 0
+    settings = work / ".claude" / "settings.local.json"
+    said = json.loads(settings.read_text())
+    told(f"status  {said['statusLine']['command']}", "its status line in")
+
+    said["statusLine"]["command"] = "/gone/locus statusline"
+    settings.write_text(json.dumps(said))
+    told("gone    /gone/locus", "stays empty: /gone/locus is not there")
+    del said["statusLine"]
+    settings.write_text(json.dumps(said))
+    told(f"status  ours is gone; {again} sets it", "had our status line")

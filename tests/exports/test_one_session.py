@@ -95,6 +95,9 @@ def test_a_session_that_waits_is_not_sent(tmp_path: Path) -> None:
 
         store.append(prompted())
         last = sender(store, server)
+        assert (
+            sum('"project_anchor"' in item for item in _items(server)) == 1
+        )  # not with each change of its master
         held = server.graph.memories
         (early,) = [
             memory for context, memory in held.items() if context.startswith("decision:") and SID in context
@@ -145,6 +148,53 @@ def test_a_growing_session_is_followed(tmp_path: Path) -> None:
             assert process.wait() == 0, process.stderr.read()
         sessions = [context for context in server.graph.memories if context.startswith("session:")]
         assert sessions == [NAMED] and server.graph.orphans == []
+
+
+def test_a_name_at_any_moment_changes_no_id(tmp_path: Path) -> None:
+    """I37: sessions that grow, exported at each step and named at any moment, or twice: one id each."""
+    steps = [
+        said("session", operation="start"),
+        said("decision", {"decision": "look first"}),
+        said("turn", {"user_message": "Mend the door"}, operation="start", agent_turn_id="t1"),
+        said("action", {"tool": "Bash"}, agent_turn_id="t1", tool="Bash"),
+        said("turn", operation="end", agent_turn_id="t1"),
+        said("session", operation="end"),
+        said("session", operation="resume"),
+        said("turn", {"user_message": "Now the roof"}, operation="start", agent_turn_id="t2"),
+    ]
+    endless = [steps[0], *steps[5:7], *steps[1:5]]  # ended before anybody asked for anything
+    growing: dict[str, list[dict[str, Any]]] = {}
+    for number, moment in enumerate([*range(len(steps)), *range(1, len(endless))]):
+        key = f"grows-{number}"
+        sid = session_id_of("claude-code", key)
+        events = list(steps if number < len(steps) else endless)
+        for name in ("second", "first"):
+            named = {"context_id": f"session:{name}_{sid}", "title": name}
+            events.insert(moment + 1, said("session", operation="update", **named))
+        growing[sid] = [one | {"agent_session_id": key} for one in events]
+    with new_store(tmp_path) as store, Server(Graph()) as server:
+        seen: dict[str, set[str]] = {sid: set() for sid in growing}
+        for step in range(max(map(len, growing.values()))):
+            store.append([events[step] for events in growing.values() if step < len(events)])
+            if step == 4:
+                store.seal()  # the names behind are numbered from what segments say
+            sender(store, server)
+            for sid, ids in seen.items():
+                ids.update(
+                    one for one in server.graph.memories if one.startswith("session:") and one.endswith(sid)
+                )
+        assert all(len(ids) == 1 for ids in seen.values()), seen
+        assert server.graph.orphans == []
+        for _ in range(2):
+            asked = store.query(
+                "select session_id, list_distinct(flatten(list(list_filter(extends || [context_id], "
+                "lambda link: starts_with(link, 'session:'))))) from events "
+                "where session_id is not null group by all"
+            ).rows
+            assert {sid: set(ids) for sid, ids in asked} == seen
+            store.seal()
+        titles = {row[0] for row in store.query("select title from sessions").rows}
+        assert titles == {"second"}
 
 
 def _status(server: Server, context: str) -> Any:

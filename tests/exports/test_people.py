@@ -26,7 +26,8 @@ from tests.cli.support import GIT_ENVIRONMENT
 
 NAME, EMAIL, HOST = "Canary Personname", "canary.address@example.org", "canary-hostname"
 AUTHOR, AUTHOR_EMAIL = "Canary Authorname", "canary.author@example.org"
-PLANTED = tuple(word.encode() for word in (NAME, EMAIL, HOST, AUTHOR, AUTHOR_EMAIL))
+REVIEWER, HOME_NAME = "Canary Reviewername", "canaryhomename"
+PLANTED = tuple(word.encode() for word in (NAME, EMAIL, HOST, AUTHOR, AUTHOR_EMAIL, REVIEWER, HOME_NAME))
 TOOLS = {tool.name: tool for tool in tools_for("claude-code")}
 _OF_FILES = {"jsonl": "--to", "locusgraph": "--to", "atif": "--to", "otlp": "--to", "agent-trace": "--to"}
 
@@ -66,7 +67,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         git(root, "config", "user.email", EMAIL)
         (root / "a.txt").write_text("one\n")
         git(root, "add", ".")
-        git(root, "commit", "-qm", "Add a")
+        git(root, "commit", "-qm", f"Add a\n\nReviewed-by: {REVIEWER} <{EMAIL}>\nSigned-off-by: {NAME}")
         assert run(["init"]) == 0
         assert run(["person", "--host", HOST]) == 0
         assert run(["import", "git"]) == 0
@@ -75,7 +76,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         call = {
             "tool_name": "Write",
             "tool_use_id": "toolu_1ab2c",
-            "tool_input": {"file_path": f"{root}/b.txt"},
+            "tool_input": {"file_path": f"{root}/b.txt", "from": f"/home/{HOME_NAME}/b.txt"},
         }
         hook(root, "PreToolUse", prompt_id="p1", **call)
         (root / "b.txt").write_text("two\n")

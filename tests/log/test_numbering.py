@@ -45,9 +45,8 @@ class ListPrefix:
     def sessions(self, session_ids: Sequence[str]) -> Iterable[PrefixRow]:
         for position, row in self.rows:
             if (sid := row["session_id"]) in session_ids:
-                named = row["event_type"] == "session" and row["context_id"] not in (
-                    None,
-                    f"session:session-{sid}_{sid}",
+                named = row["event_type"] == "session" and (
+                    row["operation"] == "end" or row["context_id"] != f"session:session-{sid}_{sid}"
                 )
                 yield PrefixRow(
                     sid,
@@ -99,8 +98,13 @@ def _place(row: dict[str, Any], before: list[dict[str, Any]]) -> None:
     if row["seq"] is None and not anchor:
         row["seq"] = max([0, *(r["seq"] for r in before if (r["turn"] or 0) == (turn or 0) and r["seq"])]) + 1
     default = f"session:session-{_safe(sid)}_{sid}"
-    contexts = [r["context_id"] for r in before if r["event_type"] == "session"]
-    session = next((c for c in contexts if c != default), default)
+    session = next(
+        (r["context_id"] for r in before if r["event_type"] == "session" and r["context_id"] != default),
+        default,
+    )
+    fixed = [
+        r for r in before if r["turn"] is not None or (r["event_type"], r["operation"]) == ("session", "end")
+    ]
     turn_context = None if turn is None else f"turn:{sid}_{turn:03d}"
     master = f"{_safe(row['repo'])}:sessions" if row["repo"] else None
     context, extends = {
@@ -108,6 +112,8 @@ def _place(row: dict[str, Any], before: list[dict[str, Any]]) -> None:
         "sessions": (master, None),
         "turn": (turn_context, session),
     }.get(kind, (f"{kind}:{sid}_{turn or 0:03d}_{row['seq'] or 0:03d}", turn_context or session))
+    if kind == "session" and (session != default or fixed or turn is not None):
+        row["context_id"] = session
     if row["context_id"] is None:
         row["context_id"] = context
     if row["extends"] is None and extends is not None:

@@ -261,3 +261,20 @@ def test_fields_are_json(store: Store) -> None:
         ["src/"],
         None,
     )
+
+
+def test_sql_and_commands_know_the_same_active_sessions(store: Store) -> None:
+    """S1-19, S3-8: with two windows, a session that was left, and one that was resumed behind its end."""
+    told = (
+        ("a", "start"), ("b", "start"), ("a", "end"), ("a", "resume"), ("b", "note"), ("c", "start"),
+        ("d", "start"), ("d", "end"),
+    )  # fmt: skip
+    for number, (session, operation) in enumerate(told):
+        begun(store, "codex", number + 1, session, operation)
+        if number == 5:
+            store.seal()
+            store.rebuild()
+        listed = {one.context_id for one in intent.listed(store)}
+        newest, count = store.query("select active_session, active_sessions from sessions_master").rows[0]
+        assert count == len(listed) == store.status().active_sessions, (number, listed)
+        assert newest is None or newest in listed

@@ -138,6 +138,7 @@ def _session(event: Row) -> Row:
         "last_turn": None,
         "said": {},
         "named": False,
+        "ended": True,
         "opened_position": None,
     }
 
@@ -205,8 +206,10 @@ def _on_session(session: Row, event: Row) -> None:
         if not session["named"] and event["context_id"] != default:
             session["named"] = True
             session["context_id"] = event["context_id"]
-        if event["operation"] == "start":
+        operation = event["operation"]
+        if operation == "start" or (operation in ("resume", "clear", "fork") and session["ended"]):
             session["opened_position"] = event["position"]
+        session["ended"] = operation == "end"
         session["extends"] += [x for x in event["extends"] or () if x not in session["extends"]]
         _on_anchor(session, event, "closed")
         return
@@ -269,7 +272,7 @@ def _finish_turn(turn: Row) -> None:
 def _finish_session(session: Row) -> None:
     _finish(session, "ended_at")
     said = session.pop("said")
-    del session["named"]
+    del session["named"], session["ended"]
     session["summary"] = said.get("summary")
     session["end_reason"] = None if session["status"] in (None, "active") else said.get("end_reason")
     session["files_modified"] = sorted(session["files_modified"])
@@ -313,7 +316,20 @@ def _on_closed_session(masters: dict[str, Row], session: Row) -> None:
 
 def _finish_master(master: Row) -> Row:
     sessions = master.pop("sessions")
-    active = [s for s in sessions if s["status"] == "active"]
+    active = [
+        s
+        for s in sessions
+        if s["status"] == "active"
+        and s["last_position"]
+        >= min(
+            (
+                t["opened_position"]
+                for t in sessions
+                if t["agent"] == s["agent"] and t["opened_position"] > s["opened_position"]
+            ),
+            default=0,
+        )
+    ]
     newest = max(active, key=lambda s: s["opened_position"], default=None)
     safe = re.sub("[^A-Za-z0-9_-]", "_", master["repo"]).lower()
     return master | {

@@ -4,16 +4,22 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import mcp_types as types
 import pytest
+from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
 from eventlog.memory import intent
+from eventlog.serve import mcp
+from eventlog.serve.mcp_call import Call
+from eventlog.serve.mcp_place import Place
 from eventlog.store import Store
 from eventlog.types import Event
 from tests.serve.support import LEGACY, MODERN, Served, make_project, served, text_of
@@ -315,7 +321,7 @@ def test_nothing_is_held_between_calls(modern: Served, project: Path) -> None:
 
 
 def test_a_broken_message_and_a_client_that_leaves(project: Path) -> None:
-    """A line that is no JSON is passed over; the input's end ends the server, also amid a call."""
+    """A line that is no message gets an error; the input's end ends the server, also amid a call."""
     hello = {
         "jsonrpc": "2.0", "id": 1, "method": "initialize",
         "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t",
@@ -336,13 +342,19 @@ def test_a_broken_message_and_a_client_that_leaves(project: Path) -> None:
         cwd="/",
     ) as server:
         assert server.stdin is not None and server.stdout is not None and server.stderr is not None
-        server.stdin.write(b'{"jsonrpc": "2.0", "id": \n\xff\xfe\n')
+        deep = b"[" * 2_000 + b"]" * 2_000
+        request = (
+            b'{"params": {"id": 8, "x": %b}, "id": 9, "method": "tools/call", "jsonrpc": "2.0"}\n' % deep
+        )
+        server.stdin.write(b'{"jsonrpc": "2.0", "id": \n\xff\xfe\n' + request + b'{"id": "ten"}\n')
         server.stdin.write(json.dumps(hello).encode() + b"\n")
         server.stdin.flush()
         answers: list[dict[str, Any]] = []
         while not answers or answers[-1].get("id") != 1:
             answers.append(json.loads(server.stdout.readline()))
         assert answers[-1]["result"]["serverInfo"]["name"] == "locus"
+        errors = [(one["id"], one["error"]["code"]) for one in answers[:-1]]
+        assert errors == [(None, -32700), (None, -32700), (9, -32700), ("ten", -32600)]
         said = [{"jsonrpc": "2.0", "method": "notifications/initialized"}, ask]
         server.stdin.write("".join(json.dumps(one) + "\n" for one in said).encode())
         server.stdin.flush()
@@ -370,3 +382,32 @@ def _child_of(pid: int) -> int | None:
     tasks = list(Path(f"/proc/{pid}/task").iterdir())
     found = "".join((task / "children").read_text() for task in tasks).split()
     return int(found[0]) if found else None
+
+
+def test_a_call_that_cannot_begin_says_so(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P1: of too many calls at once, those that waited too long are told that nothing of them was done."""
+    asked, held = [], threading.Event()
+
+    def answer(self: Call, root: str) -> dict[str, str]:
+        asked.append(root)
+        held.wait(60)
+        return {"text": "done"}
+
+    monkeypatch.setattr(Call, "answer", answer)
+    monkeypatch.setattr(mcp, "_AT_ONCE", 1)
+    monkeypatch.setattr(mcp, "_WAIT_S", 0.05)
+    found: list[Any] = []
+
+    async def ask(client: Client) -> None:
+        found.append(await client.call_tool("who", {}))
+        held.set()  # whoever could not begin is answered first
+
+    async def run() -> None:
+        place = Place.of(str(project / ".locus"), {})
+        async with Client(mcp.make_server(place, "t")) as client, anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, client)
+            tasks.start_soon(ask, client)
+
+    anyio.run(run)
+    assert [one.is_error for one in found] == [True, False] and len(asked) == 1
+    assert "not begun, so nothing of it was done" in text_of(found[0])

@@ -96,6 +96,7 @@ PI = [
         usage=USAGE,
         responseId="r-1",
         model="m",
+        stopReason="toolUse",
     ),
     pi(
         3,
@@ -229,7 +230,7 @@ def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
 def test_a_session_is_told_with_its_turns_calls_and_tokens(
     tmp_path: Path, agent: str, turns: Any, actions: Any, calls: Any
 ) -> None:
-    """P3: prompts, outcomes, tool calls and tokens of each format; a second import adds nothing."""
+    """P3, P7: prompts, outcomes, calls, tokens, why the model stopped; a second import adds nothing."""
     with Store.init(tmp_path / ".locus") as store:
         report = run(store, agent, written(tmp_path / "one.jsonl", SAMPLES[agent]))
 
@@ -239,6 +240,8 @@ def test_a_session_is_told_with_its_turns_calls_and_tokens(
         assert rows(store, "select count(*), sum(prompt_tokens), sum(completion_tokens) from llm_calls") == [
             calls
         ]
+        stopped = rows(store, "select stop_reason from llm_calls where stop_reason is not null")
+        assert stopped == ([("toolUse",)] if agent == "pi" else [])  # no other format says it
         (tmp_path / ".locus/live/imports.json").unlink()
         assert run(store, agent, tmp_path / "one.jsonl").events == 0
 

@@ -121,6 +121,7 @@ class Reader:
                 prompt_tokens=None if read is None else read + (cached or 0) + (written or 0),
                 cache_read_tokens=cached, cache_write_tokens=written,
                 reasoning_tokens=int_of(usage, "reasoningTokens"),
+                stop_reason=text_of(said, "stopReason"),
             )  # fmt: skip
         if said.get("stopReason") in ("error", "aborted"):
             tell.error(said.get("errorMessage") or said["stopReason"], str(said["stopReason"]))

@@ -101,15 +101,24 @@ class Steps:
         if calls:
             self._tell_start(call_id, calls.pop(0))
 
-    def usage(self, usage: "Mapping[str, Any]", message: str | None, **columns: object) -> None:
+    def usage(
+        self,
+        usage: "Mapping[str, Any]",
+        message: str | None,
+        *,
+        stop_reason: object = None,
+        **columns: object,
+    ) -> None:
         """A model call, told again when its counts grew; `message` names it, the step if nothing does."""
         draft = self._draft
         message = message or self.name_of_step()
         if not is_global(message):
             number = self._messages[message] = self._messages.get(message, -1) + 1
             message = f"{message}#{number}" if number else message
+        stopped = {} if stop_reason is None else {"stop_reason": stop_reason}
         draft.event(
-            "llm", {"usage": dict(usage)}, "llm", message, digest_of(usage), message_id=message, **columns
+            "llm", {"usage": dict(usage), **stopped}, "llm", message, digest_of(usage),
+            message_id=message, **columns,
         )  # fmt: skip
 
     def name_of_step(self) -> str:
