@@ -361,10 +361,10 @@ class SourceSession:
         if self._known.has(event_id) or was_numbered:
             report.known += 1
             return
-        self._known.tell(event_id)
+        event_type = event["event_type"]
+        self._known.tell(event_id, event.get("message_id") if event_type == "llm" else None)
         report.events += 1
         report.reused_ids += event_id in self._draft.reused
-        event_type = event["event_type"]
         if event_type == "llm":
             report.calls += 1
         elif event_type == "llm_copy":

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from eventlog.store import Store
 from tests.conftest import examples
-from tests.transcripts.test_reused_ids import FILES, NAMES, Said, renamed, run, written
+from tests.transcripts.test_reused_ids import FILES, NAMES, SUFFIXES, Said, renamed, run, written
 
 # The formats that are one document have no lines: in portions it is written anew, with more in this list.
 DOCUMENTS = {"opencode": "messages", "swe-agent": "trajectory", "atif": "steps"}
-SUFFIXES = {"opencode": ".json", "swe-agent": ".traj", "atif": ".json"}
 FACTS = (
     "select event_type, operation, turn, agent_turn_id, tool, success, occurred_at, payload from events "
     "where event_type in ('action', 'intent', 'message', 'error', 'file')"

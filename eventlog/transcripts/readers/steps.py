@@ -108,6 +108,7 @@ class Steps:
         if not is_global(message):
             number = self._messages[message] = self._messages.get(message, -1) + 1
             message = f"{message}#{number}" if number else message
+        message = draft.answer_id(message, lambda: columns)
         draft.event(
             "llm", {"usage": dict(usage)}, "llm", message, digest_of(usage), message_id=message, **columns
         )  # fmt: skip
