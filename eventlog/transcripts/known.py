@@ -183,6 +183,11 @@ class Known:
         """Whether a hook told a model call under the id that a transcript gives it."""
         return short(event_id) in self._of_hooks
 
+    def take(self, event_id: str) -> None:
+        """An event of the session's was met: what the log has under its id is no other's former one."""
+        if self._turn_of:
+            self._turn_of.pop(short(event_id), None)
+
     def takes_former(self, event_id: str, former: str, turn: object) -> bool:
         """Whether the log has an event of the session's under its former id; each is taken once."""
         id = short(former)

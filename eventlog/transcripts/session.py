@@ -68,7 +68,7 @@ class SourceSession:
         for item in self._draft.take():
             if self._known.hooked is not None:
                 self._known.hooked.adopt(item.columns if isinstance(item, FileItem) else item)
-            if self._draft.former and not isinstance(item, FileItem):
+            if not isinstance(item, FileItem):
                 self._take_former(item)
             if isinstance(item, FileItem):
                 for event in self._told_of(item):
@@ -95,6 +95,7 @@ class SourceSession:
         """Give an event the id under which an earlier version told it."""
         event_id = str(event["event_id"])
         former = self._draft.former.pop(event_id, None)
+        self._known.take(event_id)
         if former is not None and self._known.takes_former(event_id, former, event.get("agent_turn_id")):
             event["event_id"] = former
 
