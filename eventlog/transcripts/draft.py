@@ -368,6 +368,16 @@ class Draft:
         """Keep a line as it is."""
         return self.event("transcript", said, *(("transcript", *key) if key else ()), operation=kind)
 
+    def add_rest(self, event_type: str, rest: Mapping[str, object], *, is_told: bool) -> None:
+        """What the line at hand adds to the last event of this type; it has a place of its own in the log
+        where an import before has read no further than the event, which then `is_told` without it."""
+        if not rest or not is_told or self.line is None or self.line.told:
+            return
+        events = (one for one in reversed(self.items) if isinstance(one, dict))
+        cause = next((str(one["event_id"]) for one in events if one["event_type"] == event_type), None)
+        if cause is not None:
+            self.event("transcript", rest, "transcript", cause, "rest", operation="rest", cause=cause)
+
     def _tells(self, part: str) -> bool:
         """Whether a part of a key tells the fact in all sessions: a random id, a digest, or the session."""
         return part == self.session or is_global(part)

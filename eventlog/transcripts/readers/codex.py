@@ -392,7 +392,7 @@ class Reader:
             rest = rest_of(held, codex_texts.OF_USER)
             more = rest_of(item, codex_texts.OF_MESSAGE) if same and item else {}
             self._answer(text, EVENT, {**more, **rest})
-            self._add_rest(more, is_told)
+            self._draft.add_rest("message", more, is_told=is_told)
         draft.of_line, self._number = now, here
         if draft.turn is not None and self._turn is None:
             now["agent_turn_id"] = draft.turn
@@ -400,15 +400,6 @@ class Reader:
     def _hold(self, kind: str, said: "dict[str, Any]") -> None:
         line = self._draft.line
         self._held = (kind, said, self._draft.of_line, self._number, line is not None and line.told)
-
-    def _add_rest(self, rest: "dict[str, Any]", is_told: bool) -> None:
-        """What a line adds to the text of the line before, where an import has told that alone."""
-        draft = self._draft
-        if rest and is_told and draft.line is not None and not draft.line.told and draft.items:
-            event = draft.items[-1]
-            assert isinstance(event, dict)
-            text = str(event["event_id"])
-            draft.event("transcript", rest, "transcript", text, "rest", operation="rest", cause=text)
 
     def _answer(self, text: str, channel: int, rest: "dict[str, Any]") -> None:
         nth = self._texts.nth("text", text, channel)
@@ -448,7 +439,7 @@ class Reader:
             if "content" in item:
                 rest.pop("images", None)
             self._prompt(text, {**item, **rest})
-            self._add_rest(rest, held[4])
+            self._draft.add_rest("intent", rest, is_told=held[4])
         else:
             self._settle_held()
             if text not in (self._item_prompt, self._last_prompt):  # a review says it twice
