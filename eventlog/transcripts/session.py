@@ -149,7 +149,7 @@ class SourceSession:
             return
         if operation != "start" or not isinstance(turn, str):
             return
-        self._end_turn(told=told)
+        self._end_turn(told=told, followed_at=event.get("occurred_at"))
         first = self._turn is None
         self._turn, self._turn_is_open = turn, True
         if is_global(turn) and self._draft.session is not None:
@@ -167,8 +167,12 @@ class SourceSession:
         if not told and not self._known.has(str(event["event_id"])):
             self._report.turns += 1
 
-    def _end_turn(self, *, told: bool) -> None:
-        """The end of the turn under way, with the last that the model said in it."""
+    def _end_turn(self, *, told: bool, followed_at: object = None) -> None:
+        """The end of the turn under way, with the last that the model said in it.
+
+        Lines that a client wrote again have the time of that: where the next turn has begun before it, the
+        turn was over then.
+        """
         if not self._turn_is_open or self._last is None:
             return
         self._turn_is_open = False
@@ -180,7 +184,9 @@ class SourceSession:
         kept = draft.of_line
         draft.of_line = {"agent_turn_id": self._turn}
         if "occurred_at" in last:
-            draft.of_line["occurred_at"] = last["occurred_at"]
+            at = last["occurred_at"]
+            is_late = isinstance(at, int) and isinstance(followed_at, int) and followed_at < at
+            draft.of_line["occurred_at"] = followed_at if is_late else at
         key = ("turn", self._turn, "end", str(last["event_id"]))
         draft.event("turn", {"outcome": outcome}, *key, source="agent", operation="end", status=status)
         draft.of_line = kept
