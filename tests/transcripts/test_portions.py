@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.agents.call import is_global
 from eventlog.store import Store
 from tests.conftest import examples
 from tests.transcripts.test_reused_ids import FILES, NAMES, SUFFIXES, Said, renamed, run, written
@@ -17,7 +18,8 @@ from tests.transcripts.test_reused_ids import FILES, NAMES, SUFFIXES, Said, rena
 # The formats that are one document have no lines: in portions it is written anew, with more in this list.
 DOCUMENTS = {"opencode": "messages", "swe-agent": "trajectory", "atif": "steps"}
 FACTS = (
-    "select event_id, payload, event_type, operation, turn, agent_turn_id, tool, success, occurred_at from events "
+    "select event_id, payload, event_type, operation, turn, agent_turn_id, tool, success, occurred_at "
+    "from events "
     "where event_type in ('action', 'intent', 'message', 'error', 'file')"
 )
 RESTS = "select cause, payload from events where event_type = 'transcript' and operation = 'rest'"
@@ -74,9 +76,11 @@ def test_portions_make_the_same_events_turns_numbers_and_starts(agent: str, data
 
     Not compared: ends of turns and sessions, which each portion tells (the last counts); beginnings of calls
     that had no result yet; figures of model calls that grew. OpenCode, SWE-agent and ATIF have one document,
-    so their portions are documents with fewer messages or steps, never half a line.
+    so their portions are documents with fewer messages or steps, never half a line. Not tried: calls of Codex
+    that share an id that looks random (docs/transcripts.md, Going on).
     """
-    name = data.draw(st.sampled_from((None, *NAMES)))
+    names = [name for name in NAMES if agent != "codex" or not is_global(name)]
+    name = data.draw(st.sampled_from((None, *names)))
     lines = FILES[agent] if name is None else renamed(FILES[agent], name)
     whole = size_of(agent, lines)
     cuts = data.draw(st.lists(st.integers(1, whole), max_size=3))
