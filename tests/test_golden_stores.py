@@ -87,8 +87,8 @@ def _facts(place: Place) -> list[Row]:
 def test_hooks_and_transcripts_say_the_same_in_either_order() -> None:
     """P3: whichever told a fact first, sessions, turns, tool calls and model calls count once.
 
-    Hooks of Gemini CLI name neither turns nor tool calls, those of Codex no model calls. An import recognises
-    what they told before; what they tell after it counts twice today, and is left out here.
+    Left out is what the revisions that wrote these stores counted twice when hooks told it after the import;
+    `tests/transcripts/test_either_order.py` has it all for stores of today.
     """
     counted_twice = {("turns", "gemini-cli"), ("actions", "gemini-cli"), ("llm_calls", "codex")}
     said = [

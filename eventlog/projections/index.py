@@ -303,8 +303,10 @@ def _write(
         _fill(con, manifest, layout)
     except source.ERRORS as error:
         if memory is not None and isinstance(error, duckdb.OutOfMemoryException):
-            # Not everything can be written out: better too much memory than no index.
-            return _write_anew(con, path, fs, layout, manifest, None)
+            # Not everything can be written out. The room that is left beside what an import holds may do with
+            # more; better too much memory than no index.
+            more = MEMORY_BYTES if memory < MEMORY_BYTES else None
+            return _write_anew(con, path, fs, layout, manifest, more)
         raise source.translated(error, fs, layout, manifest.segments) from error
     return False
 

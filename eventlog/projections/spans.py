@@ -32,6 +32,7 @@ _STOP = (
     "CASE WHEN agent = 'opencode' THEN TRY(json_extract_string(payload, '$.reason')) END) AS stop_reason"
 )
 _ASKS = "(event_type = 'intent' OR (event_type = 'subagent' AND operation = 'start'))"
+_ENDS = "(event_type = 'turn' AND operation = 'end')"
 _ANSWERS = "event_type IN ('llm', 'message')"
 _TOOLS = f"event_type IN {d.TOOL_TYPES}"
 
@@ -55,15 +56,17 @@ def _with_begun(calls: str, begun: "str | None") -> str:
 
 
 def _of_models(events: str, calls: str) -> str:
-    """When calls of models began; unknown where another one was answered since they were asked.
+    """When calls of models began; unknown where another one was answered since they were asked, and where
+    their turn was over before.
 
     `calls` is the condition on events that are calls.
     """
-    where = f"({calls}) OR {_ASKS} OR {_TOOLS}"
-    timed = _timed(events, where, asked_at="event_type <> 'llm'", answered_at="event_type = 'llm'")
+    where = f"({calls}) OR {_ASKS} OR {_TOOLS} OR {_ENDS}"
+    asked_at = f"event_type <> 'llm' AND NOT {_ENDS}"
+    timed = _timed(events, where, asked_at=asked_at, answered_at="event_type = 'llm'", ended_at=_ENDS)
     return f"""
         SELECT position, CASE WHEN asked_at < occurred_at AND (answered_at < asked_at) IS NOT FALSE
-            THEN asked_at END AS {_BEGUN_AT}
+            AND (ended_at < asked_at) IS NOT FALSE THEN asked_at END AS {_BEGUN_AT}
         FROM ({timed}) WHERE event_type = 'llm'"""
 
 

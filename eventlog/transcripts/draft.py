@@ -12,15 +12,12 @@ from blake3 import blake3
 from eventlog import jsontext
 from eventlog.agents.call import args_digest, is_global, numbered
 from eventlog.names import event_id_of
-from eventlog.transcripts.calls import ToolCall
 from eventlog.transcripts.lines import Line
+from eventlog.transcripts.taken import Fact, words_in
 from eventlog.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
 
 # What is told once, however often a line says it; of all else the same id with other content is another fact.
 _ONCE = frozenset(("session", "turn", "subagent", "import", "llm"))
-
-# The parts of a payload that hold the fact, where it has them.
-_WORDS = ("text", "message", "args", "result")
 
 WRITE, REPLACE, PATCH, DELETE, SEEN = "write", "replace", "patch", "delete", "seen"
 BACKUP = "backup"
@@ -112,15 +109,18 @@ class Draft:
     ended that was followed by another, since a line may tell several; `is_copy` is the source's. `owner` is
     the session that had the turn under way first, where another copied it; `aliases` are other names that
     lines give the session. `reused` are facts whose id, as the agent gave it, another one of the source has;
-    `former` has the ids that earlier versions gave facts, by their ids. `is_taken` says whether a call of
-    another session has the id of a tool call that looks random, `is_held` whether one has that id at all.
+    `former` has the ids that earlier versions gave facts, by their ids. `is_taken` says whether another
+    session has another fact under the id of one, `is_held` whether it has a call with the id of a tool call.
     """
 
     __slots__ = (
+        "_answers",
+        "_apart",
         "_calls",
         "_contents",
         "_taken",
         "_tool_use_ids",
+        "_turns",
         "agent",
         "aliases",
         "closed",
@@ -162,9 +162,13 @@ class Draft:
         self.aliases: list[str] = []
         self.reused: set[str] = set()
         self.former: dict[str, str] = {}
-        self.is_taken: Callable[[ToolCall], bool] | None = None
+        self.is_taken: Callable[[Fact], bool] | None = None
         self.is_held: Callable[[str], bool] | None = None
+        # Of what another session's fact may have the id: whether one has.
         self._taken: dict[tuple[str, ...], bool] = {}  # by scope and id of a tool call
+        self._answers: dict[str, str] = {}  # the id of a model's answer → that which it has here
+        self._turns: dict[object, str] = {}  # the same of turns, where it is another one
+        self._apart: set[str] = set()  # of all else: events that have another id here
         self._contents: dict[str, int] = {}  # event id → what stands for the content of the first
         self._calls: dict[tuple[str, ...], int] = {}  # how many tool calls of each key
         self._tool_use_ids: set[str] = set()  # those that do not tell their calls by themselves
@@ -198,11 +202,15 @@ class Draft:
         if self.turn is not None:
             self.closed[self.turn] = self.outcome, self.status
         self.outcome = self.status = None
+        said: Event = {"user_message": message, "origin": origin}
+        if key not in self._turns and self._is_another_turn(key, said, columns):
+            self._turns[key] = f"{self.session}:{key}"
+        key = self._turns.get(key, key)
         self.turn = key
         self.of_line["agent_turn_id"] = key
         self.event(
             "turn",
-            {"user_message": message, "origin": origin},
+            said,
             "turn",
             key,
             "start",
@@ -244,13 +252,42 @@ class Draft:
         if not key or None in key or "" in key:
             key = (event_type, self.session, digest_of(said), self._place())
         parts = [part or "" for part in key]
+        if self._turns:
+            parts = [self._turns.get(part, part) for part in parts]
         event["event_id"] = event_id_of(self.agent, *parts)
         if event_type not in _ONCE:
-            if key[-1] != self.turn and not any(map(self._tells, parts[1:])):
-                self._scope(event, parts)
+            if parts[-1] != self.turn:
+                if not any(map(self._tells, parts[1:])):
+                    self._scope(event, parts)
+                elif self._is_reused(event, parts):
+                    self._scope(event, parts, is_new=True)
             self._keep_apart(event)
-        self.items.append(event)
+        return self.tell(event)
+
+    def tell(self, event: Event) -> Event:
+        """One more event, which has its id."""
+        self.items.append(self._in_own_turn(event))
         return event
+
+    def _in_own_turn(self, columns: Event) -> Event:
+        turn = columns.get("agent_turn_id")
+        if turn in self._turns:
+            columns["agent_turn_id"] = self._turns[turn]
+        return columns
+
+    def answer_id(self, message_id: str, columns: "Callable[[], Event]", *, grows: bool = False) -> str:
+        """The id of a model's answer; with the session where another answer, of another session, has it.
+
+        Args: columns: gives those of the model call; grows: this is not the last that is told of it.
+        """
+        if self.is_taken is None or self.is_copy or self.session is None or self.session in message_id:
+            return message_id
+        if message_id not in self._answers:
+            asked = Fact({"event_type": "llm", **self.of_line, **columns()}, self._sessions(),
+                         message_id=message_id, grows=grows)  # fmt: skip
+            is_taken = self.is_taken(asked)
+            self._answers[message_id] = f"{self.session}:{message_id}" if is_taken else message_id
+        return self._answers[message_id]
 
     def call_key(
         self, event_type: str, tool_use_id: str | None, args: object, *scope: str
@@ -258,11 +295,8 @@ class Draft:
         """The key of an event of a tool call made with `args`; of an error that of the last action."""
         if tool_use_id is None:
             return (event_type, *scope, None)
-        here = str(self.of_line.get("agent_session_id") or self.session)
-        session, tells = self.owner or here, is_global(tool_use_id)
-        if tells and not self._is_apart(
-            ToolCall(event_type, tool_use_id, scope, args, (here, session), self.of_line.get("occurred_at"))
-        ):
+        session, tells = self._sessions()[1], is_global(tool_use_id)
+        if tells and not self._is_apart(event_type, (*scope, tool_use_id), args):
             return (event_type, *scope, tool_use_id)
         key: tuple[str, ...] = (event_type, *scope, tool_use_id, session, args_digest(args))
         plain, number = key[1:], self._calls.get(key[1:], 0)
@@ -277,14 +311,45 @@ class Draft:
             self.was(event_id, event_id_of(self.agent, event_type, *scope, tool_use_id))
         return key
 
-    def _is_apart(self, call: ToolCall) -> bool:
+    def _sessions(self) -> tuple[str, str]:
+        """The session of the line, and the one that had its turn first."""
+        here = str(self.of_line.get("agent_session_id") or self.session)
+        return here, self.owner or here
+
+    def _is_apart(self, event_type: str, key: "tuple[str, ...]", args: object) -> bool:
         """Whether a call cannot have the id that the agent gave it; the first with that id decides."""
-        if self.is_taken is None or call.event_type == "error":
-            return self._taken.get((*call.scope, call.id), False)
-        place = (*call.scope, call.id)
-        if place not in self._taken:
-            self._taken[place] = self.is_taken(call) and not self.is_copy
-        return self._taken[place]
+        if self.is_taken is None or self.is_copy or event_type == "error":
+            return self._taken.get(key, False)
+        if key not in self._taken:
+            call: Event = {"event_type": event_type, **self.of_line, "payload": {"args": args}}
+            self._taken[key] = self.is_taken(Fact(call, self._sessions(), tool_call=key))
+        return self._taken[key]
+
+    def _is_reused(self, event: Event, parts: "list[str]") -> bool:
+        """Whether another session's fact has the id of an event; of a tool call its id has decided that."""
+        event_id, sessions = str(event["event_id"]), self._sessions()
+        if self.is_taken is None or self.is_copy or event_id in self._contents or event_id in self._apart:
+            return event_id in self._apart
+        if tuple(parts[1:]) in self._taken or not {self.session, *sessions}.isdisjoint(parts):
+            return False
+        if not self.is_taken(Fact(event, sessions)):
+            return False
+        self._apart.add(event_id)
+        return True
+
+    def _is_another_turn(self, key: str, said: Event, columns: Event) -> bool:
+        """Whether another session has a turn of this id, of which this one is no copy."""
+        if self.is_taken is None or self.is_copy or not key or str(self.session) in key:
+            return False
+        event: Event = {
+            "event_type": "turn",
+            "operation": "start",
+            **self.of_line,
+            **columns,
+            "payload": said,
+        }
+        event["event_id"] = event_id_of(self.agent, "turn", key, "start")
+        return self.is_taken(Fact(event, (self._sessions()[0],)))
 
     def is_of_another(self, tool_use_id: str) -> bool:
         """Whether a call of another session has this id, so that it does not name an action of this one."""
@@ -297,21 +362,34 @@ class Draft:
 
     def file(self, cause: Event, edit: FileEdit) -> None:
         """What the action `cause` did to a file, or showed of it."""
-        self.items.append(FileItem(cause, edit, {**self.columns, **self.of_line}))
+        self.items.append(FileItem(cause, edit, self._in_own_turn({**self.columns, **self.of_line})))
 
     def raw(self, said: Mapping[str, object], kind: str | None, *key: str | None) -> Event:
         """Keep a line as it is."""
         return self.event("transcript", said, *(("transcript", *key) if key else ()), operation=kind)
 
+    def add_rest(self, event_type: str, rest: Mapping[str, object], *, is_told: bool) -> None:
+        """What the line at hand adds to the last event of this type; it has a place of its own in the log
+        where an import before has read no further than the event, which then `is_told` without it."""
+        if not rest or not is_told or self.line is None or self.line.told:
+            return
+        events = (one for one in reversed(self.items) if isinstance(one, dict))
+        cause = next((str(one["event_id"]) for one in events if one["event_type"] == event_type), None)
+        if cause is not None:
+            self.event("transcript", rest, "transcript", cause, "rest", operation="rest", cause=cause)
+
     def _tells(self, part: str) -> bool:
         """Whether a part of a key tells the fact in all sessions: a random id, a digest, or the session."""
         return part == self.session or is_global(part)
 
-    def _scope(self, event: Event, key: "list[str]") -> None:
-        """Add the session to a key whose id may come again in another one."""
+    def _scope(self, event: Event, key: "list[str]", *, is_new: bool = False) -> None:
+        """Add the session to a key whose id may come again in another one, or does: that `is_new`."""
         former, session = str(event["event_id"]), event.get("agent_session_id")
         event["event_id"] = event_id_of(self.agent, *key, self.owner or str(session or ""))
-        self.was(str(event["event_id"]), former)
+        if is_new:
+            self.reused.add(str(event["event_id"]))
+        else:
+            self.was(str(event["event_id"]), former)
 
     def _keep_apart(self, event: Event) -> None:
         """Give a fact whose id another one of the source has an id of its own."""
@@ -348,13 +426,9 @@ def _content_of(event: Event) -> bytes:
     get = event.get
     payload = event["payload"]
     assert isinstance(payload, dict)
-    said = [payload[name] for name in _WORDS if name in payload] or _without_place(payload)
+    said = words_in(payload)
     place = get("event_type"), get("operation"), get("occurred_at"), get("tool_use_id"), get("tool")
     return jsontext.encode_without_floats([*place, said])
-
-
-def _without_place(payload: "dict[str, Any]") -> "dict[str, Any]":
-    return {name: value for name, value in payload.items() if name != "parent"}
 
 
 def digest_of(value: Any) -> str:

@@ -184,6 +184,7 @@ class Import:
         self._agent = agent
         self._marks = self.known.marks()
         self._is_begun = self.known.has_master
+        self.known.taken.write = self.commit
         self._batch = Batch(store, bytes_max=_BATCH_BYTES, events_max=_BATCH_EVENTS)
         self.put = self._batch.put
         self.outside = OutsideNames(store.fs, store.layout)

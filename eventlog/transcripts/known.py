@@ -12,10 +12,10 @@ from eventlog.agents.codex import AGENT as CODEX
 from eventlog.agents.gemini_cli import AGENT as GEMINI_CLI
 from eventlog.names import event_id_of
 from eventlog.store import Store
-from eventlog.transcripts.calls import Calls, ToolCall
 from eventlog.transcripts.hooked import Hooked, prompt_of
 from eventlog.transcripts.idsets import SortedIds, short
 from eventlog.transcripts.lines import Mark
+from eventlog.transcripts.taken import Fact, Taken, short_of_answer
 
 _FACTS = (
     "select event_type, operation, event_id, agent, agent_session_id, repo from events "
@@ -73,7 +73,7 @@ class Known:
         self._sessions = facts.sessions.get(agent, set())
         self._turn_ids = facts.turn_ids.get(agent, {})
         self._owner_of_turn: dict[int, str] = {}  # of those told since
-        self._calls = Calls(store, agent, self._sessions)
+        self.taken = Taken(store, agent, is_empty=not self._sessions, is_told=self._is_told)
         self._session: str | None = None  # at hand
         self._has_notes = agent in facts.agents_with_notes
         self.has_master = facts.has_master
@@ -123,6 +123,8 @@ class Known:
             if lacks_time and self._agent == CODEX:
                 self._timeless.add(short(event_id))
             self._turn_of[short(event_id)] = turn
+            if message is not None and event_type in ("llm", "llm_copy"):
+                ids.add(short_of_answer(message))
             if event_type == "snapshot" and has_tree:
                 self.is_live = True
                 if turn is not None:
@@ -159,17 +161,19 @@ class Known:
     def has(self, event_id: str) -> bool:
         """Whether the log has the event, or this import told it."""
         id = short(event_id)
-        return id in self._ids or id in self._told or any(id in told for told in self._told_before)
+        return id in self._ids or self._is_told(id)
 
-    def is_taken(self, call: ToolCall) -> bool:
-        """Whether a call of another session has the id of a tool call."""
-        ids = self._ids if self._session in call.sessions else ()
-        return self._calls.is_taken(call, lambda event_id: short(event_id) in ids)
+    def _is_told(self, id: int) -> bool:
+        return id in self._told or any(id in told for told in self._told_before)
+
+    def is_taken(self, fact: Fact) -> bool:
+        """Whether a fact of another session has the id of this one. Raises: as `Store.append`."""
+        return self.taken.is_taken(fact, (self._ids if self._session in fact.sessions else ()).__contains__)
 
     def is_held(self, tool_use_id: str) -> bool:
         """Whether another session's call has an id, and none of the session at hand."""
         action = event_id_of(self._agent, "action", tool_use_id)
-        return short(action) not in self._ids and self._calls.is_held(action, self._session)
+        return short(action) not in self._ids and self.taken.is_held(action, self._session)
 
     def lacks_time(self, event_id: str) -> bool:
         """Whether the log has an event of the session at hand from a copy, which has no times."""
@@ -179,6 +183,11 @@ class Known:
         """Whether a hook told a model call under the id that a transcript gives it."""
         return short(event_id) in self._of_hooks
 
+    def take(self, event_id: str) -> None:
+        """An event of the session's was met: what the log has under its id is no other's former one."""
+        if self._turn_of:
+            self._turn_of.pop(short(event_id), None)
+
     def takes_former(self, event_id: str, former: str, turn: object) -> bool:
         """Whether the log has an event of the session's under its former id; each is taken once."""
         id = short(former)
@@ -187,8 +196,11 @@ class Known:
         del self._turn_of[id]
         return True
 
-    def tell(self, event_id: str) -> None:
+    def tell(self, event_id: str, answer: object = None) -> None:
+        """This import told an event; of a model call the `answer` has an id too."""
         self._told.add(short(event_id))
+        if isinstance(answer, str):
+            self._told.add(short_of_answer(answer))
         if len(self._told) >= _TOLD_MAX:
             self._told_before.append(SortedIds(sorted(self._told)))
             self._told = set()

@@ -68,7 +68,7 @@ class SourceSession:
         for item in self._draft.take():
             if self._known.hooked is not None:
                 self._known.hooked.adopt(item.columns if isinstance(item, FileItem) else item)
-            if self._draft.former and not isinstance(item, FileItem):
+            if not isinstance(item, FileItem):
                 self._take_former(item)
             if isinstance(item, FileItem):
                 for event in self._told_of(item):
@@ -95,6 +95,7 @@ class SourceSession:
         """Give an event the id under which an earlier version told it."""
         event_id = str(event["event_id"])
         former = self._draft.former.pop(event_id, None)
+        self._known.take(event_id)
         if former is not None and self._known.takes_former(event_id, former, event.get("agent_turn_id")):
             event["event_id"] = former
 
@@ -148,7 +149,7 @@ class SourceSession:
             return
         if operation != "start" or not isinstance(turn, str):
             return
-        self._end_turn(told=told)
+        self._end_turn(told=told, followed_at=event.get("occurred_at"))
         first = self._turn is None
         self._turn, self._turn_is_open = turn, True
         if is_global(turn) and self._draft.session is not None:
@@ -166,8 +167,12 @@ class SourceSession:
         if not told and not self._known.has(str(event["event_id"])):
             self._report.turns += 1
 
-    def _end_turn(self, *, told: bool) -> None:
-        """The end of the turn under way, with the last that the model said in it."""
+    def _end_turn(self, *, told: bool, followed_at: object = None) -> None:
+        """The end of the turn under way, with the last that the model said in it.
+
+        Lines that a client wrote again have the time of that: where the next turn has begun before it, the
+        turn was over then.
+        """
         if not self._turn_is_open or self._last is None:
             return
         self._turn_is_open = False
@@ -179,7 +184,9 @@ class SourceSession:
         kept = draft.of_line
         draft.of_line = {"agent_turn_id": self._turn}
         if "occurred_at" in last:
-            draft.of_line["occurred_at"] = last["occurred_at"]
+            at = last["occurred_at"]
+            is_late = isinstance(at, int) and isinstance(followed_at, int) and followed_at < at
+            draft.of_line["occurred_at"] = followed_at if is_late else at
         key = ("turn", self._turn, "end", str(last["event_id"]))
         draft.event("turn", {"outcome": outcome}, *key, source="agent", operation="end", status=status)
         draft.of_line = kept
@@ -361,10 +368,10 @@ class SourceSession:
         if self._known.has(event_id) or was_numbered:
             report.known += 1
             return
-        self._known.tell(event_id)
+        event_type = event["event_type"]
+        self._known.tell(event_id, event.get("message_id") if event_type == "llm" else None)
         report.events += 1
         report.reused_ids += event_id in self._draft.reused
-        event_type = event["event_type"]
         if event_type == "llm":
             report.calls += 1
         elif event_type == "llm_copy":

@@ -130,17 +130,29 @@ def test_the_last_two_generations_stay(log: Log) -> None:
     assert names(log) == [index_name(n, index.code8()) for n in (3, 4)]
 
 
-@pytest.mark.parametrize("memory", [1 << 18, 12 << 20])
-def test_an_index_is_made_with_little_memory(log: Log, monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
-    """I22, I35: what a build cannot keep goes to `tmp/`; with less than the least it takes what it needs."""
+@pytest.mark.parametrize(("most", "tried"), [(1 << 28, (1 << 28,)), (1 << 18, (None,))])
+def test_an_index_is_made_with_little_memory(
+    log: Log, monkeypatch: pytest.MonkeyPatch, most: int, tried: "tuple[int | None, ...]"
+) -> None:
+    """I22, I35: a build that lacks memory gets what one may have at most, and only then what it needs."""
     for first in range(0, 12_000, 4_000):
         log.append(*batch(first, 4_000, f"s{first}"))
     log.seal()
     log.make_index()
     before = log.rows(ASK)
-    monkeypatch.setattr(index, "MEMORY_BYTES", memory)
+    given: list[int | None] = []
+    open_ = index._open
+
+    def opened(con: Any, path: str, memory: "int | None", small: bool = False) -> None:
+        given.append(memory)
+        open_(con, path, memory, small)
+
+    monkeypatch.setattr(index, "_open", opened)
+    monkeypatch.setattr(index, "_memory_bytes", lambda: 1 << 17)
+    monkeypatch.setattr(index, "MEMORY_BYTES", most)
 
     assert log.make_index(fresh=True) is not None
+    assert given[-len(tried) :] == list(tried) and given[0] == 1 << 17
     assert log.rows(ASK) == before
     assert os.listdir(log.layout.directory(TMP_DIR)) == []
 

@@ -80,6 +80,19 @@ def test_the_start_of_a_tool_outranks_the_answer(log: Log) -> None:
     assert _derived(log) == {0: None, 2: 2000, 3: None}
 
 
+def test_a_call_after_the_end_of_its_turn_has_no_duration(log: Log) -> None:
+    """P7: where the turn was over between the question and the answer, nobody knows how long a model took."""
+    _tell(
+        log,
+        ("intent", 0, {}),
+        ("turn", 2, {"operation": "end"}),
+        ("llm", 4, {"message_id": "m1"}),
+        ("intent", 5, {}),
+        ("llm", 7, {"message_id": "m2"}),
+    )
+    assert _derived(log) == {2: None, 4: 2000}
+
+
 _CALLS = st.lists(
     st.tuples(
         st.sampled_from(("intent", "llm", "action", "message", "tool_start", "subagent")),

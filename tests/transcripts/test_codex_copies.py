@@ -31,8 +31,8 @@ GRANDCHILD_TURN = "01a1ff00-9100-7000-8000-0000000000a5"
 LEFT_OUT = ("exec_command_end", "patch_apply_end", "web_search_end")
 NEWLY = "You are the newly spawned agent. The history above is your parent's."
 
-# What only one of the orders tells: ends of what was cut off, and the times that a copy does not have.
-_OF_ORDER = "event_type in ('import', 'sessions') or operation in ('end', 'original')"
+# What only one of the orders tells: ends and rests of what was cut off, and times that a copy does not have.
+_OF_ORDER = "event_type in ('import', 'sessions') or operation in ('end', 'original', 'rest')"
 
 
 def copied(lines: Sequence[Line], second: float) -> list[Line]:

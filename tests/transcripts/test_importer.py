@@ -283,3 +283,17 @@ def test_an_import_says_how_many_contents_look_like_secrets(tmp_path: Path) -> N
     second = locus_process("import", "claude-code", path, cwd=tmp_path)
     assert "1 content looks like it holds a secret" in second.err
     assert 'locus sql "from withheld_contents"' in second.err
+
+
+def test_a_turn_whose_lines_were_written_again_ends_before_the_next(tmp_path: Path) -> None:
+    """P7: lines with the time of a resume, hours later, make neither the turn nor a model call that long."""
+    answer = line(3, "assistant", [TEXT], requestId="req_1", message=usage(40))
+    asked = line(0, "user", "add a price", promptId="prompt-1")
+    following = line(5, "user", "and a tax", promptId="prompt-2")
+    answer["timestamp"] = "2026-11-20T14:00:00.000Z"
+    with Store.init(tmp_path / ".locus") as store:
+        run(store, write(tmp_path / "a.jsonl", [asked, answer, following]))
+
+        turns = store.query("select duration_ms from turns where title = 'add a price'").rows
+        assert [tuple(row) for row in turns] == [(5_000,)]
+        assert [tuple(row) for row in store.query("select derived_ms from llm_calls").rows] == [(None,)]

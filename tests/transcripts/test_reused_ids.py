@@ -1,6 +1,7 @@
 """No fact vanishes because of an id: files whose ids come again, or whose lines moved, are told whole."""
 
 import copy
+import functools
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -283,6 +284,55 @@ def of_one_call(session: str, name: str, command: str, result: str) -> list[Said
     said = [tell.user("go on", promptId=f"{session}1")]
     said += tell.call(f"msg_{name[-4:]}1", "toolu_01AbCdEf23", "Bash", {"command": command}, result)
     return [*said, tell.answer(f"msg_{name[-4:]}2", claude.text(f"{result}: done"))]
+
+
+# What the files are called whose format is one document.
+SUFFIXES = {"opencode": ".json", "swe-agent": ".traj", "atif": ".json"}
+SESSIONS = {
+    "claude-code": claude.SESSION,
+    "codex": codex.THREAD,
+    "gemini-cli": gemini.SESSION,
+    "opencode": "ses_00000000000aaaa",
+    "copilot-cli": "c-1",
+    "pi": "p-1",
+    "atif": "a-1",
+}
+
+
+def of_another_session(agent: str) -> list[Said]:
+    """A session with all ids of the agent's file but its own, a day before, asked for something else."""
+    text = json.dumps(FILES[agent]).replace(SESSIONS[agent], SESSIONS[agent][:-1] + "9")
+    words = {"2026-11-20": "2026-11-19", "add a price": "sell tea", ' "look"': ' "see"', ": 17953": ": 17952"}
+    for old, new in words.items():
+        text = text.replace(old, new)
+    lines: list[Said] = json.loads(text)
+    return lines
+
+
+@pytest.mark.parametrize("agent", sorted(SESSIONS))
+def test_all_facts_of_two_sessions_with_the_same_ids_are_told(agent: str, tmp_path: Path) -> None:
+    """P7: prompts, messages, calls of tools and of models, one by one in both orders, and at once; told again
+    they add nothing."""
+    a = written(tmp_path / f"a{SUFFIXES.get(agent, '.jsonl')}", FILES[agent])
+    b = written(tmp_path / f"b{a.suffix}", of_another_session(agent))
+    found = []
+    for number, plan in enumerate(([[a]], [[b]], [[a], [b]], [[b], [a]], [[a, b]])):
+        with Store.init(tmp_path / str(number)) as store:
+            for paths in plan:
+                run(store, agent, *paths)
+            names = {str(e["agent_session_id"]) for e in store.events()}
+            kept: Counter[str] = Counter()
+            for text, count in facts(store).items():
+                kept[functools.reduce(lambda said, one: said.replace(f"{one}:", ""), names, text)] += count
+            found.append(kept)
+            for path in (a, b) if number > 1 else ():
+                again = path.with_name(f"again{number}{path.name}")
+                again.write_text(path.read_text())
+                assert run(store, agent, again).facts == 0
+            calls = store.query("select count(*) from llm_calls").rows
+            kept["model calls"] = calls[0][0]
+    one, other, *both = found
+    assert both == [one + other] * 3
 
 
 @pytest.mark.parametrize(

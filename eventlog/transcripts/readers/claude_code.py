@@ -348,7 +348,7 @@ class Reader:
         for event in self._of_shell:
             if turn is not None:
                 event["agent_turn_id"] = turn
-            self._draft.items.append(event)
+            self._draft.tell(event)
         self._of_shell = []
 
     def _subagent_prompt(self, said: _Said, text: str) -> None:
@@ -477,11 +477,14 @@ class Reader:
         session = draft.owner or text_of(columns, "agent_session_id") or draft.session
         message_id = message_id_of(said, session)
         if message_id is not None:
-            columns["message_id"] = message_id
+            own_id = draft.answer_id(message_id, lambda: call_of(AGENT, said, session) or {}, grows=True)
+            columns["message_id"] = own_id
             if message.get("usage"):
+                of_answer = {name: message.get(name) for name in _OF_CALL_OF_MODEL}
+                if own_id != message_id:
+                    of_answer["id"] = message_id = own_id
                 kept = {name: said.get(name) for name in _OF_LINE_OF_CALL}
-                kept["message"] = {name: message.get(name) for name in _OF_CALL_OF_MODEL}
-                kept["sessionId"] = session
+                kept.update(message=of_answer, sessionId=session)
                 self._calls[message_id, text_of(said, "requestId") or ""] = kept, columns
         if "subagent_id" not in columns:
             draft.status = None
@@ -548,7 +551,7 @@ class Reader:
         for said, columns in self._calls.values():
             call = call_of(AGENT, said)
             if call is not None:
-                draft.items.append({**draft.columns, **columns, **call})
+                draft.tell({**draft.columns, **columns, **call})
                 if said["message"]["id"] != call["message_id"]:
                     draft.was(str(call["event_id"]), plain_id_of(AGENT, said))
         self._calls.clear()

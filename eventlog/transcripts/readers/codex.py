@@ -70,7 +70,7 @@ class Reader:
         self._texts = codex_texts.Texts()
         self._context: dict[str, Any] = {}
         # A text that the next line may say again: what takes it, the text, all else, its columns.
-        self._held: tuple[str, dict[str, Any], Event, int] | None = None
+        self._held: tuple[str, dict[str, Any], Event, int, bool] | None = None
         # The prompt that an event may repeat: that of an item, or of the event in front of it.
         self._item_prompt: str | None = None
         self._last_prompt: str | None = None
@@ -362,7 +362,7 @@ class Reader:
             return
         self._settle_held()
         if kind == "message" and item.get("role") == "user":
-            self._held = ("user", item, self._draft.of_line, self._number)
+            self._hold("user", item)
         elif kind == "reasoning":
             self._reasoning(item)
         elif isinstance(kind, str) and self._tools.takes(kind):
@@ -375,7 +375,7 @@ class Reader:
         """Tell the text that is held; `item` is an answer's that may be the same one."""
         if self._held is None:
             return
-        (kind, held, columns, number), self._held = self._held, None
+        (kind, held, columns, number, is_told), self._held = self._held, None
         draft = self._draft
         now, draft.of_line = draft.of_line, columns
         here, self._number = self._number, number
@@ -390,12 +390,16 @@ class Reader:
             text = held["message"]
             same = item is not None and texts_in(item.get("content")) == text
             rest = rest_of(held, codex_texts.OF_USER)
-            self._answer(
-                text, EVENT, {**rest_of(item, codex_texts.OF_MESSAGE), **rest} if same and item else rest
-            )
+            more = rest_of(item, codex_texts.OF_MESSAGE) if same and item else {}
+            self._answer(text, EVENT, {**more, **rest})
+            self._draft.add_rest("message", more, is_told=is_told)
         draft.of_line, self._number = now, here
         if draft.turn is not None and self._turn is None:
             now["agent_turn_id"] = draft.turn
+
+    def _hold(self, kind: str, said: "dict[str, Any]") -> None:
+        line = self._draft.line
+        self._held = (kind, said, self._draft.of_line, self._number, line is not None and line.told)
 
     def _answer(self, text: str, channel: int, rest: "dict[str, Any]") -> None:
         nth = self._texts.nth("text", text, channel)
@@ -435,6 +439,7 @@ class Reader:
             if "content" in item:
                 rest.pop("images", None)
             self._prompt(text, {**item, **rest})
+            self._draft.add_rest("intent", rest, is_told=held[4])
         else:
             self._settle_held()
             if text not in (self._item_prompt, self._last_prompt):  # a review says it twice
@@ -459,7 +464,7 @@ class Reader:
         self._settle_held()
         self._last_prompt = None
         if kind == "agent_message" and isinstance(message, str):
-            self._held = ("agent", payload, self._draft.of_line, self._number)
+            self._hold("agent", payload)
         elif kind == "item_completed":
             self._item_completed(payload, item)
         else:
@@ -476,7 +481,7 @@ class Reader:
         kind = text_of(item, "type") or ""
         if kind == "AgentMessage":
             said = {"message": texts_in(item.get("content")), **rest_of(item, frozenset(("type", "content")))}
-            self._held = ("agent", said, self._draft.of_line, self._number)
+            self._hold("agent", said)
         elif self._tools.ends(kind):
             self._works()
             self._tools.details(kind, item, text_of(item, "id"))

@@ -65,6 +65,9 @@ class Tools:
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
+        self._ended: dict[
+            str, bool
+        ] = {}  # calls of which the client told an end → whether an import before did
         self._open: dict[str, list[_Call]] = {}  # those with one id in their order
         self._done: dict[str, int] = {}  # call → what stands for its arguments
         self._searches: list[object] = []  # that an event told
@@ -125,6 +128,8 @@ class Tools:
         waiting = self._first(call)
         if waiting is not None:
             waiting.details.update(said)
+            line = self._draft.line
+            self._ended[call or ""] = line is not None and line.told
         elif self._is_done(call):
             self._draft.raw(said, kind)
         else:
@@ -169,6 +174,8 @@ class Tools:
         if output is None and "tools" in extra:
             output = extra.pop("tools")
         self._action(call, name, args, output, {**rest, **extra}, details, None)
+        more = {**extra, "result": output} if details else {}
+        self._draft.add_rest("action", more, is_told=self._ended.pop(call or "", False))
 
     def _action(
         self,

@@ -11,6 +11,7 @@ from eventlog.agents.call import int_of, is_global, object_of, text_of
 from eventlog.agents.codex import AGENT, call_key
 from eventlog.names import event_id_of
 from eventlog.transcripts.draft import Draft, digest_of
+from eventlog.types import Event
 
 
 class Usage:
@@ -83,17 +84,16 @@ class Usage:
         first = call_key(place, usage)
         number = self._told[first] = self._told.get(first, -1) + 1
         key = former_key if None in first else call_key(place, usage, number)
-        call = draft.event(
-            "llm",
-            said,
-            *key,
-            message_id=response,
-            model=model,
-            prompt_tokens=int_of(usage, "input_tokens"),
-            completion_tokens=int_of(usage, "output_tokens"),
-            reasoning_tokens=int_of(usage, "reasoning_output_tokens"),
-            cache_read_tokens=int_of(usage, "cached_input_tokens"),
-            cache_write_tokens=int_of(usage, "cache_write_input_tokens"),
-        )
+        columns: Event = {
+            "model": model,
+            "prompt_tokens": int_of(usage, "input_tokens"),
+            "completion_tokens": int_of(usage, "output_tokens"),
+            "reasoning_tokens": int_of(usage, "reasoning_output_tokens"),
+            "cache_read_tokens": int_of(usage, "cached_input_tokens"),
+            "cache_write_tokens": int_of(usage, "cache_write_input_tokens"),
+        }
+        if response is not None:
+            columns["message_id"] = draft.answer_id(response, lambda: columns)
+        call = draft.event("llm", said, *key, **columns)
         if all(former_key):
             call["former_id"] = event_id_of(AGENT, *former_key)

@@ -283,7 +283,8 @@ class Reader:
         tokens, draft = object_of(said, "tokens"), self._draft
         if tokens:
             columns, message = columns_of(said, tokens), self._message_id(said)
-            columns["message_id"] = message
+            if message is not None:
+                message = columns["message_id"] = draft.answer_id(message, lambda: columns)
             call = draft.event(
                 "llm", {"tokens": tokens}, *key_of(message, tokens), source="system", **columns
             )

@@ -276,8 +276,13 @@ class Reader:
         payload: "Mapping[str, object]",
         tokens: "dict[str, Any]",
     ) -> None:
-        columns: Event = {"message_id": message_id, "request_id": request_id, **usage_of(tokens)}
-        self._draft.event("llm", payload, "llm", key, source="system", **columns)
+        columns: Event = {"request_id": request_id, **usage_of(tokens)}
+        parts = ["llm", key]
+        if message_id is not None:
+            columns["message_id"] = self._draft.answer_id(message_id, lambda: columns)
+            if columns["message_id"] != message_id:
+                parts.append(self._draft.session)
+        self._draft.event("llm", payload, *parts, source="system", **columns)
 
     def _tool(self, part: "dict[str, Any]") -> None:
         draft, state = self._draft, object_of(part, "state")

@@ -116,6 +116,7 @@ class Steps:
             number = self._messages[message] = self._messages.get(message, -1) + 1
             message = f"{message}#{number}" if number else message
         stopped = {} if stop_reason is None else {"stop_reason": stop_reason}
+        message = draft.answer_id(message, lambda: columns)
         draft.event(
             "llm", {"usage": dict(usage), **stopped}, "llm", message, digest_of(usage),
             message_id=message, **columns,

@@ -1,0 +1,197 @@
+"""Facts of different sessions that were given one id, which should tell its fact and does not.
+
+The first that has the id keeps it. Another one gets a key with its session (docs/event-ids.md), unless it is
+a copy: a fact in a turn that was copied from the first one's session, or one that says the same at the same
+time. The log is asked once for the ids of its facts, and once for each session that is compared; what this
+import has told is written first. One thread.
+"""
+
+from collections.abc import Callable
+from hashlib import md5
+from typing import Any
+
+from eventlog import jsontext
+from eventlog.agents import live_texts
+from eventlog.agents.codex import AGENT as CODEX
+from eventlog.agents.codex import words_of
+from eventlog.names import event_id_of
+from eventlog.store import Store
+from eventlog.transcripts.idsets import SortedIds, short
+from eventlog.types import Event
+
+# What an answer is found by in a set of short ids: the first eight bytes of this digest of its id.
+_DIGEST_OF_ANSWER = "md5"
+_IDS = (
+    "select id from (select cast('0x' || left(event_id, 16) as ubigint) as id from events where agent = $1 "
+    "and (event_type not in ('session', 'turn', 'snapshot', 'subagent', 'import', 'file') "
+    "or (event_type = 'turn' and operation = 'start')) union all "
+    f"select cast('0x' || left({_DIGEST_OF_ANSWER}(message_id), 16) as ubigint) from events "
+    "where event_type = 'llm' and agent = $1 and message_id is not null) order by id"
+)
+_OF_SESSION = (
+    "select event_id, message_id, event_type, operation, agent_session_id, epoch_us(occurred_at), "
+    "agent_session_id in (select agent_session_id from events where event_type = 'snapshot' "
+    "and tree_hash is not null and agent = $1), model, prompt_tokens, cache_read_tokens, cache_write_tokens "
+    "from events where agent = $1 and agent_session_id in (select agent_session_id from events "
+    "where agent = $1 and (event_id in ($2, $3) or (event_type = 'llm' and message_id = $4))) "
+    "order by position"
+)
+_PAYLOAD = "select payload from events where event_id = $1"
+_ANSWER_US_MAX = 3_600_000_000  # from the first line of an answer to its last
+_OF_CALL = ("action", "tool_start")
+_ASKED = ("model", "prompt_tokens", "cache_read_tokens", "cache_write_tokens")
+# The parts of a payload that hold the fact, where it has them.
+_WORDS = ("text", "message", "user_message", "args", "result")
+
+
+def words_in(payload: "dict[str, Any]") -> object:
+    """What a payload says; the copy that a fork begins with differs in the place where it stands."""
+    said = [payload[name] for name in _WORDS if name in payload]
+    return said or {name: value for name, value in payload.items() if name != "parent"}
+
+
+def short_of_answer(message_id: str) -> int:
+    """What stands for the id of a model's answer among short ids of events."""
+    return int(md5(message_id.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()[:16], 16)
+
+
+class Fact:
+    """A fact as a reader met it: the event with its payload, or the columns of a model call.
+
+    `sessions` are that of the line and that which had the turn first. `tool_call` is the key of a tool call,
+    behind the event's type; of a model call `message_id` is the id of its answer.
+    """
+
+    __slots__ = ("event", "grows", "message_id", "sessions", "tool_call")
+
+    def __init__(
+        self,
+        event: Event,
+        sessions: "tuple[str, ...]",
+        *,
+        tool_call: "tuple[str, ...] | None" = None,
+        message_id: str | None = None,
+        grows: bool = False,
+    ) -> None:
+        self.event = event
+        self.sessions = sessions
+        self.tool_call = tool_call
+        self.message_id = message_id
+        self.grows = grows  # the line is not the last of its answer
+
+
+class Taken:
+    """Which fact of which session had an id first, in the log or in this import."""
+
+    def __init__(self, store: Store, agent: str, *, is_empty: bool, is_told: "Callable[[int], bool]") -> None:
+        """Args: is_empty: the log has nothing of the agent; is_told: whether this import told an id."""
+        self._store = store
+        self._agent = agent
+        self._is_empty = is_empty
+        self._is_told = is_told
+        self._logged: SortedIds | None = None  # read when they are needed
+        self._held: dict[str, tuple[Any, ...]] = {}  # of the session that was compared last
+        self.write: Callable[[], None] = lambda: None  # what this import has told
+
+    def is_taken(self, fact: Fact, is_of_session: "Callable[[int], bool]") -> bool:
+        """Whether another fact has the id of `fact`. Raises: as `Store.append`.
+
+        Args: is_of_session: whether the log is known to have a short id in the session of `fact`.
+        """
+        names, shorts = self._names_of(fact)
+        if any(map(is_of_session, shorts)):
+            return False
+        is_told = any(map(self._is_told, shorts))
+        if not is_told and (self._is_empty or not any(one in self._in_log() for one in shorts)):
+            return False
+        first = self._first(names, fact.message_id, is_told=is_told)
+        return first is not None and not self._is_copy(fact, first)
+
+    def is_held(self, action: str, session: str | None) -> bool:
+        """Whether a call of a session other than `session` has told the action, in this import or before."""
+        is_told = self._is_told(short(action))
+        if not is_told and (self._is_empty or short(action) not in self._in_log()):
+            return False
+        first = self._first([action], None, is_told=is_told)
+        return first is not None and first[3] != session
+
+    def _first(
+        self, names: "list[str]", message_id: str | None, *, is_told: bool
+    ) -> "tuple[Any, ...] | None":
+        """What the log has under one of these names, after what this import told is written."""
+        first = next((self._held[name] for name in names if name in self._held), None)
+        if first is not None:
+            return first
+        if is_told:
+            self.write()
+        ids = (names[0], names[-1]) if message_id is None else ("", "")
+        self._held = {}
+        for event_id, answer, *row in self._store.query(_OF_SESSION, [self._agent, *ids, message_id]).rows:
+            self._held.setdefault(event_id, (event_id, *row))
+            if row[0] == "llm" and answer is not None:
+                self._held.setdefault(f"{answer}:", (event_id, *row))
+        return next((self._held[name] for name in names if name in self._held), None)
+
+    def _names_of(self, fact: Fact) -> "tuple[list[str], list[int]]":
+        """Under which names and short ids the first one may be known."""
+        if fact.message_id is not None:
+            return [f"{fact.message_id}:"], [short_of_answer(fact.message_id)]
+        if fact.tool_call is not None:
+            names = [event_id_of(self._agent, event_type, *fact.tool_call) for event_type in _OF_CALL]
+        else:
+            names = [str(fact.event["event_id"])]
+        return names, [short(name) for name in names]
+
+    def _in_log(self) -> SortedIds:
+        """The ids that the log had at the first question."""
+        if self._logged is None:
+            ids = self._store.sql(_IDS, [self._agent]).column("id")
+            self._logged = SortedIds(ids.to_pylist())
+        return self._logged
+
+    def _is_copy(self, fact: Fact, first: "tuple[Any, ...]") -> bool:
+        event_id, event_type, operation, session, at, has_hooks, *asked = first
+        event, time = fact.event, fact.event.get("occurred_at")
+        if session in fact.sessions:
+            return True
+        if fact.message_id is not None:
+            is_then = has_hooks or at == time
+            if fact.grows and isinstance(at, int) and isinstance(time, int):
+                is_then = is_then or 0 <= at - time <= _ANSWER_US_MAX
+            return is_then and asked == [event.get(name) for name in _ASKED]
+        if fact.tool_call is None and (event_type, operation) != (
+            event["event_type"],
+            event.get("operation"),
+        ):
+            return False
+        if not has_hooks and event_type == event["event_type"] and at not in (None, time):
+            return False  # hooks have times of their own
+        if event_type == "turn" and has_hooks:
+            return True  # they cut prompts otherwise
+        if event_type == "transcript" and at is not None:
+            return True  # a line as it stands there: a copy of it names its place
+        ((text,),) = self._store.query(_PAYLOAD, [event_id]).rows
+        said = jsontext.decode(text)
+        return self._digest(said, fact) == self._stored_form(fact)
+
+    def _stored_form(self, fact: Fact) -> object:
+        """What stands in the log for a fact: without secrets, large texts as hashes."""
+        moved = live_texts.move(self._store.redactor.redact(fact.event), live_texts.void, suspect=False)
+        return self._digest(moved["payload"], fact)
+
+    def _digest(self, payload: Any, fact: Fact) -> object:
+        """The words of a payload, and the contents that their large texts were moved to."""
+        if fact.tool_call is None:
+            words = words_in({name: one for name, one in payload.items() if name != "in_blobs"})
+            blobs = _blobs_of(payload, _WORDS)
+        else:
+            words, blobs = payload.get("args"), _blobs_of(payload, ("args",))
+            if isinstance(words, (dict, list, str)) and self._agent == CODEX:
+                words = words_of(words)
+        return jsontext.decode(jsontext.encode(words)), blobs
+
+
+def _blobs_of(payload: "dict[str, Any]", names: "tuple[str, ...]") -> list[str]:
+    places = payload.get("in_blobs")
+    moved = places.items() if isinstance(places, dict) else ()
+    return sorted(str(one["blob"]) for place, one in moved if place.partition(".")[0] in names)
