@@ -8,23 +8,23 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from eventlog import gate, identity, jsontext, place, redaction
+from eventlog import identity, jsontext, place, redaction
 from eventlog.errors import EventLogError, InvalidEvent, NoStore, Refused
 from eventlog.fs import REAL, FileSystem, Refusals, publish, refusal
 from eventlog.layout import DIRECTORIES, INDEX_DIR, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout
-from eventlog.log import upcast
+from eventlog.log import admission, upcast
 from eventlog.log.erasures import erasure_of
 from eventlog.log.journal import Journal
-from eventlog.log.line import BATCH_LINES_MAX, batches, encode_line
+from eventlog.log.line import batches
 from eventlog.log.retained import Fates
 from eventlog.log.tail import Lost, joined
 from eventlog.log.tail_memory import TailMemory
 from eventlog.query.kept import Kept
 from eventlog.query.lookup import TurnRef, find_event, find_turn, naming_one_with_files
 from eventlog.query.people import EVERYBODY
+from eventlog.snapshots.held import held
 from eventlog.snapshots.store import BlobStore
 from eventlog.types import Event
 
@@ -46,10 +46,6 @@ if TYPE_CHECKING:
     from eventlog.replay.trees import Running, TreeState
     from eventlog.snapshots.materialize import Report
     from eventlog.snapshots.repack import Repacked
-
-# Looked at for secrets together: the search costs little per byte and much per call. An import that lends the
-# redactor a look of its own has bounded its batches itself, and that look costs most per call.
-_ADMITTED_AT_ONCE = 64
 
 # What is said of more withheld contents than these goes into frames of its own.
 _WITHHELD_BEHIND_MAX = 1_000
@@ -208,9 +204,11 @@ class Store:
 
         Up to 16,384 events or 4 MiB are one atomic batch (I3); more become several batches, each
         atomic. With `expect_position` everything must fit one batch.
+        What no event may say is refused (design.md §3.1), and so is a content that the store does not have.
         Raises: InvalidEvent (nothing written), Conflict, NotDurable, LockTimeout.
         """
-        groups = batches(self._lines(events))
+        named: set[tuple[str, str]] = set()
+        groups = batches(self._lines(events, named))
         if expect_position is not None and len(groups) > 1:
             raise InvalidEvent(
                 "an append with expect_position must fit one batch (16,384 events, 4 MiB); split it"
@@ -219,10 +217,14 @@ class Store:
             at = self.journal.next_position()
             return range(at, at)
         self._before_writing()
+        with held(self.blobs, named, groups):
+            return self._append(groups, expect_position)
+
+    def _append(self, groups: list[list[bytes]], expect_position: int | None) -> range:
         # What is said of withheld contents stands in the frame of the first event that names them, or,
         # where there are several frames, in front of all: positions are those of the caller's events.
         said = self.blobs.withheld_events()
-        withheld = list(self._lines(said)) if said else []
+        withheld = list(self._lines(said, set())) if said else []
         if withheld and (len(groups) > 1 or len(withheld) > _WITHHELD_BEHIND_MAX):
             for lines in batches(withheld):
                 self.journal.append(lines)
@@ -242,11 +244,8 @@ class Store:
                 place.refuse_moved(self.layout.root)
             self._place_is_known = True
 
-    def _lines(self, events: Iterable[Event]) -> Iterator[bytes]:
-        waiting = iter(events)
-        at_once = _ADMITTED_AT_ONCE if self.redactor.look is None else BATCH_LINES_MAX
-        while some := list(islice(waiting, at_once)):
-            yield from gate.lines(self.fs, some, _encode_line, self.redactor)
+    def _lines(self, events: Iterable[Event], named: set[tuple[str, str]]) -> Iterator[bytes]:
+        return admission.lines(self.fs, events, self.redactor, named)
 
     @property
     def redactor(self) -> redaction.Redactor:
@@ -753,10 +752,6 @@ def count_files(fs: FileSystem, layout: Layout, directory: str) -> tuple[int, in
             except FileNotFoundError:
                 continue
     return len(sizes), sum(sizes)
-
-
-def _encode_line(event: Event) -> bytes:
-    return encode_line(event, jsontext.encode_fast, jsontext.encode_without_floats)
 
 
 def _events_in(
