@@ -1,8 +1,8 @@
 """The gate: the one function through which every event passes before it is written.
 
 It completes what the writer left open (id, kind, source, time) and takes secrets out before the first byte
-reaches the disk (P5). It knows what no event may say, since that would be wrong for ever (docs/design.md §3.1):
-an append refuses it, and an adapter, which must lose nothing that an agent did, keeps it in the payload.
+reaches the disk (P5). It knows what no event may say, since that would be wrong for ever (design §3.1): an
+append refuses it, and an adapter, which must lose nothing that an agent did, keeps it in the payload.
 Nothing else writes to the journal. On the hook path.
 """
 
@@ -157,7 +157,7 @@ def _is_foreign(text: str) -> bool:
 
 
 def _is_inside(text: str) -> bool:
-    """Whether a path as text leads to something below the root, by the rules of trees (docs/trees.md)."""
+    """Whether a path as text (docs/trees.md, section 5) stays below the root."""
     if text[:1] == '"' or text[:5] == "root:":
         from eventlog import paths  # a rare form: most hooks need no more than what follows
 
@@ -165,4 +165,4 @@ def _is_inside(text: str) -> bool:
             text = text[22:] if paths.is_outside(text) else paths.path_bytes(text).decode("latin-1")
         except (ValueError, UnicodeError):
             return False
-    return "\0" not in text and not any(part in ("", ".", "..") for part in text.split("/"))
+    return text != "" and text[:1] != "/" and "\0" not in text and ".." not in text.split("/")

@@ -241,7 +241,7 @@ class StoreMachine(RuleBasedStateMachine):
     def snapshot(self, files: Files) -> None:
         turn = self.turn
         assert turn is not None
-        self.attempt(lambda: turn.snapshot(self._put_tree(files)))
+        self.attempt(lambda: turn.snapshot_of(self._put_tree(files)))
 
     @precondition(lambda self: self.turn is not None)
     @rule(what=st.sampled_from(("action", "decision", "error", "llm", "feedback", "end")))

@@ -74,8 +74,7 @@ def encode_line(
         if named is not None:
             _admit(name, value, named)
     if named is not None and envelope.get("event_type") in gate.PAYLOAD_FORMS:
-        for key, value, wanted in gate.payload_faults(envelope["event_type"], payload):
-            raise InvalidEvent(f"payload.{key} must be {wanted}, not {_shown(value)}")
+        check_payload(envelope["event_type"], payload)
     for name in nulls or ():
         del envelope[name]
     _check_identity(envelope)
@@ -116,6 +115,12 @@ def _check(name: str, value: object, event: Event) -> None:
         fits = isinstance(value, int) and not isinstance(value, bool) and _INT_MIN <= value <= _INT_MAX
     if not fits:
         raise InvalidEvent(f"column {name} must be {_WANTED[kind]}, not {_shown(value)}")
+
+
+def check_payload(event_type: object, payload: object) -> None:
+    """Raises: InvalidEvent where an append refuses what the payload says (`gate.payload_faults`)."""
+    for key, value, wanted in gate.payload_faults(event_type, payload):
+        raise InvalidEvent(f"payload.{key} must be {wanted}, not {_shown(value)}")
 
 
 def _admit(name: str, value: object, named: "set[tuple[str, str]]") -> None:

@@ -4,11 +4,12 @@ A content that was erased, or that git keeps for us, may be named: readers know 
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 
 from eventlog.erased import ERASED
 from eventlog.errors import InvalidEvent
+from eventlog.locks import GC, may_take
 from eventlog.snapshots.ids import TEXT_PREFIX, from_text, to_text
 from eventlog.snapshots.pack import BLOB, TREE
 from eventlog.snapshots.store import BlobStore
@@ -30,7 +31,8 @@ def held(blobs: BlobStore, named: "Iterable[tuple[str, str]]", groups: "list[lis
     if not columns:
         yield
         return
-    with blobs.writer() as writer:  # whoever collects waits until it is closed
+    # Whoever collects waits until the writer is closed; a caller that has the lock has stored them under it.
+    with blobs.writer() if may_take(GC) else nullcontext() as writer:
         places = blobs.places(columns)
         missing = columns.keys() - places.keys()
         condemned = blobs.condemned_places(missing) if missing else {}
@@ -39,12 +41,13 @@ def held(blobs: BlobStore, named: "Iterable[tuple[str, str]]", groups: "list[lis
                 if _KIND_OF.get(column, kind) != kind:
                     raise InvalidEvent(_said(groups, column, id, f"which is {_IS[kind]}"))
         for id in missing:
-            if id in condemned:  # stored again, before its last copy goes
+            if id in condemned and writer is not None:  # stored again, before its last copy goes
                 data = blobs.get(id)
                 _ = writer.put_encoded_tree(data) if condemned[id][1] == TREE else writer.put(data)
-            elif not _is_known_of(blobs, id):
+            elif id not in condemned and not _is_known_of(blobs, id):
                 raise InvalidEvent(_said(groups, columns[id][0], id, "which is not in this store"))
-        writer.flush()
+        if writer is not None:
+            writer.flush()
         yield
 
 
