@@ -153,7 +153,7 @@ def _is_hash(text: object) -> bool:
 
 def _is_foreign(text: str) -> bool:
     name, mark, digest = text.partition(":")
-    return bool(mark and digest) and name != "blake3" and name.isalnum() and digest.isalnum()
+    return bool(mark and digest) and name.lower() != "blake3" and name.isalnum() and digest.isalnum()
 
 
 def _is_inside(text: str) -> bool:

@@ -37,7 +37,7 @@ Progress = Callable[[int, int], None]
 
 
 def verify_events(view: LogView, progress: "Progress | None" = None) -> Iterator[Finding]:
-    """Events without identity, of an unknown schema, with what an append refuses, or a payload that is none."""
+    """Events without identity, of an unknown schema, or with what an append refuses."""
     for path, entry in _parts(view):
         wrong: dict[str, list[int]] = {}
         try:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from eventlog import names
+from eventlog import gate, names
 from eventlog.errors import EventLogError, InvalidEvent, NotFound
 from eventlog.recorder import failures, lifecycle, placement, retrieval
 from eventlog.recorder.older_hooks import OlderHooks
@@ -266,7 +266,7 @@ class Hooks(_Hooks[None]):
         self.strict = StrictHooks(store, agent=agent, repo=repo, **columns)
 
     def _hand_over(self, event: Event) -> None:
-        append(self.store, event)
+        append(self.store, gate.fitted(event))
 
     def retrieve_memories(self, query: str, options: RetrieveOptions | None = None) -> ContextResult:
         """As `strict.retrieve_memories`; when the search fails, an empty result that says so."""
