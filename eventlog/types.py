@@ -135,14 +135,12 @@ PATH_ARGUMENTS = (
 )  # fmt: skip
 COMMAND_ARGUMENTS = ("command", "cmd", "script", "commandLine", "command_line")
 
+Event = dict[str, object]
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
-
-    from eventlog.event import Event as Event
-else:
-    Event = dict
 
 # Agents whose sessions are also read from what they left behind, perhaps years later. What an import tells of
 # such a session and gives no time for has an unknown one: it did not happen when it was read.

@@ -49,7 +49,7 @@ ROOM_RANKS = {
     "serve": 11,
 }
 GROUND_FLOOR = {
-    "errors", "types", "names", "paths", "jsontext", "fs", "layout", "locks",
+    "errors", "event", "types", "names", "paths", "jsontext", "fs", "layout", "locks",
     "activity", "gate", "identity", "person", "repository", "place", "config", "erased", "redaction",
     "secret_rules", "secret_scan", "outside", "wording",
 }  # fmt: skip

@@ -81,9 +81,9 @@ class Batch:
     def _append(self, events: list[Event]) -> range:
         """Append what others wrote: of a value that no event may have nothing is lost (design §3.1)."""
         try:
-            return self._store.append(events)
+            return self._store.append_rows(events)
         except InvalidEvent:
-            return self._store.append([gate.fitted(event) for event in events])
+            return self._store.append_rows([gate.fitted(event) for event in events])
 
     def close(self) -> None:
         """Drop what was not committed."""

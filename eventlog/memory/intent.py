@@ -95,7 +95,7 @@ def end(
 ) -> None:
     """Close an active session (S3-13)."""
     columns = {} if ended_us is None else {"occurred_at": ended_us}
-    store.append([_end_of(store, one, summary, reason, **columns)])
+    store.append_rows([_end_of(store, one, summary, reason, **columns)])
 
 
 def find(store: Store, name: str) -> Intent:
@@ -161,7 +161,7 @@ def end_stale(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) -> 
     """
     events = stale_ends(store, now_us, hours)
     try:
-        store.append(events)
+        store.append_rows(events)
     except EventLogError:
         return 0  # who only reads may still ask
     return len(events)

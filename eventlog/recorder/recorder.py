@@ -19,17 +19,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 from eventlog import gate, names, person
 from eventlog.errors import EventLogError, InvalidEvent, NotFound
+from eventlog.event import Event
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import lifecycle, looked, sessions
 from eventlog.recorder.columns import AtPath, Columns, Tokens
 from eventlog.recorder.placement import dated
 from eventlog.snapshots.ids import to_text
 from eventlog.store import Store
-from eventlog.types import Event
+from eventlog.types import Event as Row
 
 TURN_LIMIT = 50  # S1-58: a session closes after this many turns and the next one extends it
 TITLE_SIZE_MAX = 80
@@ -145,7 +146,7 @@ class Recorder:
             again = None if there is None else self._open(there)
         slug = slug or (again.slug if again else names.slugify(first_message, session_id))
         title = title or (None if again else _title(first_message) or None)
-        events: list[Event] = []
+        events: list[Row] = []
         if left is None and not self._has_master():
             events.append(self._master())
         if left is not None and left.session_id != session_id:
@@ -162,7 +163,7 @@ class Recorder:
                 **self.columns,
             )
         )
-        self._known_until = self.store.append(dated(self.store, events)).stop
+        self._known_until = self.store.append_rows(dated(self.store, events)).stop
         turns = again.turns if again else 0
         self.session = Session(session_id, slug, names.session_context(slug, session_id), turns, self)
         return self.session
@@ -172,7 +173,7 @@ class Recorder:
         session = self.session or self.resume()
         if session is None:
             raise NotFound(f"agent {self.agent!r} has no active session to end")
-        self.store.append(dated(self.store, [self._session_end(session, summary, end_reason)]))
+        self.store.append_rows(dated(self.store, [self._session_end(session, summary, end_reason)]))
         self.session = None
 
     def _leave_session(self, error: BaseException | None) -> None:
@@ -187,12 +188,15 @@ class Recorder:
             if error is not self._told:
                 said = {"error_type": type(error).__name__, "message": str(error)}
                 columns = {**self.columns, "repo": self.repo, "error_type": said["error_type"]}
-                self.append([lifecycle.timeline_event("error", session.session_id, None, said, **columns)])
+                self._append([lifecycle.timeline_event("error", session.session_id, None, said, **columns)])
             self.end_session(end_reason=FAILED)
 
     def append(self, events: Sequence[Event]) -> range:
         """Append events as they are; their positions. For events that no other method makes."""
-        positions = self.store.append(dated(self.store, events))
+        return self._append(cast("Sequence[Row]", events))
+
+    def _append(self, events: Sequence[Row]) -> range:
+        positions = self.store.append_rows(dated(self.store, events))
         if positions.start == self._known_until:
             self._known_until = positions.stop
         return positions
@@ -216,7 +220,7 @@ class Recorder:
             self._known_until = until
         return self.session
 
-    def _session_end(self, session: Session, summary: str | None, end_reason: str) -> Event:
+    def _session_end(self, session: Session, summary: str | None, end_reason: str) -> Row:
         return lifecycle.session_end(
             session.session_id,
             session.slug,
@@ -233,7 +237,7 @@ class Recorder:
             self.store.query("select 1 from sessions_master where repo = $1 limit 1", [self.repo]).rows
         )
 
-    def _master(self) -> Event:
+    def _master(self) -> Row:
         """The master's first event; its id is the same for everybody, so a race writes it once."""
         return lifecycle.sessions_master(
             self.repo,
@@ -288,7 +292,7 @@ class Recorder:
             session.session_id, turn, lifecycle.TURN_START, tree_hash, **dict(git or {}), **placed
         )
         with nullcontext() if root is None else looked.captured(self.store, root) as look:
-            positions = self.append(
+            positions = self._append(
                 [
                     lifecycle.turn_start(session.session_id, turn, user_message, **placed),
                     snapshot if look is None else look.into(snapshot),
@@ -352,7 +356,7 @@ class Turn:
         event = lifecycle.timeline_event(
             event_type, self.ref.session_id, self.ref.turn, payload, **{**self.placed(), **columns}
         )
-        return self._recorder.append([event])[0]
+        return self._recorder._append([event])[0]
 
     def action(
         self,
@@ -463,7 +467,7 @@ class Turn:
                 payload=extra,
                 **{**self.placed(), **columns},
             )
-            return self._recorder.append([event])[0]
+            return self._recorder._append([event])[0]
 
     def snapshot(self, root: "str | os.PathLike[str]") -> int:
         """Capture the directory `root` as it is now, so that the turn replays byte for byte (S1-37); the
@@ -480,18 +484,18 @@ class Turn:
                 "for a tree that is stored there is snapshot_of(tree_hash)"
             )
         with looked.captured(self._recorder.store, root, self.tree) as look:
-            position = self._recorder.append([look.into(self._snapshot(look.tree))])[0]
+            position = self._recorder._append([look.into(self._snapshot(look.tree))])[0]
         self.tree = look.tree
         return position
 
     def snapshot_of(self, tree_hash: str, *, git: Mapping[str, Any] | None = None) -> int:
         """The same of a tree that is in the store: `blake3:` and 64 hex digits. `git` as for `start_turn`."""
         self._refuse_after_end("snapshot")
-        position = self._recorder.append([self._snapshot(tree_hash, **dict(git or {}))])[0]
+        position = self._recorder._append([self._snapshot(tree_hash, **dict(git or {}))])[0]
         self.tree = tree_hash
         return position
 
-    def _snapshot(self, tree_hash: str, **facts: Any) -> Event:
+    def _snapshot(self, tree_hash: str, **facts: Any) -> Row:
         placed = self.placed()
         return lifecycle.snapshot(
             self.ref.session_id, self.ref.turn, lifecycle.TURN_END, tree_hash, **facts, **placed
@@ -528,7 +532,7 @@ class Turn:
             **summary,
             **self.placed(),
         )
-        self._recorder.append([event])
+        self._recorder._append([event])
         self._ended = True
 
     def _refuse_after_end(self, event_type: str) -> None:
