@@ -1,7 +1,7 @@
 """An event as a type checker knows it: columns of `eventlog/types.py`, each of which may be absent or None.
 
 Times are integer microseconds since 1970 UTC, `path` is relative to the repository's root, hashes are
-`blake3:` and 64 hex digits (docs/design.md §3.1). Events that were read have every column.
+`blake3:` and 64 hex digits (docs/appending.md). Events that were read have every column.
 """
 
 from typing import Any, TypedDict

@@ -59,7 +59,7 @@ def wrong(event_type: str = "file") -> "Iterator[tuple[str, dict[str, Any]]]":
 
 
 def test_an_append_refuses_what_would_be_wrong_for_ever(store: Store) -> None:
-    """I40: hashes that are none, numbers and times out of range, paths that leave the root; with the number
+    """I38: hashes that are none, numbers and times out of range, paths that leave the root; with the number
     of the event, its field, the value and what to give; nothing of the append is written."""
     for named, event in wrong():
         with pytest.raises(InvalidEvent, match="event 2 of the append: ") as caught:
@@ -69,7 +69,7 @@ def test_an_append_refuses_what_would_be_wrong_for_ever(store: Store) -> None:
 
 
 def test_what_is_right_is_accepted(store: Store) -> None:
-    """I40: edges of the ranges, foreign hashes with a name, odd names and files outside by their id."""
+    """I38: edges of the ranges, foreign hashes with a name, odd names and files outside by their id."""
     edges = [{"occurred_at": 0}, {"occurred_at": -(10**15)}, {"prompt_tokens": 2**53 - 1}, {"turn": 0}]
     paths = [
         "a..b/...",
@@ -85,7 +85,7 @@ def test_what_is_right_is_accepted(store: Store) -> None:
 
 
 def test_a_content_that_is_not_there_is_refused(store: Store) -> None:
-    """I24, I40: an event names contents and trees that the store holds, each as what it is."""
+    """I24, I38: an event names contents and trees that the store holds, each as what it is."""
     with store.blobs.writer() as writer:
         content, tree = writer.put(b"x"), writer.put_tree([])
         for early in (content, tree):  # an id is good after the flush alone
@@ -105,14 +105,14 @@ def test_a_content_that_is_not_there_is_refused(store: Store) -> None:
 def test_contents_are_looked_for_where_a_hash_is_given_alone(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I40: an event without a hash asks nothing of the contents and takes no lock of theirs."""
+    """I38: an event without a hash asks nothing of the contents and takes no lock of theirs."""
     monkeypatch.setattr(store.blobs, "writer", None)
     monkeypatch.setattr(store.blobs, "places", None)
     store.append([{"event_type": "action", "path": "a", "turn": 1, "payload": {"x": 1}}])
 
 
 def test_a_recorder_is_refused_and_its_turn_goes_on(store: Store) -> None:
-    """I40: each method of a turn says what is wrong; an error about a file elsewhere is in its payload."""
+    """I38: each method of a turn says what is wrong; an error about a file elsewhere is in its payload."""
     turn = Recorder(store, agent="script").start_turn("Do it")
     doors: "list[Callable[[], object]]" = [
         lambda: turn.file("/abs/x", before=None, after=b"1"),
@@ -131,7 +131,7 @@ def test_a_recorder_is_refused_and_its_turn_goes_on(store: Store) -> None:
 
 
 def test_a_turn_that_has_ended_takes_feedback_alone(store: Store) -> None:
-    """I41: whoever ended a turn adds nothing to what it did; a person's word about it comes later, and what
+    """I38: whoever ended a turn adds nothing to what it did; a person's word about it comes later, and what
     becomes known later has a door of its own."""
     recorder = Recorder(store, agent="script")
     turn = recorder.start_turn("Do it")
@@ -155,7 +155,7 @@ def test_a_turn_that_has_ended_takes_feedback_alone(store: Store) -> None:
 
 
 def test_hooks_of_a_runtime_lose_nothing(store: Store) -> None:
-    """P4, I40: fire-and-forget calls keep the event, and what no column can hold in its payload; strict ones
+    """P4, I38: fire-and-forget calls keep the event, and what no column can hold in its payload; strict ones
     raise."""
     hooks = Hooks(store, agent="script")
     given: "dict[str, Any]" = {"path": "/abs", "tree_hash": "junk", "prompt_tokens": -1}
@@ -169,7 +169,7 @@ def test_hooks_of_a_runtime_lose_nothing(store: Store) -> None:
 
 
 def test_a_hook_of_an_agent_loses_nothing(tmp_path: Path) -> None:
-    """P4, I40: whatever an agent's hook says, it ends with 0, and appends what an append accepts."""
+    """P4, I38: whatever an agent's hook says, it ends with 0, and appends what an append accepts."""
     work = tmp_path / "work"
     work.mkdir()
     Store.init(work / ".locus").close()
@@ -187,7 +187,7 @@ def test_a_hook_of_an_agent_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_an_import_loses_nothing(store: Store) -> None:
-    """P4, I40: of what an agent left behind that no column can hold nothing is lost: its payload has it."""
+    """P4, I38: of what an agent left behind that no column can hold nothing is lost: its payload has it."""
     batch = Batch(store, bytes_max=1 << 20, events_max=100)
     batch.add({"event_type": "llm", "prompt_tokens": -7, "model": "m", "payload": {"a": 1}})
     batch.add({"event_type": "file", "path": "x", "payload": {"old_path": "/etc/b"}})
@@ -199,7 +199,7 @@ def test_an_import_loses_nothing(store: Store) -> None:
 
 
 def test_an_exported_log_is_refused_or_taken_with_its_word(tmp_path: Path, store: Store) -> None:
-    """I40: `import jsonl` stops at a line that an append refuses and names it; with --salvage the event is
+    """I38: `import jsonl` stops at a line that an append refuses and names it; with --salvage the event is
     kept, and what no column can hold is in its payload. Contents may be absent: exports leave them out."""
     append_as_before(store, [{"event_type": "note", "event_id": f"{1:032x}", "after_hash": NOWHERE}])
     bad = {"event_type": "file", "event_id": f"{2:032x}", "path": "/abs", "payload": {"after_size": -1}}
@@ -220,7 +220,7 @@ def test_an_exported_log_is_refused_or_taken_with_its_word(tmp_path: Path, store
 
 
 def test_mcp_refuses_a_path_that_leaves_the_root(store: Store) -> None:
-    """I40: what an agent posts over MCP goes through the same gate."""
+    """I38: what an agent posts over MCP goes through the same gate."""
     from eventlog.serve.mcp_write import post_event
 
     with pytest.raises(InvalidEvent, match="column path must be"):
@@ -230,7 +230,7 @@ def test_mcp_refuses_a_path_that_leaves_the_root(store: Store) -> None:
 def test_what_was_accepted_before_is_read_named_and_settled(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I40, P7: older logs with such events are read as before, `verify --deep` names each, `repair --accept`
+    """I38, P7: older logs with such events are read as before, `verify --deep` names each, `repair --accept`
     settles it; replaying and comparing such a turn ends with an answer or an error of ours."""
     store = Store.init(tmp_path / ".locus")
     turn = Recorder(store, agent="script").start_turn("Do it")

@@ -79,7 +79,7 @@ class Batch:
         self.close()
 
     def _append(self, events: list[Event]) -> range:
-        """Append what others wrote: of a value that no event may have nothing is lost (design §3.1)."""
+        """Append what others wrote: of a value that no event may have nothing is lost (docs/appending.md)."""
         try:
             return self._store.append_rows(events)
         except InvalidEvent:
