@@ -1,8 +1,8 @@
 """The gate: the one function through which every event passes before it is written.
 
 It completes what the writer left open (id, kind, source, time) and takes secrets out before the first byte
-reaches the disk (P5). It knows what no event may say, since that would be wrong for ever (docs/appending.md): an
-append refuses it, and an adapter, which must lose nothing that an agent did, keeps it in the payload.
+reaches the disk (P5). It knows what no event may say, since that would be wrong for ever: an append refuses
+it (docs/appending.md), and an adapter, which must lose nothing that an agent did, keeps it in the payload.
 Nothing else writes to the journal. On the hook path.
 """
 

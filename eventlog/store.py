@@ -203,7 +203,7 @@ class Store:
 
         Up to 16,384 events or 4 MiB are one atomic batch (I3); more become several batches, each
         atomic. With `expect_position` everything must fit one batch.
-        What no event may say is refused (docs/appending.md), and so is a content that the store does not have.
+        What no event may say is refused (docs/appending.md), and so is a content that is not there.
         Raises: InvalidEvent (nothing written), Conflict, NotDurable, LockTimeout.
         """
         return self.append_rows(cast("Iterable[Row]", events), expect_position=expect_position)

@@ -1,5 +1,6 @@
 """What would be wrong for ever is refused when it is appended, at every door; older logs are settled."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from eventlog import Hooks, InvalidEvent, Recorder, Store
 from eventlog.agents.batch import Batch
 from eventlog.exports import jsonl, jsonl_import
+from eventlog.layout import CONDEMNED_DIR, condemned_name
 from eventlog.snapshots.ids import blob_id, to_text
 from locus_cli.main import run
 from tests.cli.hook_support import Agent
@@ -257,3 +259,19 @@ def test_what_was_accepted_before_is_read_named_and_settled(
     assert run(["store", "repair", "--yes", "--accept"]) in (0, 4)
     assert run(["store", "verify", "--deep"]) == 0
     assert "Accepted" in capsys.readouterr().out
+
+
+def test_what_is_about_to_go_is_stored_again(store: Store) -> None:
+    """I24: a content that only a pack has which waits for its deletion is stored again before an event names
+    it, and a caller that holds the lock of collections is not waited for."""
+    with store.blobs.writer() as writer:
+        content = writer.put(b"kept one day")
+        writer.flush()
+    (name,) = store.blobs.pack_names
+    gone = f"{store.layout.directory(CONDEMNED_DIR)}/{condemned_name(1_700_000_000, name)}"
+    os.rename(store.layout.pack(name), gone)
+    store.append([{"event_type": "note", "after_hash": to_text(content)}])
+    os.unlink(gone)
+    with Store.open(store.layout.root) as fresh, fresh.blobs.writer():
+        assert fresh.blob(to_text(content)) == b"kept one day"
+        fresh.append([{"event_type": "note", "after_hash": to_text(content)}])

@@ -1,4 +1,4 @@
-"""From the events of an append to its journal lines; what would be wrong for ever is refused (docs/appending.md).
+"""From events to journal lines; what would be wrong for ever is refused (docs/appending.md).
 
 `named` collects (column, hash) of the contents that the events name, which `snapshots/held.py` looks for.
 """
