@@ -1,5 +1,6 @@
 """What would be wrong for ever is refused when it is appended, at every door; older logs are settled."""
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -182,9 +183,16 @@ def test_a_hook_of_an_agent_loses_nothing(tmp_path: Path) -> None:
         given = {"file_path": path, "content": "x"}
         call = {"tool_name": "Write", "tool_input": given, "tool_use_id": agent.begin("Write", given)}
         agent.say("PostToolUse", tool_response={"filePath": path}, duration_ms=-5, **call)
+    much = {"input_tokens": 2**53 - 1, "cache_read_input_tokens": 2**53 - 1, "output_tokens": 1}
+    answer = {"id": "msg_01abcdefghijklmnopqrstuv", "model": "m", "usage": much}
+    said = {"type": "assistant", "sessionId": agent.session, "promptId": agent.turn, "message": answer}
+    agent.transcript.write_text(json.dumps(said) + "\n")
     agent.stop()
     with Store.open(work / ".locus") as store:
         assert len([e for e in store.events() if e["event_type"] == "action"]) == len(OUTSIDE) + 1
+        (call,) = (e for e in store.events() if e["event_type"] == "llm")
+        assert (call["prompt_tokens"], call["cache_read_tokens"]) == (None, 2**53 - 1)
+        assert call["payload"]["refused"] == {"prompt_tokens": 2 * (2**53 - 1)}
         assert store.verify("deep") == []
 
 

@@ -71,7 +71,7 @@ def test_what_comes_back_is_what_was_there(
     place = tmp_path_factory.mktemp("round")
     one, two = new_store(place / "one"), new_store(place / "two")
     for i, batch in enumerate(batches):
-        one.append(batch)
+        append_as_before(one, batch)
         if i in seals:
             one.seal()
     data = exported(one)
@@ -344,7 +344,7 @@ def test_another_repository_is_taken_and_told(store: Store, tmp_path: Path) -> N
 def test_a_store_with_other_events_takes_each_once(store: Store, tmp_path: Path) -> None:
     """I8: into a store that has other events, and some of these, each comes once, however sealed."""
     other = new_store(tmp_path / "other")
-    other.append([{"event_type": "note", "payload": {"own": True}}, *small_log()[5:8]])
+    append_as_before(other, [{"event_type": "note", "payload": {"own": True}}, *small_log()[5:8]])
     other.seal()
     append_as_before(other, small_log()[8:9])
     report = load(other, exported(store))

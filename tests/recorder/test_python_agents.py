@@ -193,7 +193,9 @@ def test_a_type_checker_sees_a_wrong_word(tmp_path: Path) -> None:
     done = subprocess.run(mypy, capture_output=True, text=True, cwd=ROOT)
     found = {}
     for line in done.stdout.splitlines():
-        assert line.startswith(f"{program}:"), textwrap.shorten(line, 200)
+        assert f"/{program.name}:" in line, textwrap.shorten(line, 200)
         if ": error: " in line:
-            found[int(line.split(":")[1])] = line.rpartition("[")[2].rstrip("]")
+            found[int(line.partition(f"{program.name}:")[2].split(":")[0])] = line.rpartition("[")[2].rstrip(
+                "]"
+            )
     assert found == {first + n: code for n, code in enumerate(_WRONG.values())}
