@@ -220,6 +220,8 @@ class Store:
             at = self.journal.next_position()
             return range(at, at)
         self._before_writing()
+        if not named:
+            return self._append(groups, expect_position)
         with held(self.blobs, named, groups):
             return self._append(groups, expect_position)
 

@@ -19,7 +19,8 @@ _NAMES = frozenset(ENVELOPE_NAMES)
 _TYPES = {TEXT: str, INT: int, TIME: int, BOOL: bool, LIST: None}  # items of lists are looked at
 _USUAL = {name: _TYPES[COLUMN_KINDS[name]] for name in ENVELOPE_NAMES}
 # The same without columns whose values have a form: an append looks at these one by one.
-_ADMITTED = {name: kind for name, kind in _USUAL.items() if name not in gate.FORMS}
+_ADMITTED = {name: kind for name, kind in _USUAL.items() if name not in gate.FORMS or name == "path"}
+_ODD_STARTS = ("", "/", '"', "r")  # of paths that may be none, or have a form of their own
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _WANTED = {
     INT: "an integer of 64 bits",
@@ -73,8 +74,12 @@ def encode_line(
         _check(name, value, event)
         if named is not None:
             _admit(name, value, named)
-    if named is not None and envelope.get("event_type") in gate.PAYLOAD_FORMS:
-        check_payload(envelope["event_type"], payload)
+    if named is not None:
+        path = envelope.get("path")
+        if isinstance(path, str) and (path[:1] in _ODD_STARTS or ".." in path or "\0" in path):
+            _admit("path", path, named)
+        if envelope.get("event_type") in gate.PAYLOAD_FORMS:
+            check_payload(envelope["event_type"], payload)
     for name in nulls or ():
         del envelope[name]
     _check_identity(envelope)

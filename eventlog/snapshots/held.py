@@ -10,7 +10,7 @@ from itertools import chain
 from eventlog.erased import ERASED
 from eventlog.errors import InvalidEvent
 from eventlog.locks import GC, may_take
-from eventlog.snapshots.ids import TEXT_PREFIX, from_text, to_text
+from eventlog.snapshots.ids import TEXT_PREFIX, to_text
 from eventlog.snapshots.pack import BLOB, TREE
 from eventlog.snapshots.store import BlobStore
 
@@ -22,12 +22,13 @@ _IS = {BLOB: "a file's content, not a tree", TREE: "a tree, not a file's content
 def held(blobs: BlobStore, named: "Iterable[tuple[str, str]]", groups: "list[list[bytes]]") -> Iterator[None]:
     """Within this nothing collects the contents that are named, as (column, hash), in journal lines.
 
-    Hashes of another kind than ours are not looked for. Raises: InvalidEvent, LockTimeout.
+    The gate has looked at their form; hashes of another kind than ours are not looked for.
+    Raises: InvalidEvent, LockTimeout.
     """
     columns: "dict[bytes, list[str]]" = {}
     for column, text in named:
         if text.startswith(TEXT_PREFIX):
-            columns.setdefault(from_text(text), []).append(column)
+            columns.setdefault(bytes.fromhex(text[len(TEXT_PREFIX) :]), []).append(column)
     if not columns:
         yield
         return

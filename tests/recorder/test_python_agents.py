@@ -195,7 +195,6 @@ def test_a_type_checker_sees_a_wrong_word(tmp_path: Path) -> None:
     for line in done.stdout.splitlines():
         assert f"/{program.name}:" in line, textwrap.shorten(line, 200)
         if ": error: " in line:
-            found[int(line.partition(f"{program.name}:")[2].split(":")[0])] = line.rpartition("[")[2].rstrip(
-                "]"
-            )
+            number = int(line.partition(f"{program.name}:")[2].split(":")[0])
+            found[number] = line.rpartition("[")[2].rstrip("]")
     assert found == {first + n: code for n, code in enumerate(_WRONG.values())}
