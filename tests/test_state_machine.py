@@ -260,6 +260,8 @@ class StoreMachine(RuleBasedStateMachine):
             row = self.model.rows()[-1]
             assert (row["session_id"], row["turn"]) == (turn.ref.session_id, turn.ref.turn)
             assert row["position"] == len(self.model.log) - 1
+            if what == "end":
+                self.turn = None
 
     @rule()
     def end_session(self) -> None:
