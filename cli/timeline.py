@@ -29,7 +29,7 @@ def command(ctx: click.Context, turn: str, as_json: bool) -> None:
     with open_store(ctx) as store:
         ref = store.turn(turn)
         anchor = turn_record(store, ref)
-        events: list[dict[str, Any]] = list(store.timeline(ref))
+        events: list[Any] = list(store.timeline(ref))
         known = {at: store.certainty(ref, at) for at in ("start", "end")}
         store.line_counts.fill(events)
     if as_json:

@@ -20,9 +20,12 @@ if TYPE_CHECKING:
         Refused,
         Unsupported,
     )
+    from eventlog.event import Event
+    from eventlog.query.engine import Limits, Result
+    from eventlog.query.lookup import TurnRef
     from eventlog.recorder.hooks import Hooks
     from eventlog.recorder.ledger import Consumer
-    from eventlog.recorder.recorder import Recorder
+    from eventlog.recorder.recorder import Recorder, Session, Turn
     from eventlog.recorder.requests import (
         ContextTypeFilter,
         CreateEventRequest,
@@ -42,11 +45,13 @@ _HOME_OF = {
     "ContextTypeFilter": "eventlog.recorder.requests",
     "Corruption": "eventlog.errors",
     "CreateEventRequest": "eventlog.recorder.requests",
+    "Event": "eventlog.event",
     "EventKind": "eventlog.recorder.requests",
     "EventLinks": "eventlog.recorder.requests",
     "EventLogError": "eventlog.errors",
     "Hooks": "eventlog.recorder.hooks",
     "InvalidEvent": "eventlog.errors",
+    "Limits": "eventlog.query.engine",
     "LockTimeout": "eventlog.errors",
     "NoStore": "eventlog.errors",
     "NotDurable": "eventlog.errors",
@@ -54,8 +59,12 @@ _HOME_OF = {
     "QueryError": "eventlog.errors",
     "Recorder": "eventlog.recorder.recorder",
     "Refused": "eventlog.errors",
+    "Result": "eventlog.query.engine",
     "RetrieveOptions": "eventlog.recorder.requests",
+    "Session": "eventlog.recorder.recorder",
     "Store": "eventlog.store",
+    "Turn": "eventlog.recorder.recorder",
+    "TurnRef": "eventlog.query.lookup",
     "TurnSummary": "eventlog.recorder.requests",
     "Unsupported": "eventlog.errors",
 }
@@ -67,11 +76,13 @@ __all__ = [
     "ContextTypeFilter",
     "Corruption",
     "CreateEventRequest",
+    "Event",
     "EventKind",
     "EventLinks",
     "EventLogError",
     "Hooks",
     "InvalidEvent",
+    "Limits",
     "LockTimeout",
     "NoStore",
     "NotDurable",
@@ -79,8 +90,12 @@ __all__ = [
     "QueryError",
     "Recorder",
     "Refused",
+    "Result",
     "RetrieveOptions",
+    "Session",
     "Store",
+    "Turn",
+    "TurnRef",
     "TurnSummary",
     "Unsupported",
 ]

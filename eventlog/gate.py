@@ -1,17 +1,42 @@
 """The gate: the one function through which every event passes before it is written.
 
 It completes what the writer left open (id, kind, source, time) and takes secrets out before the first byte
-reaches the disk (P5). Nothing else writes to the journal. On the hook path.
+reaches the disk (P5). It knows what no event may say, since that would be wrong for ever: an append refuses
+it (docs/appending.md), and an adapter, which must lose nothing that an agent did, keeps it in the payload.
+Nothing else writes to the journal. On the hook path.
 """
 
 from eventlog.errors import InvalidEvent
 from eventlog.fs import FileSystem
 from eventlog.redaction import Redactor
-from eventlog.types import KIND_OF_TYPE, SCHEMA_VERSION, SOURCE_OF_TYPE, Event
+from eventlog.types import COLUMN_KINDS, INT, KIND_OF_TYPE, SCHEMA_VERSION, SOURCE_OF_TYPE, TIME, Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+NUMBER_MAX = 2**53 - 1  # the largest that every reader of JSON holds exactly
+TIME_MIN, TIME_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
+
+OURS, ANY, IDS, PATH, NUMBER, SHARE = "ours", "any", "ids", "path", "number", "share"
+
+# Columns whose values have a form, and keys of payloads that readers take for one.
+FORMS = {"before_hash": ANY, "after_hash": ANY, "tree_hash": OURS, "blobs": IDS, "path": PATH}
+PAYLOAD_FORMS = {
+    "file": {"old_path": PATH, "after_size": NUMBER, "deferred": OURS},
+    "decision": {"confidence": SHARE},
+}
+
+_WANTED = {
+    OURS: "blake3: and 64 lower-case hex digits, which storing the content gives",
+    ANY: "blake3: and 64 lower-case hex digits, or another hash with its name in front (sha256:…)",
+    IDS: "a list of blake3: and 64 lower-case hex digits each",
+    PATH: "a path from the root of the repository, without `..` and NUL; put another into the payload",
+    NUMBER: f"a number from 0 to {NUMBER_MAX:,}; leave it out where it is not known",
+    SHARE: "a number from 0 to 1; leave it out where it is not known",
+    TIME: "microseconds since 1970 UTC, within the years 1 to 9999",
+}
+_HEX = frozenset("0123456789abcdef")
 
 # For writers that know no store: the rules without anybody's settings, fingerprints of this process.
 _BY_DEFAULT = Redactor()
@@ -23,9 +48,10 @@ def admit(fs: FileSystem, event: Event, redactor: Redactor = _BY_DEFAULT) -> Eve
     `recorded_at` is now, unless given; an event without an id gets a random one, which makes it
     unique but not recognisable when it is sent again.
     Args: redactor: that of the store (`redaction.of_store`).
+    What no column may hold is in its payload (`fitted`).
     Raises: InvalidEvent when there is no event type.
     """
-    return redactor.redact(completed(fs, event))
+    return redactor.redact(completed(fs, fitted(event)))
 
 
 def admit_all(
@@ -67,3 +93,76 @@ def completed(fs: FileSystem, event: Event) -> Event:
     if whole.get("recorded_at") is None:
         whole["recorded_at"] = fs.time_ns() // 1000
     return whole
+
+
+def fault(name: str, value: object) -> "str | None":
+    """What is to stand in a column instead of a value of its type; None where the value is right.
+
+    A type that is wrong is another matter: `log/line.py`.
+    """
+    form = FORMS.get(name)
+    if form is None and isinstance(value, int) and not isinstance(value, bool):
+        kind = COLUMN_KINDS.get(name)
+        if kind == TIME:
+            return None if TIME_MIN <= value <= TIME_MAX else _WANTED[TIME]
+        form = NUMBER if kind == INT else None
+    return None if form is None or value is None or _fits(form, value) else _WANTED[form]
+
+
+def payload_faults(event_type: object, payload: object) -> "Iterator[tuple[str, object, str]]":
+    """(key, value, what is to stand there) for keys that readers take for a path, a size or a hash."""
+    forms = PAYLOAD_FORMS.get(event_type) if isinstance(event_type, str) else None
+    if forms is not None and isinstance(payload, dict):
+        for key, form in forms.items():
+            value = payload.get(key)
+            if value is not None and not _fits(form, value):
+                yield key, value, _WANTED[form]
+
+
+def fitted(event: Event) -> Event:
+    """The event of an adapter, as an append takes it: what would be refused stands in its payload, under
+    `refused`, by the name of its column or key. The given one is not changed."""
+    refused = {name: value for name, value in event.items() if fault(name, value) is not None}
+    payload = event.get("payload")
+    keys = {key: value for key, value, _ in payload_faults(event.get("event_type"), payload)}
+    if not refused and not keys:
+        return event
+    kept = payload if isinstance(payload, dict) else {}
+    columns = {name: value for name, value in event.items() if name not in refused}
+    left = {key: value for key, value in kept.items() if key not in keys}
+    return {**columns, "payload": {**left, "refused": {**keys, **refused}}}
+
+
+def _fits(form: str, value: object) -> bool:
+    if form == NUMBER:
+        return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= NUMBER_MAX
+    if form == SHARE:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
+    if form == IDS:
+        return not isinstance(value, (list, tuple)) or all(_is_hash(one) for one in value)
+    if not isinstance(value, str):
+        return False
+    if form == PATH:
+        return _is_inside(value)
+    return _is_hash(value) or (form == ANY and _is_foreign(value))
+
+
+def _is_hash(text: object) -> bool:
+    return isinstance(text, str) and text[:7] == "blake3:" and len(text) == 71 and _HEX.issuperset(text[7:])
+
+
+def _is_foreign(text: str) -> bool:
+    name, mark, digest = text.partition(":")
+    return bool(mark and digest) and name.lower() != "blake3" and name.isalnum() and digest.isalnum()
+
+
+def _is_inside(text: str) -> bool:
+    """Whether a path as text (docs/trees.md, section 5) stays below the root."""
+    if text[:1] == '"' or text[:5] == "root:":
+        from eventlog import paths  # a rare form: most hooks need no more than what follows
+
+        try:
+            text = text[22:] if paths.is_outside(text) else paths.path_bytes(text).decode("latin-1")
+        except (ValueError, UnicodeError):
+            return False
+    return text != "" and text[:1] != "/" and "\0" not in text and ".." not in text.split("/")

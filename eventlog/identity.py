@@ -9,7 +9,7 @@ from blake3 import blake3
 
 from eventlog import jsontext
 from eventlog.errors import Corruption, NoStore, Refused, Unsupported
-from eventlog.fs import FileSystem, read_file, refusal
+from eventlog.fs import FileSystem, publish, read_file, refusal
 from eventlog.layout import DIRECTORIES, Layout
 
 FORMAT = 1
@@ -18,6 +18,8 @@ KNOWN_FEATURES = frozenset((MODES,))
 STORE_DIRECTORY = ".locus"
 ON_SHARED = "shared-file-system"  # of `optional`: made on one, on purpose (`init --force`)
 _STORE_SIZE_MAX = 65_536
+
+_GITIGNORE = b"# A log is never committed by accident.\n*\n"
 
 _GROUP_OR_OTHERS_WRITE = 0o022
 _GROUP_OR_OTHERS = 0o077
@@ -298,3 +300,21 @@ def _main_worktree(git_file: str) -> "str | None":
     if os.path.basename(worktrees) != "worktrees" or os.path.basename(common) != ".git":
         return None
     return os.path.dirname(common)
+
+
+def make_directories(fs: FileSystem, layout: Layout) -> None:
+    """The store's directories and its .gitignore, durable before STORE makes it a store."""
+    for path in (layout.root, *map(layout.directory, DIRECTORIES)):
+        if not fs.exists(path):
+            try:
+                fs.mkdir(path)
+            except FileExistsError:
+                pass  # another `init` at the same moment made it
+    fs.fsync_dir(os.path.dirname(layout.root))
+    if not fs.exists(layout.gitignore):
+        try:
+            publish(fs, layout.tmp(f"gitignore-{fs.random_bytes(8).hex()}"), layout.gitignore, _GITIGNORE)
+        except FileExistsError:
+            pass  # another `init` at the same moment wrote the same bytes
+    for name in ("", "log", "snapshots"):
+        fs.fsync_dir(layout.directory(name) if name else layout.root)

@@ -209,6 +209,11 @@ def try_acquire(fs: FileSystem, layout: Layout, name: str, *, exclusive: bool = 
         return None
 
 
+def may_take(name: str) -> bool:
+    """Whether this thread holds neither the lock nor one that comes behind it."""
+    return all(_rank(held) < _rank(name) for held in getattr(_held, "names", ()))
+
+
 def _names_before(name: str) -> "list[str]":
     """The locks that this thread holds, of which each must come before `name`."""
     try:

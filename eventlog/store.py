@@ -8,29 +8,30 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from eventlog import gate, identity, jsontext, place, redaction
+from eventlog import identity, jsontext, place, redaction
 from eventlog.errors import EventLogError, InvalidEvent, NoStore, Refused
 from eventlog.fs import REAL, FileSystem, Refusals, publish, refusal
-from eventlog.layout import DIRECTORIES, INDEX_DIR, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout
-from eventlog.log import upcast
+from eventlog.layout import INDEX_DIR, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout
+from eventlog.log import admission, upcast
 from eventlog.log.erasures import erasure_of
 from eventlog.log.journal import Journal
-from eventlog.log.line import BATCH_LINES_MAX, batches, encode_line
+from eventlog.log.line import batches
 from eventlog.log.retained import Fates
 from eventlog.log.tail import Lost, joined
 from eventlog.log.tail_memory import TailMemory
 from eventlog.query.kept import Kept
 from eventlog.query.lookup import TurnRef, find_event, find_turn, naming_one_with_files
 from eventlog.query.people import EVERYBODY
+from eventlog.snapshots.held import held
 from eventlog.snapshots.store import BlobStore
-from eventlog.types import Event
+from eventlog.types import Event as Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from eventlog.event import Event
     from eventlog.log.compact import CompactReport
     from eventlog.log.reader import LogView
     from eventlog.log.seal import SealReport
@@ -47,10 +48,6 @@ if TYPE_CHECKING:
     from eventlog.snapshots.materialize import Report
     from eventlog.snapshots.repack import Repacked
 
-# Looked at for secrets together: the search costs little per byte and much per call. An import that lends the
-# redactor a look of its own has bounded its batches itself, and that look costs most per call.
-_ADMITTED_AT_ONCE = 64
-
 # What is said of more withheld contents than these goes into frames of its own.
 _WITHHELD_BEHIND_MAX = 1_000
 
@@ -59,8 +56,6 @@ _LOOK_UP_ROWS_MIN = 100_000
 
 # Journals of the tail whose events a store keeps in memory.
 _REMEMBERED_BYTES_MAX = 64 << 20
-
-_GITIGNORE = b"# A log is never committed by accident.\n*\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +136,7 @@ class Store:
             )
         with Refusals(root, "make a store"):
             identity.make_fit(root)
-            _make_directories(fs, layout)
+            identity.make_directories(fs, layout)
             lost = any(fs.listdir(layout.directory(name)) for name in (JOURNAL_DIR, MANIFEST_DIR))
         if lost and not fs.exists(layout.store_file):  # it comes before the first journal
             raise Refused(
@@ -203,14 +198,20 @@ class Store:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def append(self, events: Iterable[Event], *, expect_position: int | None = None) -> range:
+    def append(self, events: "Iterable[Event]", *, expect_position: int | None = None) -> range:
         """Append events, in order, durably; the positions they got.
 
         Up to 16,384 events or 4 MiB are one atomic batch (I3); more become several batches, each
         atomic. With `expect_position` everything must fit one batch.
+        What no event may say is refused (docs/appending.md), and so is a content that is not there.
         Raises: InvalidEvent (nothing written), Conflict, NotDurable, LockTimeout.
         """
-        groups = batches(self._lines(events))
+        return self.append_rows(cast("Iterable[Row]", events), expect_position=expect_position)
+
+    def append_rows(self, events: Iterable[Row], *, expect_position: int | None = None) -> range:
+        """The same, for code that makes events column by column, as plain dicts."""
+        named: set[tuple[str, str]] = set()
+        groups = batches(self._lines(events, named))
         if expect_position is not None and len(groups) > 1:
             raise InvalidEvent(
                 "an append with expect_position must fit one batch (16,384 events, 4 MiB); split it"
@@ -219,10 +220,16 @@ class Store:
             at = self.journal.next_position()
             return range(at, at)
         self._before_writing()
+        if not named:
+            return self._append(groups, expect_position)
+        with held(self.blobs, named, groups):
+            return self._append(groups, expect_position)
+
+    def _append(self, groups: list[list[bytes]], expect_position: int | None) -> range:
         # What is said of withheld contents stands in the frame of the first event that names them, or,
         # where there are several frames, in front of all: positions are those of the caller's events.
         said = self.blobs.withheld_events()
-        withheld = list(self._lines(said)) if said else []
+        withheld = list(self._lines(said, set())) if said else []
         if withheld and (len(groups) > 1 or len(withheld) > _WITHHELD_BEHIND_MAX):
             for lines in batches(withheld):
                 self.journal.append(lines)
@@ -242,11 +249,8 @@ class Store:
                 place.refuse_moved(self.layout.root)
             self._place_is_known = True
 
-    def _lines(self, events: Iterable[Event]) -> Iterator[bytes]:
-        waiting = iter(events)
-        at_once = _ADMITTED_AT_ONCE if self.redactor.look is None else BATCH_LINES_MAX
-        while some := list(islice(waiting, at_once)):
-            yield from gate.lines(self.fs, some, _encode_line, self.redactor)
+    def _lines(self, events: Iterable[Row], named: set[tuple[str, str]]) -> Iterator[bytes]:
+        return admission.lines(self.fs, events, self.redactor, named)
 
     @property
     def redactor(self) -> redaction.Redactor:
@@ -310,16 +314,19 @@ class Store:
         turn: int | None = None,
         event_types: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
-    ) -> Iterator[Event]:
+    ) -> "Iterator[Event]":
         """Events of `[since, until)` in position order, as dicts with every column.
 
         `payload` is a dict; times are integer microseconds since 1970 UTC. Events of older schema
         versions come in the present one.
         """
+        given: dict[str, Any] = {"session_id": session_id, "turn": turn, "event_types": event_types}
+        return cast("Iterator[Event]", self.rows(since, until, **given, columns=columns))
+
+    def rows(self, since: int = 0, until: int | None = None, **which: Any) -> Iterator[Row]:
+        """The same as plain dicts, for code that goes through them column by column."""
         with self.view() as view:
-            yield from _events_in(
-                view, since, until, session_id=session_id, turn=turn, event_types=event_types, columns=columns
-            )
+            yield from _events_in(view, since, until, **which)
 
     def follow(
         self,
@@ -331,7 +338,7 @@ class Store:
         stop: Callable[[], bool] | None = None,
         timeout_s: float | None = None,
         durable: bool = False,
-    ) -> Iterator[Event]:
+    ) -> "Iterator[Event]":
         """The events from `since` on, as `events` gives them, and then those that come, each once.
 
         It waits for more, looking every `poll_s`, and ends when `stop()` is true or nothing came for
@@ -350,9 +357,10 @@ class Store:
             durable=durable,
         )
         follower.on_loss = self._lost.update
-        yield from map(_presented, follow(follower, poll_s=poll_s, stop=stop, timeout_s=timeout_s))
+        rows = map(_presented, follow(follower, poll_s=poll_s, stop=stop, timeout_s=timeout_s))
+        yield from cast("Iterator[Event]", rows)
 
-    def event(self, event_id: str) -> Event:
+    def event(self, event_id: str) -> "Event":
         """The event of that id, or of the one id that begins with it. Raises: NotFound, Ambiguous."""
         position = find_event(self.query, event_id)
         return next(iter(self.events(position, position + 1)))
@@ -361,7 +369,7 @@ class Store:
         """The turn that `name` means, as `lookup.find_turn` reads it. Raises: NotFound, Ambiguous."""
         return find_turn(self.query, name)
 
-    def timeline(self, turn: "TurnRef | str") -> list[Event]:
+    def timeline(self, turn: "TurnRef | str") -> "list[Event]":
         """All events of a turn in order, anchors included (S1-55)."""
         ref = self._ref(turn)
         return list(self.events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn))
@@ -373,7 +381,7 @@ class Store:
         from eventlog.replay.trees import trees_of
 
         ref, at = self._ref(turn), self._moment(at)
-        return trees_of(self.events, self.blobs, ref, at, running=self._running(ref))[0]
+        return trees_of(self.rows, self.blobs, ref, at, running=self._running(ref))[0]
 
     tree = naming_one_with_files(_tree)
 
@@ -381,13 +389,13 @@ class Store:
         """How well the files are known at a moment, given as for `tree` (docs/certainty.md)."""
         from eventlog.replay.trees import certainty_at
 
-        return certainty_at(self._tree, self.events, self._ref(turn), self._moment(at))
+        return certainty_at(self._tree, self.rows, self._ref(turn), self._moment(at))
 
     def _running(self, ref: TurnRef) -> "Running":
         """Tells whether the process of a turn lives, from its events."""
         from eventlog.replay.liveness import is_running
 
-        return partial(is_running, self.layout, self.events, ref, self.fs.time_ns())
+        return partial(is_running, self.layout, self.rows, ref, self.fs.time_ns())
 
     def _moment(self, at: str) -> str:
         return at if at in ("start", "end") else str(self.event(at)["event_id"])
@@ -441,7 +449,7 @@ class Store:
 
         restore_journal.refuse_unfinished(self.fs, self.layout)
         start = None if event_id is None else str(self.event(event_id)["event_id"])
-        return restore.plan_of_undo(self.blobs, self.events, start, into)
+        return restore.plan_of_undo(self.blobs, self.rows, start, into)
 
     def restore(self, plan: "Plan", *, force: bool = False) -> "Outcome":
         """Carry out a plan of `restore_plan` or `undo_plan`, whole or not at all.
@@ -452,7 +460,7 @@ class Store:
         """
         from eventlog.replay.restore_run import run
 
-        return run(plan, self.blobs, lambda event: self.append([event])[0], force=force)
+        return run(plan, self.blobs, lambda event: self.append_rows([event])[0], force=force)
 
     def recover_restore(self, *, undo: bool = False) -> "list[Outcome]":
         """Finish a restore that was killed, or with `undo` take it back; empty when there is none.
@@ -461,8 +469,8 @@ class Store:
         """
         from eventlog.replay.restore_run import ended, recover
 
-        known = ended(self.events)
-        return recover(self.blobs, lambda event: self.append([event])[0], undo=undo, ended=known)
+        known = ended(self.rows)
+        return recover(self.blobs, lambda event: self.append_rows([event])[0], undo=undo, ended=known)
 
     @naming_one_with_files
     def diff(
@@ -478,7 +486,7 @@ class Store:
 
         first = self._ref(a)
         if b is None:
-            before, after = trees_or_told(self.events, self.blobs, first, self._running(first))
+            before, after = trees_or_told(self.rows, self.blobs, first, self._running(first))
         else:
             before, after = self._tree(first), self._tree(b)
         return diff(before, after).within(paths)
@@ -506,7 +514,7 @@ class Store:
         """The tree at a moment of a turn; where none was recorded, the files that its tools told of."""
         from eventlog.replay.told import files_at
 
-        return files_at(self._tree, self.events, self.blobs, self._ref(turn), at)
+        return files_at(self._tree, self.rows, self.blobs, self._ref(turn), at)
 
     # -- questions -----------------------------------------------------------------------------
 
@@ -535,7 +543,7 @@ class Store:
         from eventlog.replay.deferred import told_in
         from eventlog.replay.line_counts import LineCounts
 
-        return LineCounts(self.fs, self.layout, self.blobs, told_in(self.events))
+        return LineCounts(self.fs, self.layout, self.blobs, told_in(self.rows))
 
     def count_lines(self) -> int:
         """Count the lines of changes that nobody has counted, and keep that; how many were new.
@@ -580,7 +588,7 @@ class Store:
         where = (self.fs, self.layout, self.identity.store_id)
         report = compact(*where, everything=everything, lock_timeout_s=lock_timeout_s)
         if report.segments:
-            self.append([maintenance_event("compact", report.figures())])
+            self.append_rows([maintenance_event("compact", report.figures())])
         return report
 
     def rebuild(self) -> str | None:
@@ -624,7 +632,7 @@ class Store:
             lock_timeout_s=lock_timeout_s,
         )
         if report.condemned:
-            self.append([maintenance_event("repack", report.figures())])
+            self.append_rows([maintenance_event("repack", report.figures())])
         return report
 
     def _named(self, ids: Collection[bytes]) -> Iterator[tuple[bytes, bytes, int]]:
@@ -757,14 +765,10 @@ def count_files(fs: FileSystem, layout: Layout, directory: str) -> tuple[int, in
     return len(sizes), sum(sizes)
 
 
-def _encode_line(event: Event) -> bytes:
-    return encode_line(event, jsontext.encode_fast, jsontext.encode_without_floats)
-
-
 def _events_in(
     view: "LogView", since: int = 0, until: int | None = None, *, columns: Sequence[str] | None = None,
     **which: Any,
-) -> Iterator[Event]:  # fmt: skip
+) -> Iterator[Row]:  # fmt: skip
     # A step to the present version may look at any column.
     read = columns if not upcast.STEPS else None
     from eventlog.projections.settled import Settled
@@ -775,27 +779,9 @@ def _events_in(
         yield event if read is columns else {name: event[name] for name in columns or ()}
 
 
-def _presented(row: Event) -> Event:
+def _presented(row: Row) -> Row:
     """An event as callers get it: the payload a dict, and what it says in the present schema version."""
     payload = row.get("payload")
     if isinstance(payload, str):
         row["payload"] = jsontext.decode(payload)
     return upcast.upcast(row)
-
-
-def _make_directories(fs: FileSystem, layout: Layout) -> None:
-    """The store's directories and its .gitignore, durable before STORE makes it a store."""
-    for path in (layout.root, *map(layout.directory, DIRECTORIES)):
-        if not fs.exists(path):
-            try:
-                fs.mkdir(path)
-            except FileExistsError:
-                pass  # another `init` at the same moment made it
-    fs.fsync_dir(os.path.dirname(layout.root))
-    if not fs.exists(layout.gitignore):
-        try:
-            publish(fs, layout.tmp(f"gitignore-{fs.random_bytes(8).hex()}"), layout.gitignore, _GITIGNORE)
-        except FileExistsError:
-            pass  # another `init` at the same moment wrote the same bytes
-    for name in ("", "log", "snapshots"):
-        fs.fsync_dir(layout.directory(name) if name else layout.root)

@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from eventlog import gate
+
 _KEPT_IN_LINES = "\n\t"
 # Characters that change the order or the look of the text after them.
 _MARKS = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF}
@@ -208,7 +210,8 @@ def _joined(*parts: object) -> str:
 
 
 def _utc(us: int) -> datetime.datetime:
-    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=us)
+    within = min(max(us, gate.TIME_MIN), gate.TIME_MAX)  # older logs may hold any
+    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=within)
 
 
 def _clean(text: str, kept: str) -> str:

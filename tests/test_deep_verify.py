@@ -24,6 +24,7 @@ from eventlog.snapshots import idx
 from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.tree import DIRECTORY, FILE, TreeEntry
 from eventlog.store import Store
+from tests.older import append_as_before
 from tests.rewritten import merge_segments, with_column
 from tests.snapshots.support import as_process
 
@@ -128,7 +129,7 @@ def test_an_index_that_is_none_is_named(store: Store) -> None:
 def test_a_content_that_an_event_names_must_be_there(store: Store, sealed: bool) -> None:
     """I24: a hash that no pack holds is named with its column and the position of the event."""
     gone = "blake3:" + "ab" * 32
-    (at,) = store.append([{"event_type": "file", "path": "x", "after_hash": gone}])
+    at = append_as_before(store, [{"event_type": "file", "path": "x", "after_hash": gone}])
     if sealed:
         store.seal()
 
@@ -157,8 +158,8 @@ def test_a_tree_and_a_content_are_not_exchanged(store: Store) -> None:
         content = writer.put(b"not a tree")
         tree = writer.put_tree([])
         writer.flush()
-        store.append([{"event_type": "snapshot", "tree_hash": to_text(content)}])
-        store.append([{"event_type": "file", "path": "x", "after_hash": to_text(tree)}])
+        append_as_before(store, [{"event_type": "snapshot", "tree_hash": to_text(content)}])
+        append_as_before(store, [{"event_type": "file", "path": "x", "after_hash": to_text(tree)}])
 
     said = sorted(finding.what for finding in deep(store))
     assert len(said) == 2

@@ -241,7 +241,7 @@ class StoreMachine(RuleBasedStateMachine):
     def snapshot(self, files: Files) -> None:
         turn = self.turn
         assert turn is not None
-        self.attempt(lambda: turn.snapshot(self._put_tree(files)))
+        self.attempt(lambda: turn.snapshot_of(self._put_tree(files)))
 
     @precondition(lambda self: self.turn is not None)
     @rule(what=st.sampled_from(("action", "decision", "error", "llm", "feedback", "end")))
@@ -260,6 +260,8 @@ class StoreMachine(RuleBasedStateMachine):
             row = self.model.rows()[-1]
             assert (row["session_id"], row["turn"]) == (turn.ref.session_id, turn.ref.turn)
             assert row["position"] == len(self.model.log) - 1
+            if what == "end":
+                self.turn = None
 
     @rule()
     def end_session(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from eventlog import gate, secret_scan
 from eventlog.agents import live_texts
+from eventlog.errors import InvalidEvent
 from eventlog.log.withheld import withheld_in
 from eventlog.redaction import IGNORED
 from eventlog.snapshots.ids import blob_id, to_text
@@ -74,8 +75,15 @@ class Batch:
             self._pack()
         for at in range(0, len(self._events), self._events_max):
             self._count_withheld()
-            self.events_appended += len(self._store.append(self._events[at : at + self._events_max]))
+            self.events_appended += len(self._append(self._events[at : at + self._events_max]))
         self.close()
+
+    def _append(self, events: list[Event]) -> range:
+        """Append what others wrote: of a value that no event may have nothing is lost (docs/appending.md)."""
+        try:
+            return self._store.append_rows(events)
+        except InvalidEvent:
+            return self._store.append_rows([gate.fitted(event) for event in events])
 
     def close(self) -> None:
         """Drop what was not committed."""

@@ -83,7 +83,7 @@ def import_git(
         line = repository.first_parent_line(head)
         ref = repository.ref_of(rev)
         repo = _repo_hash(store, repository, head)
-        rows = store.events(event_types=git_turns.KNOWN_TYPES, columns=git_turns.KNOWN_COLUMNS)
+        rows = store.rows(event_types=git_turns.KNOWN_TYPES, columns=git_turns.KNOWN_COLUMNS)
         known = git_turns.known_from(rows, repo)
         first = 0 if limit is None else max(0, len(line) - limit)
         window = Batch(store, bytes_max=window_bytes, events_max=_WINDOW_EVENTS)
@@ -374,7 +374,7 @@ class _Import:
             if place.session_id in retention_in(view).ever:
                 return None  # what its trees name may have been collected
         wanted = git_turns.snapshot_end_id(self._repo, commit, commit in self._known.cut)
-        for row in self._store.events(
+        for row in self._store.rows(
             session_id=place.session_id, turn=place.turn, event_types=["snapshot"], columns=_SNAPSHOT_COLUMNS
         ):
             if row["event_id"] == wanted:

@@ -569,7 +569,6 @@ class _Recording:
         return self._admit(event)
 
     def _fill_snapshot(self, event: Event, done: "Capture", facts: "dict[str, object]") -> Event:
-        from eventlog.agents.live_contents import facts_of
         from eventlog.snapshots.ids import to_text
 
         assert self.place is not None
@@ -580,20 +579,15 @@ class _Recording:
             **payload,
             "git_head": self.place.commit,
             "git_branch": self.place.branch,
-            "root_mode": None if done.root_mode is None else f"040{done.root_mode:03o}",
-            "tracked_files": done.files,
-            "ignored_count": done.ignored_count,
             "keep_ignored": self.switched,
-            "files_changed": len(done.changes),
-            "skipped": [[_shown(path), why] for path, why in done.skipped[:_SHOWN_MAX]] or None,
-            "skipped_count": len(done.skipped) or None,
-            "capture": {**facts, **facts_of(done)} or None,
+            **done.facts(),
+            "capture": {**facts, **done.deferred_facts()} or None,
         }
         return {
             **event,
             "tree_hash": tree,
             "success": not done.partial,
-            "blobs": [tree, *(to_text(one.list_id) for one in done.deferred)],
+            "blobs": [tree, *done.lists()],
             "payload": {name: value for name, value in said.items() if value is not None},
         }
 

@@ -22,13 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eventlog.snapshots.deferred import DeferredFile
-    from eventlog.snapshots.worktree import Capture, Deferred
+    from eventlog.snapshots.worktree import Deferred
 
     # Starts the process; what it returns is to be closed (`Started`).
     Start = Callable[["Job"], "Started | None"]
 
 SUFFIX = ".deferred"
-_SHOWN_MAX = 50
 
 # Who stores contents holds the first; who waits to be next, with copies that it made, the second.
 WORKING, WAITING = "contents", "contents-next"
@@ -139,19 +138,3 @@ def is_being_done(fs: FileSystem, layout: Layout) -> bool:
         return not fs.flock(fd, False)
     finally:
         fs.close(fd)
-
-
-def facts_of(done: "Capture") -> "dict[str, object]":
-    """What the snapshot of a capture says of the contents that its tree lacks; empty where it lacks none."""
-    if not done.deferred:
-        return {}
-    from eventlog.paths import path_text
-    from eventlog.snapshots.ids import to_text
-
-    waiting = [path for one in done.deferred if not one.in_git for path in one.paths]
-    return {
-        "deferred": len(waiting),
-        "in_git": sum(len(one.paths) for one in done.deferred if one.in_git),
-        "lists": [to_text(one.list_id) for one in done.deferred],
-        "deferred_paths": [path_text(path) for path in waiting[:_SHOWN_MAX]],
-    }

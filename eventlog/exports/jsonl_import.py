@@ -26,7 +26,7 @@ from eventlog import gate, jsontext, secret_scan
 from eventlog.errors import Corruption, InvalidEvent, NotFound, Unsupported
 from eventlog.exports.jsonl import FORMAT, LINE_BYTES_MAX, PAYLOAD_MARK, VERSION
 from eventlog.log.frame import PAYLOAD_SIZE_MAX
-from eventlog.log.line import encode_line
+from eventlog.log.line import check_payload, encode_line
 from eventlog.projections.prefix import SegmentsPrefix
 from eventlog.recorder.ledger import CURSOR
 from eventlog.redaction import texts_of
@@ -121,7 +121,7 @@ def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -
     )
     report.skipped += unsound
     file.seek(0)
-    with secret_scan.looking(store.redactor), _Import(store, path, report) as into:
+    with secret_scan.looking(store.redactor), _Import(store, path, report, salvage) as into:
         for number, line in _lines(file, path):
             if number == 1:
                 continue
@@ -139,9 +139,10 @@ def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -
 class _Import:
     """Takes lines, and writes them in batches."""
 
-    def __init__(self, store: "Store", path: str, report: ImportReport) -> None:
+    def __init__(self, store: "Store", path: str, report: ImportReport, salvage: bool) -> None:
         self._store = store
         self._path = path
+        self._salvage = salvage
         self._report = report
         self._known = _Known(store)
         self._batch: dict[str, bytes] = {}  # event id → journal line
@@ -177,7 +178,7 @@ class _Import:
         if rest[-3:] != b"}}\n":
             raise self._damaged(number, "it ends in the middle")
         payload = rest[:-2]
-        self._check_payload(number, payload)
+        said = self._check_payload(number, payload)
         event_id = event.get("event_id")
         if not isinstance(event_id, str):
             raise self._damaged(number, "the event has no event_id")
@@ -185,7 +186,7 @@ class _Import:
         if self._known.passes(event_id, position) or event_id in self._batch:
             self._report.known += 1
             return
-        line = self._line(number, event_id, event, payload)
+        line = self._line(number, event_id, event, payload, said)
         in_place = self._known.comes_to(position)
         if event["event_type"] == CURSOR:
             if not in_place:
@@ -198,18 +199,33 @@ class _Import:
         if self._bytes >= _BATCH_BYTES or len(self._batch) >= _BATCH_LINES:
             self.commit()
 
-    def _line(self, number: int, event_id: str, event: Event, payload: bytes) -> bytes:
-        """The journal line with the payload's own bytes, to be looked at before it is written."""
+    def _line(
+        self, number: int, event_id: str, event: Event, payload: bytes, said: "dict[str, Any]"
+    ) -> bytes:
+        """The journal line with the payload's own bytes, to be looked at before it is written.
+
+        Of an event that an append refuses, `salvage` keeps all in the payload (`gate.fitted`).
+        """
         try:
             whole = gate.completed(self._store.fs, event)
-            line = self._encoded(whole, payload)
+            try:
+                check_payload(whole["event_type"], said)
+                line = self._encoded(whole, payload)
+            except InvalidEvent as error:
+                fitted = gate.fitted({**whole, "payload": said})
+                if not self._salvage or fitted["payload"] is said:
+                    raise
+                self._report.skipped.append((number, f"{error}; what was there is in its payload"))
+                payload = jsontext.encode(fitted.pop("payload"))
+                whole = fitted
+                line = self._encoded(whole, payload)
         except (InvalidEvent, ValueError, TypeError, RecursionError) as error:
             raise InvalidEvent(f"{self._path}, line {number}: {error}. {_STOPPED}") from error
         self._unseen.append((event_id, whole, payload))
         return line
 
     def _encoded(self, event: Event, payload: bytes) -> bytes:
-        line = encode_line(event, _no_payload, jsontext.encode_without_floats)
+        line = encode_line(event, _no_payload, jsontext.encode_without_floats, set())
         line = line[: -len(_NO_PAYLOAD)] + payload.translate(_AS_SPACES)
         if len(line) >= PAYLOAD_SIZE_MAX:
             raise InvalidEvent(f"an event of {len(line):,} bytes is more than a log takes")
@@ -303,13 +319,14 @@ class _Import:
             raise self._damaged(number, what)
         return value
 
-    def _check_payload(self, number: int, text: bytes) -> None:
+    def _check_payload(self, number: int, text: bytes) -> "dict[str, Any]":
         try:
             value = _checked(text)
         except ValueError as error:
             raise self._damaged(number, f"its payload is not a JSON object ({error})") from error
         if not isinstance(value, dict):
             raise self._damaged(number, "its payload is not a JSON object")
+        return value
 
     def _damaged(self, number: int, what: str) -> DamagedFile:
         return DamagedFile(self._path, number, what, _STOPPED)

@@ -309,7 +309,7 @@ class _Sender:
         followed = self._store.follow(since, poll_s=0.5, stop=self._clock.stopped, durable=True)
         for event in followed:
             if event["event_type"] not in BOOKKEEPING:
-                yield int(event["position"])  # type: ignore[call-overload]
+                yield event["position"] or 0
 
     def _pass(self, since: int, counts: bool) -> tuple[int, bool]:
         """Send from `since` to the end of one view: where it came to, and whether that is the end."""

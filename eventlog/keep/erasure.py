@@ -191,7 +191,7 @@ def erase(store: Store, plan: Plan, *, reason: str = "", lock_timeout_s: float =
         with acquire(store.fs, store.layout, MAINTAIN, timeout_s=lock_timeout_s):
             checks = erased.add(store.fs, store.layout, _rules(store, plan))
     store.reread_rules()
-    store.append(_told(store, erasure, plan, reason, checks))
+    store.append_rows(_told(store, erasure, plan, reason, checks))
     marks = Marks(erasure, whole=set(), pattern=plan.pattern)
     if plan.pattern is None:
         marks.whole = set(plan.events)
@@ -392,7 +392,7 @@ def _finish(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s
             report.events += done.events
             report.named += done.named
             report.segments += len(done.segments)
-            store.append([_event(marks.erasure, REWRITTEN, events_changed=done.events)])
+            store.append_rows([_event(marks.erasure, REWRITTEN, events_changed=done.events)])
     ids: set[bytes] = set().union(*(contents for _, contents in todo))
     report.contents = len(ids)
     report.packs = len(contents_of.remove(store.blobs, ids, lock_timeout_s=lock_timeout_s))
@@ -400,7 +400,7 @@ def _finish(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s
     report.waiting = waiting.segments + waiting.journals
     _remove_derived(store, todo, lock_timeout_s)
     if not report.waiting and not sweep.strays(fs, layout, _age_s(store)):
-        store.append(_event(marks.erasure, END) for marks, _ in todo)
+        store.append_rows(_event(marks.erasure, END) for marks, _ in todo)
         _unlink(store, layout.erasing)
         fs.fsync_dir(layout.root)
     else:

@@ -129,7 +129,7 @@ def _accept(store: Store, findings: "list[Finding]") -> "list[Finding]":
     """Note in the log that these are known; those that were."""
     try:
         for event in accept_events(store.layout.root, findings):
-            store.append([event])
+            store.append_rows([event])
     except Corruption:
         return []  # they remain, and are told
     return findings
@@ -158,7 +158,7 @@ def _note_lost_contents(store: Store) -> None:
     except Corruption:
         return  # it remains, and is told
     if missing:
-        store.append(loss_events(missing))
+        store.append_rows(loss_events(missing))
 
 
 def _try_seal(store: Store) -> None:

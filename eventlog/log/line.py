@@ -5,6 +5,7 @@ control byte, so the first tab separates the two halves and a newline ends the l
 The payload's bytes are made once, here, and travel verbatim from then on.
 """
 
+from eventlog import gate
 from eventlog.errors import Corruption, InvalidEvent
 from eventlog.jsontext import decode, encode
 from eventlog.types import BOOL, COLUMN_KINDS, ENVELOPE_NAMES, INT, LIST, SCHEMA_VERSION, TEXT, TIME, Event
@@ -17,6 +18,9 @@ _REQUIRED = ("event_type", "event_kind", "source")
 _NAMES = frozenset(ENVELOPE_NAMES)
 _TYPES = {TEXT: str, INT: int, TIME: int, BOOL: bool, LIST: None}  # items of lists are looked at
 _USUAL = {name: _TYPES[COLUMN_KINDS[name]] for name in ENVELOPE_NAMES}
+# The same without columns whose values have a form: an append looks at these one by one.
+_ADMITTED = {name: kind for name, kind in _USUAL.items() if name not in gate.FORMS or name == "path"}
+_ODD_STARTS = ("", "/", '"', "r")  # of paths that may be none, or have a form of their own
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _WANTED = {
     INT: "an integer of 64 bits",
@@ -36,12 +40,15 @@ def encode_line(
     event: Event,
     dumps: "Callable[[object], bytes]" = encode,
     dumps_envelope: "Callable[[object], bytes] | None" = None,
+    named: "set[tuple[str, str]] | None" = None,
 ) -> bytes:
     """The line of `event`, without its newline.
 
     Columns are written in the order given; nulls are left out; a missing payload is `{}`.
 
-    Args: dumps_envelope: an encoder for the envelope, which holds no float; `dumps` by default.
+    Args: dumps_envelope: an encoder for the envelope, which holds no float; `dumps` by default; named: takes
+    (column, hash) of the contents that the event names. With it the event may say nothing that an append
+    refuses (`gate.fault`); without it the line is one that a log may hold, as earlier versions wrote it.
     Raises: InvalidEvent when the event breaks the envelope's rules.
     """
     envelope = event.copy()
@@ -53,15 +60,26 @@ def encode_line(
     if envelope.get("schema_version") is None:
         envelope["schema_version"] = SCHEMA_VERSION
     nulls = None
+    usual, low, high = _USUAL, _INT_MIN, _INT_MAX
+    if named is not None:
+        usual, low, high = _ADMITTED, 0, gate.NUMBER_MAX
     for name, value in envelope.items():
         # Usual values pass at once: this loop is a third of what encoding costs.
         kind = value.__class__
-        if kind is _USUAL.get(name) and (kind is not int or _INT_MIN <= value <= _INT_MAX):  # type: ignore[operator]
+        if kind is usual.get(name) and (kind is not int or low <= value <= high):  # type: ignore[operator]
             continue
         if value is None and name in _NAMES:
             nulls = [*(nulls or ()), name]
-        else:
-            _check(name, value, event)
+            continue
+        _check(name, value, event)
+        if named is not None:
+            _admit(name, value, named)
+    if named is not None:
+        path = envelope.get("path")
+        if isinstance(path, str) and (path[:1] in _ODD_STARTS or ".." in path or "\0" in path):
+            _admit("path", path, named)
+        if envelope.get("event_type") in gate.PAYLOAD_FORMS:
+            check_payload(envelope["event_type"], payload)
     for name in nulls or ():
         del envelope[name]
     _check_identity(envelope)
@@ -102,6 +120,20 @@ def _check(name: str, value: object, event: Event) -> None:
         fits = isinstance(value, int) and not isinstance(value, bool) and _INT_MIN <= value <= _INT_MAX
     if not fits:
         raise InvalidEvent(f"column {name} must be {_WANTED[kind]}, not {_shown(value)}")
+
+
+def check_payload(event_type: object, payload: object) -> None:
+    """Raises: InvalidEvent where an append refuses what the payload says (`gate.payload_faults`)."""
+    for key, value, wanted in gate.payload_faults(event_type, payload):
+        raise InvalidEvent(f"payload.{key} must be {wanted}, not {_shown(value)}")
+
+
+def _admit(name: str, value: object, named: "set[tuple[str, str]]") -> None:
+    wanted = gate.fault(name, value)
+    if wanted is not None:
+        raise InvalidEvent(f"column {name} must be {wanted}, not {_shown(value)}")
+    if name in gate.FORMS and name != "path":
+        named.update((name, one) for one in ([value] if isinstance(value, str) else value))  # type: ignore[attr-defined]
 
 
 def _check_identity(envelope: "dict[str, object]") -> None:

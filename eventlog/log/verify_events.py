@@ -14,27 +14,30 @@ from typing import TYPE_CHECKING
 import orjson
 import pyarrow.compute as pc
 
-from eventlog import jsontext
+from eventlog import gate, jsontext
 from eventlog.errors import Corruption, EventLogError
 from eventlog.layout import JOURNAL_DIR
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering
 from eventlog.log.reader import LogView
 from eventlog.log.verify import Finding
-from eventlog.types import SCHEMA_VERSION
+from eventlog.types import COLUMN_KINDS, INT, SCHEMA_VERSION, TIME
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _REQUIRED = ("event_id", "event_type", "event_kind", "source")
-_CHECKED = ("position", *_REQUIRED, "schema_version", "payload")
+# `snapshots/closure.py` looks at the hashes that are spelled as ours.
+_FORMED = ("before_hash", "after_hash", "tree_hash", "path")
+_RANGED = tuple(name for name, kind in COLUMN_KINDS.items() if kind in (INT, TIME) and name != "position")
+_CHECKED = ("position", *_REQUIRED, *_FORMED, *_RANGED, "payload")
 _NUMBERED = ("position", *INPUT_COLUMNS, *PLACE_COLUMNS)
 
 Progress = Callable[[int, int], None]
 
 
 def verify_events(view: LogView, progress: "Progress | None" = None) -> Iterator[Finding]:
-    """Events without identity, of an unknown schema, or whose payload is no JSON object."""
+    """Events without identity, of an unknown schema, or with what an append refuses."""
     for path, entry in _parts(view):
         wrong: dict[str, list[int]] = {}
         try:
@@ -102,20 +105,38 @@ def _check_batch(batch: "pa.RecordBatch", wrong: "dict[str, list[int]]") -> None
     note("without schema_version", pc.is_null(versions))
     note(f"of a schema beyond {SCHEMA_VERSION}: use a newer Locus", pc.greater(versions, SCHEMA_VERSION))
     note("with a schema_version below 1", pc.less(versions, 1))
-    for position, payload in zip(positions.to_pylist(), batch.column("payload").to_pylist(), strict=True):
-        if payload is None or not _is_object(payload):
+    for name in _FORMED:
+        column = batch.column(name)
+        for value in column.unique().to_pylist():
+            wanted = None if str(value).startswith("blake3:") else gate.fault(name, value)
+            if wanted is not None:
+                note(f"whose {name} is not {wanted}", pc.equal(column, value))
+    for name in _RANGED:
+        column = pc.cast(batch.column(name), "int64")
+        low, high = (gate.TIME_MIN, gate.TIME_MAX) if COLUMN_KINDS[name] == TIME else (0, gate.NUMBER_MAX)
+        beyond = pc.or_(pc.less(column, low), pc.greater(column, high))
+        if beyond.true_count:
+            note(f"whose {name} is not {gate.fault(name, pc.filter(column, beyond)[0].as_py())}", beyond)
+    payloads = batch.column("payload").to_pylist()
+    types = batch.column("event_type").to_pylist()
+    for position, event_type, payload in zip(positions.to_pylist(), types, payloads, strict=True):
+        found = None if payload is None else _object_of(payload)
+        if found is None:
             wrong.setdefault("whose payload is no JSON object", []).append(position)
+        for key, _, wanted in gate.payload_faults(event_type, found):
+            wrong.setdefault(f"whose payload.{key} is not {wanted}", []).append(position)
 
 
-def _is_object(text: str) -> bool:
+def _object_of(text: str) -> "object | None":
+    """What a payload holds; None when it is no JSON object."""
     try:
-        return isinstance(orjson.loads(text), dict)
-    except ValueError:
-        pass  # orjson knows no deep nesting and no number beyond a double
-    try:
-        return isinstance(jsontext.decode(text), dict)
-    except (ValueError, RecursionError):
-        return False
+        value = orjson.loads(text)
+    except ValueError:  # orjson knows no deep nesting and no number beyond a double
+        try:
+            value = jsontext.decode(text)
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
 
 
 def _check_places(batch: "pa.RecordBatch", numbering: Numbering, wrong: "dict[str, list[int]]") -> None:

@@ -109,7 +109,7 @@ def say(store: Store, operation: str, text: str, session_id: "str | None" = None
         "repo": store.repo_hash,
         "payload": {"text": text},
     }
-    return store.append([event])
+    return store.append_rows([event])
 
 
 def on_session_save(

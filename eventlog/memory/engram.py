@@ -87,7 +87,7 @@ class EngramStore:
         ]
         if before is not None:
             intent.end(store, before, ended_us=at, reason="superseded")
-        store.append(events)
+        store.append_rows(events)
         found = intent.find(store, session_id)
         if session.ended_at is not None:
             return self.end_session(session_id, session.ended_at)

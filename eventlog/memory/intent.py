@@ -95,7 +95,7 @@ def end(
 ) -> None:
     """Close an active session (S3-13)."""
     columns = {} if ended_us is None else {"occurred_at": ended_us}
-    store.append([_end_of(store, one, summary, reason, **columns)])
+    store.append_rows([_end_of(store, one, summary, reason, **columns)])
 
 
 def find(store: Store, name: str) -> Intent:
@@ -161,7 +161,7 @@ def end_stale(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) -> 
     """
     events = stale_ends(store, now_us, hours)
     try:
-        store.append(events)
+        store.append_rows(events)
     except EventLogError:
         return 0  # who only reads may still ask
     return len(events)
@@ -247,8 +247,8 @@ def _fold(store: Store, where: str, parameters: Sequence[Any], *, by_log: bool =
     """
     rows = store.query(
         "with placed as (select session_id, context_id, agent, agent_session_id, status, last_position, "
-        "lead(session_id) over (partition by repo, agent order by opened_position) as next_id from sessions), "
-        f"fitting as (select session_id, next_id, status from placed where {where}) "
+        "lead(session_id) over (partition by repo, agent order by opened_position) as next_id "
+        f"from sessions), fitting as (select session_id, next_id, status from placed where {where}) "
         "select session_id, context_id, agent, agent_session_id, repo, title, status, end_reason, "
         "started_at, ended_at, turn_count, opened_position, last_position, last_at from sessions "
         "where session_id in (select session_id from fitting) "

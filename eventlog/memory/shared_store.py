@@ -79,7 +79,7 @@ class ContextStore:
             if entry != told.get(key) and _time_of(entry) >= _time_of(told.get(key, {}))
         ]
         if unknown:
-            self.store.append(_event(phase, _TAKEN, entry) for entry in unknown)
+            self.store.append_rows(_event(phase, _TAKEN, entry) for entry in unknown)
         return Loaded(told | {key_of(entry): entry for entry in unknown}, loaded.problems, loaded.newer)
 
     def entry(self, phase: str, key: Key) -> Entry:
@@ -102,7 +102,7 @@ class ContextStore:
             whole = merged(loaded.entries.get(key) or new_entry(key), {**entry, "updated_at": at})
             safe = self.store.redactor.redact({"event_type": CONTEXT_EVENT, "payload": whole})
             whole = cast(Entry, safe["payload"])
-            self.store.append([_event(phase, _WRITE, whole)])
+            self.store.append_rows([_event(phase, _WRITE, whole)])
             loaded.entries[key] = whole
             self._write(phase, loaded.entries)
         return whole

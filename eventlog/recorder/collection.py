@@ -139,7 +139,7 @@ def collect(store: Store, plan: Plan, *, lock_timeout_s: float = 10.0) -> Collec
         "over_budget": plan.over_budget,
     }
     if condemned or released or swept.unlinked or _is_uncollected(store):
-        store.append([maintenance_event(COLLECT, figures)])
+        store.append_rows([maintenance_event(COLLECT, figures)])
     return Collected(released, condemned, swept)
 
 

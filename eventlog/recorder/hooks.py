@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from eventlog import names
+from eventlog import gate, names
 from eventlog.errors import EventLogError, InvalidEvent, NotFound
 from eventlog.recorder import failures, lifecycle, placement, retrieval
 from eventlog.recorder.older_hooks import OlderHooks
@@ -266,7 +266,7 @@ class Hooks(_Hooks[None]):
         self.strict = StrictHooks(store, agent=agent, repo=repo, **columns)
 
     def _hand_over(self, event: Event) -> None:
-        append(self.store, event)
+        append(self.store, gate.fitted(event))
 
     def retrieve_memories(self, query: str, options: RetrieveOptions | None = None) -> ContextResult:
         """As `strict.retrieve_memories`; when the search fails, an empty result that says so."""
@@ -299,12 +299,12 @@ def append(store: Store, event: Event) -> Stored:
     """Append one event; of the contents that it names, those that the store holds stay named (I24)."""
     event = placement.dated(store, [{"event_id": store.fs.random_bytes(16).hex(), **event}])[0]
     if not any(event.get(column) is not None for column in _CONTENT_COLUMNS):
-        position = store.append([event])[0]
+        position = store.append_rows([event])[0]
     else:
         with store.blobs.writer() as writer:  # whoever collects waits until the event is durable
             held = _held(store, writer, event)
             writer.flush()
-            position = store.append([held])[0]
+            position = store.append_rows([held])[0]
     return Stored(str(event["event_id"]), position)
 
 

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from eventlog.errors import Conflict, Refused
+from eventlog.event import Event
 from eventlog.names import event_id_of
 from eventlog.store import Store
-from eventlog.types import Event
+from eventlog.types import Event as Row
 
 CURSOR = "cursor"
 _OWN_AGENT = "locus"
@@ -105,10 +106,10 @@ class Consumer:
             )
         if position == reached:
             return
-        self.store.append([self._cursor(position, facts)])
+        self.store.append_rows([self._cursor(position, facts)])
         self._reached = position
 
-    def _cursor(self, position: int, facts: "dict[str, Any]") -> Event:
+    def _cursor(self, position: int, facts: "dict[str, Any]") -> Row:
         return {
             "event_id": event_id_of(_OWN_AGENT, CURSOR, self.name, str(position)),
             "event_type": CURSOR,

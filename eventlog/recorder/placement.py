@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eventlog import names
+from eventlog import gate, names
 from eventlog.errors import InvalidEvent
 from eventlog.recorder.requests import LINK_NAMES, CreateEventRequest, EventKind
 from eventlog.types import LIFECYCLE_TYPES, Event, is_undated
@@ -199,12 +199,12 @@ def dated(store: "Store", events: "Sequence[Event]") -> list[Event]:
 
 
 def promoted(event_type: str, payload: Mapping[str, Any]) -> Event:
-    """The columns that a payload fills; a value of another type than the column's fills none (P7)."""
+    """The columns that a payload fills; a value that is none of the column's fills none (P7)."""
     said = payload["data"] if _is_envelope(payload) else payload
     columns: Event = {}
     for column, key, kind in _OF_TYPE.get(event_type, _OF_ALL):
         value = said.get(key)
-        if type(value) is kind and value != "" and not (isinstance(value, int) and abs(value) >= 2**63):
+        if type(value) is kind and value != "" and gate.fault(column, value) is None:
             columns.setdefault(column, value)
     return columns
 

@@ -1,12 +1,13 @@
 """Recorder: sessions and turns of one agent in one repository, written as they happen.
 
-    with Store.open() as store:
-        recorder = Recorder(store, agent="script")
-        turn = recorder.start_turn("Fix the JWT refresh bug in auth middleware")
-        turn.action("pytest", {"args": ["tests"]}, {"exit": 1}, success=False)
-        turn.file("auth.py", before=b"old", after=b"new")
-        turn.end(title="Refresh fixed", outcome="tests pass")
-        recorder.end_session("JWT refresh repaired")
+    with Store.open() as store, Recorder(store, agent="script").start_session("Repair the login") as session:
+        with session.start_turn("Fix the JWT refresh bug in auth middleware", root=".") as turn:
+            turn.action("pytest", {"args": ["tests"]}, {"exit": 1}, success=False)
+            turn.file("auth.py", before=b"old", after=b"new")
+            turn.snapshot(".")
+            turn.end(title="Refresh fixed", outcome="tests pass")
+
+What is left by an exception ends as failed, with an `error` event that names it; the exception goes on.
 
 Ids and numbers are folds of the log (docs/design.md §5): the recorder writes what it knows, reads
 back the turn's number, and holds no counter that another process could contradict. A caller's own
@@ -14,33 +15,60 @@ back the turn's number, and holds no counter that another process could contradi
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Unpack, cast
 
-from eventlog import names, person
-from eventlog.errors import NotFound
+from eventlog import gate, names, person
+from eventlog.errors import EventLogError, InvalidEvent, NotFound
+from eventlog.event import Event
 from eventlog.log.shorten import shorten
 from eventlog.query.lookup import TurnRef
-from eventlog.recorder import lifecycle, sessions
+from eventlog.recorder import lifecycle, looked, sessions
+from eventlog.recorder.columns import AtPath, Columns, Tokens
 from eventlog.recorder.placement import dated
 from eventlog.snapshots.ids import to_text
 from eventlog.store import Store
-from eventlog.types import Event
+from eventlog.types import Event as Row
 
 TURN_LIMIT = 50  # S1-58: a session closes after this many turns and the next one extends it
 TITLE_SIZE_MAX = 80
+FAILED = "failed"  # status of a turn, and end reason of a session, that an exception left
 _OWN_AGENT = "locus"  # author of events that belong to the store rather than to an agent
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session that is open. `turns` is how many turns it had when it was opened or last written."""
+    """A session that is open. `turns` is how many turns it had when it was opened or last written.
+
+    As a context manager it ends when it is left.
+    """
 
     session_id: str
     slug: str
     context_id: str
     turns: int
+    recorder: "Recorder" = field(repr=False, compare=False)
+
+    def start_turn(
+        self,
+        user_message: str,
+        *,
+        root: "str | os.PathLike[str] | None" = None,
+        git: Mapping[str, Any] | None = None,
+    ) -> "Turn":
+        """Begin the next turn, as `Recorder.start_turn` does."""
+        return self.recorder.start_turn(user_message, root=root, git=git)
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.recorder._leave_session(error)
 
 
 class Recorder:
@@ -55,7 +83,7 @@ class Recorder:
         repo: str | None = None,
         project_name: str | None = None,
         turn_limit: int = TURN_LIMIT,
-        **columns: Any,
+        **columns: Unpack[Columns],
     ) -> None:
         """`columns` are envelope columns for every event: `branch`, `worktree`, `agent_version`, …"""
         self.store = store
@@ -65,8 +93,9 @@ class Recorder:
         self.project_name = project_name or store.project_name
         self.turn_limit = turn_limit
         own = {} if agent_session_id is None else {"agent_session_id": agent_session_id}
-        self.columns = {"agent": agent, **own, **columns}
+        self.columns: dict[str, Any] = {"agent": agent, **own, **columns}
         self.session: Session | None = None
+        self._told: BaseException | None = None  # the exception that a turn has recorded
         self._known_until = 0  # in front of this position nobody closed our session without our knowing
 
     # -- sessions ------------------------------------------------------------------------------
@@ -83,8 +112,12 @@ class Recorder:
         else:
             found = sessions.by_id(self.store, session_id)
             found = found if found is not None and found.status == "active" else None
-        self.session = None if found is None else _session(found)
+        self.session = None if found is None else self._open(found)
         return self.session
+
+    def _open(self, row: sessions.SessionRow) -> Session:
+        slug = row.slug or f"session-{row.session_id}"
+        return Session(row.session_id, slug, row.context_id, row.last_turn, self)
 
     def start_session(
         self,
@@ -106,15 +139,15 @@ class Recorder:
         first_message = self.store.redactor.text(first_message)
         left = self.session
         if left is None and (found := sessions.active(self.store, self.repo, self.agent)):
-            left = _session(found)
+            left = self._open(found)
         if session_id is None:
             session_id, again = self._choose(left if end_reason == "rollover" else None)
         else:
             there = sessions.by_id(self.store, session_id)
-            again = None if there is None else _session(there)
+            again = None if there is None else self._open(there)
         slug = slug or (again.slug if again else names.slugify(first_message, session_id))
         title = title or (None if again else _title(first_message) or None)
-        events: list[Event] = []
+        events: list[Row] = []
         if left is None and not self._has_master():
             events.append(self._master())
         if left is not None and left.session_id != session_id:
@@ -131,9 +164,9 @@ class Recorder:
                 **self.columns,
             )
         )
-        self._known_until = self.store.append(dated(self.store, events)).stop
+        self._known_until = self.store.append_rows(dated(self.store, events)).stop
         turns = again.turns if again else 0
-        self.session = Session(session_id, slug, names.session_context(slug, session_id), turns)
+        self.session = Session(session_id, slug, names.session_context(slug, session_id), turns, self)
         return self.session
 
     def end_session(self, summary: str | None = None, *, end_reason: str = "explicit") -> None:
@@ -141,12 +174,30 @@ class Recorder:
         session = self.session or self.resume()
         if session is None:
             raise NotFound(f"agent {self.agent!r} has no active session to end")
-        self.store.append(dated(self.store, [self._session_end(session, summary, end_reason)]))
+        self.store.append_rows(dated(self.store, [self._session_end(session, summary, end_reason)]))
         self.session = None
+
+    def _leave_session(self, error: BaseException | None) -> None:
+        """End the session at hand, if there still is one, and record the exception that left it."""
+        session = self.session
+        if session is None:
+            return
+        if error is None:
+            self.end_session()
+            return
+        with _onto(error):
+            if error is not self._told:
+                said = {"error_type": type(error).__name__, "message": str(error)}
+                columns = {**self.columns, "repo": self.repo, "error_type": said["error_type"]}
+                self._append([lifecycle.timeline_event("error", session.session_id, None, said, **columns)])
+            self.end_session(end_reason=FAILED)
 
     def append(self, events: Sequence[Event]) -> range:
         """Append events as they are; their positions. For events that no other method makes."""
-        positions = self.store.append(dated(self.store, events))
+        return self._append(cast("Sequence[Row]", events))
+
+    def _append(self, events: Sequence[Row]) -> range:
+        positions = self.store.append_rows(dated(self.store, events))
         if positions.start == self._known_until:
             self._known_until = positions.stop
         return positions
@@ -170,7 +221,7 @@ class Recorder:
             self._known_until = until
         return self.session
 
-    def _session_end(self, session: Session, summary: str | None, end_reason: str) -> Event:
+    def _session_end(self, session: Session, summary: str | None, end_reason: str) -> Row:
         return lifecycle.session_end(
             session.session_id,
             session.slug,
@@ -187,7 +238,7 @@ class Recorder:
             self.store.query("select 1 from sessions_master where repo = $1 limit 1", [self.repo]).rows
         )
 
-    def _master(self) -> Event:
+    def _master(self) -> Row:
         """The master's first event; its id is the same for everybody, so a race writes it once."""
         return lifecycle.sessions_master(
             self.repo,
@@ -208,7 +259,7 @@ class Recorder:
         found = sessions.latest(self.store, self.repo, self.agent, self.agent_session_id)
         if found is None:
             return names.session_id_of(self.agent, self.agent_session_id), None
-        return found.session_id, _session(found)
+        return found.session_id, self._open(found)
 
     # -- turns ---------------------------------------------------------------------------------
 
@@ -217,15 +268,21 @@ class Recorder:
         user_message: str,
         *,
         turn: int | None = None,
+        root: "str | os.PathLike[str] | None" = None,
         tree_hash: str | None = None,
         git: Mapping[str, Any] | None = None,
     ) -> "Turn":
         """Begin a turn: anchor, snapshot (seq 1), intent (seq 2) (S1-23, S1-24, S1-29).
 
         Resumes or starts the session as needed, and rolls over to a new one that extends the old
-        after `turn_limit` turns (S1-58). `git` gives `git_head`, `git_branch`, `git_dirty`,
-        `git_staged`, `tracked_files` as known.
+        after `turn_limit` turns (S1-58).
+        Args: root: the directory to capture as it is now, where the turn's changes begin; tree_hash: its
+        tree, for who has stored that; git: `git_head`, `git_branch`, `git_dirty`, `git_staged`,
+        `tracked_files` as known.
+        Raises: InvalidEvent (both `root` and `tree_hash`, no tree), NotFound, and as `Store.append`.
         """
+        if root is not None and tree_hash is not None:
+            raise InvalidEvent("give `root`, the directory to capture, or `tree_hash`, a tree that is stored")
         shorten(self.store)  # what follows reads the tail
         session = self._still_open() or self.resume() or self.start_session(user_message)
         if turn is None and session.turns >= self.turn_limit:
@@ -236,36 +293,72 @@ class Recorder:
         snapshot = lifecycle.snapshot(
             session.session_id, turn, lifecycle.TURN_START, tree_hash, **dict(git or {}), **placed
         )
-        positions = self.append(
-            [
-                lifecycle.turn_start(session.session_id, turn, user_message, **placed),
-                snapshot,
-                lifecycle.intent(session.session_id, turn, user_message, **placed),
-            ]
-        )
+        with nullcontext() if root is None else looked.captured(self.store, root) as look:
+            positions = self._append(
+                [
+                    lifecycle.turn_start(session.session_id, turn, user_message, **placed),
+                    snapshot if look is None else look.into(snapshot),
+                    lifecycle.intent(session.session_id, turn, user_message, **placed),
+                ]
+            )
+        handle.tree = tree_hash if look is None else look.tree
         if turn is None:
             anchor = next(iter(self.store.events(positions[0], positions[0] + 1, columns=["turn"])))
             turn = int(str(anchor["turn"]))
             handle.ref = TurnRef(session.session_id, turn)
-        self.session = Session(session.session_id, session.slug, session.context_id, max(session.turns, turn))
+        last = max(session.turns, turn)
+        self.session = Session(session.session_id, session.slug, session.context_id, last, self)
         return handle
 
 
+_ENDED = (
+    "turn {0} has ended: no {1} event can follow. Begin another turn with start_turn; what becomes known "
+    "later of what it did goes into `Recorder.append`."
+)
+
+
 class Turn:
-    """A turn that is being recorded. Every method appends durably before it returns."""
+    """A turn that is being recorded. Every method appends durably before it returns.
+
+    As a context manager it ends when it is left, as failed where an exception leaves it. What has ended
+    takes feedback, which comes when the work is done, and nothing else (InvalidEvent).
+    """
 
     def __init__(self, recorder: Recorder, ref: TurnRef, key: str, user_message: str) -> None:
         self.ref = ref
+        self.tree: str | None = None  # of the last snapshot
+        self._ended = False
         self._recorder = recorder
         self._key = key
         self._user_message = user_message
 
-    def event(self, event_type: str, payload: Mapping[str, Any], **columns: Any) -> int:
-        """Append any timeline event (S0-16); its position."""
+    def __enter__(self) -> "Turn":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._ended:
+            return
+        if error is None:
+            self.end()
+            return
+        with _onto(error):
+            self.error(type(error).__name__, str(error), resolved=False)
+            self._recorder._told = error
+            self._end(outcome=_title(f"{type(error).__name__}: {error}"), status=FAILED)
+
+    def event(self, event_type: str, payload: Mapping[str, Any], /, **columns: Any) -> int:
+        """Append any timeline event (S0-16), with any columns of the envelope; its position.
+
+        Raises: InvalidEvent when the turn has ended, and as `Store.append`.
+        """
+        if event_type != "feedback":
+            self._refuse_after_end(event_type)
         event = lifecycle.timeline_event(
             event_type, self.ref.session_id, self.ref.turn, payload, **{**self.placed(), **columns}
         )
-        return self._recorder.append([event])[0]
+        return self._recorder._append([event])[0]
 
     def action(
         self,
@@ -275,7 +368,7 @@ class Turn:
         *,
         duration_ms: int | None = None,
         success: bool | None = None,
-        **columns: Any,
+        **columns: Unpack[AtPath],
     ) -> int:
         """A tool ran (S1-30)."""
         payload = {"tool": tool, "args": dict(args), "result": None if result is None else dict(result)}
@@ -288,7 +381,7 @@ class Turn:
         *,
         confidence: float | None = None,
         alternatives_considered: Iterable[str] = (),
-        **columns: Any,
+        **columns: Unpack[AtPath],
     ) -> int:
         """A choice was made (S1-32); `confidence` is 0…1."""
         payload = {
@@ -302,11 +395,25 @@ class Turn:
         columns.setdefault("title", title)  # what the turn's anchor lists
         return self.event("decision", payload, **columns)
 
-    def error(self, error_type: str, message: str, *, resolved: bool | None = None, **details: Any) -> int:
-        """Something failed (S1-33); `details` are file, line, tool, command, resolution."""
+    def error(
+        self,
+        error_type: str,
+        message: str,
+        *,
+        resolved: bool | None = None,
+        file: str | None = None,
+        line: int | None = None,
+        tool: str | None = None,
+        command: str | None = None,
+        resolution: str | None = None,
+        **columns: Unpack[AtPath],
+    ) -> int:
+        """Something failed (S1-33). A `file` outside of the repository stands in the payload alone."""
+        details = {"file": file, "line": line, "tool": tool, "command": command, "resolution": resolution}
         payload = {"error_type": error_type, "message": message, "resolved": resolved, **details}
-        columns = {"tool": details.get("tool"), "path": details.get("file")}
-        return self.event("error", payload, error_type=error_type, resolved=resolved, **columns)
+        if file is not None and gate.fault("path", file) is None:
+            columns.setdefault("path", file)
+        return self.event("error", payload, error_type=error_type, resolved=resolved, tool=tool, **columns)
 
     def llm(
         self,
@@ -314,13 +421,13 @@ class Turn:
         *,
         prompt_tokens: int | None = None,
         completion_tokens: int | None = None,
-        **columns: Any,
+        payload: Mapping[str, Any] | None = None,
+        **columns: Unpack[Tokens],
     ) -> int:
         """A model was called (S1-34); tokens as in docs/design.md §3."""
-        extra = columns.pop("payload", {})
         return self.event(
             "llm",
-            extra,
+            payload or {},
             model=model,
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,
@@ -338,18 +445,20 @@ class Turn:
         before: bytes | None,
         after: bytes | None,
         operation: str | None = None,
-        **columns: Any,
+        payload: Mapping[str, Any] | None = None,
+        **columns: Unpack[Columns],
     ) -> int:
         """A file changed: both contents are stored, then the event that names them (S1-31, S1-41).
 
         `before` is None for a file that did not exist, `after` for one that is gone.
         """
+        self._refuse_after_end("file")
         chosen = operation or ("add" if before is None else "delete" if after is None else "edit")
         store = self._recorder.store
         with store.blobs.writer() as writer:
             hashes = [None if data is None else to_text(writer.put(data)) for data in (before, after)]
             writer.flush()
-            extra = {"after_size": None if after is None else len(after), **columns.pop("payload", {})}
+            extra = {"after_size": None if after is None else len(after), **(payload or {})}
             event = lifecycle.file(
                 self.ref.session_id,
                 self.ref.turn,
@@ -360,17 +469,62 @@ class Turn:
                 payload=extra,
                 **{**self.placed(), **columns},
             )
-            return self._recorder.append([event])[0]
+            return self._recorder._append([event])[0]
 
-    def snapshot(self, tree_hash: str, **facts: Any) -> int:
-        """The tree at the end of the turn (S1-37)."""
-        event = lifecycle.snapshot(
-            self.ref.session_id, self.ref.turn, lifecycle.TURN_END, tree_hash, **facts, **self.placed()
+    def snapshot(self, root: "str | os.PathLike[str]") -> int:
+        """Capture the directory `root` as it is now, so that the turn replays byte for byte (S1-37); the
+        position of the event.
+
+        As hooks do it: what git ignores is left out unless the store's settings ask for it, large and
+        unreadable files are listed with the reason, contents with a secret are withheld.
+        Raises: InvalidEvent (no directory, the turn has ended), Refused, NotDurable.
+        """
+        self._refuse_after_end("snapshot")
+        if not os.path.isdir(root):
+            raise InvalidEvent(
+                f"snapshot takes the directory to capture, such as '.', and {os.fspath(root)!r} is none; "
+                "for a tree that is stored there is snapshot_of(tree_hash)"
+            )
+        with looked.captured(self._recorder.store, root, self.tree) as look:
+            position = self._recorder._append([look.into(self._snapshot(look.tree))])[0]
+        self.tree = look.tree
+        return position
+
+    def snapshot_of(self, tree_hash: str, *, git: Mapping[str, Any] | None = None) -> int:
+        """The same of a tree that is in the store: `blake3:` and 64 hex digits. `git` as for `start_turn`."""
+        self._refuse_after_end("snapshot")
+        position = self._recorder._append([self._snapshot(tree_hash, **dict(git or {}))])[0]
+        self.tree = tree_hash
+        return position
+
+    def _snapshot(self, tree_hash: str, **facts: Any) -> Row:
+        placed = self.placed()
+        return lifecycle.snapshot(
+            self.ref.session_id, self.ref.turn, lifecycle.TURN_END, tree_hash, **facts, **placed
         )
-        return self._recorder.append([event])[0]
 
-    def end(self, *, title: str | None = None, outcome: str | None = None, **summary: Any) -> None:
+    def end(
+        self,
+        *,
+        title: str | None = None,
+        outcome: str | None = None,
+        actions_taken: Sequence[str] = (),
+        decisions: Sequence[str] = (),
+        files_read: Sequence[str] = (),
+        files_modified: Sequence[str] = (),
+    ) -> None:
         """Complete the turn's anchor (S1-47). What it counts and sums is derived from its events."""
+        self._refuse_after_end("turn end")
+        self._end(
+            title=title,
+            outcome=outcome,
+            actions_taken=actions_taken,
+            decisions=decisions,
+            files_read=files_read,
+            files_modified=files_modified,
+        )
+
+    def _end(self, *, title: str | None = None, outcome: str | None = None, **summary: Any) -> None:
         event = lifecycle.turn_end(
             self.ref.session_id,
             self.ref.turn,
@@ -380,7 +534,12 @@ class Turn:
             **summary,
             **self.placed(),
         )
-        self._recorder.append([event])
+        self._recorder._append([event])
+        self._ended = True
+
+    def _refuse_after_end(self, event_type: str) -> None:
+        if self._ended:
+            raise InvalidEvent(_ENDED.format(self.ref.name, event_type))
 
     def placed(self) -> dict[str, Any]:
         """The envelope columns that every event of this turn carries."""
@@ -388,9 +547,13 @@ class Turn:
         return {**recorder.columns, "repo": recorder.repo, "agent_turn_id": self._key}
 
 
-def _session(row: sessions.SessionRow) -> Session:
-    slug = row.slug or f"session-{row.session_id}"
-    return Session(row.session_id, slug, row.context_id, row.last_turn)
+@contextmanager
+def _onto(error: BaseException) -> Iterator[None]:
+    """What fails while an exception is recorded does not take its place: it is a note of it."""
+    try:
+        yield
+    except (EventLogError, OSError) as failed:
+        error.add_note(f"Locus could not record this: {failed}")
 
 
 def _title(message: str) -> str:

@@ -64,7 +64,7 @@ def pin(store: Store, what: "TurnRef | str", *, undo: bool = False, lock_timeout
         there = session in said.pinned if turn is None else (session, turn) in said.pinned_turns
         if there is not undo:
             return False
-        store.append([_event(said, UNPIN if undo else PIN, session, turn)])
+        store.append_rows([_event(said, UNPIN if undo else PIN, session, turn)])
         return True
 
 
@@ -87,7 +87,7 @@ def archive(
         if not undo:
             _refuse_kept(store, said, session_id)
         operation = HOLD if undo else RELEASE
-        store.append([_event(said, operation, session_id, None, rule=ARCHIVED, reason=reason)])
+        store.append_rows([_event(said, operation, session_id, None, rule=ARCHIVED, reason=reason)])
         return True
 
 
@@ -109,7 +109,8 @@ def release_due(store: Store, due: Iterable[Due]) -> list[str]:
         events = [_event(said, RELEASE, one.session_id, None, rule=one.rule) for one in new]
         try:
             if events:
-                store.append(events, expect_position=end)  # a pin that comes between must not be overruled
+                # A pin that comes between must not be overruled.
+                store.append_rows(events, expect_position=end)
             return [one.session_id for one in new]
         except Conflict:
             continue

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from eventlog import names
+from eventlog.event import Event
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import retrieval
 from eventlog.recorder.placement import session_id_given
 from eventlog.recorder.requests import ContextTypeFilter, Memory, RetrieveOptions
 from eventlog.store import Store
-from eventlog.types import Event
 
 RECENT_TURNS = 5  # S1-27: the last three to five
 RELEVANT = 10  # S1-25

@@ -29,6 +29,7 @@ from eventlog.replay.linediff import line_diff
 from eventlog.snapshots.ids import from_text
 
 if TYPE_CHECKING:
+    from eventlog.event import Event
     from eventlog.query.engine import Result
     from eventlog.query.functions import Ask
     from eventlog.query.views import Pair
@@ -69,7 +70,7 @@ class LineCounts:
                 found = self._of(pair)
             yield (None, None) if found == _BINARY else found
 
-    def fill(self, events: "Iterable[dict[str, Any]]") -> None:
+    def fill(self, events: "Iterable[Event | dict[str, Any]]") -> None:
         """Give changes of files that state no counts those of their contents, in place."""
         deferred = Deferred(self._blobs, self._told)
         changes = [(event, pair) for event in events if (pair := pair_of(event, deferred)) is not None]

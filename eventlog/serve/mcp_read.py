@@ -5,7 +5,7 @@ Times are absolute, so that the same log gives the same text, page after page.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import Ambiguous, Corruption, NotFound, Refused
@@ -19,7 +19,7 @@ from eventlog.projections.definitions import (
 )
 from eventlog.query.people import FULL, line_without, names_people, text_without, within
 from eventlog.store import Store
-from eventlog.types import COLUMN_NAMES, Event, happened_at
+from eventlog.types import COLUMN_NAMES, happened_at
 from eventlog.wording import (
     NO_TITLE,
     event_words,
@@ -82,7 +82,7 @@ def _hit(store: Store, hit: "Hit") -> str:
     return f"{place}  {one_line(what or '', 200)}{more}\n    {snippet}\n"
 
 
-def _event_of(store: Store, hit: "Hit") -> Event:
+def _event_of(store: Store, hit: "Hit") -> "Mapping[str, object]":
     """The event of a hit; no more than its type where that tells enough."""
     few = hit.event_type in ("session", "intent")
     return store.event(hit.event_id) if few else {"event_type": hit.event_type}
@@ -154,7 +154,7 @@ def _event(store: Store, event_id: str) -> Iterator[str]:
     from eventlog.replay.diffs import diff_of
     from eventlog.types import COLUMN_KINDS, TIME
 
-    event = store.event(event_id)
+    event: Mapping[str, object] = store.event(event_id)
 
     def shown(value: object) -> object:
         return text_without(store.people, value) if isinstance(value, str) else value

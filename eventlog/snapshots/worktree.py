@@ -15,10 +15,11 @@ from blake3 import blake3
 
 from eventlog.errors import InvalidEvent, NotFound, Refused
 from eventlog.fs import Refusals
+from eventlog.paths import path_text
 from eventlog.redaction import IGNORED
 from eventlog.snapshots import statcache, worktree_git
 from eventlog.snapshots.contents import CONTENT_SIZE_MAX, Contents, Lists
-from eventlog.snapshots.ids import blob_id, tree_id
+from eventlog.snapshots.ids import blob_id, to_text, tree_id
 from eventlog.snapshots.statcache import Key, StatCache
 from eventlog.snapshots.tree import FILES, PLAIN, SKIPPED, encode_tree
 from eventlog.snapshots.userfiles import UserFiles
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from eventlog.snapshots.writer import BlobWriter
 
 FILE_SIZE_MAX = 100_000_000
+SHOWN_MAX = 50  # paths that a snapshot lists of each kind
 
 # Raised when the same directory would be captured otherwise than before.
 _RULES_VERSION = 3
@@ -98,6 +100,33 @@ class Capture:
         self.root_mode: "int | None" = None  # of the directory itself, where it has not all of 0755
         self.deferred: "list[Deferred]" = []  # what is there and was left to be stored later
         self.new_deferred: "list[DeferredFile]" = []  # of it what this capture left, and git does not hold
+
+    def facts(self) -> "dict[str, object]":
+        """What a snapshot says of the directory, apart from its tree; None where there is nothing to say."""
+        return {
+            "root_mode": None if self.root_mode is None else f"040{self.root_mode:03o}",
+            "tracked_files": self.files,
+            "ignored_count": self.ignored_count,
+            "files_changed": len(self.changes),
+            "skipped": [[path_text(path), why] for path, why in self.skipped[:SHOWN_MAX]] or None,
+            "skipped_count": len(self.skipped) or None,
+        }
+
+    def deferred_facts(self) -> "dict[str, object]":
+        """What a snapshot says of the contents that the tree lacks; empty where it lacks none."""
+        if not self.deferred:
+            return {}
+        waiting = [path for one in self.deferred if not one.in_git for path in one.paths]
+        return {
+            "deferred": len(waiting),
+            "in_git": sum(len(one.paths) for one in self.deferred if one.in_git),
+            "lists": self.lists(),
+            "deferred_paths": [path_text(path) for path in waiting[:SHOWN_MAX]],
+        }
+
+    def lists(self) -> "list[str]":
+        """The lists that explain entries of the tree, for `blobs` of the event that names it."""
+        return [to_text(one.list_id) for one in self.deferred]
 
     def kept_contents(self) -> "dict[bytes, bytes]":
         """Path → id of the contents of the kept files, as far as they have one."""

@@ -29,7 +29,7 @@ def record(store: Store, start: Node | None, end: Node | None) -> str:
     """A turn that begins with one tree and ends with another; its name."""
     turn = begin(store, start)
     if end is not None:
-        turn.snapshot(to_text(store_node(store.blobs, end)))
+        turn.snapshot_of(to_text(store_node(store.blobs, end)))
     turn.end()
     return turn.ref.name
 
@@ -252,7 +252,7 @@ def test_damage_is_named_and_the_rest_is_shown(locus: Locus, own: Path) -> None:
         store_node(store.blobs, good)
         bad: Node = {**good, b"bad": file(os.urandom(4000).hex().encode())}
         end = to_text(store_node(store.blobs, bad, codec="raw"))
-        begin(store, {}).snapshot(end)
+        begin(store, {}).snapshot_of(end)
         entry = next(e for e in store.blobs.get_tree(from_text(end)) if e.name == b"bad")
         path, _, group_offset, *_ = store.blobs.places([entry.id])[entry.id]
     data = bytearray(Path(path).read_bytes())

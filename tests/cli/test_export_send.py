@@ -18,13 +18,14 @@ from locus_cli import main as entry
 from tests.exports import locusgraph_server as its
 from tests.exports.locusgraph_server import GRAPH, KEY, Graph, Server
 from tests.exports.stores import new_store, small_log
+from tests.older import append_as_before
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     place = tmp_path_factory.mktemp("cli-send")
     with new_store(place) as store:
-        store.append(small_log())
+        append_as_before(store, small_log())
     yield place
 
 

@@ -20,12 +20,13 @@ from tests.exports import locusgraph_server as its
 from tests.exports.locusgraph_server import KEY, FakeClock, Graph, Server
 from tests.exports.stores import AT, REPO, SID, new_store, small_log
 from tests.exports.test_send import sender
+from tests.older import append_as_before
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with new_store(tmp_path / "project") as store:
-        store.append(small_log())
+        append_as_before(store, small_log())
         yield store
 
 

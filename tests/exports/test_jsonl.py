@@ -21,6 +21,7 @@ from eventlog.store import Store
 from eventlog.types import Event
 from tests.conftest import examples
 from tests.exports.stores import any_event, new_store, raw, small_log
+from tests.older import append_as_before
 
 
 def exported(store: Store, **options: Any) -> bytes:
@@ -44,7 +45,7 @@ def load(store: Store, data: bytes, **options: Any) -> jsonl_import.ImportReport
 def store(tmp_path: Path) -> Store:
     """A store with the small log."""
     made = new_store(tmp_path / "one")
-    made.append(small_log())
+    append_as_before(made, small_log())
     return made
 
 
@@ -70,7 +71,7 @@ def test_what_comes_back_is_what_was_there(
     place = tmp_path_factory.mktemp("round")
     one, two = new_store(place / "one"), new_store(place / "two")
     for i, batch in enumerate(batches):
-        one.append(batch)
+        append_as_before(one, batch)
         if i in seals:
             one.seal()
     data = exported(one)
@@ -343,9 +344,9 @@ def test_another_repository_is_taken_and_told(store: Store, tmp_path: Path) -> N
 def test_a_store_with_other_events_takes_each_once(store: Store, tmp_path: Path) -> None:
     """I8: into a store that has other events, and some of these, each comes once, however sealed."""
     other = new_store(tmp_path / "other")
-    other.append([{"event_type": "note", "payload": {"own": True}}, *small_log()[5:8]])
+    append_as_before(other, [{"event_type": "note", "payload": {"own": True}}, *small_log()[5:8]])
     other.seal()
-    other.append(small_log()[8:9])
+    append_as_before(other, small_log()[8:9])
     report = load(other, exported(store))
 
     assert (report.events, report.known) == (10, 4)
@@ -356,7 +357,7 @@ def test_a_store_with_other_events_takes_each_once(store: Store, tmp_path: Path)
 def test_a_ledger_is_taken_at_its_own_position_only(store: Store, empty: Store, tmp_path: Path) -> None:
     """I36: how far an export had come is imported where it is true, and nowhere else."""
     half = new_store(tmp_path / "half")
-    half.append(small_log()[:5])
+    append_as_before(half, small_log()[:5])
     Consumer(store, "someone").advance(14)
     other = new_store(tmp_path / "other")
     other.append([{"event_type": "note"}])
@@ -435,7 +436,7 @@ def test_what_the_log_lost_is_told(tmp_path: Path, empty: Store) -> None:
     """P7: positions that damage took from the log are named in the file and in the reports."""
     store = new_store(tmp_path / "one")
     for at in range(0, 14, 2):
-        store.append(small_log()[at : at + 2])
+        append_as_before(store, small_log()[at : at + 2])
     path = store.layout.journal(1)
     data = bytearray(Path(path).read_bytes())
     data[data.index(b"fix-jwt-refresh") + 1] ^= 1

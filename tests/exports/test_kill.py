@@ -21,6 +21,7 @@ from eventlog.recorder.ledger import CURSOR, Consumer
 from eventlog.store import Store
 from eventlog.types import LIFECYCLE_TYPES
 from tests.exports.stores import new_store, raw, small_log
+from tests.older import append_as_before
 
 PRELUDE = """
 import os, signal, sys
@@ -42,6 +43,7 @@ def dying(name):
     setattr(os, name, call)
 
 from eventlog.exports import jsonl_import, locusgraph
+from tests.older import append_as_before
 from eventlog.store import Store
 for name in ("pwrite", "fsync", "fdatasync", "link", "unlink", "rename"):
     dying(name)
@@ -81,7 +83,7 @@ def fractions(count: int) -> list[float]:
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("filled")
     with new_store(place) as store:
-        store.append(small_log())
+        append_as_before(store, small_log())
         jsonl.export(store, str(place / "log.jsonl"))
     return place
 

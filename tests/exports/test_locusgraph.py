@@ -24,6 +24,7 @@ from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
 from eventlog.types import Event
 from tests.exports.stores import AT, REPO, SID, any_event, new_store, small_log
+from tests.older import append_as_before
 
 HUNT = float(os.environ.get("LOCUS_HUNT", "0"))
 SESSION = f"session:fix-jwt-refresh_{SID}"
@@ -34,7 +35,7 @@ CATEGORIES = frozenset(wire.CATEGORIES.values())
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     made = new_store(tmp_path / "one")
-    made.append(small_log())
+    append_as_before(made, small_log())
     return made
 
 
@@ -158,7 +159,7 @@ def test_a_session_that_ended(store: Store, tmp_path: Path) -> None:
 def test_a_session_that_goes_on(store: Store, tmp_path: Path) -> None:
     """S0-10, S0-11, S0-20: an active session is a session_start with what it came to so far."""
     fresh = new_store(tmp_path / "fresh")
-    fresh.append(small_log()[:2])
+    append_as_before(fresh, small_log()[:2])
     _, records = export(fresh, tmp_path / "out")
     payload = records[2]["payload"]
 
@@ -372,7 +373,7 @@ def test_odd_times_are_exported_all_the_same(tmp_path: Path) -> None:
     """P7: a time that no calendar of Python holds, or none at all, stops no export."""
     store = new_store(tmp_path / "one")
     far = lifecycle.turn_start(SID, 1, "a\0b", repo=REPO, occurred_at=2**62)
-    store.append([far, {"event_type": "note", "session_id": SID, "occurred_at": -(2**62)}])
+    append_as_before(store, [far, {"event_type": "note", "session_id": SID, "occurred_at": -(2**62)}])
     _, records = export(store, tmp_path / "out")
 
     assert records[-2]["payload"]["data"]["started_at"] == "148108-07-06T14:00:27.387904Z"
@@ -610,7 +611,7 @@ def test_batches_together_say_what_one_export_says(
     told: dict[str, dict[str, Any]] = {}
     events: list[str] = []
     for number, batch in enumerate(batches):
-        store.append(batch)
+        append_as_before(store, batch)
         if number in seals:
             store.seal()
         report, records = export(store, place / f"{number}.out")

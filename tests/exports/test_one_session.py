@@ -22,6 +22,7 @@ from eventlog.store import Store
 from tests.exports.locusgraph_server import GRAPH, KEY, Graph, Server
 from tests.exports.stores import AT, REPO, any_event, new_store
 from tests.exports.test_send import sender
+from tests.older import append_as_before
 
 SID = session_id_of("claude-code", "grows")
 PROVISIONAL = f"session:session-{SID}_{SID}"
@@ -221,7 +222,7 @@ def test_nothing_extends_what_was_not_sent(
     with new_store(place) as store, Server(Graph(api)) as server:
         for number, part in enumerate(parts):
             if part:
-                store.append(part)
+                append_as_before(store, part)
             sender(store, server, include=every)
             file = place / f"{number}"
             if locusgraph.export(store, str(file), include=every).path is not None:

@@ -12,15 +12,16 @@ from eventlog.query.views import PROJECTIONS
 from eventlog.store import Store
 from eventlog.types import COLUMN_NAMES
 from tests.exports.stores import new_store, small_log
+from tests.older import append_as_before
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """Part sealed, part tail."""
     made = new_store(tmp_path / "one")
-    made.append(small_log()[:6])
+    append_as_before(made, small_log()[:6])
     made.seal()
-    made.append(small_log()[6:])
+    append_as_before(made, small_log()[6:])
     return made
 
 

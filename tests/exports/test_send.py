@@ -31,6 +31,7 @@ from eventlog.store import Store
 from tests.exports import locusgraph_server as its
 from tests.exports.locusgraph_server import GRAPH, KEY, FakeClock, Fault, Graph, Server
 from tests.exports.stores import REPO, SID, new_store, small_log
+from tests.older import append_as_before
 
 HUNT = float(os.environ.get("LOCUS_HUNT", "0"))
 APIS = ("0.x", "1.0")
@@ -40,7 +41,7 @@ APIS = ("0.x", "1.0")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A log of 14 events: 5 contexts whose state changes, 8 timeline events."""
     with new_store(tmp_path_factory.mktemp("send")) as store:
-        store.append(small_log())
+        append_as_before(store, small_log())
         yield store
 
 
@@ -385,7 +386,7 @@ def test_calls_a_minute(store: Store) -> None:
 def test_records_that_are_refused(tmp_path: Path) -> None:
     """I36, P7: a refused record holds up no other; why is kept, and it is sent again when asked for."""
     with new_store(tmp_path) as store, Server(Graph()) as server:
-        store.append(small_log())
+        append_as_before(store, small_log())
         words = "the reasoning 'clock skew' is not admitted: use source user"
         server.graph.refuse = lambda item: words if "decision:a1" in item["context_id"] else None
         report = sender(store, server)
@@ -410,7 +411,7 @@ def test_records_that_are_refused(tmp_path: Path) -> None:
 def test_a_body_that_is_refused_for_one_record(tmp_path: Path) -> None:
     """I36: where a server refuses a body as a whole, it is found out which record it means."""
     with new_store(tmp_path) as store, Server(Graph()) as server:
-        store.append(small_log())
+        append_as_before(store, small_log())
         check = server.graph.check
 
         def stricter(body: bytes) -> tuple[int, str, list[dict[str, Any]]]:
@@ -510,7 +511,7 @@ def test_large_and_strange_payloads(tmp_path: Path) -> None:
 def test_since_session_limit_and_plan(tmp_path: Path) -> None:
     """I36: `since` sends again, `session` sends one, `limit` stops early; none makes a later export skip."""
     with new_store(tmp_path) as store, Server(Graph()) as server:
-        store.append(small_log())
+        append_as_before(store, small_log())
         for other in ("b0000000", "c0000000"):
             store.append([lifecycle.session_start(other, other, "Other", REPO, event_id=other * 4)])
             store.append([lifecycle.timeline_event("feedback", other, 1, {"of": other})])

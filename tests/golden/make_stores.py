@@ -186,7 +186,7 @@ def _record(store: Store, *, seal: bool = False) -> None:
             message_id=f"m{number}",
         )
         turn.feedback("praise", "good", sentiment="positive")
-        turn.snapshot(_tree(store, files))
+        turn.snapshot_of(_tree(store, files))
         turn.end(title=words, outcome="done")
         if seal:
             store.seal()

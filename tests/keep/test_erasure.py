@@ -39,6 +39,7 @@ from eventlog.snapshots.worktree import capture
 from eventlog.store import Store
 from eventlog.types import Event
 from tests.keep.support import append, event, make_store
+from tests.older import append_as_before
 from tests.simfs import Call, SimFS
 from tests.snapshots.support import as_process
 
@@ -545,8 +546,8 @@ def test_a_content_that_is_stored_again_meanwhile_goes_too() -> None:
 def test_an_event_may_name_what_is_no_hash(tmp_path: Path) -> None:
     """I11, S1-61: what another program wrote into a column of hashes keeps nothing from being erased."""
     with make_store(tmp_path / ".locus") as store:
-        store.append([event(1, event_type="snapshot", tree_hash="blake3:02", blobs=["sha256:1"])])
-        store.append([event(2, event_type="snapshot", tree_hash="blake3:xx")])
+        append_as_before(store, [event(1, event_type="snapshot", tree_hash="blake3:02", blobs=["sha256:1"])])
+        append_as_before(store, [event(2, event_type="snapshot", tree_hash="blake3:xx")])
         erasure.erase(store, erasure.plan_events(store, [f"{1:032x}"]))
 
         one, two = (e for e in store.events() if e["event_type"] == "snapshot")

@@ -28,6 +28,7 @@ from eventlog.snapshots.ids import to_text
 from eventlog.store import Store
 from locus_cli.main import run
 from tests.keep.support import append, event, make_store, snapshot
+from tests.older import append_as_before
 from tests.rewritten import merge_segments, with_column
 
 REPAIR = ("repair", "--yes")
@@ -233,7 +234,7 @@ def a_pack_that_is_gone(root: Path) -> None:
 def a_content_that_no_pack_has(root: Path) -> None:
     with Store.open(root) as store:
         gone = "blake3:" + "ab" * 32
-        store.append([{"event_type": "file", "path": "x", "after_hash": gone}])
+        append_as_before(store, [{"event_type": "file", "path": "x", "after_hash": gone}])
 
 
 @settled_by(*ACCEPT)
@@ -241,7 +242,7 @@ def a_content_where_a_tree_is_meant(root: Path) -> None:
     with Store.open(root) as store, store.blobs.writer() as writer:
         content = writer.put(b"not a tree")
         writer.flush()
-        store.append([{"event_type": "snapshot", "tree_hash": to_text(content)}])
+        append_as_before(store, [{"event_type": "snapshot", "tree_hash": to_text(content)}])
 
 
 @settled_by(*REPAIR)

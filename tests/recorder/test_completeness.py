@@ -14,6 +14,7 @@ from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.tree import FILE, SKIPPED
 from eventlog.store import Store
 from tests.conftest import closed_later, examples
+from tests.older import append_as_before
 
 SESSION = "a1b2c3d4"
 
@@ -83,7 +84,7 @@ def test_the_last_snapshot_says_what_was_skipped(store: Store) -> None:
         said = completeness(store, SESSION)
         whole = writer.put_tree([(b"a", FILE, data, 1)])
         writer.flush()
-        store.append([event("snapshot", operation="turn_end", tree_hash=to_text(whole))])
+        append_as_before(store, [event("snapshot", operation="turn_end", tree_hash=to_text(whole))])
 
     reason = "larger than 1 GB"
     assert said.skipped == (Skipped("out/big.bin", reason), Skipped("z", reason))
@@ -111,7 +112,7 @@ def test_what_nobody_told_is_unknown(store: Store) -> None:
 
 def test_a_tree_that_cannot_be_read_is_unknown(store: Store, tmp_path: Path) -> None:
     """P7: a snapshot whose tree is lost makes the skipped files unknown, and the statement goes on."""
-    store.append([event("snapshot", operation="turn_end", tree_hash="blake3:" + "0" * 64)])
+    append_as_before(store, [event("snapshot", operation="turn_end", tree_hash="blake3:" + "0" * 64)])
     assert completeness(store, SESSION).skipped is None
 
 
@@ -121,12 +122,14 @@ def test_turns_without_known_files_are_named(store: Store) -> None:
     tree = {"tree_hash": "blake3:" + "0" * 64, "success": True, "payload": {"hook_us": 1}}
     failed = {"success": False, "payload": {"capture": {"state": "failed"}, "hook_us": 1}}
     for turn, look, ends in ((1, tree, True), (2, failed, True), (3, tree, False)):
-        store.append([event("snapshot", operation="turn_start", **{**tree, "turn": turn})])
+        append_as_before(store, [event("snapshot", operation="turn_start", **{**tree, "turn": turn})])
         operation = "turn_end" if ends else "tool"
-        store.append([event("snapshot", operation=operation, **{**look, "turn": turn})])
+        append_as_before(store, [event("snapshot", operation=operation, **{**look, "turn": turn})])
         if ends:
             store.append([event("turn", operation="end", turn=turn)])
-    store.append([event("snapshot", operation="tool", session_id="b1b2c3d4", tree_hash=tree["tree_hash"])])
+    append_as_before(
+        store, [event("snapshot", operation="tool", session_id="b1b2c3d4", tree_hash=tree["tree_hash"])]
+    )
     said = completeness(store, SESSION)
 
     assert [(one.turn, one.state) for one in said.unsure_turns] == [

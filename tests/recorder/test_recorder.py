@@ -201,7 +201,7 @@ def test_a_turn_replays_from_its_snapshots(store: Store, tmp_path) -> None:
         writer.flush()
     turn = Recorder(store, agent="script").start_turn("Edit a file", tree_hash=trees[0])
     turn.file("a.txt", before=b"one\n", after=b"two\n", payload={"after_mode": "f"})
-    turn.snapshot(trees[1])
+    turn.snapshot_of(trees[1])
     edit = next(e for e in store.timeline(turn.ref) if e["event_type"] == "file")
     contents = []
     for at in ("start", str(edit["event_id"]), "end"):

@@ -9,6 +9,7 @@ import pytest
 from eventlog import Recorder
 from eventlog.replay.history import lineage
 from eventlog.store import Store
+from tests.older import append_as_before
 
 END = (2**63 - 1, 0, 0)
 
@@ -102,7 +103,8 @@ def test_unknown_stays_unknown(store: Store) -> None:
     turn.file("f", before=None, after=b"x\n", operation="edit")
     turn.file("f", before=b"x\n", after=b"\0")
     turn.event("file", {}, path="f", operation="edit", after_hash="sha256:00", before_hash="sha256:01")
-    turn.event("file", {}, path="f", operation="edit", after_hash="blake3:" + "0" * 64, before_hash=None)
+    lost = {"event_type": "file", "path": "f", "operation": "edit", "after_hash": "blake3:" + "0" * 64}
+    append_as_before(store, [{**turn.placed(), **lost, "session_id": turn.ref.session_id}])
 
     assert [(v.lines_added, v.lines_removed) for v in store.history("f")] == [(None, None)] * 4
 

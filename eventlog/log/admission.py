@@ -1,0 +1,49 @@
+"""From events to journal lines; what would be wrong for ever is refused (docs/appending.md).
+
+`named` collects (column, hash) of the contents that the events name, which `snapshots/held.py` looks for.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import islice
+
+from eventlog import gate, jsontext
+from eventlog.errors import InvalidEvent
+from eventlog.fs import FileSystem
+from eventlog.log.line import BATCH_LINES_MAX, encode_line
+from eventlog.redaction import Redactor
+from eventlog.types import Event
+
+# Looked at for secrets together: the search costs little per byte and much per call. An import that lends the
+# redactor a look of its own has bounded its batches itself, and that look costs most per call.
+_AT_ONCE = 64
+
+
+def lines(
+    fs: FileSystem, events: Iterable[Event], redactor: Redactor, named: "set[tuple[str, str]]"
+) -> Iterator[bytes]:
+    """The lines of the events, in order. Raises: InvalidEvent, which says the number of the event, from 1."""
+    encode = partial(_encode, named=named)
+    waiting = iter(events)
+    at_once = _AT_ONCE if redactor.look is None else BATCH_LINES_MAX
+    number = 0
+    while some := list(islice(waiting, at_once)):
+        try:
+            made = gate.lines(fs, some, encode, redactor)
+        except InvalidEvent:
+            for at, event in enumerate(some, number + 1):
+                _try(fs, event, at)
+            raise
+        yield from made
+        number += len(some)
+
+
+def _encode(event: Event, named: "set[tuple[str, str]]") -> bytes:
+    return encode_line(event, jsontext.encode_fast, jsontext.encode_without_floats, named)
+
+
+def _try(fs: FileSystem, event: Event, number: int) -> None:
+    try:
+        _encode(gate.completed(fs, event), set())
+    except InvalidEvent as error:
+        raise InvalidEvent(f"event {number} of the append: {error}. Nothing was written.") from error
