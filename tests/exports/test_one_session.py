@@ -19,6 +19,7 @@ from eventlog.exports import anchors, locusgraph
 from eventlog.exports.endpoint import KEY_VARIABLE
 from eventlog.names import session_id_of
 from eventlog.store import Store
+from tests.conftest import examples
 from tests.exports.locusgraph_server import GRAPH, KEY, Graph, Server
 from tests.exports.stores import AT, REPO, any_event, new_store
 from tests.exports.test_send import sender
@@ -210,7 +211,7 @@ def _until(done: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(8, 200))
 @given(st.lists(st.lists(any_event, max_size=6), min_size=1, max_size=5), st.sampled_from(["0.x", "1.0"]))
 def test_nothing_extends_what_was_not_sent(
     tmp_path_factory: pytest.TempPathFactory, parts: list[list[dict[str, Any]]], api: str

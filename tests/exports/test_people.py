@@ -23,6 +23,7 @@ from eventlog.serve.mcp_tools import tools_for
 from eventlog.store import Store
 from locus_cli.main import run
 from tests.cli.support import GIT_ENVIRONMENT
+from tests.conftest import examples
 
 NAME, EMAIL, HOST = "Canary Personname", "canary.address@example.org", "canary-hostname"
 AUTHOR, AUTHOR_EMAIL = "Canary Authorname", "canary.author@example.org"
@@ -199,7 +200,9 @@ def test_jsonl_has_people_when_asked(recorded: Path, tmp_path: Path) -> None:
     assert ask(other, people) == ask(recorded, people)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(8, 200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     payloads=st.lists(
         st.dictionaries(
