@@ -5,7 +5,7 @@ answers with one line of JSON: how many events, when it began and ended on the c
 of the machine share, and the time within which 99 of 100 batches were durable. It ends with its input.
 
 Both sides get the same events as Python dicts with fresh event ids, encode them, and wait until the
-batch is on disk. Sides:
+batch is on disk; contents that events name are in the store before. Sides:
 - locus: `Store.append`.
 - locus-without-note: the same, and nobody writes down what was acknowledged (docs/positions.md).
 - sqlite: a table of position, unique event id and the encoded event: the least that gives every event
@@ -24,7 +24,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks.workload import generate
+from benchmarks.workload import generate, with_stored_contents
+from eventlog import Store
 from eventlog.types import COLUMN_NAMES, Event
 
 _POOL_EVENTS = 4_000
@@ -40,17 +41,21 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     append = SIDES[options.side](options.path)
-    batches = Batches(options.seed, options.number, options.batch)
+    events = generate(options.seed, max(_POOL_EVENTS, options.batch))
+    if options.side.startswith("locus"):
+        with Store.open(options.path) as store:
+            events = with_stored_contents(store, events)
+    batches = Batches(events, options.number, options.batch)
     print("ready", flush=True)
     for line in sys.stdin:
         print(json.dumps(append_for(float(line), append, batches)), flush=True)
 
 
 class Batches:
-    """Batches of one writer: the seed's events over and over, each time with ids never used before."""
+    """Batches of one writer: the events over and over, each time with ids never used before."""
 
-    def __init__(self, seed: int, number: int, size: int) -> None:
-        self._events = generate(seed, max(_POOL_EVENTS, size))
+    def __init__(self, events: list[Event], number: int, size: int) -> None:
+        self._events = events
         self._prefix = f"{os.getpid() & 0xFFFFFFFF:08x}{number & 0xFFFF:04x}"
         self._size = size
         self._given = 0
@@ -81,8 +86,6 @@ def append_for(seconds: float, append: Append, batches: Batches) -> dict[str, fl
 
 
 def locus_append(path: str) -> Append:
-    from eventlog import Store
-
     return Store.open(path).append
 
 

@@ -68,11 +68,11 @@ def rebuild(path: str) -> float:
 
 
 def append(path: str, count: str, seed: str) -> float:
-    from benchmarks.workload import generate
+    from benchmarks.workload import generate, with_stored_contents
     from eventlog import Store
 
     with Store.open(path) as store:
-        for event in generate(int(seed), int(count)):
+        for event in with_stored_contents(store, generate(int(seed), int(count))):
             event["event_id"] = "4e50" + str(event["event_id"])[4:]
             store.append([event])
     return highest_mb()

@@ -13,8 +13,9 @@ from benchmarks.frame import MEMORY_UNIT, RATE_UNIT, TIME_UNIT, Bench, NotRunnab
 from benchmarks.process import environment, seconds_of
 from benchmarks.repository import shared_repository
 from benchmarks.stores import SealedStore, fill, sealed_store
-from benchmarks.workload import BLOCK_EVENTS, Blocks, generate
+from benchmarks.workload import BLOCK_EVENTS, Blocks, generate, with_stored_contents
 from eventlog import Store
+from eventlog.log.line import encode_line
 from eventlog.types import Event
 
 # Appends in one sample: enough that a wild sync does not decide it.
@@ -85,7 +86,8 @@ def _timeline(bench: Bench) -> Iterator[Sides]:
         large.rebuild()
         name, session_id = _turn_in_the_middle(large)
         alone = stack.enter_context(Store.init(f"{path}/../alone"))
-        alone.append([_as_written(event) for event in large.events(session_id=session_id)])
+        turns = large.events(session_id=session_id)
+        alone.journal.append([encode_line(_as_written(event)) for event in turns])
         alone.seal()
         alone.rebuild()
         expected = [event["event_id"] for event in alone.timeline(name)]
@@ -119,7 +121,10 @@ def _append_large(bench: Bench) -> Iterator[Sides]:
     with source.copy(bench, "append-large") as path, ExitStack() as stack:
         large = stack.enter_context(Store.open(path))
         empty = stack.enter_context(Store.init(f"{path}/../empty"))
-        batches = iter(_endless(bench.seed))
+        events = generate(bench.seed, 2_000)
+        for store in (empty, large):
+            events = with_stored_contents(store, events)
+        batches = iter(_endless(events))
         yield Sides(
             ours=lambda: _seconds_of_appends(large, islice(batches, _APPENDS)),
             anchor=lambda: _seconds_of_appends(empty, islice(batches, _APPENDS)),
@@ -128,8 +133,7 @@ def _append_large(bench: Bench) -> Iterator[Sides]:
         )
 
 
-def _endless(seed: int) -> Iterator[Event]:
-    events = generate(seed, 2_000)
+def _endless(events: list[Event]) -> Iterator[Event]:
     number = 0
     while True:
         yield events[number % len(events)] | {"event_id": f"a99e{number:028x}"}

@@ -15,12 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+from eventlog import Store
 from eventlog.log.line import encode_line
+from eventlog.snapshots.ids import to_text
+from eventlog.snapshots.tree import FILE, TreeEntry
 from eventlog.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
 
 MARK = "feedbeefcafe"  # 12 hex digits, so that an event id stays 32 hex digits whatever replaces them
 BLOCK_EVENTS = 30_000
 _LANES = 3
+_CONTENTS = 256
 _FIRST_TIME_US = 1_735_689_600_000_000  # 2025-01-01
 _REPO = "0b5e55ed0b5e"
 _WORDS_TEXT = (
@@ -39,6 +43,25 @@ def generate(seed: int, count: int) -> list[Event]:
     """The first `count` events of the seed's stream, in the order in which they are appended."""
     stream = _stream(Random(seed))
     return [next(stream) for _ in range(count)]
+
+
+def with_stored_contents(store: Store, events: list[Event]) -> list[Event]:
+    """The events with hashes of contents and trees that the store has: they are put there."""
+    with store.blobs.writer() as writer:
+        contents = [writer.put(b"content %d\n" % number) for number in range(_CONTENTS)]
+        trees = [writer.put_tree([TreeEntry(b"file", FILE, content, 0)]) for content in contents]
+        writer.flush()
+    stored = {"before_hash": contents, "after_hash": contents, "tree_hash": trees}
+    return [_naming(event, stored) for event in events]
+
+
+def _naming(event: Event, stored: dict[str, list[bytes]]) -> Event:
+    named = {
+        column: to_text(ids[int(str(event[column])[-8:], 16) % _CONTENTS])
+        for column, ids in stored.items()
+        if event.get(column) is not None
+    }
+    return {**event, **named, "blobs": list(named.values())} if named else event
 
 
 class Blocks:

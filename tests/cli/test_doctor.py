@@ -17,6 +17,7 @@ from eventlog.snapshots.ids import to_text
 from eventlog.snapshots.tree import SKIPPED
 from eventlog.store import Store
 from tests.cli.support import Locus, git
+from tests.older import append_as_before
 
 SETTINGS = ".claude/settings.local.json"
 SESSION = {"agent_session_id": "s"}
@@ -60,7 +61,7 @@ def texts(found: dict[str, list[dict[str, Any]]], about: str) -> str:
 
 def append(project: Path, *events: dict[str, Any]) -> None:
     with Store.open(project / ".locus") as store:
-        store.append([
+        append_as_before(store, [
             {"event_kind": "action", "source": "agent", "agent": "claude-code", **SESSION, **event}
             for event in events
         ])  # fmt: skip

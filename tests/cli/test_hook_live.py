@@ -19,6 +19,8 @@ import pytest
 from eventlog.agents import adapters, live
 from eventlog.agents.live_state import short
 from eventlog.fs import REAL
+from eventlog.log.journal import end_of_journal
+from eventlog.log.shorten import TAIL_BYTES_MAX
 from eventlog.names import event_id_of, session_id_of
 from eventlog.snapshots.tree import SKIPPED
 from eventlog.store import Store
@@ -646,10 +648,9 @@ def test_a_hook_that_is_killed_leaves_a_sound_store(work: Path, tmp_path: Path) 
 def test_maintenance_is_started_once_and_not_waited_for(work: Path) -> None:
     """P4, I31: the end of a turn starts a maintainer of its own, once in its interval; it has nothing of the
     agent's, and seals what is due."""
-    for _ in range(4):
-        with Store.open(work / ".locus") as store:
-            store.append([{"event_type": "note", "payload": {"text": "x" * 100}}])
-            store.journal.rotate()
+    with Store.open(work / ".locus") as store:
+        store.append([{"event_type": "note", "payload": {"text": "x" * 100_000}}] * 22)
+        assert end_of_journal(store.fs, store.layout.journal(1)) > TAIL_BYTES_MAX
     agent = Agent(work, environ={"LOCUS_NO_MAINTENANCE": ""})
     agent.prompt("Go")
     agent.stop()

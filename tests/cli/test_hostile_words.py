@@ -12,6 +12,7 @@ import pytest
 from eventlog.store import Store
 from tests.cli.hook_support import HOOK, project
 from tests.cli.support import Locus
+from tests.older import append_as_before
 
 EVIL = "x\x1b]0;owned\x07\x1b[2J\x1b[1A\x9b31m\r\x08\u202eevil\u2066\x00end"
 
@@ -35,7 +36,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ("snapshot", {}), ("turn", {"operation": "end"}), ("session", {"operation": "end"}),
         ]  # fmt: skip
         said = {"user_message": EVIL, "summary": EVIL, "end_reason": EVIL, "message": EVIL, EVIL: [EVIL]}
-        store.append({**base, "event_type": kind, "payload": said, **of} for kind, of in events)
+        append_as_before(store, [{**base, "event_type": kind, "payload": said, **of} for kind, of in events])
         store.seal()
     return root
 

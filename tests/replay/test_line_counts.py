@@ -15,6 +15,7 @@ from eventlog.replay import line_counts
 from eventlog.replay.linediff import line_diff
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
+from tests.older import append_as_before
 
 OF_FILES = (
     "select path, operation, lines_added, lines_removed from files "
@@ -56,7 +57,8 @@ def put_away(store: Store) -> None:
 def test_each_kind_of_change_has_its_lines(store: Store) -> None:
     """S1-31, P7: all lines of a new or a deleted file, those that differ otherwise; null where unknown."""
     one, two, binary, empty = put(store, b"a\nb\nc", b"a\nB\nc\nd\n", b"\0", b"")
-    store.append(
+    append_as_before(
+        store,
         [
             change("new", "add", after=one),
             change("edited", "edit", one, two),
@@ -72,7 +74,7 @@ def test_each_kind_of_change_has_its_lines(store: Store) -> None:
             change("deferred", "edit", one, None),
             change("lost", "edit", one, to_text(blob_id(b"nowhere"))),
             change("directory", "add", payload={"after_mode": "040000"}),
-        ]
+        ],
     )
     wanted = {
         "new": (3, 0), "edited": (3, 2), "gone": (0, 3), "moved": (3, 2), "same": (0, 0), "empty": (0, 0),
@@ -170,7 +172,7 @@ def test_kept_counts_are_not_counted_again_and_others_go(
 
 def test_a_content_that_comes_later_is_counted_then(store: Store) -> None:
     """P7, I19, I21: a content that is not there yet is unknown, and nobody remembers that."""
-    store.append([change("a", "add", after=to_text(blob_id(b"late\n")))])
+    append_as_before(store, [change("a", "add", after=to_text(blob_id(b"late\n")))])
     store.count_lines()
     assert rows(store) == [("a", "add", None, None)]
     put(store, b"late\n")

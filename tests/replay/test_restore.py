@@ -21,6 +21,7 @@ from eventlog.snapshots.ids import blob_id, from_text, to_text
 from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLINK, TreeEntry
 from eventlog.store import Store
 from tests.conftest import examples
+from tests.older import append_as_before
 from tests.replay.restoring import WANTED, Make, World, actions, put_tree, write_node
 from tests.snapshots.support import Node, overwrite, read_node
 from tests.snapshots.test_materialize import NODES
@@ -276,7 +277,7 @@ def test_no_event_makes_a_restore_leave_its_directory(make: Make, path: str) -> 
     for precious in (".GIT/config", ".locus/STORE"):
         (world.work / precious).parent.mkdir()
         (world.work / precious).write_text("precious")
-    world.store.append([lifecycle.file("s1", 2, path, "add", payload={})])
+    append_as_before(world.store, [lifecycle.file("s1", 2, path, "add", payload={})])
     assert world.plan().steps == ()
 
 

@@ -105,10 +105,11 @@ def test_only_a_question_of_cost_loads_prices(store: Store) -> None:
 def test_without_the_library_cost_is_unknown(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """P7: null, and every call is unpriced; nothing fails."""
     monkeypatch.setattr(of_library, "load", lambda: None)
-    known = store.query("select count(cost_usd) from llm_calls union all select count(*) from prices").rows
-    assert known == [(0,), (0,)]
-    ask = "select sum(unpriced_calls) = sum(llm_calls), count(cost_usd) from sessions"
-    assert store.query(ask).rows == [(True, 0)]
+    with Store.open(store.layout.root) as store:  # no connection of earlier questions
+        counts = "select count(cost_usd) from llm_calls union all select count(*) from prices"
+        assert store.query(counts).rows == [(0,), (0,)]
+        ask = "select sum(unpriced_calls) = sum(llm_calls), count(cost_usd) from sessions"
+        assert store.query(ask).rows == [(True, 0)]
 
 
 def test_windows_are_five_hours_from_the_first_call(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from eventlog.reports import page
 from eventlog.reports.figures import DIMENSIONS, Figures
 from locus_cli import bars, stats
 from locus_cli.main import run
+from tests.older import append_as_before
 from tests.sql_demo import make_demo
 
 AT = 1_780_000_000_000_000
@@ -22,13 +23,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with Store.open(make_demo(tmp_path_factory.mktemp("stats") / "sample")) as store:
         of = {"session_id": "pricedxx", "turn": 1, "agent": "codex", "event_type": "llm"}
         counts = {"prompt_tokens": 1000, "completion_tokens": 10, "model": "claude-opus-4-1"}
-        store.append(
+        append_as_before(
+            store,
             [
                 {**of, **counts, "message_id": "p1", "occurred_at": AT},
                 {**of, **counts, "message_id": "p2", "occurred_at": 300_000_000_000_000_000},
                 {**of, **counts, "message_id": "p3", "occurred_at": -100_000_000_000_000_000},
                 {**of, "event_type": "action", "tool": "\x1b[31mred\u202e", "occurred_at": AT},
-            ]
+            ],
         )
         yield store.layout.root
 

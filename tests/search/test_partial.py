@@ -18,6 +18,7 @@ from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.snapshots.tree import TreeEntry
 from eventlog.store import Store
 from tests.keep.support import make_store
+from tests.older import append_as_before
 from tests.search.test_index import ids, put_file, said, search
 
 LARGE = {"data": "0" * 20_000}
@@ -54,7 +55,7 @@ def test_a_content_that_comes_later_is_found(store: Store) -> None:
     put_file(store, 1, "a.py", b"first\nsame\n")
     late = to_text(blob_id(b"second\nsame\n"))
     named = {"event_type": "file", "operation": "edit", "path": "a.py", "after_hash": late, "payload": {}}
-    store.append([said(2, "", **named)])
+    append_as_before(store, [said(2, "", **named)])
     put_file(store, 3, "a.py", b"third\nsame\n")
     assert search(store, "second").hits == []
     with store.blobs.writer() as writer:
@@ -80,7 +81,7 @@ def test_a_deferred_content_is_found_once_it_is_stored(store: Store) -> None:
         tree = to_text(writer.put_tree([TreeEntry(b"src", b"d", src)]))
         writer.flush()
     told = {"before_hash": deferred, "tree_hash": tree, "event_type": "content", "operation": "stored"}
-    store.append([said(2, "", **told, session_id=None, turn=None)])
+    append_as_before(store, [said(2, "", **told, session_id=None, turn=None)])
 
     (hit,) = search(store, "backoff").hits
     assert (hit.position, hit.path, hit.after_hash) == (0, "src/a.py", to_text(content))
