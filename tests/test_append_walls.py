@@ -162,7 +162,7 @@ def test_hooks_of_a_runtime_lose_nothing(store: Store) -> None:
     raise."""
     hooks = Hooks(store, agent="script")
     given: "dict[str, Any]" = {"path": "/abs", "tree_hash": "junk", "prompt_tokens": -1}
-    with pytest.raises(InvalidEvent, match="column (path|tree_hash|prompt_tokens) must be"):
+    with pytest.raises(InvalidEvent, match=r"column (path|tree_hash|prompt_tokens) must be"):
         hooks.strict.store_turn_start("a1b2c3d4", "session:x_a1b2c3d4", 1, "hello", **given)
     hooks.store_turn_start("a1b2c3d4", "session:x_a1b2c3d4", 1, "hello", **given)
 
