@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import accumulate
 
-from eventlog import secret_rules
+from eventlog import secret_look
 from eventlog.redaction import Redactor
 
 # Loading pyarrow takes 50 ms of processor time, making the automaton about 10: a look in Python takes as
@@ -28,6 +28,11 @@ _WORTH_BYTES = 2 << 20
 _WORTH_LOADED_BYTES = 512 << 10
 
 _AT_ONCE_BYTES = 16 << 20
+
+
+def re_escaped(text: bytes) -> str:
+    return "".join(chr(c) if chr(c).isalnum() else f"\\x{c:02x}" for c in text)
+
 
 _RUN_MAX = 16  # no token of the table has a shorter run
 
@@ -40,13 +45,14 @@ _QUOTES = "\"'`"
 _CLOSING = _QUOTES + "\\]"  # of a name
 _ENDS = _BLANK + _QUOTES + ",)}]<>|\\"
 _BRACKETS = "({["
-_NOT_FIRST = "$%{<([*./~@#"
+_NOT_FIRST = "$%{<([*/@#"
 _URL_CUT = _BLANK + _QUOTES + "/<>\\(){}|@"
 
-_PASSWORDS = [word.decode() for word in secret_rules.ENDINGS if word.endswith(secret_rules.PASSWORDS)]
-_OTHERS = [word.decode() for word in secret_rules.ENDINGS if word.decode() not in (*_PASSWORDS, "key")]
-_OTHERS += [f"{word.decode()}key" for word in secret_rules.KEYS_OF]
-_SCHEMES = "|".join(scheme.decode() for scheme in secret_rules.SCHEMES)
+# RE2 takes bytes for Latin-1, and so do the names.
+_PASSWORDS = [word.decode("latin-1") for word in secret_look.PASSWORDS]
+_OTHERS = [word.decode() for word in secret_look.OTHERS]
+_OTHERS += [f"{word.decode()}key" for word in secret_look.KEYS_OF]
+_SCHEMES = "bearer |basic |token |apikey "
 
 
 @contextmanager
@@ -71,9 +77,9 @@ def pays(texts: Sequence[bytes]) -> bool:
 
 def suspects(contents: Sequence[bytes]) -> list[bool]:
     """For each content whether it has to be looked at closely."""
-    # UTF-16 is told by its first bytes; its letters do not stand beside each other.
+    # In UTF-16 letters do not stand beside each other.
     return [
-        found or data[:2] in (b"\xff\xfe", b"\xfe\xff")
+        found or secret_look.is_wide(data)
         for found, data in zip(_matches(contents, _in_contents()), contents, strict=True)
     ]
 
@@ -120,7 +126,7 @@ def _in_json() -> str:
     spell = _JsonSpelling()
 
     def behind_key(value: _Value) -> str:
-        return rf'|[_-]*[0-9]*"[ \t\r\n]*[:,][ \t\r\n]*"{value(spell, _BLANK, _NOT_FIRST)}'
+        return rf'|[_-]*[0-9]*"[ \t\r\n]*[:,][ \t\r\n]*"{value(spell, _BLANK[1:], _NOT_FIRST)}'
 
     return f"{_expression(spell, behind_key)}|(?i:<private>)"
 
@@ -167,6 +173,8 @@ def _expression(spell: _Spelling, behind_key: Callable[[_Value], str]) -> str:
     """What `secret_rules.find` finds, rule by rule, and more."""
     return "|".join([
         *_tokens(),
+        *_PLACES,
+        _encoded(),
         "[0-9]Q~[A-Za-z0-9_.~-]{16}",
         "-----BEGIN (?s:.*)PRIVATE KEY",
         f"://{(user := spell.other(_URL_CUT))}*:{user}{{3}}{user}*@",
@@ -176,6 +184,44 @@ def _expression(spell: _Spelling, behind_key: Callable[[_Value], str]) -> str:
     ])  # fmt: skip
 
 
+# What `secret_places` and the rules without a name look for; of each as much as is spelled alike everywhere.
+_TAB = r"(?:\t|\\t)"
+_PLACES = (
+    "AZDO[A-Za-z0-9]{4}",
+    r"[A-Za-z0-9_-]{24}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}",
+    r"eJ[A-Za-z0-9_-]*\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27}",
+    r"eyJ[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.",
+    f"(?:{'|'.join(re_escaped(mark) for mark in secret_look.CRYPTS)})[A-Za-z0-9./$=,+_-]{{20}}",
+    r":(?:543[0-9]*|\*):[^:]*:",
+    rf"(?i:(?:machine|default)(?s:.*)login(?s:.*)password(?:[ \t]|\\t))",
+    r"(?i:(?:bindpw|rootpw)(?:[ \t]|\\t))",
+    r"(?i:cookie)[^\n]*[A-Za-z0-9%+/=_.~!-]{16}",
+    f"{_TAB}TRUE{_TAB}",
+    r"(?i:identified by|(?:with|encrypted)(?:[ \t]|\\t|\\?[\r\n])*password(?:[ \t]|\\t))",
+    "kty",
+    "Private-Lines",
+    "sig=[A-Za-z0-9%+/=_-]{40}",
+    r"(?i:define\()",
+    "(?i:setx |secret set |configure set |variable set |env add |config set )",
+    "(?i:<[a-z0-9:]*pass|password type)",
+    f"(?:{'|'.join(re_escaped(word) for word in secret_look.COMMANDS)})(?:[ \\t]|\\\\t)[^\\n]*-",
+    r"htpasswd -|rabbitmqctl |net use|mc alias set|wifi connect",
+    r"(?i:(?:echo|printf) [^\n]*(?:chpasswd|stdin|sudo -s|passwd))",
+    "assword(?s:.*)send ",
+    r"""(?i:-pass(?:in|out)?[ '"\\]*pass:)""",
+    "(?i:authorization)",
+)
+
+
+def _encoded() -> str:
+    """The beginning of text in Base64."""
+    one, two, three = (
+        "".join(_escaped(c) for c in sorted(chars.decode()))
+        for chars in (secret_look.FIRST, secret_look.SECOND, secret_look.THIRD)
+    )
+    return f"(?:[{one}][{two}][{three}][A-Za-z0-9]){{{secret_look.BASE64_LEAST // 4}}}"
+
+
 def _nothing(_: _Value) -> str:
     return ""
 
@@ -183,7 +229,7 @@ def _nothing(_: _Value) -> str:
 def _tokens() -> Iterator[str]:
     """Beginnings with as much behind them as all have; one alternative for all that are followed alike."""
     alike: dict[str, list[str]] = {}
-    for _, beginning, allowed, least, _, _ in secret_rules.TOKENS:
+    for _, beginning, allowed, least, _, _ in secret_look.TOKENS:
         in_front = "[0-9]{8}" if beginning == b":AA" else ""
         run = f"[{_escaped(allowed.decode())}]{{{min(least, _RUN_MAX)}}}"
         alike.setdefault(run, []).append(in_front + _escaped(beginning.decode()))
@@ -198,17 +244,18 @@ def _assigned(spell: _Spelling, names: Sequence[str], value: _Value, behind_key:
     sign = "[=:>][=>]{0,2}"
     typed = f"{spell.other(_ENDS)}*[ ]{{0,3}}={space}{{0,4}}"
     quoted = "|".join(
-        spell.some(quote) + f"(?:{_SCHEMES})?" + value(spell, _BLANK + quote, _NOT_FIRST) for quote in _QUOTES
+        spell.some(quote) + f"(?:{_SCHEMES})?" + value(spell, _BLANK[1:] + quote, _NOT_FIRST) for quote in _QUOTES
     )
     plain = value(spell, _ENDS + _BRACKETS, _NOT_FIRST + "=")
     any_value = f"(?:[rbfu]?{spell.some(_ESCAPE)}{{0,8}}(?:{quoted})|(?:{_SCHEMES})?{plain}|(?:{_SCHEMES})=)"
     any_value = f"(?:(?:{typed})?{any_value}|{typed}=)"
-    name = "|".join(_spaced(word) if word.endswith("key") else word for word in names)
-    words = "|".join(dict.fromkeys("key" if word.endswith("key") else word for word in names))
+    name = "|".join(_spaced(word) if word.endswith("key") else _escaped(word) for word in names)
+    words = "|".join(dict.fromkeys("key" if word.endswith("key") else _escaped(word) for word in names))
     # A value may begin with a sign itself; behind `>` the first is one.
     signed = f"{sign}{space}{{0,8}}{any_value}|{sign}{space}{{1,8}}=|[=:>][=>]{{2}}="
+    beside = f"(?:{spell.some(_SPACES + _QUOTES + _ESCAPE + ',' + chr(13) + chr(10))}|[nrt]){{1,60}}value"
     return (
-        f"(?i:(?:{name})(?:{closing}(?:{space}{{0,8}}(?:{signed})|>=){behind_key})"
+        f"(?i:(?:{name})(?:{closing}(?:{space}{{0,8}}(?:{signed})|>=|>[^<]* ){behind_key}|{beside})"
         f"|-[a-z0-9_-]*(?:{words}){closing}{space}{{1,16}}{any_value})"
     )
 
@@ -221,7 +268,8 @@ def _spaced(word: str) -> str:
 def _password(spell: _Spelling, ends: str, not_first: str) -> str:
     """The beginning of a password: up to what is no letter, dot or line."""
     sign, first = spell.other(_LETTERS + ends), spell.other(_LETTERS + ends + not_first)
-    return f"(?:[a-z_-][{_escaped(_LETTERS)}]*{sign}|{first})"
+    letters = f"[{_escaped(_LETTERS)}]*"
+    return f"(?:[a-z_.-]{letters}(?:{sign}|(?-i:[a-z][A-Z]|[A-Z][a-z]){letters})|{first})"
 
 
 def _random(spell: _Spelling, ends: str, not_first: str) -> str:
@@ -231,4 +279,4 @@ def _random(spell: _Spelling, ends: str, not_first: str) -> str:
 
 def _escaped(characters: str) -> str:
     """As they are written in an expression and in its sets."""
-    return "".join(c if c.isalnum() else f"\\x{ord(c):02x}" for c in characters)
+    return "".join(c if c.isalnum() and c.isascii() else f"\\x{ord(c):02x}" for c in characters)
