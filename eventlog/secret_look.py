@@ -9,6 +9,10 @@ Pure functions; any thread. docs/secrets.md is the protocol. On the hook path.
 
 from eventlog.secret_table import TOKENS
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 DIGIT = b"0123456789"
 UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LOWER = b"abcdefghijklmnopqrstuvwxyz"
@@ -46,7 +50,7 @@ ENDINGS = (*PASSWORDS, *OTHERS, KEY)
 # Words of commands whose options hold a password, and of other places without a name and a sign.
 COMMANDS = (
     b"mysql", b"mysqldump", b"mysqladmin", b"mysqlimport", b"mysqlsh", b"mariadb", b"mariadb-dump", b"sshpass", b"unrar",
-    b"redis-cli", b"iredis", b"valkey-cli", b"smbclient", b"rpcclient", b"winexe", b"curl", b"curlie", b"http", b"https",
+    b"redis-cli", b"iredis", b"valkey-cli", b"smbclient", b"rpcclient", b"winexe", b"curl", b"curlie",
     b"xhs", b"httpie", b"lftp", b"ncftp", b"ncftpget", b"lftpget", b"sqlcmd", b"bcp", b"isql", b"osql", b"ipmitool",
     b"mosquitto_pub", b"mosquitto_sub", b"zip", b"unzip", b"mongo", b"mongosh", b"mongodump", b"mongorestore",
     b"mongoexport", b"mongoimport", b"login", b"cqlsh", b"psexec", b"rdesktop", b"influx", b"nuget", b"7z", b"7za", b"rar",
@@ -54,25 +58,24 @@ COMMANDS = (
     b"ldapdelete", b"ldapwhoami", b"ldappasswd", b"plink", b"pscp", b"psftp", b"keytool", b"jarsigner", b"apksigner",
     b"openssl", b"snmpget", b"snmpwalk", b"snmpset", b"gpg", b"gpg2",
 )  # fmt: skip
-_OPTION_STARTS = frozenset(b"-pPuUaAwskKX")
-_IN_TEXT = (b"Key=", b"webhook", b"1//0", b"Private-Lines", b"sig=", b"kty", b":543", b":*:", b"tTRUE", b"\tTRUE", b"AZDO")
-# These are spelled without what `_BETWEEN` has, in lower case.
-_IN_TOGETHER = (
-    b"cookie", b"identifiedby", b"withpassword", b"encryptedpassword", b"bindpw", b"rootpw", b"define(", b"chpasswd",
-    b"sudos", b"stdin", b"machine", b"defaultlogin", b"<pass", b"passwordtype", b"setx", b"secretset", b"configureset",
-    b"variableset", b"envadd", b"configset", b"netuse", b"passpass:", b"passinpass:", b"passoutpass:", b"htpasswd",
-    b"rabbitmqctl", b"mcaliasset", b"wificonnect",
+# Other words without which no place holds a secret that `secret_places` knows.
+COOKIES = frozenset((b"cookie", b"cookies", b"set-cookie", b"--cookie", b"cookiejar"))
+_PLACES = (
+    b"identified", b"bindpw", b"rootpw", b"chpasswd", b"--password-stdin", b"--stdin", b"sudo", b"machine", b"setx",
+    b"htpasswd", b"rabbitmqctl", b"mc", b"wifi", b"-passin", b"-passout", b"-pass", b"kty", b"private-lines",
+    b"accountkey", b"sharedaccesskey", b"webhooks", b"webhookb2",
 )  # fmt: skip
-CRYPTS = (b"$6$", b"$5$", b"$y$", b"$1$", b"$2a$", b"$2b$", b"$2y$", b"$apr1$", b"$7$", b"$argon2")
+_IN_TEXT = (b"1//0", b"sig=", b":543", b":*:", b"AZDO", b"define(", b"assword '", b"ASSWORD '", b"<Pass", b"<pass", b"assword Type")
+CRYPTS = (b"$6$", b"$5$", b"$y$", b"$1$", b"$2a$", b"$2b$", b"$2y$", b"$apr1$", b"$7$")
 
 _LONG_RUN = b"x" * 15  # no token of the table has a shorter run, but for those that say so
 _AS_RUNS = bytes(ord("x") if c in DOTTED + b"~" else 32 for c in range(256))
 _AS_WORDS = bytes(c if c in ALNUM_SET else 32 for c in range(256))
 
 # What may stand between a name and its sign. Without it the two stand side by side.
-_BETWEEN = DIGIT + b"-_\\\"'`] \t"
+_BETWEEN = DIGIT + b"-_\\\"'`] \t\r\n,"
 _AS_SIGNS = bytes(ord(":") if c in b"=:>" else c for c in range(256)).lower()
-_AS_OPTIONS = bytes(c if c in WORD else 32 for c in range(256))
+_AS_OPTIONS = bytes(c if c in WORD else 32 for c in range(256)).lower()
 
 RULES = {row[1]: row for row in TOKENS}
 # Tokens that stand in no long run, or begin with bytes that runs are cut at.
@@ -137,20 +140,80 @@ def may_hold(data: bytes) -> bool:
     for mark in _IN_TEXT:
         if mark in data:
             return True
-    if b"send " in data and b"assword" in data:
-        return True
     if b"$" in data and any(mark in data for mark in CRYPTS):
         return True
     together = data.translate(_AS_SIGNS, _BETWEEN)
-    for mark in _IN_TOGETHER:
-        if mark in together:
-            return True
     if b"bearer" in together and _may_be_bearer(data.lower()):
         return True
     for piece in together.split(b":")[:-1]:
         if (piece[-3:] in _LASTS or piece[-5:] == b"value") and _is_name(piece):
             return True
-    return b"-" in data and _may_have_options(data)
+    shape = _shape(data)
+    return _may_be_place(data, set(shape.split())) or (b"-" in data and bool(_flags(shape)))
+
+
+def endings_in(data: bytes) -> "set[bytes]":
+    """The ends of names in a text that may have a value behind a sign, or a flag's."""
+    found: "set[bytes]" = set()
+    for piece in data.translate(_AS_SIGNS, _BETWEEN).split(b":")[:-1]:
+        if (piece[-3:] in _LASTS or piece[-5:] == b"value") and _is_name(piece):
+            bare = piece.removesuffix(b"value").rstrip(b"nrt:")
+            piece = piece.rstrip(b"t")
+            found |= {end for end, name in _TOGETHER if piece.endswith(name) or bare.endswith(name)}
+    if b"-" in data:
+        for word in _flags(_shape(data)):
+            found |= {ending for ending in ENDINGS if word.endswith(ending)}
+    return found
+
+
+def places_in(data: bytes) -> "frozenset[bytes]":
+    """The words by which `secret_places` finds something in a text."""
+    return frozenset(_shape(data).split()) & _TRIGGERS
+
+
+def _shape(data: bytes) -> bytes:
+    """The words of a text, in lower case; of JSON without the letters of escapes in front of a sign of minus."""
+    shape = b" " + data.translate(_AS_OPTIONS)
+    if b"\\" in data:
+        for letter in (b"n", b"t", b"r"):
+            shape = shape.replace(b" " + letter + b"-", b"  -")
+    return shape
+
+
+def _may_be_place(data: bytes, words: "set[bytes]") -> bool:
+    found = words & _TRIGGERS
+    if b"\\u" in data:
+        found |= {word[5:] for word in words} & _TRIGGERS
+    if not found:
+        return False
+    if found & _ALONE:
+        return True
+    return (
+        (bool(found & _COMMANDS) and b"-" in data)
+        or (not found.isdisjoint(_TRUE) and (b"tTRUE" in data or b"\tTRUE" in data))
+        or (not found.isdisjoint(_SET) and any(mark in data for mark in SETTERS))
+        or (not found.isdisjoint(_NET) and b"net use" in data)
+        or (not found.isdisjoint(_DEFAULT) and b"default login" in data)
+        or (not found.isdisjoint(_SEND) and b"assword" in data)
+    )
+
+
+SETTERS = (b"setx ", b"secret set ", b"configure set ", b"variable set ", b"config set ")
+_SOMETIMES = (b"true", b"set", b"net", b"default", b"send")
+
+
+def _as_json(words: "Iterable[bytes]") -> "frozenset[bytes]":
+    """Words, and how they stand behind the end of a line or a tab in JSON."""
+    return frozenset(letter + word for word in words for letter in (b"", b"n", b"t", b"r"))
+
+
+_COMMANDS = _as_json(COMMANDS)
+_ALONE = _as_json((*_PLACES, *COOKIES))
+_TRUE, _SET, _NET, _DEFAULT, _SEND = (_as_json((word,)) for word in _SOMETIMES)
+_TRIGGERS = _COMMANDS | _ALONE | _as_json(_SOMETIMES)
+_TOGETHER = tuple((ending, _together(ending)) for ending in ENDINGS) + tuple(
+    (ending, _together(ending).rstrip(b"t")) for ending in ENDINGS
+)
 
 
 def _is_name(piece: bytes) -> bool:
@@ -255,26 +318,17 @@ def _may_be_bearer(low: bytes) -> bool:
     return False
 
 
-def _may_have_options(data: bytes) -> bool:
-    """Whether a word begins with a sign of minus and a secret's name ends it, or a command has options.
-
-    In JSON an escape's letter may stand in front of it.
-    """
-    shape = b" " + data.translate(_AS_OPTIONS)
-    if b"\\" in data:
-        for letter in (b"n", b"t", b"r"):
-            shape = shape.replace(b" " + letter + b"-", b"  -")
-        if b"\\u" in data:
-            return True
-    is_command = False
+def _flags(shape: bytes) -> "list[bytes]":
+    """The words that begin with a sign of minus and end in a secret's name."""
+    found = []
     for piece in shape.split(b" -")[1:]:
         word = piece[: NAME_MAX + 16].partition(b" ")[0]
-        if word[:1] == b"-" or len(word) > 3:
-            bare = word.rstrip(b"0123456789-_").lower()
-            if bare[-3:] in _ENDS and bare.endswith(ENDINGS) or len(word) > NAME_MAX:
-                return True
-        is_command = is_command or (word[:1] != b"" and word[0] in _OPTION_STARTS)
-    return is_command and any(word + b" " in shape for word in COMMANDS)
+        bare = word.rstrip(b"0123456789-_")
+        if bare[-3:] in _ENDS and bare.endswith(ENDINGS):
+            found.append(bare)
+        elif len(word) > NAME_MAX:
+            found += ENDINGS
+    return found
 
 
 _ENDS = frozenset(ending[-3:] for ending in ENDINGS)

@@ -4,7 +4,7 @@ Each looks for a word that is rare, and from there at a bounded piece of text. P
 docs/secrets.md is the protocol. On the hook path, where something was seen.
 """
 
-from eventlog.secret_look import ALNUM, ALNUM_SET, CRYPTS, DIGIT, WORD, run
+from eventlog.secret_look import ALNUM, ALNUM_SET, COOKIES, CRYPTS, DIGIT, SETTERS, WORD, run
 from eventlog.secret_names import MARK, is_password, is_placeholder, is_random, is_wordy
 
 TYPE_CHECKING = False
@@ -24,7 +24,7 @@ _OPTIONS: "tuple[tuple[tuple[bytes, ...], tuple[bytes, ...], bytes], ...]" = (
     ((b"redis-cli", b"iredis", b"valkey-cli"), (b"-a",), b""),
     ((b"smbclient", b"rpcclient", b"winexe"), (b"-U", b"--user"), b"%"),
     ((b"curl", b"curlie"), (b"-u", b"--user", b"-U", b"--proxy-user"), b":"),
-    ((b"http", b"https", b"xhs", b"httpie"), (b"-a", b"--auth", b"-A"), b":"),
+    ((b"httpie", b"xhs"), (b"-a", b"--auth", b"-A"), b":"),
     ((b"lftp", b"ncftp", b"ncftpget", b"lftpget"), (b"-u", b"-p"), b","),
     ((b"sqlcmd", b"bcp", b"isql", b"osql", b"ipmitool", b"mosquitto_pub", b"mosquitto_sub", b"zip", b"unzip"), (b"-P",), b""),
     ((b"mongo", b"mongosh", b"mongodump", b"mongorestore", b"mongoexport", b"mongoimport", b"login", b"cqlsh", b"psexec",
@@ -47,41 +47,46 @@ _PLACES: "tuple[tuple[bytes, int], ...]" = (
     (b"htpasswd -bnBC", 2), (b"rabbitmqctl add_user", 1), (b"rabbitmqctl change_password", 1), (b"net use", 2), (b"net user", 1),
     (b"mc alias set", 3), (b"wifi connect", 2),
 )  # fmt: skip
-_SETTERS = (b"setx ", b"secret set ", b"configure set ", b"variable set ", b"env add ", b"config set ")
+_WORDS_OF_PLACES = frozenset(b"htpasswd rabbitmqctl net mc wifi nhtpasswd nrabbitmqctl nnet nmc".split())
+_PIPED = frozenset(b"chpasswd nchpasswd --password-stdin --stdin sudo nsudo".split())
+_PASS_ARGUMENTS = frozenset((b"-pass", b"-passin", b"-passout"))
 _SESSION_NAMES = (b"sess", b"sid", b"token", b"auth", b"jwt", b"remember", b"secret", b"csrf", b"xsrf", b"login", b"key", b"id", b"user")
 _JWK_PARTS = (b"d", b"k", b"p", b"q", b"dp", b"dq", b"qi")
 
 
-def find(data: bytes, low: bytes, spans: "list[Span]") -> None:
-    """What `secret_rules.find` finds by the place."""
+def find(data: bytes, low: bytes, words: "frozenset[bytes]", spans: "list[Span]") -> None:
+    """What `secret_rules.find` finds by the place; `words`: those of `secret_look.places_in`."""
     if b"$" in data:
         _crypts(data, spans)
     if b":543" in data or b":*:" in data:
         _pgpass(data, spans)
-    if b"machine" in low or b"default login" in low:
-        _netrc(data, low, spans)
-    if b"bindpw" in low or b"rootpw" in low:
-        _bindpw(data, low, spans)
-    if b"cookie" in low:
-        _cookies(data, low, spans)
-    if b"\tTRUE\t" in data:
-        _cookie_lines(data, spans)
-    if b"identified" in low or b"password '" in low or b'password "' in low:
-        _sql(data, low, spans)
-    if b'"kty"' in data or b'\\"kty\\"' in data:
-        _jwk(data, spans)
-    if b"Private-Lines" in data:
-        _putty(data, spans)
     if b"sig=" in data:
         _signatures(data, spans)
-    if b"define(" in low:
+    if b"define(" in data:
         _defines(data, low, spans)
-    for setter in _SETTERS:
-        if setter in low:
-            _setters(data, low, setter, spans)
-    if b"<pass" in low or b"password type" in low:
+    if b"<pass" in data or b"<Pass" in data or b"assword Type" in data:
         _tags(data, low, spans)
-    _commands(data, low, spans)
+    if b"assword '" in data or b"ASSWORD '" in data or b"identified" in words:
+        _sql(data, low, spans)
+    if not words:
+        return
+    if b"machine" in words or b"default" in words:
+        _netrc(data, low, spans)
+    if b"bindpw" in words or b"rootpw" in words:
+        _bindpw(data, low, spans)
+    if words & COOKIES:
+        _cookies(data, low, spans)
+    if b"true" in words and b"\tTRUE\t" in data:
+        _cookie_lines(data, spans)
+    if b"kty" in words:
+        _jwk(data, spans)
+    if b"private-lines" in words:
+        _putty(data, spans)
+    if b"setx" in words or b"set" in words:
+        for setter in SETTERS:
+            if setter in data:
+                _setters(data, low, setter, spans)
+    _commands(data, low, words, spans)
 
 
 def _is_typed(value: bytes) -> bool:
@@ -148,24 +153,26 @@ def _add(data: bytes, text: bytes, start: int, end: int, spans: "list[Span]") ->
         spans.append((at, at + len(text), "password"))
 
 
-def _commands(data: bytes, low: bytes, spans: "list[Span]") -> None:
+def _commands(data: bytes, low: bytes, words: "frozenset[bytes]", spans: "list[Span]") -> None:
     if b"-" in data:
-        for word, options in _OPTIONS_OF.items():
-            if word in data:
-                for at in _places(data, word):
-                    _options(data, at + len(word), options, spans)
+        for word in words:
+            options = _OPTIONS_OF.get(word) or _OPTIONS_OF.get(word[1:])
+            if options:
+                command = word if word in _OPTIONS_OF else word[1:]
+                for at in _places(data, command):
+                    _options(data, at + len(command), options, spans)
     for front, further in _PLACES:
-        if front in data:
+        if words & _WORDS_OF_PLACES and front in data:
             for at in _places(data, front):
-                words = _words(data, at + len(front), _line_end(data, at))
-                plain = [w for w in words if not w[2].startswith((b"-", b"/user"))]
+                line = _words(data, at + len(front), _line_end(data, at))
+                plain = [w for w in line if not w[2].startswith((b"-", b"/user"))]
                 if len(plain) > further and _is_typed(plain[further][2]):
                     _add(data, plain[further][2], plain[further][0], plain[further][1], spans)
-    if b"chpasswd" in low or b"stdin" in low or b"sudo -s" in low:
+    if words & _PIPED:
         _piped(data, low, spans)
-    if b"assword" in data and b"send " in data:
+    if b"send" in words and b"assword" in data:
         _expect(data, spans)
-    at = low.find(b"pass:")
+    at = low.find(b"pass:") if words & _PASS_ARGUMENTS else -1
     while at >= 0:  # openssl -passin pass:x
         size = _until(data, at + 5)
         front = low[max(0, at - 12) : at].rstrip(b" '\"")
@@ -237,10 +244,13 @@ def _expect(data: bytes, spans: "list[Span]") -> None:
     at = data.find(b"send ")
     while at >= 0:
         before = data[max(0, at - 200) : at]
-        start = at + 5 + run(data, at + 5, b"-\\\"{ '", 6)
+        start = at + 5 + 3 * (data[at + 5 : at + 8] == b"-- ")
+        start += run(data, start, b"\\", 2)
+        sign = data[start : start + 1]
+        start += sign in (b'"', b"{")
         size = _until(data, start)
         value = data[start : start + size]
-        if b"assword" in before and _is_typed(value):
+        if sign in (b'"', b"{") and b"assword" in before and _is_typed(value):
             spans.append((start, start + size, "password"))
         at = data.find(b"send ", at + 5)
 
@@ -279,8 +289,8 @@ def _netrc(data: bytes, low: bytes, spans: "list[Span]") -> None:
     while at >= 0:
         start = at + 8 + run(data, at + 8, b" \t", 8)
         if start > at + 8:
-            before = low[max(0, at - 300) : at]
-            if b"login" in before and (b"machine" in before or b"default" in before):
+            before = low[max(0, at - 300) : at].split()
+            if before[-2:-1] == [b"login"] and (b"machine" in before or b"default" in before):
                 size = _until(data, start)
                 if _is_typed(data[start : start + size]):
                     spans.append((start, start + size, "password"))
@@ -369,8 +379,7 @@ def _sql(data: bytes, low: bytes, spans: "list[Span]") -> None:
 
 def _jwk(data: bytes, spans: "list[Span]") -> None:
     """The private parts of a JSON Web Key."""
-    at = data.find(b'"kty')
-    at = data.find(b"kty") if at < 0 else at
+    at = data.find(b"kty")
     while at >= 0:
         first = max(0, at - 2000)
         window = data[first : at + 3000]
@@ -387,7 +396,7 @@ def _jwk(data: bytes, spans: "list[Span]") -> None:
                 size = run(window, start, _URL64, 1000)
                 if size >= 20 and is_random(window[start : start + size]):
                     spans.append((first + start, first + start + size, "private-key"))
-        at = data.find(b'kty"', at + 1000)
+        at = data.find(b"kty", at + 1000)
 
 
 def _putty(data: bytes, spans: "list[Span]") -> None:

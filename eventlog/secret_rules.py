@@ -17,7 +17,6 @@ from eventlog.secret_look import (
     BASE64_LEAST,
     DIGIT,
     DOTTED,
-    ENDINGS,
     LOWER,
     NAME_MAX,
     RULES,
@@ -25,9 +24,11 @@ from eventlog.secret_look import (
     URL_USER_MAX,
     WORD,
     beginnings,
+    endings_in,
     long_runs,
     may_be_base64,
     may_hold,
+    places_in,
     words_of,
 )
 from eventlog.secret_look import run as _run
@@ -149,10 +150,9 @@ def find(data: bytes, inside: bool = True) -> "list[Span]":
     low = data.lower()
     if b"bearer" in low:
         _find_bearers(data, low, spans)
-    for ending in ENDINGS:
-        if ending in low:
-            _find_assigned(data, low, ending, spans)
-    secret_places.find(data, low, spans)
+    for ending in endings_in(data):
+        _find_assigned(data, low, ending, spans)
+    secret_places.find(data, low, places_in(data), spans)
     return spans
 
 
@@ -332,7 +332,7 @@ def _find_private_keys(data: bytes, spans: "list[Span]") -> None:
         head = data[at + 11 : at + 91]
         head = head[: head.find(b"-----") + 5] if b"-----" in head else b""
         body = at + 11 + len(head)
-        if b"PRIVATE KEY" in head and _looks_like_key(data[body : body + 400]):
+        if _is_private(head) and _looks_like_key(data[body : body + 400]):
             if 0 <= end_mark < body:
                 end_mark = data.find(b"-----END ", body)
             if end_mark >= 0:
@@ -343,6 +343,10 @@ def _find_private_keys(data: bytes, spans: "list[Span]") -> None:
             spans.append((at, end, "private-key"))
             at = end - 1
         at = data.find(b"-----BEGIN ", at + 1)
+
+
+def _is_private(head: bytes) -> bool:
+    return b"PRIVATE KEY" in head and not head[:-5].strip(UPPER + DIGIT + b" ")
 
 
 def _looks_like_key(text: bytes) -> bool:
