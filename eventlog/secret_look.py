@@ -9,10 +9,6 @@ Pure functions; any thread. docs/secrets.md is the protocol. On the hook path.
 
 from eventlog.secret_table import TOKENS
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 DIGIT = b"0123456789"
 UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LOWER = b"abcdefghijklmnopqrstuvwxyz"
@@ -56,16 +52,16 @@ COMMANDS = (
     b"mongoexport", b"mongoimport", b"login", b"cqlsh", b"psexec", b"rdesktop", b"influx", b"nuget", b"7z", b"7za", b"rar",
     b"arangosh", b"svn", b"evil-winrm", b"crackmapexec", b"netexec", b"nxc", b"ldapsearch", b"ldapadd", b"ldapmodify",
     b"ldapdelete", b"ldapwhoami", b"ldappasswd", b"plink", b"pscp", b"psftp", b"keytool", b"jarsigner", b"apksigner",
-    b"openssl", b"snmpget", b"snmpwalk", b"snmpset", b"gpg", b"gpg2",
+    b"openssl", b"snmpget", b"snmpwalk", b"snmpset", b"gpg", b"gpg2", b"htpasswd", b"sudo", b"docker", b"stdin",
 )  # fmt: skip
-# Other words without which no place holds a secret that `secret_places` knows.
-COOKIES = frozenset((b"cookie", b"cookies", b"set-cookie", b"--cookie", b"cookiejar"))
-_PLACES = (
-    b"identified", b"bindpw", b"rootpw", b"chpasswd", b"--password-stdin", b"--stdin", b"sudo", b"machine", b"setx",
-    b"htpasswd", b"rabbitmqctl", b"mc", b"wifi", b"-passin", b"-passout", b"-pass", b"kty", b"private-lines",
-    b"accountkey", b"sharedaccesskey", b"webhooks", b"webhookb2",
+# Other pieces without one of which no place holds a secret that `secret_places` knows; these are spelled in lower
+# case, with `:` for each sign and without what `_BETWEEN` has.
+_IN_TOGETHER = (
+    b"cookie", b"identifiedby", b"withpassword", b"encryptedpassword", b"bindpw", b"rootpw", b"chpasswd", b"setx",
+    b"configureset", b"secretset", b"webhook", b"privatelines", b"define(", b"passwordtype", b"<pass", b"sig:", b"kty:",
 )  # fmt: skip
-_IN_TEXT = (b"1//0", b"sig=", b":543", b":*:", b"AZDO", b"define(", b"assword '", b"ASSWORD '", b"<Pass", b"<pass", b"assword Type")
+_IN_TEXT = (b"1//0", b":543", b":*:", b"AZDO")
+SETTERS = (b"setx ", b"secret set ", b"configure set ")
 CRYPTS = (b"$6$", b"$5$", b"$y$", b"$1$", b"$2a$", b"$2b$", b"$2y$", b"$apr1$", b"$7$")
 
 _LONG_RUN = b"x" * 15  # no token of the table has a shorter run, but for those that say so
@@ -108,6 +104,7 @@ def _firsts() -> "tuple[dict[bytes, tuple[bytes, ...]], dict[bytes, tuple[bytes,
     return by_word, by_front
 
 
+_LETTERS = frozenset(b"nrtbf")  # of escapes
 BY_WORD, BY_FRONT = _firsts()
 _WORDS, _FRONTS = frozenset(BY_WORD), frozenset(BY_FRONT)
 
@@ -143,13 +140,24 @@ def may_hold(data: bytes) -> bool:
     if b"$" in data and any(mark in data for mark in CRYPTS):
         return True
     together = data.translate(_AS_SIGNS, _BETWEEN)
+    for mark in _IN_TOGETHER:
+        if mark in together:
+            return True
     if b"bearer" in together and _may_be_bearer(data.lower()):
         return True
     for piece in together.split(b":")[:-1]:
         if (piece[-3:] in _LASTS or piece[-5:] == b"value") and _is_name(piece):
             return True
+    if b"machine" in together and b"login" in together and b"password" in together:
+        return True
+    if b"TRUE" in data and (b"tTRUE" in data or b"\tTRUE" in data):
+        return True
+    if b"spawn" in data and b"send " in data:
+        return True
+    if b"-" not in data:
+        return False
     shape = _shape(data)
-    return _may_be_place(data, set(shape.split())) or (b"-" in data and bool(_flags(shape)))
+    return bool(_flags(shape)) or _may_be_command(shape)
 
 
 def endings_in(data: bytes) -> "set[bytes]":
@@ -166,51 +174,32 @@ def endings_in(data: bytes) -> "set[bytes]":
     return found
 
 
-def places_in(data: bytes) -> "frozenset[bytes]":
-    """The words by which `secret_places` finds something in a text."""
-    return frozenset(_shape(data).split()) & _TRIGGERS
-
-
 def _shape(data: bytes) -> bytes:
     """The words of a text, in lower case; of JSON without the letters of escapes in front of a sign of minus."""
     shape = b" " + data.translate(_AS_OPTIONS)
-    if b"\\" in data:
-        for letter in (b"n", b"t", b"r"):
+    for letter in (b"n", b"t", b"r"):
+        if b"\\" + letter + b"-" in data:
             shape = shape.replace(b" " + letter + b"-", b"  -")
     return shape
 
 
-def _may_be_place(data: bytes, words: "set[bytes]") -> bool:
-    found = words & _TRIGGERS
-    if b"\\u" in data:
-        found |= {word[5:] for word in words} & _TRIGGERS
-    if not found:
-        return False
-    if found & _ALONE:
-        return True
-    return (
-        (bool(found & _COMMANDS) and b"-" in data)
-        or (not found.isdisjoint(_TRUE) and (b"tTRUE" in data or b"\tTRUE" in data))
-        or (not found.isdisjoint(_SET) and any(mark in data for mark in SETTERS))
-        or (not found.isdisjoint(_NET) and b"net use" in data)
-        or (not found.isdisjoint(_DEFAULT) and b"default login" in data)
-        or (not found.isdisjoint(_SEND) and b"assword" in data)
-    )
+def commands_in(data: bytes) -> "list[bytes]":
+    """Which commands that have a password among their options a text may hold."""
+    shape = _shape(data) if b"-" in data else b""
+    return [word for word in COMMANDS if word + b" " in shape] if _has_options(shape) else []
 
 
-SETTERS = (b"setx ", b"secret set ", b"configure set ", b"variable set ", b"config set ")
-_SOMETIMES = (b"true", b"set", b"net", b"default", b"send")
+def _may_be_command(shape: bytes) -> bool:
+    return _has_options(shape) and any(word + b" " in shape for word in COMMANDS)
 
 
-def _as_json(words: "Iterable[bytes]") -> "frozenset[bytes]":
-    """Words, and how they stand behind the end of a line or a tab in JSON."""
-    return frozenset(letter + word for word in words for letter in (b"", b"n", b"t", b"r"))
+def _has_options(shape: bytes) -> bool:
+    """Whether an option stands there that may have a password behind it."""
+    return any(piece[:1] in _OPTION_STARTS or piece.startswith(_LONG_OPTIONS) for piece in shape.split(b" -")[1:])
 
 
-_COMMANDS = _as_json(COMMANDS)
-_ALONE = _as_json((*_PLACES, *COOKIES))
-_TRUE, _SET, _NET, _DEFAULT, _SEND = (_as_json((word,)) for word in _SOMETIMES)
-_TRIGGERS = _COMMANDS | _ALONE | _as_json(_SOMETIMES)
+_OPTION_STARTS = frozenset(bytes([c]) for c in b"puawskxnbc")
+_LONG_OPTIONS = (b"-user", b"-proxy-user", b"-auth", b"-passphrase", b"-password", b"-stdin", b"-from")
 _TOGETHER = tuple((ending, _together(ending)) for ending in ENDINGS) + tuple(
     (ending, _together(ending).rstrip(b"t")) for ending in ENDINGS
 )
@@ -244,7 +233,9 @@ def words_of(runs: bytes, data: bytes) -> "set[bytes]":
     if b"%" in data:
         words |= {word[2:] for word in words}
     if b"\\" in data:
-        words |= {word[at:] for word in words for at in (1, 3, 5)}
+        words |= {word[1:] for word in words if word and word[0] in _LETTERS}
+        if b"\\x" in data or b"\\u" in data:
+            words |= {word[at:] for word in words for at in (3, 5)}
     if b"[" in data:
         words |= {word[word.find(b"m") + 1 :] for word in words if b"m" in word[:5]}
     return words

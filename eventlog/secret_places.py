@@ -4,7 +4,7 @@ Each looks for a word that is rare, and from there at a bounded piece of text. P
 docs/secrets.md is the protocol. On the hook path, where something was seen.
 """
 
-from eventlog.secret_look import ALNUM, ALNUM_SET, COOKIES, CRYPTS, DIGIT, SETTERS, WORD, run
+from eventlog.secret_look import ALNUM, ALNUM_SET, CRYPTS, DIGIT, SETTERS, WORD, run
 from eventlog.secret_names import MARK, is_password, is_placeholder, is_random, is_wordy
 
 TYPE_CHECKING = False
@@ -41,21 +41,17 @@ for _words, _options, _how in _OPTIONS:
     for _word in _words:
         _OPTIONS_OF.setdefault(_word, []).append((_options, _how))
 
-# (words that come one after the other, how many words further the password stands)
+# (command with an option, how many words further the password stands)
 _PLACES: "tuple[tuple[bytes, int], ...]" = (
-    (b"htpasswd -b", 2), (b"htpasswd -nb", 1), (b"htpasswd -cb", 2), (b"htpasswd -bc", 2), (b"htpasswd -bn", 1), (b"htpasswd -nbB", 1),
-    (b"htpasswd -bnBC", 2), (b"rabbitmqctl add_user", 1), (b"rabbitmqctl change_password", 1), (b"net use", 2), (b"net user", 1),
-    (b"mc alias set", 3), (b"wifi connect", 2),
+    (b"htpasswd -b", 2), (b"htpasswd -nb", 1), (b"htpasswd -cb", 2), (b"htpasswd -bc", 2), (b"htpasswd -bn", 1),
+    (b"htpasswd -nbB", 1),
 )  # fmt: skip
-_WORDS_OF_PLACES = frozenset(b"htpasswd rabbitmqctl net mc wifi nhtpasswd nrabbitmqctl nnet nmc".split())
-_PIPED = frozenset(b"chpasswd nchpasswd --password-stdin --stdin sudo nsudo".split())
-_PASS_ARGUMENTS = frozenset((b"-pass", b"-passin", b"-passout"))
 _SESSION_NAMES = (b"sess", b"sid", b"token", b"auth", b"jwt", b"remember", b"secret", b"csrf", b"xsrf", b"login", b"key", b"id", b"user")
 _JWK_PARTS = (b"d", b"k", b"p", b"q", b"dp", b"dq", b"qi")
 
 
-def find(data: bytes, low: bytes, words: "frozenset[bytes]", spans: "list[Span]") -> None:
-    """What `secret_rules.find` finds by the place; `words`: those of `secret_look.places_in`."""
+def find(data: bytes, low: bytes, commands: "list[bytes]", spans: "list[Span]") -> None:
+    """What `secret_rules.find` finds by the place; `commands`: what `secret_look.commands_in` gives."""
     if b"$" in data:
         _crypts(data, spans)
     if b":543" in data or b":*:" in data:
@@ -64,29 +60,37 @@ def find(data: bytes, low: bytes, words: "frozenset[bytes]", spans: "list[Span]"
         _signatures(data, spans)
     if b"define(" in data:
         _defines(data, low, spans)
-    if b"<pass" in data or b"<Pass" in data or b"assword Type" in data:
+    if b"<pass" in low or b"password type" in low:
         _tags(data, low, spans)
-    if b"assword '" in data or b"ASSWORD '" in data or b"identified" in words:
+    if b"identified by" in low or b"password '" in low:
         _sql(data, low, spans)
-    if not words:
-        return
-    if b"machine" in words or b"default" in words:
+    if b"machine" in low:
         _netrc(data, low, spans)
-    if b"bindpw" in words or b"rootpw" in words:
+    if b"bindpw" in low or b"rootpw" in low:
         _bindpw(data, low, spans)
-    if words & COOKIES:
+    if b"cookie" in low:
         _cookies(data, low, spans)
-    if b"true" in words and b"\tTRUE\t" in data:
+    if b"\tTRUE\t" in data:
         _cookie_lines(data, spans)
-    if b"kty" in words:
+    if b"kty" in data:
         _jwk(data, spans)
-    if b"private-lines" in words:
+    if b"Private-Lines" in data:
         _putty(data, spans)
-    if b"setx" in words or b"set" in words:
-        for setter in SETTERS:
-            if setter in data:
-                _setters(data, low, setter, spans)
-    _commands(data, low, words, spans)
+    for setter in SETTERS:
+        if setter in low:
+            _setters(data, low, setter, spans)
+    if b"chpasswd" in low or b"stdin" in commands or b"sudo" in commands:
+        _piped(data, low, spans)
+    if b"spawn" in data:
+        _expect(data, spans)
+    for command in commands:
+        if command in _OPTIONS_OF:
+            for at in _places(data, command):
+                _options(data, at + len(command), _OPTIONS_OF[command], spans)
+    if b"htpasswd" in commands:
+        _arguments(data, spans)
+    if b"openssl" in commands:
+        _pass_arguments(data, low, spans)
 
 
 def _is_typed(value: bytes) -> bool:
@@ -153,26 +157,17 @@ def _add(data: bytes, text: bytes, start: int, end: int, spans: "list[Span]") ->
         spans.append((at, at + len(text), "password"))
 
 
-def _commands(data: bytes, low: bytes, words: "frozenset[bytes]", spans: "list[Span]") -> None:
-    if b"-" in data:
-        for word in words:
-            options = _OPTIONS_OF.get(word) or _OPTIONS_OF.get(word[1:])
-            if options:
-                command = word if word in _OPTIONS_OF else word[1:]
-                for at in _places(data, command):
-                    _options(data, at + len(command), options, spans)
+def _arguments(data: bytes, spans: "list[Span]") -> None:
     for front, further in _PLACES:
-        if words & _WORDS_OF_PLACES and front in data:
-            for at in _places(data, front):
-                line = _words(data, at + len(front), _line_end(data, at))
-                plain = [w for w in line if not w[2].startswith((b"-", b"/user"))]
-                if len(plain) > further and _is_typed(plain[further][2]):
-                    _add(data, plain[further][2], plain[further][0], plain[further][1], spans)
-    if words & _PIPED:
-        _piped(data, low, spans)
-    if b"send" in words and b"assword" in data:
-        _expect(data, spans)
-    at = low.find(b"pass:") if words & _PASS_ARGUMENTS else -1
+        for at in _places(data, front):
+            line = _words(data, at + len(front), _line_end(data, at))
+            plain = [word for word in line if not word[2].startswith(b"-")]
+            if len(plain) > further and _is_typed(plain[further][2]):
+                _add(data, plain[further][2], plain[further][0], plain[further][1], spans)
+
+
+def _pass_arguments(data: bytes, low: bytes, spans: "list[Span]") -> None:
+    at = low.find(b"pass:")
     while at >= 0:  # openssl -passin pass:x
         size = _until(data, at + 5)
         front = low[max(0, at - 12) : at].rstrip(b" '\"")

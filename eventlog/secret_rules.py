@@ -24,11 +24,11 @@ from eventlog.secret_look import (
     URL_USER_MAX,
     WORD,
     beginnings,
+    commands_in,
     endings_in,
     long_runs,
     may_be_base64,
     may_hold,
-    places_in,
     words_of,
 )
 from eventlog.secret_look import run as _run
@@ -152,7 +152,7 @@ def find(data: bytes, inside: bool = True) -> "list[Span]":
         _find_bearers(data, low, spans)
     for ending in endings_in(data):
         _find_assigned(data, low, ending, spans)
-    secret_places.find(data, low, places_in(data), spans)
+    secret_places.find(data, low, commands_in(data), spans)
     return spans
 
 

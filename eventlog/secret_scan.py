@@ -196,15 +196,12 @@ _PLACES = (
     f"(?:{'|'.join(_bytes_escaped(mark) for mark in secret_look.CRYPTS)})[A-Za-z0-9./$=,+_-]{{8}}",
     r":(?:543[0-9]*|\*):[^:]+:",
     r"(?i:login(?: |\t|\\t)+[^ \t]+(?:[ \t\r\n]|\\[rnt])+password(?:[ \t]|\\t))",
-    r"(?i:bindpw|rootpw|cookie|identified|authorization|chpasswd|-stdin|sudo -s|define\(|<[a-z0-9:]*pass)",
-    "[aA][sS][sS][wW][oO][rR][dD] (?:Type|')",
-    "setx |secret set |configure set |variable set |config set ",
+    r"(?i:bindpw|rootpw|cookie|identified|authorization|chpasswd|define\(|<[a-z0-9:]*pass)",
+    "(?i:password (?:type|'))",
+    "(?i:setx |secret set |configure set |spawn)",
     r"(?:\t|\\t)TRUE(?:\t|\\t)",
     "kty|Private-Lines|sig=[A-Za-z0-9%+/=_-]{16}",
     f"(?:{'|'.join(_bytes_escaped(word) for word in secret_look.COMMANDS)})(?: |\\t|\\\\t)",
-    "htpasswd -|rabbitmqctl |net use|mc alias set|wifi connect",
-    r"""send (?:-- )?\\*["\\{]""",
-    r"""(?i:-pass(?:in|out)?[ '"\\]*pass:)""",
 )
 
 
