@@ -57,10 +57,10 @@ COMMANDS = (
 # Other pieces without one of which no place holds a secret that `secret_places` knows; these are spelled in lower
 # case, with `:` for each sign and without what `_BETWEEN` has.
 _IN_TOGETHER = (
-    b"cookie", b"identifiedby", b"withpassword", b"encryptedpassword", b"bindpw", b"rootpw", b"chpasswd", b"setx",
+    b"cookie", b"identifiedby", b"withpassword", b"encryptedpassword", b"bindpw", b"chpasswd", b"setx",
     b"configureset", b"secretset", b"webhook", b"privatelines", b"define(", b"passwordtype", b"<pass", b"sig:", b"kty:",
 )  # fmt: skip
-_IN_TEXT = (b"1//0", b":543", b":*:", b"AZDO")
+_IN_TEXT = (b":5432:", b":*:", b"AZDO")
 SETTERS = (b"setx ", b"secret set ", b"configure set ")
 CRYPTS = (b"$6$", b"$5$", b"$y$", b"$1$", b"$2a$", b"$2b$", b"$2y$", b"$apr1$", b"$7$")
 
@@ -104,6 +104,7 @@ def _firsts() -> "tuple[dict[bytes, tuple[bytes, ...]], dict[bytes, tuple[bytes,
     return by_word, by_front
 
 
+_DIGITS, _HEX = frozenset(DIGIT), frozenset(b"0123456789abcdefABCDEF")
 _LETTERS = frozenset(b"nrtbf")  # of escapes
 BY_WORD, BY_FRONT = _firsts()
 _WORDS, _FRONTS = frozenset(BY_WORD), frozenset(BY_FRONT)
@@ -157,7 +158,8 @@ def may_hold(data: bytes) -> bool:
     if b"-" not in data:
         return False
     shape = _shape(data)
-    return bool(_flags(shape)) or _may_be_command(shape)
+    pieces = shape.split(b" -")[1:]
+    return bool(_flags(pieces)) or (_has_options(pieces) and not _COMMANDS.isdisjoint(shape.split()))
 
 
 def endings_in(data: bytes) -> "set[bytes]":
@@ -169,7 +171,7 @@ def endings_in(data: bytes) -> "set[bytes]":
             piece = piece.rstrip(b"t")
             found |= {end for end, name in _TOGETHER if piece.endswith(name) or bare.endswith(name)}
     if b"-" in data:
-        for word in _flags(_shape(data)):
+        for word in _flags(_shape(data).split(b" -")[1:]):
             found |= {ending for ending in ENDINGS if word.endswith(ending)}
     return found
 
@@ -185,21 +187,21 @@ def _shape(data: bytes) -> bytes:
 
 def commands_in(data: bytes) -> "list[bytes]":
     """Which commands that have a password among their options a text may hold."""
-    shape = _shape(data) if b"-" in data else b""
-    return [word for word in COMMANDS if word + b" " in shape] if _has_options(shape) else []
+    if b"-" not in data:
+        return []
+    shape = _shape(data)
+    return [word for word in COMMANDS if word + b" " in shape] if _has_options(shape.split(b" -")[1:]) else []
 
 
-def _may_be_command(shape: bytes) -> bool:
-    return _has_options(shape) and any(word + b" " in shape for word in COMMANDS)
-
-
-def _has_options(shape: bytes) -> bool:
+def _has_options(pieces: "list[bytes]") -> bool:
     """Whether an option stands there that may have a password behind it."""
-    return any(piece[:1] in _OPTION_STARTS or piece.startswith(_LONG_OPTIONS) for piece in shape.split(b" -")[1:])
+    return any(piece[:1] in _OPTION_STARTS or piece.startswith(_LONG_OPTIONS) for piece in pieces)
 
 
-_OPTION_STARTS = frozenset(bytes([c]) for c in b"puawskxnbc")
-_LONG_OPTIONS = (b"-user", b"-proxy-user", b"-auth", b"-passphrase", b"-password", b"-stdin", b"-from")
+_OPTION_STARTS = frozenset(bytes([c]) for c in b"puawskx")
+_LONG_OPTIONS = (b"-user", b"-proxy-user", b"-auth", b"-passphrase", b"-password", b"-stdin", b"b ", b"nb", b"cb ", b"bn", b"bc ")
+# Also behind the end of a line or a tab in JSON.
+_COMMANDS = frozenset(letter + word for word in COMMANDS for letter in (b"", b"n", b"t", b"r"))
 _TOGETHER = tuple((ending, _together(ending)) for ending in ENDINGS) + tuple(
     (ending, _together(ending).rstrip(b"t")) for ending in ENDINGS
 )
@@ -231,13 +233,13 @@ def words_of(runs: bytes, data: bytes) -> "set[bytes]":
     """
     words = set(runs.translate(_AS_WORDS).split())
     if b"%" in data:
-        words |= {word[2:] for word in words}
+        words |= {word[2:] for word in words if word[0] in _HEX}
     if b"\\" in data:
         words |= {word[1:] for word in words if word and word[0] in _LETTERS}
         if b"\\x" in data or b"\\u" in data:
             words |= {word[at:] for word in words for at in (3, 5)}
     if b"[" in data:
-        words |= {word[word.find(b"m") + 1 :] for word in words if b"m" in word[:5]}
+        words |= {word[word.find(b"m") + 1 :] for word in words if word and word[0] in _DIGITS and b"m" in word[:5]}
     return words
 
 
@@ -309,10 +311,10 @@ def _may_be_bearer(low: bytes) -> bool:
     return False
 
 
-def _flags(shape: bytes) -> "list[bytes]":
+def _flags(pieces: "list[bytes]") -> "list[bytes]":
     """The words that begin with a sign of minus and end in a secret's name."""
     found = []
-    for piece in shape.split(b" -")[1:]:
+    for piece in pieces:
         word = piece[: NAME_MAX + 16].partition(b" ")[0]
         bare = word.rstrip(b"0123456789-_")
         if bare[-3:] in _ENDS and bare.endswith(ENDINGS):

@@ -54,7 +54,7 @@ def find(data: bytes, low: bytes, commands: "list[bytes]", spans: "list[Span]") 
     """What `secret_rules.find` finds by the place; `commands`: what `secret_look.commands_in` gives."""
     if b"$" in data:
         _crypts(data, spans)
-    if b":543" in data or b":*:" in data:
+    if b":5432:" in data or b":*:" in data:
         _pgpass(data, spans)
     if b"sig=" in data:
         _signatures(data, spans)
@@ -66,7 +66,7 @@ def find(data: bytes, low: bytes, commands: "list[bytes]", spans: "list[Span]") 
         _sql(data, low, spans)
     if b"machine" in low:
         _netrc(data, low, spans)
-    if b"bindpw" in low or b"rootpw" in low:
+    if b"bindpw" in low:
         _bindpw(data, low, spans)
     if b"cookie" in low:
         _cookies(data, low, spans)
@@ -265,7 +265,7 @@ def _crypts(data: bytes, spans: "list[Span]") -> None:
 
 def _pgpass(data: bytes, spans: "list[Span]") -> None:
     """host:port:database:user:password."""
-    for mark in (b":543", b":*:"):
+    for mark in (b":5432:", b":*:"):
         at = data.find(mark)
         while at >= 0:
             start = max(data.rfind(b"\n", max(0, at - 120), at) + 1, max(0, at - 120))
@@ -293,7 +293,7 @@ def _netrc(data: bytes, low: bytes, spans: "list[Span]") -> None:
 
 
 def _bindpw(data: bytes, low: bytes, spans: "list[Span]") -> None:
-    for word in (b"bindpw", b"rootpw"):
+    for word in (b"bindpw",):
         at = low.find(word)
         while at >= 0:
             start = at + 6 + run(data, at + 6, b" \t", 8)

@@ -209,8 +209,13 @@ def _begins(data: bytes, at: int, front: int) -> bool:
         or before[-3:-2] == b"%"
         or before[-4:-2] == b"\\x"
         or before[-6:-4] == b"\\u"
-        or (before[-1:] == b"m" and before.rpartition(b"[")[1] == b"[" and not before.rpartition(b"[")[2][:-1].strip(DIGIT + b";"))
+        or (before[-1:] == b"m" and _is_colour(before.rpartition(b"[")))
     )
+
+
+def _is_colour(parts: "tuple[bytes, bytes, bytes]") -> bool:
+    numbers = parts[2][:-1]
+    return bool(parts[1]) and numbers[-1:].isdigit() and not numbers.strip(DIGIT + b";")
 
 
 def _varied(text: bytes) -> bool:

@@ -194,9 +194,9 @@ def _expressions(spell: _Spelling, behind_key: Callable[[_Value], str]) -> tuple
 _PLACES = (
     "AZDO[A-Za-z0-9]{4}",
     f"(?:{'|'.join(_bytes_escaped(mark) for mark in secret_look.CRYPTS)})[A-Za-z0-9./$=,+_-]{{8}}",
-    r":(?:543[0-9]*|\*):[^:]+:",
+    r":(?:5432|\*):[^:]+:",
     r"(?i:login(?: |\t|\\t)+[^ \t]+(?:[ \t\r\n]|\\[rnt])+password(?:[ \t]|\\t))",
-    r"(?i:bindpw|rootpw|cookie|identified|authorization|chpasswd|define\(|<[a-z0-9:]*pass)",
+    r"(?i:bindpw|cookie|identified|authorization|chpasswd|define\(|<[a-z0-9:]*pass)",
     "(?i:password (?:type|'))",
     "(?i:setx |secret set |configure set |spawn)",
     r"(?:\t|\\t)TRUE(?:\t|\\t)",

@@ -241,7 +241,6 @@ TOKENS: "tuple[tuple[str, bytes, bytes, int, int, str], ...]" = (
     ("hubspot-token", b"pat-eu1-", _HEX_DASH, 36, 36, ""),
     ("facebook-token", b"EAA", _ALNUM, 80, 0, "strong"),
     ("instagram-token", b"IGQ", _WORD, 80, 0, "strong"),
-    ("google-token", b"1//0", _WORD, 40, 0, "strong"),
     ("matrix-token", b"syt_", _ALNUM_, 36, 0, "mixed"),
     ("twitter-token", b"AAAAAAAAAAAAAAAAAAAAA", _QUOTED, 60, 0, "strong"),
     ("onesignal-key", b"os_v2_", _ALNUM_, 40, 0, "mixed"),
