@@ -380,7 +380,7 @@ class Redactor:
             denied += [(m.start(), m.end(), DENIED) for m in expression.finditer(data) if m.end() > m.start()]
         if self._gone is not None:
             denied += self._gone.find(data, until)
-        found = self._by_rules(data, said)
+        found = _by_rules(data)
         if found and (self._allowed or self._allowed_kinds):
             found = [
                 span
@@ -393,15 +393,6 @@ class Redactor:
             marks = _marks(data)
             spans = [span for span in spans if not _is_inside(span, marks)]
         return spans
-
-
-    def _by_rules(self, data: bytes, said: bool) -> "list[Span]":
-        # An event's texts were looked at before.
-        if not said and not secret_look.may_hold(data):
-            return []
-        from eventlog import secret_rules
-
-        return secret_rules.find(data)
 
 
 def texts_of(event: Event, payload: bytes) -> bytes:
@@ -448,6 +439,15 @@ def withheld_event(content_hash: str, kinds: "Iterable[str]") -> Event:
         "title": content_hash,
         "payload": {"kinds": sorted(kinds)},
     }
+
+
+def _by_rules(data: bytes) -> "list[Span]":
+    """What the rules find; they are loaded only where there may be something."""
+    if not secret_look.may_hold(data):
+        return []
+    from eventlog import secret_rules
+
+    return secret_rules.find(data)
 
 
 def _find_private(data: bytes, spans: "list[Span]") -> None:

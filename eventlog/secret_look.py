@@ -30,8 +30,8 @@ PASSWORDS = (
     b"seed_phrase", b"seedphrase", b"recovery_phrase",
 )  # fmt: skip
 OTHERS = (
-    b"secret", b"token", b"authorization", b"credential", b"credentials", b"auth", b"_pat", b"_jwt", b"sessionid",
-    b"session_id", b"sessid", b"key_base", b"keybase", b"key_data", b"secret_id", b"otp_seed",
+    b"secret", b"token", b"authorization", b"credential", b"credentials", b"auth", b"_pat", b"_jwt",
+    b"key_base", b"keybase", b"key_data", b"secret_id", b"otp_seed",
 )  # fmt: skip
 KEYS_OF = (
     b"access", b"account", b"admin", b"aes", b"api", b"app", b"auth", b"bot", b"cipher", b"client", b"consumer",
@@ -199,7 +199,19 @@ def _has_options(pieces: "list[bytes]") -> bool:
 
 
 _OPTION_STARTS = frozenset(bytes([c]) for c in b"puawskx")
-_LONG_OPTIONS = (b"-user", b"-proxy-user", b"-auth", b"-passphrase", b"-password", b"-stdin", b"b ", b"nb", b"cb ", b"bn", b"bc ")
+_LONG_OPTIONS = (
+    b"-user",
+    b"-proxy-user",
+    b"-auth",
+    b"-passphrase",
+    b"-password",
+    b"-stdin",
+    b"b ",
+    b"nb",
+    b"cb ",
+    b"bn",
+    b"bc ",
+)
 # Also behind the end of a line or a tab in JSON.
 _COMMANDS = frozenset(letter + word for word in COMMANDS for letter in (b"", b"n", b"t", b"r"))
 _TOGETHER = tuple((ending, _together(ending)) for ending in ENDINGS) + tuple(
@@ -209,7 +221,9 @@ _TOGETHER = tuple((ending, _together(ending)) for ending in ENDINGS) + tuple(
 
 def _is_name(piece: bytes) -> bool:
     piece = piece.rstrip(b"t")
-    return piece.endswith(_NAMES) or (piece.endswith(b"value") and piece[:-5].rstrip(b"nrt:").endswith(_NAMES))
+    return piece.endswith(_NAMES) or (
+        piece.endswith(b"value") and piece[:-5].rstrip(b"nrt:").endswith(_NAMES)
+    )
 
 
 def long_runs(data: bytes) -> bytes:
@@ -239,7 +253,9 @@ def words_of(runs: bytes, data: bytes) -> "set[bytes]":
         if b"\\x" in data or b"\\u" in data:
             words |= {word[at:] for word in words for at in (3, 5)}
     if b"[" in data:
-        words |= {word[word.find(b"m") + 1 :] for word in words if word and word[0] in _DIGITS and b"m" in word[:5]}
+        words |= {
+            word[word.find(b"m") + 1 :] for word in words if word and word[0] in _DIGITS and b"m" in word[:5]
+        }
     return words
 
 

@@ -27,6 +27,13 @@ _PLACEHOLDERS = (
     b"redacted", b"replace", b"insert", b"sample", b"notasecret", b"not-a-", b"not_a_", b"hunter2", b"changeit",
     b"deadbeef", b"invalid", b"123456789", b"abcdefgh", b"lorem", b"foobar", b"fake", b"mock", b"todo",
 )  # fmt: skip
+# Nor in what pages of standards and vendors show to everybody; the beginning of each is here.
+_PUBLISHED = (
+    b"wjalrxutnfemi", b"d41d8cd98f00b204e980", b"da39a3ee5e6b4b0d3255", b"e3b0c44298fc1c149afb", b"eby8vdm02xnocqflqu", b"2yotnfzfejr1zcsicmw", b"tgzv3jokf0xg5qx2tlkwia", b"h480djs93hd8",
+    b"dpf43f3p2l4k3l03", b"kd94hf93k423kf44", b"0685bd9184jfhq22", b"ad180jjd733klru7", b"mf_9.b5f-4.1jqm",
+    b"192b9bdd22ab9ed4d12e", b"5f352379324c22463451", b"_5#y2l", b"a0zr98j/3yx", b"qwxhzgrpbjpvcgvu",
+    b"eyjhbgcioijiuzi1niisinr5cci6ikpxvcj9.eyjzdwiioiixmjm0nty3odkw",
+)  # fmt: skip
 # A value that is made of these and digits is none, either.
 _STOPS = (
     b"password", b"passphrase", b"passwd", b"passw0rd", b"p@ssw0rd", b"p@ssword", b"passwort", b"secret", b"s3cr3t",
@@ -36,7 +43,7 @@ _STOPS = (
     b"session", b"private", b"public", b"bearer", b"basic", b"valid", b"wrong", b"good", b"bad", b"super", b"top",
     b"ansible", b"vault", b"docker", b"git", b"postgres", b"mysql", b"redis", b"mongo", b"django", b"flask", b"http",
     b"dev", b"prod", b"local", b"host", b"login", b"strong", b"simple", b"random", b"alice", b"bob", b"tobi", b"ssh",
-    b"unsafe", b"credential", b"encrypted", b"decrypted", b"plain", b"text", b"id", b"service", b"account", b"db", b"app",
+    b"sekret", b"sikret", b"pa$$word", b"pa$$w0rd", b"p4ssw0rd", b"passw0", b"very", b"another", b"here", b"unsafe", b"credential", b"encrypted", b"decrypted", b"plain", b"text", b"id", b"service", b"account", b"db", b"app",
 )  # fmt: skip
 # Words by which a sentence about passwords shows: several words that hold none of them may be one.
 _PROSE = frozenset(
@@ -51,7 +58,9 @@ _PROSE = frozenset(
 )
 
 _AS_WORDS = bytes(c if c in ALNUM_SET else 32 for c in range(256))
-_AS_CASES = bytes(ord("u") if c in UPPER else ord("l") if c in LOWER else ord("d") if c in DIGIT else 32 for c in range(256))
+_AS_CASES = bytes(
+    ord("u") if c in UPPER else ord("l") if c in LOWER else ord("d") if c in DIGIT else 32 for c in range(256)
+)
 
 
 def is_secret_name(name: bytes) -> bool:
@@ -69,7 +78,9 @@ def is_secret_name(name: bytes) -> bool:
     return bare.endswith(PASSWORDS) or bare.endswith(OTHERS)
 
 
-_HAVE_PASS = frozenset(b"db user root admin smtp mail mysql pg ftp sudo store key login my db_ bind ldap".split())
+_HAVE_PASS = frozenset(
+    b"db user root admin smtp mail mysql pg ftp sudo store key login my db_ bind ldap".split()
+)
 
 
 def is_password_name(name: bytes) -> bool:
@@ -88,9 +99,22 @@ def is_secret_value(name: bytes, value: bytes, quoted: bool) -> bool:
     if name.endswith(b"authorization"):
         value = value.rpartition(b" ")[2]
     size = len(value)
-    if size < 6 or size > 8192 or value[:1] in b"$%{<([*/@#" or value.startswith((b"process.", b"os.env", b"./", b"../", b"~/")):
+    if (
+        size < 6
+        or size > 8192
+        or value[:1] in b"$%{<([*/@#"
+        or value.startswith((b"process.", b"os.env", b"./", b"../", b"~/"))
+    ):
         return False
-    if b"://" in value or MARK in value or b"${" in value or b"{{" in value or b"$(" in value or b"%(" in value or b"#{" in value:
+    if (
+        b"://" in value
+        or MARK in value
+        or b"${" in value
+        or b"{{" in value
+        or b"$(" in value
+        or b"%(" in value
+        or b"#{" in value
+    ):
         return False
     if b" " in value:
         return quoted and is_password_name(name) and is_passphrase(value)
@@ -98,17 +122,17 @@ def is_secret_value(name: bytes, value: bytes, quoted: bool) -> bool:
         return False
     if not quoted and (any(c in value for c in b"({[") or value[-1:] in b"."):
         return False
-    if is_placeholder(value) or value.lower() in name:
-        return False
     if is_password_name(name):
-        return is_password(value) and (quoted or size >= 8) and not is_wordy(value)
-    return size >= 12 and is_random(value)
+        likely = is_password(value) and (quoted or size >= 8) and not is_wordy(value)
+    else:
+        likely = size >= 12 and is_random(value)
+    return likely and not is_placeholder(value) and value.lower() not in name
 
 
 def is_placeholder(value: bytes) -> bool:
     """Whether the words in a value say that it is an example, or are all that it has."""
     low = value.lower()
-    if any(word in low for word in _PLACEHOLDERS) or len(set(low)) < 5:
+    if any(word in low for word in _PLACEHOLDERS) or low.startswith(_PUBLISHED) or len(set(low)) < 5:
         return True
     rest = low
     for word in _STOPS:
@@ -125,13 +149,19 @@ def is_password(value: bytes) -> bool:
     )
 
 
+def is_published(token: bytes) -> bool:
+    """Whether a token is an example that everybody knows, or counts up."""
+    low = token.lower()
+    return b"example" in low or b"1234567890" in low or b"abcdefghij" in low or low.startswith(_PUBLISHED)
+
+
 def is_passphrase(value: bytes) -> bool:
     """Several words that are no sentence about passwords: four plain ones, or some with a number and a sign."""
     words = value.split(b" ")
     if not 3 <= len(words) <= 10 or not all(words) or any(len(word) > 24 for word in words):
         return False
     bare = [word.strip(b"!.,?;:").lower() for word in words]
-    if is_placeholder(value) or any(c in value for c in b"<>{}()[]=/\\:\"`%"):
+    if is_placeholder(value) or any(c in value for c in b'<>{}()[]=/\\:"`%'):
         return False
     if len(words) >= 4 and all(word.isalpha() and len(word) > 2 and word.islower() for word in words):
         return not any(word in _PROSE for word in bare)

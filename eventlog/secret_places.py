@@ -36,17 +36,31 @@ _OPTIONS: "tuple[tuple[tuple[bytes, ...], tuple[bytes, ...], bytes], ...]" = (
     ((b"snmpget", b"snmpwalk", b"snmpset"), (b"-A", b"-X"), b""),
     ((b"gpg", b"gpg2"), (b"--passphrase",), b""),
 )  # fmt: skip
-_OPTIONS_OF: "dict[bytes, list[tuple[tuple[bytes, ...], bytes]]]" = {}
-for _words, _options, _how in _OPTIONS:
-    for _word in _words:
-        _OPTIONS_OF.setdefault(_word, []).append((_options, _how))
-
+_OPTIONS_OF = {
+    command: [(options, how) for commands, options, how in _OPTIONS if command in commands]
+    for commands, _, _ in _OPTIONS
+    for command in commands
+}
 # (command with an option, how many words further the password stands)
 _PLACES: "tuple[tuple[bytes, int], ...]" = (
     (b"htpasswd -b", 2), (b"htpasswd -nb", 1), (b"htpasswd -cb", 2), (b"htpasswd -bc", 2), (b"htpasswd -bn", 1),
     (b"htpasswd -nbB", 1),
 )  # fmt: skip
-_SESSION_NAMES = (b"sess", b"sid", b"token", b"auth", b"jwt", b"remember", b"secret", b"csrf", b"xsrf", b"login", b"key", b"id", b"user")
+_SESSION_NAMES = (
+    b"sess",
+    b"sid",
+    b"token",
+    b"auth",
+    b"jwt",
+    b"remember",
+    b"secret",
+    b"csrf",
+    b"xsrf",
+    b"login",
+    b"key",
+    b"id",
+    b"user",
+)
 _JWK_PARTS = (b"d", b"k", b"p", b"q", b"dp", b"dq", b"qi")
 
 
@@ -95,7 +109,14 @@ def find(data: bytes, low: bytes, commands: "list[bytes]", spans: "list[Span]") 
 
 def _is_typed(value: bytes) -> bool:
     """Whether somebody's password stands there, and no variable, word or example."""
-    if not 6 <= len(value) <= 256 or value[:1] in b"$%<{[-(`/@~" or MARK in value or b"${" in value or b"$(" in value or b"://" in value:
+    if (
+        not 6 <= len(value) <= 256
+        or value[:1] in b"$%<{[-(`/@~"
+        or MARK in value
+        or b"${" in value
+        or b"$(" in value
+        or b"://" in value
+    ):
         return False
     return is_password(value) and not is_placeholder(value) and not is_wordy(value)
 
@@ -139,13 +160,15 @@ def _line_end(data: bytes, at: int) -> int:
 
 def _places(low: bytes, word: bytes) -> "list[int]":
     """Where a word of a command stands by itself."""
-    found = []
+    found: "list[int]" = []
     at = low.find(word)
     while at >= 0:
         behind = low[at + len(word) : at + len(word) + 1]
         front = low[at - 1 : at] if at else b" "
         before_n = low[at - 2 : at] in (b"\\n", b"\\t")
-        if behind in (b" ", b"\t") and (before_n or front[0] not in ALNUM_SET and front not in (b"-", b"_", b".")):
+        if behind in (b" ", b"\t") and (
+            before_n or (front[0] not in ALNUM_SET and front not in (b"-", b"_", b"."))
+        ):
             found.append(at)
         at = low.find(word, at + 1)
     return found
@@ -198,7 +221,9 @@ def _options(
                 value = b""
                 if text == name and how != b"attached" and i + 1 < len(words):
                     start, end, value = words[i + 1]
-                elif text.startswith(name) and len(text) > len(name) and len(name) == 2 or text.startswith(name + b"="):
+                elif (text.startswith(name) and len(text) > len(name) and len(name) == 2) or text.startswith(
+                    name + b"="
+                ):
                     value = text[len(name) :]
                     value = value[1:] if value[:1] == b"=" else value
                 if how and how != b"attached":
@@ -215,7 +240,9 @@ def _piped(data: bytes, low: bytes, spans: "list[Span]") -> None:
         end = _line_end(data, at)
         rest = low[at:end]
         front, bar, behind = rest.partition(b"|")
-        if bar and (b"chpasswd" in behind or b"sudo -s" in behind or b"stdin" in behind or b"passwd" in behind):
+        if bar and (
+            b"chpasswd" in behind or b"sudo -s" in behind or b"stdin" in behind or b"passwd" in behind
+        ):
             words = [w for w in _words(data, at + 5, at + len(front)) if not w[2].startswith(b"-")]
             if words:
                 text = words[0][2]
@@ -251,14 +278,14 @@ def _expect(data: bytes, spans: "list[Span]") -> None:
 
 
 def _crypts(data: bytes, spans: "list[Span]") -> None:
-    """Hashes of passwords, as `crypt` spells them: they are guessed at leisure."""
+    """Hashes of passwords behind a user's name, as in `/etc/shadow`: they are guessed at leisure."""
     for front in CRYPTS:
         at = data.find(front)
         while at >= 0:
             size = run(data, at + len(front), _CRYPT, 200)
             text = data[at + len(front) : at + len(front) + size]
             last = text.rpartition(b"$")[2]
-            if len(last) >= 22 and is_random(last) and len(text) >= 31 and (at == 0 or data[at - 1] not in ALNUM_SET):
+            if len(last) >= 22 and is_random(last) and len(text) >= 31 and data[at - 1 : at] == b":" and at:
                 spans.append((at, at + len(front) + size, "crypt"))
             at = data.find(front, at + len(front))
 
@@ -273,7 +300,11 @@ def _pgpass(data: bytes, spans: "list[Span]") -> None:
             fields = data[start:end].rstrip(b"\r").split(b":", 4)
             if len(fields) == 5 and (fields[1].isdigit() or fields[1] == b"*") and fields[2] and fields[3]:
                 value = fields[4].rstrip(b" \t\"',")
-                if not any(c in b"".join(fields[:4]) for c in b" \t\"'/@=") and b" " not in value and _is_typed(value):
+                if (
+                    not any(c in b"".join(fields[:4]) for c in b" \t\"'/@=")
+                    and b" " not in value
+                    and _is_typed(value)
+                ):
                     begin = start + sum(map(len, fields[:4])) + 4
                     spans.append((begin, begin + len(value), "password"))
             at = data.find(mark, at + 3)
@@ -416,7 +447,11 @@ def _signatures(data: bytes, spans: "list[Span]") -> None:
     while at >= 0:
         start = at + 4
         size = run(data, start, ALNUM + b"%+/=_-", 120)
-        if size >= 43 and (at == 0 or data[at - 1 : at] in b"?&;\"' ") and is_random(data[start : start + size].rstrip(b"=")):
+        if (
+            size >= 43
+            and (at == 0 or data[at - 1 : at] in b"?&;\"' ")
+            and is_random(data[start : start + size].rstrip(b"="))
+        ):
             spans.append((start, start + size, "azure-key"))
         at = data.find(b"sig=", at + 4)
 
@@ -438,7 +473,9 @@ def _defines(data: bytes, low: bytes, spans: "list[Span]") -> None:
             is_salt = name.endswith(b"_salt")
             if close > 0 and stop > 0 and (is_salt or is_secret_name(name)):
                 value = data[behind + 1 : stop]
-                if is_secret_value(name, value, True) or (_wordpress(name) and len(value) >= 32 and len(set(value)) > 16):
+                if is_secret_value(name, value, True) or (
+                    _wordpress(name) and len(value) >= 32 and len(set(value)) > 16
+                ):
                     spans.append((behind + 1, stop, kind_of(name)))
         at = low.find(b"define(", at + 7)
 
@@ -454,13 +491,17 @@ def _setters(data: bytes, low: bytes, setter: bytes, spans: "list[Span]") -> Non
     at = low.find(setter)
     while at >= 0:
         words = _words(data, at + len(setter), _line_end(data, at))
-        plain = [w for w in words if w[2] not in (b"--body", b"-b", b"/m", b"--value", b"--secret", b"--plaintext")]
+        plain = [
+            w for w in words if w[2] not in (b"--body", b"-b", b"/m", b"--value", b"--secret", b"--plaintext")
+        ]
         for i in range(min(2, len(plain) - 1)):
             name = plain[i][2].lower().lstrip(b"-")
             start, end, value = plain[i + 1]
             if value.startswith((b"--body=", b"--value=")):
                 value = value.partition(b"=")[2]
-            if is_secret_name(name.rpartition(b":")[2].rpartition(b".")[2]) and is_secret_value(name, value, True):
+            if is_secret_name(name.rpartition(b":")[2].rpartition(b".")[2]) and is_secret_value(
+                name, value, True
+            ):
                 place = data.find(value, start, end)
                 if place >= 0:
                     spans.append((place, place + len(value), kind_of(name)))
@@ -476,11 +517,15 @@ def _tags(data: bytes, low: bytes, spans: "list[Span]") -> None:
         if b"<" in front and not front[front.rfind(b"<") + 1 :].strip(ALNUM + b":"):
             name_end = at + run(data, at, ALNUM, 16)
             close = data.find(b">", name_end, name_end + 160)
-            if data[name_end : name_end + 1] == b" " and close > 0 and b"<" not in data[name_end:close] and data[close - 1 : close] != b"/":
+            if (
+                data[name_end : name_end + 1] == b" "
+                and close > 0
+                and b"<" not in data[name_end:close]
+                and data[close - 1 : close] != b"/"
+            ):
                 stop = data.find(b"<", close, close + 300)
                 value = data[close + 1 : stop].strip() if stop > 0 else b""
                 if value and _is_typed(value):
                     start = data.find(value, close + 1)
                     spans.append((start, start + len(value), "password"))
         at = low.find(b"pass", at + 4)
-

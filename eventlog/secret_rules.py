@@ -36,6 +36,7 @@ from eventlog.secret_names import (
     MARK,
     is_passphrase,
     is_placeholder,
+    is_published,
     is_random,
     is_secret_name,
     is_secret_value,
@@ -73,7 +74,16 @@ _LOW = frozenset(LOWER)
 KINDS = tuple(
     sorted(
         {row[0] for row in TOKENS}
-        | {"authorization", "azure-secret", "cookie", "crypt", "discord-token", "password", "private-key", "secret"}
+        | {
+            "authorization",
+            "azure-secret",
+            "cookie",
+            "crypt",
+            "discord-token",
+            "password",
+            "private-key",
+            "secret",
+        }
         | {"url-password", "web-token"}
     )
 )
@@ -106,9 +116,11 @@ def _jwt(text: bytes) -> bool:
     parts = text.split(b".")
     return len(parts) >= 3 and len(parts[0]) >= 12 and len(parts[1]) >= 8 and len(parts[2]) >= 16
 
+
 def _sendgrid(text: bytes) -> bool:
     parts = text.split(b".")
     return len(parts) >= 3 and len(parts[1]) >= 16 and len(parts[2]) >= 32
+
 
 def _mixed(text: bytes) -> bool:
     """Holds letters and digits; what is one word, or one number, is no key."""
@@ -175,7 +187,9 @@ def _find_tokens(data: bytes, beginning: bytes, spans: "list[Span]") -> None:
         if is_token:
             text = data[at:end]
             is_token = (
-                _varied(text[len(beginning) :]) and b"EXAMPLE" not in text and (not check or _CHECKS[check](text))
+                _varied(text[len(beginning) :])
+                and not is_published(text)
+                and (not check or _CHECKS[check](text))
             )
         if is_token:
             if data[end - 1 : end] == b".":
@@ -256,7 +270,9 @@ def _find_dotted(data: bytes, runs: bytes, spans: "list[Span]") -> None:
         if len(run) <= 55 or len(parts) < 3 or b"~" in run:
             continue
         if len(parts) == 3 and len(parts[1]) == 6 and 24 <= len(parts[0]) <= 28 and 27 <= len(parts[2]) <= 40:
-            if not (parts[0][-24:-23] in (b"M", b"N", b"O") or parts[0][:1] in (b"M", b"N", b"O")) or not _strong(run):
+            if not (
+                parts[0][-24:-23] in (b"M", b"N", b"O") or parts[0][:1] in (b"M", b"N", b"O")
+            ) or not _strong(run):
                 continue
             kind = "discord-token"
         elif len(parts) == 3 and parts[0][:2] == b"eJ" and len(parts[1]) == 6 and len(parts[2]) == 27:
@@ -455,7 +471,9 @@ def _find_value(data: bytes, at: int, name: bytes, spans: "list[Span]") -> None:
             break
     if not quoted and data[end : end + 1] in (b"(", b"["):
         return
-    if not quoted and data[at - 1 : at] == b">" and data[end : end + 1] == b" ":  # <password>several words</password>
+    if (
+        not quoted and data[at - 1 : at] == b">" and data[end : end + 1] == b" "
+    ):  # <password>several words</password>
         close = data.find(b"<", end, end + 80)
         if close >= 0 and is_passphrase(data[start:close]):
             spans.append((start, close, kind_of(name)))
@@ -486,7 +504,7 @@ def _find_authorization(data: bytes, start: int, end: int, quoted: bool, spans: 
     """Any scheme and what follows it, when something in it is as chance makes it."""
     if not quoted:
         line = data[start : start + 2 * _VALUE_MAX]
-        for stop in (b"\n", b"\r", b"\\n", b"\\r", b"'", b"\\\"", b"`", b'" ', b'"\n', b"<"):
+        for stop in (b"\n", b"\r", b"\\n", b"\\r", b"'", b'\\"', b"`", b'" ', b'"\n', b"<"):
             line = line.partition(stop)[0]
         end = start + len(line.rstrip(b" \t\"'\\,;)}"))
     value = data[start:end]
@@ -494,12 +512,27 @@ def _find_authorization(data: bytes, start: int, end: int, quoted: bool, spans: 
     if space and scheme and not scheme.strip(WORD) and scheme[:1].isalpha():
         start += len(scheme) + 1
         value = rest
-    if value[:1] in b"$%{<([*" or b"${" in value or b"{{" in value or b"$(" in value or MARK in value:
+    if scheme.lower() == b"basic" and not _is_pair_of_credentials(value):
         return
-    if len(value) > 12 and is_random(value) and b" " not in value and not is_placeholder(value):
+    if value[:1] in b"$%{<([*" or b"(" in value or b"{" in value or MARK in value:
+        return
+    if (len(value) > 12 and is_random(value) and b" " not in value and not is_placeholder(value)) or any(
+        len(part) >= 16 and is_random(part) and not is_placeholder(part)
+        for part in value.translate(_AS_PARTS).split()
+    ):
         spans.append((start, end, "authorization"))
-    elif any(len(part) >= 16 and is_random(part) and not is_placeholder(part) for part in value.translate(_AS_PARTS).split()):
-        spans.append((start, end, "authorization"))
+
+
+def _is_pair_of_credentials(value: bytes) -> bool:
+    """Whether a password that is no example stands in `user:password`, in Base64."""
+    import binascii
+
+    try:
+        pair = binascii.a2b_base64(value + b"=" * (-len(value) % 4))
+    except ValueError:
+        return True
+    _, colon, password = pair.partition(b":")
+    return not colon or (len(password) >= 6 and not is_placeholder(password))
 
 
 _AS_PARTS = bytes(c if c in ALNUM_SET or c in b"+/_-." else 32 for c in range(256))

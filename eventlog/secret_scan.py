@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import accumulate
 
-from eventlog import secret_look
+from eventlog import secret_look, secret_table
 from eventlog.redaction import Redactor
 
 # Loading pyarrow takes 50 ms of processor time, making the automaton about 10: a look in Python takes as
@@ -193,7 +193,7 @@ def _expressions(spell: _Spelling, behind_key: Callable[[_Value], str]) -> tuple
 # Of what `secret_places` and the rules without a name find: a piece that is spelled alike in a text and in JSON.
 _PLACES = (
     "AZDO[A-Za-z0-9]{4}",
-    f"(?:{'|'.join(_bytes_escaped(mark) for mark in secret_look.CRYPTS)})[A-Za-z0-9./$=,+_-]{{8}}",
+    f":(?:{'|'.join(_bytes_escaped(mark) for mark in secret_look.CRYPTS)})[A-Za-z0-9./$=,+_-]{{8}}",
     r":(?:5432|\*):[^:]+:",
     r"(?i:login(?: |\t|\\t)+[^ \t]+(?:[ \t\r\n]|\\[rnt])+password(?:[ \t]|\\t))",
     r"(?i:bindpw|cookie|identified|authorization|chpasswd|define\(|<[a-z0-9:]*pass)",
@@ -221,7 +221,7 @@ def _nothing(_: _Value) -> str:
 def _tokens() -> Iterator[str]:
     """Beginnings with as much behind them as all have; one alternative for all that are followed alike."""
     alike: dict[str, list[str]] = {}
-    for _, beginning, allowed, least, _, _ in secret_look.TOKENS:
+    for _, beginning, allowed, least, _, _ in secret_table.TOKENS:
         in_front = "[0-9]{8}" if beginning == b":AA" else ""
         run = f"[{_escaped(allowed.decode())}]{{{min(least, _RUN_MAX)}}}"
         alike.setdefault(run, []).append(in_front + _escaped(beginning.decode()))
@@ -236,7 +236,8 @@ def _assigned(spell: _Spelling, names: Sequence[str], value: _Value, behind_key:
     sign = "[=:>][=>]{0,2}"
     typed = f"{spell.other(_ENDS)}*[ ]{{0,3}}={space}{{0,4}}"
     quoted = "|".join(
-        spell.some(quote) + f"(?:{_SCHEMES})?" + value(spell, _BLANK[1:] + quote, _NOT_FIRST) for quote in _QUOTES
+        spell.some(quote) + f"(?:{_SCHEMES})?" + value(spell, _BLANK[1:] + quote, _NOT_FIRST)
+        for quote in _QUOTES
     )
     plain = value(spell, _ENDS + _BRACKETS, _NOT_FIRST + "=")
     any_value = f"(?:[rbfu]?{spell.some(_ESCAPE)}{{0,8}}(?:{quoted})|(?:{_SCHEMES})?{plain}|(?:{_SCHEMES})=)"
