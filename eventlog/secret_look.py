@@ -33,13 +33,28 @@ OTHERS = (
     b"secret", b"token", b"authorization", b"credential", b"credentials", b"auth", b"_pat", b"_jwt",
     b"key_base", b"keybase", b"key_data", b"secret_id", b"otp_seed",
 )  # fmt: skip
-KEYS_OF = (
+_KEYS = (
     b"access", b"account", b"admin", b"aes", b"api", b"app", b"auth", b"bot", b"cipher", b"client", b"consumer",
     b"cookie", b"crypt", b"decryption", b"deploy", b"encryption", b"fernet", b"gateway", b"hmac", b"ingest", b"insert",
     b"integration", b"jwt", b"license", b"master", b"merchant", b"personal", b"private", b"project", b"rest", b"root",
     b"routing", b"sdk", b"secret", b"server", b"service", b"session", b"shared", b"signing", b"ssh", b"storage",
     b"subscription", b"tls", b"wallet", b"webhook", b"write",
 )  # fmt: skip
+# Services whose keys are called after them.
+_SERVICES = tuple(
+    b"ably abuseipdb airtable alchemy algolia alpaca amplitude anthropic anyscale apify application asana assemblyai atlas "
+    b"atlassian aws azure backup binance bitbucket bitly blockfrost braintree brave buildkite cerebras circleci claude clerk "
+    b"cloudflare codecov cohere coinbase comet contentful cosmos datadog deepgram deepl deepseek digitalocean discord docker "
+    b"dropbox elastic elevenlabs etherscan exa fastly figma firebase fireworks function functions gcp gemini github gitlab "
+    b"giphy google grafana groq heroku honeycomb hubspot huggingface ibm infura influx intercom jira jina kraken langfuse "
+    b"langsmith launchdarkly linear linode logdna logtail lokalise mailchimp mailgun mapbox maps meilisearch mistral mixpanel "
+    b"moralis nasa neon newrelic news ngrok notion nuget nvidia okta omdb openai openrouter opsgenie pagerduty paypal "
+    b"perplexity pinecone plaid polygon postmark pusher qdrant quicknode rapidapi razorpay recaptcha redis replicate resend "
+    b"rollbar sendgrid sentry serp serpapi shippo shodan sinch snyk sonar spotify square stability stripe supabase tavily "
+    b"telegram tmdb together transifex travis trello twilio twitter typesense unsplash upstash vercel virustotal voyage vultr "
+    b"wandb weather weaviate workos xai yelp youtube zendesk zoom signature bucket decrypt sas bearer hash_secret".split()
+)
+KEYS_OF: "tuple[bytes, ...]" = (*_KEYS, *_SERVICES)
 KEY = b"key"
 ENDINGS = (*PASSWORDS, *OTHERS, KEY)
 
@@ -60,7 +75,20 @@ _IN_TOGETHER = (
     b"cookie", b"identifiedby", b"withpassword", b"encryptedpassword", b"bindpw", b"chpasswd", b"setx",
     b"configureset", b"secretset", b"webhook", b"privatelines", b"define(", b"passwordtype", b"<pass", b"sig:", b"kty:",
 )  # fmt: skip
-_IN_TEXT = (b":5432:", b":*:", b"AZDO")
+_IN_TEXT = (
+    b"]:587",
+    b":thin:",
+    b'PSK "',
+    b"PSK \\",
+    b"requirepass ",
+    b"masterauth ",
+    b"RSAKeyValue",
+    b"SSH2 ENC",
+    b"untrusted c",
+    b":5432:",
+    b":*:",
+    b"AZDO",
+)
 SETTERS = (b"setx ", b"secret set ", b"configure set ")
 CRYPTS = (b"$6$", b"$5$", b"$y$", b"$1$", b"$2a$", b"$2b$", b"$2y$", b"$apr1$", b"$7$")
 
@@ -153,6 +181,8 @@ def may_hold(data: bytes) -> bool:
         return True
     if b"TRUE" in data and (b"tTRUE" in data or b"\tTRUE" in data):
         return True
+    if b"assword " in data and _may_be_line(data):
+        return True
     if b"spawn" in data and b"send " in data:
         return True
     if b"-" not in data:
@@ -178,7 +208,7 @@ def endings_in(data: bytes) -> "set[bytes]":
 
 def _shape(data: bytes) -> bytes:
     """The words of a text, in lower case; of JSON without the letters of escapes in front of a sign of minus."""
-    shape = b" " + data.translate(_AS_OPTIONS)
+    shape = b" " + data.translate(_AS_OPTIONS) + b" "
     for letter in (b"n", b"t", b"r"):
         if b"\\" + letter + b"-" in data:
             shape = shape.replace(b" " + letter + b"-", b"  -")
@@ -314,6 +344,25 @@ def _may_be_url_password(data: bytes) -> bool:
         if user[1] and b":" in user[0] and user[0] == user[0].translate(None, b" /<>'`|(){}"):
             return True
         at = data.find(b"://", at)
+    return False
+
+
+def _may_be_line(data: bytes) -> bool:
+    """Whether `password` and one word with a digit or a capital end a line."""
+    at = data.find(b"assword ")
+    while at >= 0:
+        start = at + 8 + run(data, at + 8, b" ", 16)
+        window = data[start : start + 80]
+        word = (
+            window.replace(b"\r", b"\n")
+            .replace(b"\\", b"\n")
+            .replace(b'"', b"\n", 2)
+            .lstrip(b"\n")
+            .partition(b"\n")[0]
+        )
+        if len(word) >= 6 and b" " not in word.rstrip(b" "):
+            return True
+        at = data.find(b"assword ", at + 8)
     return False
 
 

@@ -72,7 +72,7 @@ def is_secret_name(name: bytes) -> bool:
     if bare.endswith(b"pass"):
         return not bare[:-4] or bare[-5:-4] in (b"_", b"-", b".") or bare[:-4] in _HAVE_PASS
     if bare.endswith(b"auth"):
-        return bare in (b"auth", b"_auth")
+        return bare == b"auth" or bare.endswith(b"_auth")
     if bare.endswith(b"_secret_id"):
         return True
     return bare.endswith(PASSWORDS) or bare.endswith(OTHERS)
@@ -123,10 +123,23 @@ def is_secret_value(name: bytes, value: bytes, quoted: bool) -> bool:
     if not quoted and (any(c in value for c in b"({[") or value[-1:] in b"."):
         return False
     if is_password_name(name):
-        likely = is_password(value) and (quoted or size >= 8) and not is_wordy(value)
+        likely = is_password(value) and (quoted or size >= 8) and (not is_wordy(value) or _is_made_up(value))
     else:
         likely = size >= 12 and is_random(value)
     return likely and not is_placeholder(value) and value.lower() not in name
+
+
+def _is_made_up(value: bytes) -> bool:
+    """A word with a capital and a number, or words with one between lines, as people remember: `Harbor2024`."""
+    capital = value[:1].isupper() or value.count(b"-") >= 2
+    return (
+        capital
+        and value[-1:].isdigit()
+        and len(value) >= 8
+        and b"." not in value
+        and b"/" not in value
+        and b"_" not in value
+    )
 
 
 def is_placeholder(value: bytes) -> bool:
@@ -158,6 +171,8 @@ def is_published(token: bytes) -> bool:
 def is_passphrase(value: bytes) -> bool:
     """Several words that are no sentence about passwords: four plain ones, or some with a number and a sign."""
     words = value.split(b" ")
+    if len(words) in (12, 15, 18, 21, 24):  # of a wallet
+        return all(word.isalpha() and word.islower() and 3 <= len(word) <= 8 for word in words)
     if not 3 <= len(words) <= 10 or not all(words) or any(len(word) > 24 for word in words):
         return False
     bare = [word.strip(b"!.,?;:").lower() for word in words]

@@ -84,6 +84,14 @@ def find(data: bytes, low: bytes, commands: "list[bytes]", spans: "list[Span]") 
         _bindpw(data, low, spans)
     if b"cookie" in low:
         _cookies(data, low, spans)
+    if b"assword " in data or b"requirepass " in data or b"masterauth " in data:
+        _lines(data, spans)
+    if b'PSK "' in data or b'PSK \\"' in data:
+        _shared_keys(data, spans)
+    if b"]:587" in data or b":thin:" in data:
+        _accounts(data, spans)
+    if b"RSAKeyValue" in data or b"SSH2 ENC" in data or b"untrusted c" in data:
+        _other_keys(data, spans)
     if b"\tTRUE\t" in data:
         _cookie_lines(data, spans)
     if b"kty" in data:
@@ -123,7 +131,7 @@ def _is_typed(value: bytes) -> bool:
 
 def _words(data: bytes, at: int, end: int) -> "list[tuple[int, int, bytes]]":
     """(start, end, its text) of the words of a command line, as a shell cuts them, without their quotes."""
-    found = []
+    found: "list[tuple[int, int, bytes]]" = []
     while at < end and len(found) < 64:
         at += run(data, at, b" \t", 64)
         if at >= end:
@@ -323,6 +331,72 @@ def _netrc(data: bytes, low: bytes, spans: "list[Span]") -> None:
         at = low.find(b"password", at + 8)
 
 
+def _lines(data: bytes, spans: "list[Span]") -> None:
+    """`password x`, `requirepass x`: a line of a setting's name, a space and one word."""
+    for word in (b"password ", b"requirepass ", b"masterauth "):
+        at = data.find(word)
+        while at >= 0:
+            first = data.rfind(b"\n", max(0, at - 24), at) + 1
+            front = data[first:at] if first or at < 24 else b"x"
+            start = at + len(word) + run(data, at + len(word), b" ", 16)
+            size = _until(data, start + (data[start : start + 1] in (b'"', b"'")))
+            start += data[start : start + 1] in (b'"', b"'")
+            behind = data[start + size : start + size + 3].lstrip(b"\"' \r")
+            if not front.strip() and behind[:1] in (b"\n", b"") and _is_typed(data[start : start + size]):
+                spans.append((start, start + size, "password"))
+            at = data.find(word, at + len(word))
+
+
+def _shared_keys(data: bytes, spans: "list[Span]") -> None:
+    """ipsec.secrets: `host : PSK "x"`."""
+    at = data.find(b"PSK ")
+    while at >= 0:
+        start = at + 4 + run(data, at + 4, b"\\", 2)
+        close = data.find(b'"', start + 1, start + 200)
+        value = data[start + 1 : close].rstrip(b"\\")
+        if data[start : start + 1] == b'"' and close > 0 and _is_typed(value):
+            spans.append((start + 1, start + 1 + len(value), "password"))
+        at = data.find(b"PSK ", at + 4)
+
+
+def _accounts(data: bytes, spans: "list[Span]") -> None:
+    """Postfix' `[host]:587 user:password`, Oracle's `jdbc:oracle:thin:user/password@host`."""
+    for mark, sign in ((b"]:587", b":"), (b":thin:", b"/")):
+        at = data.find(mark)
+        while at >= 0:
+            start = at + len(mark)
+            start += run(data, start, b" \t", 8)
+            end = start + _until(data, start)
+            user, _, value = data[start:end].partition(sign)
+            if sign == b"/":
+                value = value.rpartition(b"@")[0].partition(b"@//")[0]
+            if user and value and _is_typed(value):
+                start += len(user) + 1
+                spans.append((start, start + len(value), "password"))
+            at = data.find(mark, at + len(mark))
+
+
+def _other_keys(data: bytes, spans: "list[Span]") -> None:
+    """Private keys of .NET (XML), of SSH2, of minisign and signify."""
+    at = data.find(b"RSAKeyValue>")
+    while at >= 0:
+        close = data.find(b"</RSAKeyValue", at, at + 8192)
+        if close >= 0 and b"<D>" in data[at:close]:
+            spans.append((at, close, "private-key"))
+        at = data.find(b"RSAKeyValue>", at + 12)
+    at = data.find(b"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----")
+    if at >= 0:
+        close = data.find(b"---- END SSH2", at)
+        spans.append((at, close if close >= 0 else len(data), "private-key"))
+    at = data.find(b"untrusted comment:")
+    while at >= 0:
+        line = data.find(b"\n", at, at + 200)
+        start = line + 1
+        if line >= 0 and b"secret key" in data[at:line] and run(data, start, ALNUM + b"+/=", 400) >= 60:
+            spans.append((start, start + run(data, start, ALNUM + b"+/=", 400), "private-key"))
+        at = data.find(b"untrusted comment:", at + 18)
+
+
 def _bindpw(data: bytes, low: bytes, spans: "list[Span]") -> None:
     for word in (b"bindpw",):
         at = low.find(word)
@@ -364,7 +438,8 @@ _AS_PAIRS = bytes(c if c in ALNUM_SET or c in b"%+/=_.-~!" else 32 for c in rang
 
 def _is_session(name: bytes, bare: bytes, word: bytes) -> bool:
     return (
-        any(part in name for part in _SESSION_NAMES)
+        (len(bare) >= 24 or any(part in name for part in _SESSION_NAMES))
+        and not name.startswith((b"_g", b"expires", b"path", b"domain"))
         and is_random(bare)
         and not is_placeholder(bare)
         and not word.startswith((b"%", b"http"))

@@ -194,7 +194,12 @@ def _find_tokens(data: bytes, beginning: bytes, spans: "list[Span]") -> None:
         if is_token:
             if data[end - 1 : end] == b".":
                 end -= 1
-            spans.append((max(0, at - front), end, kind))
+            start = max(0, at - front)
+            if beginning.startswith(b"/"):  # the address in front of a webhook's path
+                start -= len(data[max(0, at - 80) : at]) - len(
+                    data[max(0, at - 80) : at].rstrip(DOTTED + b":/")
+                )
+            spans.append((start, end, kind))
         at = data.find(beginning, end if is_token or size > _FAILED_RUN_MAX else at + 1)
 
 
@@ -398,7 +403,7 @@ def _cut_by(text: bytes) -> bool:
 
 def _is_url_password(text: bytes) -> bool:
     low = text.lower()
-    return low not in _URL_WORDS and text[:1] not in b"$%*[" and len(text) >= 5 and not is_placeholder(text)
+    return low not in _URL_WORDS and text[:1] not in b"$*[" and len(text) >= 5 and not is_placeholder(text)
 
 
 def _find_bearers(data: bytes, low: bytes, spans: "list[Span]") -> None:
@@ -461,6 +466,11 @@ def _find_value(data: bytes, at: int, name: bytes, spans: "list[Span]") -> None:
     if name.endswith(b"authorization"):
         _find_authorization(data, start, end, quoted, spans)
         return
+    if not quoted and name.endswith(_PHRASES):  # words to the end of the line
+        line = data[start : start + 256].partition(b"\n")[0].partition(b"\\n")[0].rstrip(b" \r\"',")
+        if is_passphrase(line):
+            spans.append((start, start + len(line), "private-key"))
+            return
     value = data[start:end]
     low = value[:8].lower()
     for scheme in _SCHEMES:
@@ -482,6 +492,7 @@ def _find_value(data: bytes, at: int, name: bytes, spans: "list[Span]") -> None:
         spans.append((start, end, kind_of(name)))
 
 
+_PHRASES = (b"mnemonic", b"phrase")
 _SCHEMES = (b"bearer ", b"basic ", b"token ", b"apikey ")
 
 

@@ -196,10 +196,11 @@ _PLACES = (
     f":(?:{'|'.join(_bytes_escaped(mark) for mark in secret_look.CRYPTS)})[A-Za-z0-9./$=,+_-]{{8}}",
     r":(?:5432|\*):[^:]+:",
     r"(?i:login(?: |\t|\\t)+[^ \t]+(?:[ \t\r\n]|\\[rnt])+password(?:[ \t]|\\t))",
-    r"(?i:bindpw|cookie|identified|authorization|chpasswd|define\(|<[a-z0-9:]*pass)",
+    r"(?i:mnemonic|phrase|bindpw|cookie|identified|authorization|chpasswd|define\(|<[a-z0-9:]*pass)",
     "(?i:password (?:type|'))",
     "(?i:setx |secret set |configure set |spawn)",
     r"(?:\t|\\t)TRUE(?:\t|\\t)",
+    r"\]:587|:thin:|PSK |requirepass |masterauth |RSAKeyValue|SSH2 ENC|untrusted c|assword [^\n]*[^a-z\n., ]",
     "kty|Private-Lines|sig=[A-Za-z0-9%+/=_-]{16}",
     f"(?:{'|'.join(_bytes_escaped(word) for word in secret_look.COMMANDS)})(?: |\\t|\\\\t)",
 )
