@@ -78,8 +78,7 @@ _IN_TOGETHER = (
 _IN_TEXT = (
     b"]:587",
     b":thin:",
-    b'PSK "',
-    b"PSK \\",
+    b"PSK ",
     b"requirepass ",
     b"masterauth ",
     b"RSAKeyValue",

@@ -86,7 +86,7 @@ def find(data: bytes, low: bytes, commands: "list[bytes]", spans: "list[Span]") 
         _cookies(data, low, spans)
     if b"assword " in data or b"requirepass " in data or b"masterauth " in data:
         _lines(data, spans)
-    if b'PSK "' in data or b'PSK \\"' in data:
+    if b"PSK " in data:
         _shared_keys(data, spans)
     if b"]:587" in data or b":thin:" in data:
         _accounts(data, spans)
@@ -125,6 +125,8 @@ def _is_typed(value: bytes) -> bool:
         or b"$(" in value
         or b"://" in value
     ):
+        return False
+    if any(c in value for c in b" \t\r\n"):
         return False
     return is_password(value) and not is_placeholder(value) and not is_wordy(value)
 
@@ -342,13 +344,17 @@ def _lines(data: bytes, spans: "list[Span]") -> None:
             size = _until(data, start + (data[start : start + 1] in (b'"', b"'")))
             start += data[start : start + 1] in (b'"', b"'")
             behind = data[start + size : start + size + 3].lstrip(b"\"' \r")
-            if not front.strip() and behind[:1] in (b"\n", b"") and _is_typed(data[start : start + size]):
+            if not front.strip() and behind[:1] in (b"\n", b"") and _is_number_in(data[start : start + size]):
                 spans.append((start, start + size, "password"))
             at = data.find(word, at + len(word))
 
 
+def _is_number_in(value: bytes) -> bool:
+    return b"=" not in value and any(c in value for c in DIGIT) and _is_typed(value)
+
+
 def _shared_keys(data: bytes, spans: "list[Span]") -> None:
-    """ipsec.secrets: `host : PSK "x"`."""
+    """A quoted word behind `PSK`, as in ipsec.secrets."""
     at = data.find(b"PSK ")
     while at >= 0:
         start = at + 4 + run(data, at + 4, b"\\", 2)
@@ -381,10 +387,10 @@ def _other_keys(data: bytes, spans: "list[Span]") -> None:
     at = data.find(b"RSAKeyValue>")
     while at >= 0:
         close = data.find(b"</RSAKeyValue", at, at + 8192)
-        if close >= 0 and b"<D>" in data[at:close]:
+        if close >= 0 and b"<D>" in data[at:close] and close - at > 300:
             spans.append((at, close, "private-key"))
         at = data.find(b"RSAKeyValue>", at + 12)
-    at = data.find(b"---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----")
+    at = data.find(b"---- BEGIN SSH2 ENCRYPTED PRIVATE")
     if at >= 0:
         close = data.find(b"---- END SSH2", at)
         spans.append((at, close if close >= 0 else len(data), "private-key"))
@@ -422,11 +428,17 @@ def _cookies(data: bytes, low: bytes, spans: "list[Span]") -> None:
             word_end = pieces.find(b" ", place)
             word_end = len(pieces) if word_end < 0 else word_end
             word = rest[place:word_end]
-            if b"=" in word:
+            is_pair = b"=" in word
+            if is_pair:
                 name, _, word = word.partition(b"=")
                 place = word_end - len(word)
             bare = word.rstrip(b"=")
-            if name and len(word) >= 16 and _is_session(name.lower(), bare, word):
+            if (
+                name
+                and len(word) >= 16
+                and word[:1] != b"/"
+                and _is_session(name.lower(), bare, word, is_pair)
+            ):
                 spans.append((start + place, start + word_end, "cookie"))
             name = word or name
             place = word_end + 1
@@ -436,9 +448,9 @@ def _cookies(data: bytes, low: bytes, spans: "list[Span]") -> None:
 _AS_PAIRS = bytes(c if c in ALNUM_SET or c in b"%+/=_.-~!" else 32 for c in range(256))
 
 
-def _is_session(name: bytes, bare: bytes, word: bytes) -> bool:
+def _is_session(name: bytes, bare: bytes, word: bytes, is_pair: bool) -> bool:
     return (
-        (len(bare) >= 24 or any(part in name for part in _SESSION_NAMES))
+        ((is_pair and len(bare) >= 24) or any(part in name for part in _SESSION_NAMES))
         and not name.startswith((b"_g", b"expires", b"path", b"domain"))
         and is_random(bare)
         and not is_placeholder(bare)

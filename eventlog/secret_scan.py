@@ -200,7 +200,7 @@ _PLACES = (
     "(?i:password (?:type|'))",
     "(?i:setx |secret set |configure set |spawn)",
     r"(?:\t|\\t)TRUE(?:\t|\\t)",
-    r"\]:587|:thin:|PSK |requirepass |masterauth |RSAKeyValue|SSH2 ENC|untrusted c|assword [^\n]*[^a-z\n., ]",
+    r"\]:587|:thin:|PSK |requirepass |masterauth |RSAKeyValue|SSH2 ENC|untrusted c|assword +[^ \n=]*[0-9]",
     "kty|Private-Lines|sig=[A-Za-z0-9%+/=_-]{16}",
     f"(?:{'|'.join(_bytes_escaped(word) for word in secret_look.COMMANDS)})(?: |\\t|\\\\t)",
 )
