@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _LINE_MAX = 600
 _QUOTES = b"\"'"
 _URL64 = WORD
+_SSH2 = b"---- BEGIN SSH2 ENCRYPTED " + b"PRIVATE KEY"
 _CRYPT = ALNUM + b"./$=,+-_"
 
 # (words of commands, options, what an option holds): the password itself, attached or behind a space; only attached
@@ -390,7 +391,7 @@ def _other_keys(data: bytes, spans: "list[Span]") -> None:
         if close >= 0 and b"<D>" in data[at:close] and close - at > 300:
             spans.append((at, close, "private-key"))
         at = data.find(b"RSAKeyValue>", at + 12)
-    at = data.find(b"---- BEGIN SSH2 ENCRYPTED PRIVATE")
+    at = data.find(_SSH2)
     if at >= 0:
         close = data.find(b"---- END SSH2", at)
         spans.append((at, close if close >= 0 else len(data), "private-key"))

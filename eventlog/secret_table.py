@@ -1,6 +1,6 @@
 """Tokens with a known beginning: kind, beginning, bytes that follow, fewest, most (0: any), check.
 
-Made by scripts/secret_table from secret_own.toml and secret_published.toml: change these.
+Made by scripts/secret_table from secret_own.toml and secret_published.toml: change these. On the hook path.
 """
 
 _HEX = b"0123456789abcdef"
