@@ -1,8 +1,12 @@
-"""The first look for secrets: whether a text, or JSON that has many, may hold one; at a fraction of a find's price.
+"""The first look for secrets: whether a text, or JSON that has many, may hold one; at a fraction of a
+find's price.
 
-What `may_hold` lets pass holds nothing that `secret_rules.find` finds in any of its texts. What is asked for is
-spelled alike in a text and in JSON, and where an escape may stand between two parts of a secret, the parts count
-whatever stands there. There are no regular expressions here: the hook path loads no `re`, and the time is linear.
+What `may_hold` lets pass holds nothing that `secret_rules.find` finds in any of its texts. What is asked
+for is
+spelled alike in a text and in JSON, and where an escape may stand between two parts of a secret, the parts
+count
+whatever stands there. There are no regular expressions here: the hook path loads no `re`, and the time is
+linear.
 
 Pure functions; any thread. docs/secrets.md is the protocol. On the hook path.
 """
@@ -20,39 +24,125 @@ ALNUM_SET = frozenset(ALNUM)
 NAME_MAX = 48
 URL_USER_MAX = 256
 
-# Names that a password is assigned to end in one of these, of a key, token and the like in one of those. Of `pass`
+# Names that a password is assigned to end in one of these, of a key, token and the like in one of those.
+# Of `pass`
 # and others that also end other words, `secret_names` asks more.
 PASSWORDS = (
-    b"password", b"passwd", b"passphrase", b"pass", b"pwd", b"passwort", b"kennwort", b"contrase\xc3\xb1a",
-    b"contrasena", b"senha", b"wachtwoord", b"mot_de_passe", b"motdepasse", b"mot de passe", b"parola", b"has\xc5\x82o",
-    b"l\xc3\xb6senord", b"\xe3\x83\x91\xe3\x82\xb9\xe3\x83\xaf\xe3\x83\xbc\xe3\x83\x89", b"\xe5\xaf\x86\xe7\xa0\x81",
-    b"\xd0\xbf\xd0\xb0\xd1\x80\xd0\xbe\xd0\xbb\xd1\x8c", b"bindpw", b"rootpw", b"psk", b"mnemonic",
-    b"seed_phrase", b"seedphrase", b"recovery_phrase",
-)  # fmt: skip
+    b"password",
+    b"passwd",
+    b"passphrase",
+    b"pass",
+    b"pwd",
+    b"passwort",
+    b"kennwort",
+    b"contrase\xc3\xb1a",
+    b"contrasena",
+    b"senha",
+    b"wachtwoord",
+    b"mot_de_passe",
+    b"motdepasse",
+    b"mot de passe",
+    b"parola",
+    b"has\xc5\x82o",
+    b"l\xc3\xb6senord",
+    b"\xe3\x83\x91\xe3\x82\xb9\xe3\x83\xaf\xe3\x83\xbc\xe3\x83\x89",
+    b"\xe5\xaf\x86\xe7\xa0\x81",
+    b"\xd0\xbf\xd0\xb0\xd1\x80\xd0\xbe\xd0\xbb\xd1\x8c",
+    b"bindpw",
+    b"rootpw",
+    b"psk",
+    b"mnemonic",
+    b"seed_phrase",
+    b"seedphrase",
+    b"recovery_phrase",
+)
 OTHERS = (
-    b"secret", b"token", b"authorization", b"credential", b"credentials", b"auth", b"_pat", b"_jwt",
-    b"key_base", b"keybase", b"key_data", b"secret_id", b"otp_seed",
-)  # fmt: skip
+    b"secret",
+    b"token",
+    b"authorization",
+    b"credential",
+    b"credentials",
+    b"auth",
+    b"_pat",
+    b"_jwt",
+    b"key_base",
+    b"keybase",
+    b"key_data",
+    b"secret_id",
+    b"otp_seed",
+)
 _KEYS = (
-    b"access", b"account", b"admin", b"aes", b"api", b"app", b"auth", b"bot", b"cipher", b"client", b"consumer",
-    b"cookie", b"crypt", b"decryption", b"deploy", b"encryption", b"fernet", b"gateway", b"hmac", b"ingest", b"insert",
-    b"integration", b"jwt", b"license", b"master", b"merchant", b"personal", b"private", b"project", b"rest", b"root",
-    b"routing", b"sdk", b"secret", b"server", b"service", b"session", b"shared", b"signing", b"ssh", b"storage",
-    b"subscription", b"tls", b"wallet", b"webhook", b"write",
-)  # fmt: skip
+    b"access",
+    b"account",
+    b"admin",
+    b"aes",
+    b"api",
+    b"app",
+    b"auth",
+    b"bot",
+    b"cipher",
+    b"client",
+    b"consumer",
+    b"cookie",
+    b"crypt",
+    b"decryption",
+    b"deploy",
+    b"encryption",
+    b"fernet",
+    b"gateway",
+    b"hmac",
+    b"ingest",
+    b"insert",
+    b"integration",
+    b"jwt",
+    b"license",
+    b"master",
+    b"merchant",
+    b"personal",
+    b"private",
+    b"project",
+    b"rest",
+    b"root",
+    b"routing",
+    b"sdk",
+    b"secret",
+    b"server",
+    b"service",
+    b"session",
+    b"shared",
+    b"signing",
+    b"ssh",
+    b"storage",
+    b"subscription",
+    b"tls",
+    b"wallet",
+    b"webhook",
+    b"write",
+)
 # Services whose keys are called after them.
 _SERVICES = tuple(
-    b"ably abuseipdb airtable alchemy algolia alpaca amplitude anthropic anyscale apify application asana assemblyai atlas "
-    b"atlassian aws azure backup binance bitbucket bitly blockfrost braintree brave buildkite cerebras circleci claude clerk "
-    b"cloudflare codecov cohere coinbase comet contentful cosmos datadog deepgram deepl deepseek digitalocean discord docker "
-    b"dropbox elastic elevenlabs etherscan exa fastly figma firebase fireworks function functions gcp gemini github gitlab "
-    b"giphy google grafana groq heroku honeycomb hubspot huggingface ibm infura influx intercom jira jina kraken langfuse "
-    b"langsmith launchdarkly linear linode logdna logtail lokalise mailchimp mailgun mapbox maps meilisearch mistral mixpanel "
-    b"moralis nasa neon newrelic news ngrok notion nuget nvidia okta omdb openai openrouter opsgenie pagerduty paypal "
-    b"perplexity pinecone plaid polygon postmark pusher qdrant quicknode rapidapi razorpay recaptcha redis replicate resend "
-    b"rollbar sendgrid sentry serp serpapi shippo shodan sinch snyk sonar spotify square stability stripe supabase tavily "
-    b"telegram tmdb together transifex travis trello twilio twitter typesense unsplash upstash vercel virustotal voyage vultr "
-    b"wandb weather weaviate workos xai yelp youtube zendesk zoom signature bucket decrypt sas bearer hash_secret".split()
+    b"ably abuseipdb airtable alchemy algolia alpaca amplitude anthropic anyscale apify application "
+    b"asana assemblyai atlas "
+    b"atlassian aws azure backup binance bitbucket bitly blockfrost braintree brave buildkite "
+    b"cerebras circleci claude clerk "
+    b"cloudflare codecov cohere coinbase comet contentful cosmos datadog deepgram deepl deepseek "
+    b"digitalocean discord docker "
+    b"dropbox elastic elevenlabs etherscan exa fastly figma firebase fireworks function functions "
+    b"gcp gemini github gitlab "
+    b"giphy google grafana groq heroku honeycomb hubspot huggingface ibm infura influx intercom "
+    b"jira jina kraken langfuse "
+    b"langsmith launchdarkly linear linode logdna logtail lokalise mailchimp mailgun mapbox maps "
+    b"meilisearch mistral mixpanel "
+    b"moralis nasa neon newrelic news ngrok notion nuget nvidia okta omdb openai openrouter "
+    b"opsgenie pagerduty paypal "
+    b"perplexity pinecone plaid polygon postmark pusher qdrant quicknode rapidapi razorpay "
+    b"recaptcha redis replicate resend "
+    b"rollbar sendgrid sentry serp serpapi shippo shodan sinch snyk sonar spotify square stability "
+    b"stripe supabase tavily "
+    b"telegram tmdb together transifex travis trello twilio twitter typesense unsplash upstash "
+    b"vercel virustotal voyage vultr "
+    b"wandb weather weaviate workos xai yelp youtube zendesk zoom signature bucket decrypt sas "
+    b"bearer hash_secret".split()
 )
 KEYS_OF: "tuple[bytes, ...]" = (*_KEYS, *_SERVICES)
 KEY = b"key"
@@ -60,21 +150,103 @@ ENDINGS = (*PASSWORDS, *OTHERS, KEY)
 
 # Words of commands whose options hold a password, and of other places without a name and a sign.
 COMMANDS = (
-    b"mysql", b"mysqldump", b"mysqladmin", b"mysqlimport", b"mysqlsh", b"mariadb", b"mariadb-dump", b"sshpass", b"unrar",
-    b"redis-cli", b"iredis", b"valkey-cli", b"smbclient", b"rpcclient", b"winexe", b"curl", b"curlie",
-    b"xhs", b"httpie", b"lftp", b"ncftp", b"ncftpget", b"lftpget", b"sqlcmd", b"bcp", b"isql", b"osql", b"ipmitool",
-    b"mosquitto_pub", b"mosquitto_sub", b"zip", b"unzip", b"mongo", b"mongosh", b"mongodump", b"mongorestore",
-    b"mongoexport", b"mongoimport", b"login", b"cqlsh", b"psexec", b"rdesktop", b"influx", b"nuget", b"7z", b"7za", b"rar",
-    b"arangosh", b"svn", b"evil-winrm", b"crackmapexec", b"netexec", b"nxc", b"ldapsearch", b"ldapadd", b"ldapmodify",
-    b"ldapdelete", b"ldapwhoami", b"ldappasswd", b"plink", b"pscp", b"psftp", b"keytool", b"jarsigner", b"apksigner",
-    b"openssl", b"snmpget", b"snmpwalk", b"snmpset", b"gpg", b"gpg2", b"htpasswd", b"sudo", b"docker", b"stdin",
-)  # fmt: skip
-# Other pieces without one of which no place holds a secret that `secret_places` knows; these are spelled in lower
+    b"mysql",
+    b"mysqldump",
+    b"mysqladmin",
+    b"mysqlimport",
+    b"mysqlsh",
+    b"mariadb",
+    b"mariadb-dump",
+    b"sshpass",
+    b"unrar",
+    b"redis-cli",
+    b"iredis",
+    b"valkey-cli",
+    b"smbclient",
+    b"rpcclient",
+    b"winexe",
+    b"curl",
+    b"curlie",
+    b"xhs",
+    b"httpie",
+    b"lftp",
+    b"ncftp",
+    b"ncftpget",
+    b"lftpget",
+    b"sqlcmd",
+    b"bcp",
+    b"isql",
+    b"osql",
+    b"ipmitool",
+    b"mosquitto_pub",
+    b"mosquitto_sub",
+    b"zip",
+    b"unzip",
+    b"mongo",
+    b"mongosh",
+    b"mongodump",
+    b"mongorestore",
+    b"mongoexport",
+    b"mongoimport",
+    b"login",
+    b"cqlsh",
+    b"psexec",
+    b"rdesktop",
+    b"influx",
+    b"nuget",
+    b"7z",
+    b"7za",
+    b"rar",
+    b"arangosh",
+    b"svn",
+    b"evil-winrm",
+    b"crackmapexec",
+    b"netexec",
+    b"nxc",
+    b"ldapsearch",
+    b"ldapadd",
+    b"ldapmodify",
+    b"ldapdelete",
+    b"ldapwhoami",
+    b"ldappasswd",
+    b"plink",
+    b"pscp",
+    b"psftp",
+    b"keytool",
+    b"jarsigner",
+    b"apksigner",
+    b"openssl",
+    b"snmpget",
+    b"snmpwalk",
+    b"snmpset",
+    b"gpg",
+    b"gpg2",
+    b"htpasswd",
+    b"sudo",
+    b"docker",
+    b"stdin",
+)
+# Other pieces without one of which no place holds a secret that `secret_places` knows; these are spelled
+# in lower
 # case, with `:` for each sign and without what `_BETWEEN` has.
 _IN_TOGETHER = (
-    b"cookie", b"identifiedby", b"withpassword", b"encryptedpassword", b"bindpw", b"chpasswd", b"setx",
-    b"configureset", b"secretset", b"webhook", b"privatelines", b"define(", b"passwordtype", b"<pass", b"sig:", b"kty:",
-)  # fmt: skip
+    b"cookie",
+    b"identifiedby",
+    b"withpassword",
+    b"encryptedpassword",
+    b"bindpw",
+    b"chpasswd",
+    b"setx",
+    b"configureset",
+    b"secretset",
+    b"webhook",
+    b"privatelines",
+    b"define(",
+    b"passwordtype",
+    b"<pass",
+    b"sig:",
+    b"kty:",
+)
 _IN_TEXT = (
     b"]:587",
     b":thin:",
@@ -206,7 +378,9 @@ def endings_in(data: bytes) -> "set[bytes]":
 
 
 def _shape(data: bytes) -> bytes:
-    """The words of a text, in lower case; of JSON without the letters of escapes in front of a sign of minus."""
+    """The words of a text, in lower case; of JSON without the letters of escapes in front of a sign of
+    minus.
+    """
     shape = b" " + data.translate(_AS_OPTIONS) + b" "
     for letter in (b"n", b"t", b"r"):
         if b"\\" + letter + b"-" in data:

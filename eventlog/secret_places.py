@@ -1,6 +1,7 @@
 """Secrets of which the place tells: options of commands, lines of credential files, cookies, parts of keys.
 
-Each looks for a word that is rare, and from there at a bounded piece of text. Pure functions on bytes; any thread.
+Each looks for a word that is rare, and from there at a bounded piece of text. Pure functions on bytes; any
+thread.
 docs/secrets.md is the protocol. On the hook path, where something was seen.
 """
 
@@ -17,26 +18,78 @@ _URL64 = WORD
 _SSH2 = b"---- BEGIN SSH2 ENCRYPTED " + b"PRIVATE KEY"
 _CRYPT = ALNUM + b"./$=,+-_"
 
-# (words of commands, options, what an option holds): the password itself, attached or behind a space; only attached
+# (words of commands, options, what an option holds): the password itself, attached or behind a space; only
+# attached
 # (`mysql -p`); the part of it behind a sign.
 _OPTIONS: "tuple[tuple[tuple[bytes, ...], tuple[bytes, ...], bytes], ...]" = (
-    ((b"mysql", b"mysqldump", b"mysqladmin", b"mysqlimport", b"mysqlsh", b"mariadb", b"mariadb-dump"), (b"-p",), b"attached"),
+    (
+        (b"mysql", b"mysqldump", b"mysqladmin", b"mysqlimport", b"mysqlsh", b"mariadb", b"mariadb-dump"),
+        (b"-p",),
+        b"attached",
+    ),
     ((b"sshpass", b"ldapsearch", b"unrar"), (b"-p", b"-w"), b""),
     ((b"redis-cli", b"iredis", b"valkey-cli"), (b"-a",), b""),
     ((b"smbclient", b"rpcclient", b"winexe"), (b"-U", b"--user"), b"%"),
     ((b"curl", b"curlie"), (b"-u", b"--user", b"-U", b"--proxy-user"), b":"),
     ((b"httpie", b"xhs"), (b"-a", b"--auth", b"-A"), b":"),
     ((b"lftp", b"ncftp", b"ncftpget", b"lftpget"), (b"-u", b"-p"), b","),
-    ((b"sqlcmd", b"bcp", b"isql", b"osql", b"ipmitool", b"mosquitto_pub", b"mosquitto_sub", b"zip", b"unzip"), (b"-P",), b""),
-    ((b"mongo", b"mongosh", b"mongodump", b"mongorestore", b"mongoexport", b"mongoimport", b"login", b"cqlsh", b"psexec",
-      b"rdesktop", b"influx", b"nuget", b"7z", b"7za", b"rar", b"arangosh", b"svn", b"evil-winrm", b"crackmapexec", b"netexec", b"nxc"), (b"-p",), b""),
-    ((b"ldapsearch", b"ldapadd", b"ldapmodify", b"ldapdelete", b"ldapwhoami", b"ldappasswd"), (b"-w", b"-s"), b""),
+    (
+        (
+            b"sqlcmd",
+            b"bcp",
+            b"isql",
+            b"osql",
+            b"ipmitool",
+            b"mosquitto_pub",
+            b"mosquitto_sub",
+            b"zip",
+            b"unzip",
+        ),
+        (b"-P",),
+        b"",
+    ),
+    (
+        (
+            b"mongo",
+            b"mongosh",
+            b"mongodump",
+            b"mongorestore",
+            b"mongoexport",
+            b"mongoimport",
+            b"login",
+            b"cqlsh",
+            b"psexec",
+            b"rdesktop",
+            b"influx",
+            b"nuget",
+            b"7z",
+            b"7za",
+            b"rar",
+            b"arangosh",
+            b"svn",
+            b"evil-winrm",
+            b"crackmapexec",
+            b"netexec",
+            b"nxc",
+        ),
+        (b"-p",),
+        b"",
+    ),
+    (
+        (b"ldapsearch", b"ldapadd", b"ldapmodify", b"ldapdelete", b"ldapwhoami", b"ldappasswd"),
+        (b"-w", b"-s"),
+        b"",
+    ),
     ((b"plink", b"pscp", b"psftp"), (b"-pw",), b""),
-    ((b"keytool", b"jarsigner", b"apksigner"), (b"-storepass", b"-keypass", b"-srcstorepass", b"-deststorepass"), b""),
+    (
+        (b"keytool", b"jarsigner", b"apksigner"),
+        (b"-storepass", b"-keypass", b"-srcstorepass", b"-deststorepass"),
+        b"",
+    ),
     ((b"openssl",), (b"-k", b"-K"), b""),
     ((b"snmpget", b"snmpwalk", b"snmpset"), (b"-A", b"-X"), b""),
     ((b"gpg", b"gpg2"), (b"--passphrase",), b""),
-)  # fmt: skip
+)
 _OPTIONS_OF = {
     command: [(options, how) for commands, options, how in _OPTIONS if command in commands]
     for commands, _, _ in _OPTIONS
@@ -44,9 +97,13 @@ _OPTIONS_OF = {
 }
 # (command with an option, how many words further the password stands)
 _PLACES: "tuple[tuple[bytes, int], ...]" = (
-    (b"htpasswd -b", 2), (b"htpasswd -nb", 1), (b"htpasswd -cb", 2), (b"htpasswd -bc", 2), (b"htpasswd -bn", 1),
+    (b"htpasswd -b", 2),
+    (b"htpasswd -nb", 1),
+    (b"htpasswd -cb", 2),
+    (b"htpasswd -bc", 2),
+    (b"htpasswd -bn", 1),
     (b"htpasswd -nbB", 1),
-)  # fmt: skip
+)
 _SESSION_NAMES = (
     b"sess",
     b"sid",
@@ -245,7 +302,9 @@ def _options(
 
 
 def _piped(data: bytes, low: bytes, spans: "list[Span]") -> None:
-    """`echo 'user:password' | chpasswd`, `echo password | sudo -S`, `… --password-stdin`, `… <<< password`."""
+    """`echo 'user:password' | chpasswd`, `echo password | sudo -S`, `… --password-stdin`, `… <<<
+    password`.
+    """
     at = low.find(b"echo ")
     while at >= 0:
         end = _line_end(data, at)
@@ -485,9 +544,9 @@ def _sql(data: bytes, low: bytes, spans: "list[Span]") -> None:
             if start > at + len(word) and quote in (b"'", b'"'):
                 front = low[max(0, at - 24) : at].rstrip()
                 close = data.find(quote, start + 1, start + 130)
-                if close > 0 and (word != b"password" or front.endswith((b"with", b"encrypted"))):
-                    if _is_typed(data[start + 1 : close]):
-                        spans.append((start + 1, close, "password"))
+                is_set = word != b"password" or front.endswith((b"with", b"encrypted"))
+                if close > 0 and is_set and _is_typed(data[start + 1 : close]):
+                    spans.append((start + 1, close, "password"))
             at = low.find(word, at + len(word))
 
 

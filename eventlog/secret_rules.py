@@ -1,12 +1,17 @@
 """Where the secrets in bytes are: tokens with a known beginning, and shapes that need what is around them.
 
-`find(data)` gives the places. There are no regular expressions here: a token is a literal beginning and a run of
-allowed bytes, looked at in a bounded window, so the time is linear in the input whatever it holds. What tokens there
-are stands in secret_own.toml and secret_published.toml; names, and what values they have, in secret_names; what
-commands and files hold, in secret_places. `secret_look.may_hold` says before at a fraction of the price whether there
+`find(data)` gives the places. There are no regular expressions here: a token is a literal beginning and a
+run of
+allowed bytes, looked at in a bounded window, so the time is linear in the input whatever it holds. What
+tokens there
+are stands in secret_own.toml and secret_published.toml; names, and what values they have, in secret_names;
+what
+commands and files hold, in secret_places. `secret_look.may_hold` says before at a fraction of the price
+whether there
 is anything to find.
 
-Pure functions; any thread. docs/secrets.md says how to add a rule. On the hook path, where something was seen.
+Pure functions; any thread. docs/secrets.md says how to add a rule. On the hook path, where something was
+seen.
 """
 
 from eventlog import secret_places
@@ -497,7 +502,9 @@ _SCHEMES = (b"bearer ", b"basic ", b"token ", b"apikey ")
 
 
 def _behind_value_word(data: bytes, at: int) -> int:
-    """Where the value of a pair is whose name ends at `at`: `name: N` and `value: V`, `key="N" value="V"`; or 0."""
+    """Where the value of a pair is whose name ends at `at`: `name: N` and `value: V`, `key="N"
+    value="V"`; or 0.
+    """
     window = data[at : at + 60]
     text = window.lstrip(b" \t\r\n,\"'\\")
     gone = len(window) - len(text)

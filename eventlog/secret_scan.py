@@ -190,7 +190,8 @@ def _expressions(spell: _Spelling, behind_key: Callable[[_Value], str]) -> tuple
     )
 
 
-# Of what `secret_places` and the rules without a name find: a piece that is spelled alike in a text and in JSON.
+# Of what `secret_places` and the rules without a name find: a piece that is spelled alike in a text and in
+# JSON.
 _PLACES = (
     "AZDO[A-Za-z0-9]{4}",
     f":(?:{'|'.join(_bytes_escaped(mark) for mark in secret_look.CRYPTS)})[A-Za-z0-9./$=,+_-]{{8}}",
