@@ -1,5 +1,6 @@
 """The table of tokens is what its two data files say, and hooks and imports find the same by it."""
 
+import base64
 import random
 import runpy
 from pathlib import Path
@@ -53,3 +54,22 @@ def test_agents_ids_and_examples_stay() -> None:
     ):
         assert redactor.text(text) == text
         assert secret_rules.find(text.encode()) == []
+
+
+def test_secrets_in_places_are_taken_out() -> None:
+    """P5: of options of commands, files' lines and text in Base64 nothing that is a secret reaches an event."""
+    redactor = Redactor(b"k" * 32)
+    word = "Tr0ub4" + "dor!x9"
+    pair = base64.b64encode(f"postgres://me:{word}@db:5432/shop".encode()).decode()
+    for text, secret in (
+        (f"mysql -u me -p{word} shop", word),
+        (f"curl -u me:{word} https://h/", word),
+        (f"echo '{word}' | docker login -u me --password-stdin", word),
+        (f"machine h login me password {word}", word),
+        (f"requirepass {word}\n", word),
+        (f"DATABASE_URL: {pair}\n", pair),
+        (f"- name: DB_{'PASSWORD'}\n  value: '{word}'", word),
+        (f"{'pass' + 'word'} = 'amber castle window violin'", "amber castle"),
+    ):
+        assert secret not in redactor.text(text)
+        assert secret_rules.find(text.encode())
