@@ -73,6 +73,7 @@ _PUBLISHED = (
     b"192b9bdd22ab9ed4d12e",
     b"5f352379324c22463451",
     b"_5#y2l",
+    b"?\\xbf,\\xb4",
     b"a0zr98j/3yx",
     b"qwxhzgrpbjpvcgvu",
     b"eyjhbgcioijiuzi1niisinr5cci6ikpxvcj9.eyjzdwiioiixmjm0nty3odkw",

@@ -57,7 +57,7 @@ def test_agents_ids_and_examples_stay() -> None:
 
 
 def test_secrets_in_places_are_taken_out() -> None:
-    """P5: of options of commands, files' lines and text in Base64 nothing that is a secret reaches an event."""
+    """P5: of options of commands, lines of files and Base64 no secret reaches an event."""
     redactor = Redactor(b"k" * 32)
     word = "Tr0ub4" + "dor!x9"
     pair = base64.b64encode(f"postgres://me:{word}@db:5432/shop".encode()).decode()
