@@ -19,7 +19,7 @@ import os
 
 from blake3 import blake3
 
-from eventlog import config, erased, jsontext, secret_rules
+from eventlog import config, erased, jsontext, secret_look
 from eventlog.fs import FileSystem, publish, read_file
 from eventlog.layout import Layout
 from eventlog.types import Event
@@ -62,6 +62,7 @@ _PASSES_MAX = 4
 _NAMES_KEPT = 4096
 _AT_ONCE = 64  # lines looked at together
 _HEX = b"0123456789abcdef"
+_MARK = b"[REDACTED:"
 _OPEN, _CLOSE = b"<private>", b"</private>"
 
 
@@ -193,7 +194,7 @@ class Redactor:
     def _may_hold(self, data: bytes) -> bool:
         """Whether a text in `data`, which is text or JSON, may hold what has to go. Raises nothing."""
         try:
-            if secret_rules.may_hold(data) or (b"<" in data and _OPEN in data.lower()):
+            if secret_look.may_hold(data) or (b"<" in data and _OPEN in data.lower()):
                 return True
             if self._gone is not None or self._expressions:
                 return True
@@ -276,9 +277,11 @@ class Redactor:
 
     def _is_named_secret(self, name: str, text: str) -> bool:
         """Whether a value of JSON is a secret because its key says so."""
+        from eventlog import secret_names
+
         known = self._names.get(name)
         if known is None:
-            known = len(name) <= 64 and secret_rules.is_secret_name(
+            known = len(name) <= 64 and secret_names.is_secret_name(
                 name.encode("utf-8", "surrogatepass").lower()
             )
             if len(self._names) < _NAMES_KEPT:
@@ -286,7 +289,7 @@ class Redactor:
         if not known or self.enabled is False:
             return False
         data = text.encode("utf-8", "surrogatepass")
-        if not secret_rules.is_secret_value(name.encode("utf-8", "surrogatepass").lower(), data, True):
+        if not secret_names.is_secret_value(name.encode("utf-8", "surrogatepass").lower(), data, True):
             return False
         return data not in self._allowed and not self._allowed_kinds & {"password", "secret"}
 
@@ -297,7 +300,7 @@ class Redactor:
         flag, text = items[at - 1], items[at]
         if not (isinstance(flag, str) and isinstance(text, str) and flag.startswith("-") and len(flag) > 3):
             return False
-        return "=" not in flag and self._is_named_secret(flag, text)
+        return _is_word(flag) and self._is_named_secret(flag, text)
 
     # -- texts and contents --------------------------------------------------------------------
 
@@ -309,9 +312,7 @@ class Redactor:
         if not self.enabled:
             return ()
         try:
-            text = data
-            if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                text = data.decode("utf-16", "replace").encode("utf-8", "replace")
+            text = secret_look.plain(data)
             gone = self._gone is not None and self._gone.names(data)
             if gone:
                 return (ERASED,)
@@ -379,7 +380,7 @@ class Redactor:
             denied += [(m.start(), m.end(), DENIED) for m in expression.finditer(data) if m.end() > m.start()]
         if self._gone is not None:
             denied += self._gone.find(data, until)
-        found = secret_rules.find(data)
+        found = _by_rules(data)
         if found and (self._allowed or self._allowed_kinds):
             found = [
                 span
@@ -388,7 +389,7 @@ class Redactor:
             ]
         spans += denied
         spans += found
-        if spans and secret_rules.MARK in data:
+        if spans and _MARK in data:
             marks = _marks(data)
             spans = [span for span in spans if not _is_inside(span, marks)]
         return spans
@@ -440,6 +441,15 @@ def withheld_event(content_hash: str, kinds: "Iterable[str]") -> Event:
     }
 
 
+def _by_rules(data: bytes) -> "list[Span]":
+    """What the rules find; they are loaded only where there may be something."""
+    if not secret_look.may_hold(data):
+        return []
+    from eventlog import secret_rules
+
+    return secret_rules.find(data)
+
+
 def _find_private(data: bytes, spans: "list[Span]") -> None:
     """`<private>…</private>` in any case; blocks inside of one belong to it."""
     low = data.lower()
@@ -464,13 +474,13 @@ def _find_private(data: bytes, spans: "list[Span]") -> None:
 def _marks(data: bytes) -> "list[tuple[int, int]]":
     """Where marks of ours stand."""
     found = []
-    at = data.find(secret_rules.MARK)
+    at = data.find(_MARK)
     while at >= 0:
         end = data.find(b"]", at, at + 64)
-        kind, _, digits = data[at + len(secret_rules.MARK) : end].partition(b":")
+        kind, _, digits = data[at + len(_MARK) : end].partition(b":")
         if end > 0 and kind and len(digits) == _FINGERPRINT_DIGITS and not digits.strip(_HEX):
             found.append((at, end + 1))
-        at = data.find(secret_rules.MARK, at + 1)
+        at = data.find(_MARK, at + 1)
     return found
 
 
@@ -484,6 +494,10 @@ def _is_inside(span: "Span", marks: "list[tuple[int, int]]") -> bool:
 
 def _are_texts(*values: object) -> bool:
     return all(isinstance(value, str) for value in values)
+
+
+def _is_word(flag: str) -> bool:
+    return flag.replace("-", "a").replace("_", "a").isalnum() and flag.isascii()
 
 
 def _start(mark: "tuple[int, int]") -> int:

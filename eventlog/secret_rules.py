@@ -1,39 +1,120 @@
-"""What a secret looks like: a table of tokens with known beginnings, and five shapes that need context.
+"""Where the secrets in bytes are: tokens with a known beginning, and shapes that need what is around them.
 
-`find(data)` gives the places of secrets in bytes. There are no regular expressions here: a token is a
-literal beginning and a run of allowed bytes, looked at in a bounded window, so the time is linear in the
-input whatever it holds, and the hook path loads no `re`. A first pass keeps only what stands in long
-runs and asks for all beginnings there at once; text without a secret is left after it.
+`find(data)` gives the places. There are no regular expressions here: a token is a literal beginning and a
+run of
+allowed bytes, looked at in a bounded window, so the time is linear in the input whatever it holds. What
+tokens there
+are stands in secret_own.toml and secret_published.toml; names, and what values they have, in secret_names;
+what
+commands and files hold, in secret_places. `secret_look.may_hold` says before at a fraction of the price
+whether there
+is anything to find.
 
-`may_hold(data)` is the first look, at a fraction of the price: at a text, or at JSON that has many. What
-it lets pass holds nothing that `find` finds in any of them.
-
-Pure functions; any thread. docs/secrets.md says how to add a rule. On the hook path.
+Pure functions; any thread. docs/secrets.md says how to add a rule. On the hook path, where something was
+seen.
 """
+
+from eventlog import secret_places
+from eventlog.secret_look import (
+    ALNUM,
+    ALNUM_SET,
+    APART,
+    BASE64_LEAST,
+    DIGIT,
+    DOTTED,
+    LOWER,
+    NAME_MAX,
+    RULES,
+    UPPER,
+    URL_USER_MAX,
+    WORD,
+    beginnings,
+    commands_in,
+    endings_in,
+    long_runs,
+    may_be_base64,
+    may_hold,
+    words_of,
+)
+from eventlog.secret_look import run as _run
+from eventlog.secret_names import (
+    MARK,
+    is_passphrase,
+    is_placeholder,
+    is_published,
+    is_random,
+    is_secret_name,
+    is_secret_value,
+    kind_of,
+)
+from eventlog.secret_table import TOKENS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Span = tuple[int, int, str]  # start, end, kind
-    Check = Callable[[bytes], bool]
 
-_DIGIT = b"0123456789"
-_UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_LOWER = b"abcdefghijklmnopqrstuvwxyz"
-_ALNUM = _DIGIT + _UPPER + _LOWER
-_WORD = _ALNUM + b"_-"
-_DOTTED = _WORD + b"."
-_HEX = _DIGIT + b"abcdef"
-_BASE64 = _ALNUM + b"+/="
+__all__ = ["KINDS", "MARK", "TOKENS", "find", "is_secret_name", "is_secret_value", "may_hold"]
+
+_BASE64 = ALNUM + b"+/="
 _SPACES = b" \t"
-_ALNUM_SET = frozenset(_ALNUM)
-_WORD_SET = frozenset(_WORD)
-
 _OPEN_MAX = 512  # of a token whose length is not fixed, looked at first; a longer run is followed to its end
 _FAILED_RUN_MAX = 256  # a longer run that is no token is passed over as a whole
-_LONG_RUN = b"x" * 15  # no token of the table has a shorter run, and `hooks.slack.com` is one
-_AS_RUNS = bytes(ord("x") if c in _DOTTED + b"~" else 32 for c in range(256))
+_VALUE_MAX = 512
+_QUOTES = b"\"'`"
+_BEHIND_NAME = frozenset(b"\"'`\\] \t\r\n=:>" + DIGIT)
+_VALUE_ENDS = b" \t\r\n\"'`,;)}]<>|&\\\0"
+_AS_VALUE = bytes(32 if c in _VALUE_ENDS else 120 for c in range(256))
+_BASE64_MAX = 1 << 16
+
+# A token of these is more than what follows its beginning: so many bytes in front belong to it.
+_IN_FRONT = {b"k_live_": 1, b"k_test_": 1, b"k_prod_": 1, b".atlasv1.": 14}
+_BOT_DIGITS = (8, 9, 10)  # the number of a Telegram bot
+_URL_WORDS = frozenset(
+    b"pass passwd password pw pwd secret token user username key apikey postgres root admin test".split()
+)
+_LOW = frozenset(LOWER)
+
+KINDS = tuple(
+    sorted(
+        {row[0] for row in TOKENS}
+        | {
+            "authorization",
+            "azure-secret",
+            "cookie",
+            "crypt",
+            "discord-token",
+            "password",
+            "private-key",
+            "secret",
+        }
+        | {"url-password", "web-token"}
+    )
+)
+
+
+def _strong(text: bytes) -> bool:
+    """As chance makes it: small letters, capitals and digits."""
+    return any(c in text for c in LOWER) and any(c in text for c in UPPER) and any(c in text for c in DIGIT)
+
+
+def _dots(text: bytes) -> bool:
+    parts = text.split(b".")
+    return len(parts) == 2 and len(parts[1]) == 64 and not parts[1].strip(b"0123456789abcdef")
+
+
+def _dashed(text: bytes) -> bool:
+    return text.count(b"-") in (5, 6) and _mixed(text) and not any(c in text for c in LOWER)
+
+
+def _uuid(text: bytes) -> bool:
+    return [len(part) for part in text[-36:].split(b"-")] == [8, 4, 4, 4, 12]
+
+
+def _resend(text: bytes) -> bool:
+    first, _, last = text[3:].partition(b"_")
+    return 7 <= len(first) <= 10 and len(last) >= 20 and _strong(text)
 
 
 def _jwt(text: bytes) -> bool:
@@ -48,201 +129,37 @@ def _sendgrid(text: bytes) -> bool:
 
 def _mixed(text: bytes) -> bool:
     """Holds letters and digits; what is one word, or one number, is no key."""
-    return bool(text.strip(_UPPER + _LOWER + b"_-.")) and bool(text.strip(_DIGIT + b"_-."))
+    return bool(text.strip(UPPER + LOWER + b"_-.")) and bool(text.strip(DIGIT + b"_-."))
 
 
-# (kind, beginning, bytes that follow, fewest, most; 0 = any number more, further check)
-# The beginnings and lengths are those that the services publish.
-TOKENS: "tuple[tuple[str, bytes, bytes, int, int, Check | None], ...]" = (
-    ("private-key", b"AGE-SECRET-KEY-1", _UPPER + _DIGIT, 58, 58, None),
-    ("aws-key", b"AKIA", _UPPER + _DIGIT, 16, 16, None),
-    ("aws-key", b"ASIA", _UPPER + _DIGIT, 16, 16, None),
-    ("aws-key", b"ABIA", _UPPER + _DIGIT, 16, 16, None),
-    ("aws-key", b"ACCA", _UPPER + _DIGIT, 16, 16, None),
-    ("alibaba-key", b"LTAI", _ALNUM, 17, 24, _mixed),
-    ("anthropic-key", b"sk-ant-", _WORD, 32, 0, None),
-    ("atlassian-token", b"ATATT3", _WORD + b"=", 60, 0, None),
-    ("atlassian-token", b"ATCTT3", _WORD + b"=", 60, 0, None),
-    ("bitbucket-token", b"ATBB", _ALNUM, 32, 32, _mixed),
-    ("azure-key", b"AccountKey=", _BASE64, 40, 0, None),
-    ("azure-key", b"SharedAccessKey=", _BASE64, 40, 0, None),
-    ("databricks-token", b"dapi", _HEX, 32, 32, _mixed),
-    ("digitalocean-token", b"dop_v1_", _HEX, 64, 64, None),
-    ("digitalocean-token", b"doo_v1_", _HEX, 64, 64, None),
-    ("digitalocean-token", b"dor_v1_", _HEX, 64, 64, None),
-    ("docker-token", b"dckr_pat_", _WORD, 24, 0, None),
-    ("doppler-token", b"dp.pt.", _ALNUM, 40, 44, None),
-    ("figma-token", b"figd_", _WORD, 36, 0, None),
-    ("github-token", b"ghp_", _ALNUM, 36, 0, None),
-    ("github-token", b"gho_", _ALNUM, 36, 0, None),
-    ("github-token", b"ghu_", _ALNUM, 36, 0, None),
-    ("github-token", b"ghs_", _DOTTED, 36, 0, _mixed),
-    ("github-token", b"ghr_", _ALNUM, 36, 0, None),
-    ("github-token", b"github_pat_", _ALNUM + b"_", 36, 0, None),
-    ("gitlab-token", b"glpat-", _DOTTED, 20, 0, None),
-    ("gitlab-token", b"gldt-", _WORD, 20, 0, None),
-    ("gitlab-token", b"glrt-", _DOTTED, 20, 0, None),
-    ("gitlab-token", b"glcbt-", _WORD, 20, 0, None),
-    ("gitlab-token", b"glptt-", _WORD, 40, 0, None),
-    ("gitlab-token", b"glft-", _WORD, 20, 0, None),
-    ("gitlab-token", b"glsoat-", _WORD, 20, 0, None),
-    ("gitlab-token", b"gloas-", _WORD, 64, 0, None),
-    ("google-key", b"AIza", _WORD, 35, 35, None),
-    ("google-secret", b"GOCSPX-", _WORD, 28, 28, None),
-    ("google-token", b"ya29.", _WORD, 30, 0, _mixed),
-    ("grafana-token", b"glsa_", _ALNUM + b"_", 41, 41, None),
-    ("grafana-token", b"glc_eyJ", _BASE64, 40, 0, None),
-    ("groq-key", b"gsk_", _ALNUM, 48, 0, None),
-    ("huggingface-token", b"hf_", _ALNUM, 34, 40, None),
-    ("jwt", b"eyJ", _DOTTED, 40, 0, _jwt),
-    ("linear-key", b"lin_api_", _ALNUM, 32, 48, None),
-    ("mailgun-key", b"key-", _HEX, 32, 32, _mixed),
-    ("newrelic-key", b"NRAK-", _UPPER + _DIGIT, 27, 27, None),
-    ("notion-token", b"ntn_", _ALNUM, 40, 60, None),
-    ("npm-token", b"npm_", _ALNUM, 36, 36, None),
-    ("nvidia-key", b"nvapi-", _WORD, 60, 0, None),
-    ("onepassword-token", b"ops_eyJ", _BASE64, 200, 0, None),
-    ("openai-key", b"sk-proj-", _WORD, 20, 0, _mixed),
-    ("openai-key", b"sk-svcacct-", _WORD, 20, 0, _mixed),
-    ("openai-key", b"sk-admin-", _WORD, 20, 0, _mixed),
-    ("openrouter-key", b"sk-or-v1-", _HEX, 64, 64, None),
-    ("api-key", b"sk-", _ALNUM, 32, 0, _mixed),
-    ("openshift-token", b"sha256~", _WORD, 43, 43, None),
-    ("perplexity-key", b"pplx-", _ALNUM, 40, 60, None),
-    ("planetscale-token", b"pscale_", _DOTTED, 32, 0, _mixed),
-    ("postman-key", b"PMAK-", _HEX + b"-", 59, 59, None),
-    ("pypi-token", b"pypi-AgE", _WORD, 50, 0, None),
-    ("replicate-token", b"r8_", _ALNUM, 37, 40, _mixed),
-    ("rubygems-key", b"rubygems_", _HEX, 48, 48, None),
-    ("sendgrid-key", b"SG.", _DOTTED, 50, 0, _sendgrid),
-    ("sentry-token", b"sntrys_", _BASE64 + b"_", 40, 0, None),
-    ("sentry-token", b"sntryu_", _HEX, 64, 64, None),
-    ("shopify-token", b"shpat_", _HEX + b"ABCDEF", 32, 32, None),
-    ("shopify-token", b"shpca_", _HEX + b"ABCDEF", 32, 32, None),
-    ("shopify-token", b"shppa_", _HEX + b"ABCDEF", 32, 32, None),
-    ("shopify-token", b"shpss_", _HEX + b"ABCDEF", 32, 32, None),
-    ("slack-token", b"xoxb-", _ALNUM + b"-", 20, 0, None),
-    ("slack-token", b"xoxp-", _ALNUM + b"-", 20, 0, None),
-    ("slack-token", b"xoxa-", _ALNUM + b"-", 20, 0, None),
-    ("slack-token", b"xoxr-", _ALNUM + b"-", 20, 0, None),
-    ("slack-token", b"xoxs-", _ALNUM + b"-", 20, 0, None),
-    ("slack-token", b"xoxe-", _ALNUM + b"-", 20, 0, None),
-    ("slack-token", b"xoxc-", _ALNUM + b"-", 20, 0, None),
-    ("slack-token", b"xoxd-", _WORD + b"%+/=", 20, 0, None),
-    ("slack-token", b"xapp-", _ALNUM + b"-", 20, 0, _mixed),
-    ("square-token", b"sq0atp-", _WORD, 22, 22, None),
-    ("square-token", b"sq0csp-", _WORD, 43, 43, None),
-    ("stripe-key", b"k_live_", _ALNUM, 16, 0, None),
-    ("stripe-key", b"k_test_", _ALNUM, 16, 0, _mixed),
-    ("stripe-secret", b"whsec_", _BASE64, 32, 0, None),
-    ("supabase-token", b"sbp_", _HEX, 40, 40, None),
-    ("tailscale-key", b"tskey-", _WORD, 20, 0, _mixed),
-    ("terraform-token", b".atlasv1.", _WORD, 60, 0, None),
-    ("twilio-key", b"SK", _HEX, 32, 32, _mixed),
-    ("vault-token", b"hvs.", _WORD, 24, 0, _mixed),
-    ("vault-token", b"hvb.", _WORD, 24, 0, _mixed),
-    ("xai-key", b"xai-", _ALNUM, 70, 0, None),
-    # What stands in no long run, or has bytes in it that runs are cut at.
-    ("slack-webhook", b"hooks.slack.com/", _WORD + b"/", 40, 0, None),
-    ("telegram-token", b":AA", _WORD, 33, 33, _mixed),
-)
-
-# A token of these is more than what follows its beginning: so many bytes in front belong to it.
-_IN_FRONT = {b"k_live_": 1, b"k_test_": 1, b".atlasv1.": 14}
-_BOT_DIGITS = (8, 9, 10)  # the number of a Telegram bot
-_NOT_IN_RUNS = frozenset((b"AccountKey=", b"SharedAccessKey=", b"hooks.slack.com/", b":AA"))
-
-_RULES_OF: "dict[bytes, tuple[str, bytes, int, int, Check | None]]" = {
-    beginning: (kind, allowed, least, most, check) for kind, beginning, allowed, least, most, check in TOKENS
-}
+_CHECKS: "dict[str, Callable[[bytes], bool]]" = {
+    "mixed": _mixed, "strong": _strong, "jwt": _jwt, "sendgrid": _sendgrid, "dots": _dots, "dashed": _dashed,
+    "uuid": _uuid, "resend": _resend,
+}  # fmt: skip
 
 
-def _by_sign() -> "dict[bytes, tuple[bytes, ...]]":
-    """Beginnings of tokens by the first sign in them: where none of that sign is, none of them is."""
-    found: "dict[bytes, tuple[bytes, ...]]" = {}
-    for beginning in _RULES_OF:
-        if beginning not in _NOT_IN_RUNS:
-            sign = beginning.strip(_ALNUM)[:1] or beginning.lstrip(_ALNUM)[:1]
-            found[sign] = (*found.get(sign, ()), beginning)
-    return found
+def find(data: bytes, inside: bool = True) -> "list[Span]":
+    """Where secrets are, in no order, possibly overlapping; what has the better kind comes first.
 
-
-_IN_RUNS = _by_sign()  # those without a sign under b"", which is in every text
-
-KINDS = tuple(
-    sorted({t[0] for t in TOKENS} | {"authorization", "azure-secret", "password", "secret", "url-password"})
-)
-
-# Names that a secret is assigned to end in one of these; what `key` needs in front of it is below.
-ENDINGS = (
-    b"password",
-    b"passwd",
-    b"passphrase",
-    b"_pass",
-    b"pwd",
-    b"secret",
-    b"token",
-    b"key",
-    b"authorization",
-    b"credential",
-)
-PASSWORDS = (b"password", b"passwd", b"passphrase", b"pass", b"pwd")
-KEYS_OF = (
-    b"access", b"account", b"api", b"app", b"auth", b"encryption", b"license", b"master", b"private",
-    b"secret", b"service", b"shared", b"signing", b"storage", b"subscription", b"webhook",
-)  # fmt: skip
-_NAME_MAX = 48
-_VALUE_MAX = 512
-_URL_USER_MAX = 256
-_QUOTES = b"\"'`"
-_BEHIND_NAME = frozenset(b"\"'`\\] \t=:>" + _DIGIT)
-_VALUE_ENDS = b" \t\r\n\"'`,;)}]<>|&\\\0"
-_PLACEHOLDERS = (
-    b"example",
-    b"placeholder",
-    b"your",
-    b"changeme",
-    b"dummy",
-    b"xxxx",
-    b"****",
-    b"....",
-    b"redacted",
-)
-_URL_WORDS = frozenset(
-    b"pass passwd password pw pwd secret token user username key apikey postgres root admin test".split()
-)  # fmt: skip
-SCHEMES = (b"bearer ", b"basic ", b"token ", b"apikey ")
-
-MARK = b"[REDACTED:"
-
-# For the first look: what may stand between a name and its sign, and the endings without it, and without
-# the `t` that `\t`, a tab in JSON, leaves.
-_BETWEEN = _DIGIT + b"-_\\\"'`] \t"
-_AS_SIGNS = bytes(ord(":") if c in b"=:>" else c for c in range(256)).lower()
-_BEFORE_SIGNS = (
-    b"password", b"passwd", b"passphrase", b"pass", b"pwd", b"secre", b"token", b"key", b"authorization",
-    b"credential",
-)  # fmt: skip
-_AS_FLAGS = bytes(c if c == ord("-") else ord("x") if c in _WORD else 32 for c in range(256))
-_ITEM_ENDS = frozenset(bytes([c]) for c in _DIGIT + b'-_"')
-_FLAG_MAX = 6 * 64  # of JSON: each sign an escape
-
-
-def find(data: bytes) -> "list[Span]":
-    """Where secrets are, in no order, possibly overlapping; what has the better kind comes first."""
+    `inside`: text in Base64 is looked through, too.
+    """
     spans: "list[Span]" = []
-    runs = _long_runs(data)
+    runs = long_runs(data)
     if runs:
-        for sign, beginnings in _IN_RUNS.items():
-            if sign in runs:
-                for beginning in beginnings:
-                    if beginning in runs:
-                        _find_tokens(data, beginning, spans)
+        words = words_of(runs, data)
+        for beginning in beginnings(runs, words):
+            _find_tokens(data, beginning, spans)
         if b"Q~" in runs:
             _find_azure(data, spans)
-    for beginning in _NOT_IN_RUNS:
+        if b"." in runs:
+            _find_dotted(data, runs, spans)
+        if inside and any(len(word) >= BASE64_LEAST and may_be_base64(word) for word in words):
+            _find_encoded(data, spans)
+    for beginning in APART:
         if beginning in data:
             _find_tokens(data, beginning, spans)
+    if b"AZDO" in data:
+        _find_devops(data, spans)
     if b"-----BEGIN " in data:
         _find_private_keys(data, spans)
     if b"://" in data:
@@ -250,128 +167,20 @@ def find(data: bytes) -> "list[Span]":
     low = data.lower()
     if b"bearer" in low:
         _find_bearers(data, low, spans)
-    for ending in ENDINGS:
-        if ending in low:
-            _find_assigned(data, low, ending, spans)
+    for ending in endings_in(data):
+        _find_assigned(data, low, ending, spans)
+    secret_places.find(data, low, commands_in(data), spans)
     return spans
 
 
-def may_hold(data: bytes) -> bool:
-    """Whether `find` may find something in `data`, or in a text of JSON as `jsontext` spells it.
-
-    Also whether a value in that JSON may be a secret because of its key, or of the flag in front of it in a
-    list. Never a miss: what is asked for is spelled alike in a text and in JSON, and where an escape may
-    stand between two parts of a secret, the parts count whatever stands there.
-    """
-    runs = _long_runs(data)
-    if runs:
-        for sign, beginnings in _IN_RUNS.items():
-            if sign in runs:
-                for beginning in beginnings:
-                    if beginning in runs and _may_be_token(data, beginning):
-                        return True
-        if b"Q~" in runs or b"hooks.slack.com" in runs or (b":AA" in data and _may_be_token(data, b":AA")):
-            return True
-    if b"@" in data and b"://" in data and _may_be_url_password(data):
-        return True
-    if b"-----BEGIN" in data and b"PRIVATE KEY" in data:
-        return True
-    # Without what may stand between a name and its sign, the two stand side by side.
-    together = data.translate(_AS_SIGNS, _BETWEEN)
-    if b"bearer" in together and _may_be_bearer(data.lower()):
-        return True
-    for piece in together.split(b":"):
-        if piece.rstrip(b"t").endswith(_BEFORE_SIGNS) and (
-            piece[-3:] != b"key" or piece[:-3].endswith(KEYS_OF)
-        ):
-            return True
-    return b"-" in data and _may_have_flags(data, runs) and _may_be_flag(data.lower())
-
-
-def _may_be_token(data: bytes, beginning: bytes) -> bool:
-    _, allowed, least, _, _ = _RULES_OF[beginning]
-    at = data.find(beginning)
-    while at >= 0:
-        at += len(beginning)
-        if _run(data, at, allowed, least) == least:
-            return True
-        at = data.find(beginning, at)
-    return False
-
-
-def _may_be_url_password(data: bytes) -> bool:
-    at = data.find(b"://")
-    while at >= 0:
-        at += 3
-        user = data[at : at + 6 * _URL_USER_MAX].partition(b"@")
-        if user[1] and b":" in user[0] and user[0] == user[0].translate(None, b" /<>'`|(){}"):
-            return True
-        at = data.find(b"://", at)
-    return False
-
-
-def _may_be_bearer(low: bytes) -> bool:
-    at = low.find(b"bearer")
-    while at >= 0:
-        at += 6
-        if low[at : at + 1] in (b" ", b"\t", b"\\"):
-            return True
-        at = low.find(b"bearer", at)
-    return False
-
-
-def _may_have_flags(data: bytes, runs: bytes) -> bool:
-    """Whether a word begins with a sign of minus."""
-    if b"\\" in data:
-        data = data.replace(b"\\n", b" ").replace(b'\\"', b" ")
-        if b"\\" in data:
-            return True  # other escapes, which may end in front of it
-    if data[:1] == b"-" or b" -" in data.translate(_AS_FLAGS):
-        return True
-    return len(runs) >= _NAME_MAX and b"-" in runs  # of a name so long only the end is seen
-
-
-def _may_be_flag(low: bytes) -> bool:
-    """Whether a secret's name begins with a sign of minus, or stands at the end of an item that does."""
-    for word in ENDINGS:
-        at = low.find(word)
-        while at >= 0:
-            if at and low[at - 1] in _WORD_SET:
-                before = low[max(0, at - _NAME_MAX) : at]
-                if b"-" in before[len(before.rstrip(_WORD)) :]:
-                    return True
-            at += len(word)
-            if low[at : at + 1] in _ITEM_ENDS:
-                behind = low[at : at + 64].lstrip(_DIGIT + b"-_")
-                is_item = behind[:1] == b'"' and behind[1:].lstrip()[:1] in (b",", b"")
-                if is_item and b'"-' in low[max(0, at - _FLAG_MAX) : at]:
-                    return True
-            at = low.find(word, at)
-    return False
-
-
-def _long_runs(data: bytes) -> bytes:
-    """All runs of the bytes that tokens are made of which are as long as a token, and spaces between."""
-    shape = data.translate(_AS_RUNS)
-    found = []
-    at = shape.find(_LONG_RUN)
-    while at >= 0:
-        end = shape.find(b" ", at)
-        if end < 0:
-            end = len(data)
-        found.append(data[at:end])
-        at = shape.find(_LONG_RUN, end)
-    return b" ".join(found)
-
-
 def _find_tokens(data: bytes, beginning: bytes, spans: "list[Span]") -> None:
-    kind, allowed, least, most, check = _RULES_OF[beginning]
+    kind, _, allowed, least, most, check = RULES[beginning]
     front = _IN_FRONT.get(beginning, 0)
     at = data.find(beginning)
     while at >= 0:
         if beginning == b":AA":
             before = data[max(0, at - 11) : at]
-            front = len(before) - len(before.rstrip(_DIGIT))
+            front = len(before) - len(before.rstrip(DIGIT))
         behind = at + len(beginning)
         size = _run(data, behind, allowed, most + 1 if most else _OPEN_MAX)
         if not most and size == _OPEN_MAX:
@@ -383,18 +192,20 @@ def _find_tokens(data: bytes, beginning: bytes, spans: "list[Span]") -> None:
         if is_token:
             text = data[at:end]
             is_token = (
-                _varied(text[len(beginning) :]) and b"EXAMPLE" not in text and (not check or check(text))
+                _varied(text[len(beginning) :])
+                and not is_published(text)
+                and (not check or _CHECKS[check](text))
             )
         if is_token:
             if data[end - 1 : end] == b".":
                 end -= 1
-            spans.append((max(0, at - front), end, kind))
+            start = max(0, at - front)
+            if beginning.startswith(b"/"):  # the address in front of a webhook's path
+                start -= len(data[max(0, at - 80) : at]) - len(
+                    data[max(0, at - 80) : at].rstrip(DOTTED + b":/")
+                )
+            spans.append((start, end, kind))
         at = data.find(beginning, end if is_token or size > _FAILED_RUN_MAX else at + 1)
-
-
-def _run(data: bytes, at: int, allowed: bytes, most: int) -> int:
-    window = data[at : at + most]
-    return len(window) - len(window.lstrip(allowed))
 
 
 def _rest_of_run(data: bytes, at: int, allowed: bytes) -> int:
@@ -413,8 +224,8 @@ def _begins(data: bytes, at: int, front: int) -> bool:
     """
     if front:
         before = data[max(0, at - front) : at]
-        return len(before) == front and not before.strip(_ALNUM)
-    if at == 0 or data[at - 1] not in _ALNUM_SET:
+        return len(before) == front and not before.strip(ALNUM)
+    if at == 0 or data[at - 1] not in ALNUM_SET or data[at] not in ALNUM_SET:
         return True
     before = data[max(0, at - 8) : at]
     return (
@@ -422,8 +233,13 @@ def _begins(data: bytes, at: int, front: int) -> bool:
         or before[-3:-2] == b"%"
         or before[-4:-2] == b"\\x"
         or before[-6:-4] == b"\\u"
-        or (before[-1:] == b"m" and b"[" in before)
+        or (before[-1:] == b"m" and _is_colour(before.rpartition(b"[")))
     )
+
+
+def _is_colour(parts: "tuple[bytes, bytes, bytes]") -> bool:
+    numbers = parts[2][:-1]
+    return bool(parts[1]) and numbers[-1:].isdigit() and not numbers.strip(DIGIT + b";")
 
 
 def _varied(text: bytes) -> bool:
@@ -435,7 +251,7 @@ def _find_azure(data: bytes, spans: "list[Span]") -> None:
     """Client secrets: three bytes, a digit, `Q~`, 31 to 34 more."""
     at = data.find(b"Q~")
     while at >= 0:
-        size = _run(data, at + 2, _DOTTED + b"~", 40)
+        size = _run(data, at + 2, DOTTED + b"~", 40)
         start = at - 4
         if (
             31 <= size <= 34
@@ -447,6 +263,98 @@ def _find_azure(data: bytes, spans: "list[Span]") -> None:
         at = data.find(b"Q~", at + 2)
 
 
+def _find_devops(data: bytes, spans: "list[Span]") -> None:
+    """Tokens of Azure DevOps: 84 letters and digits, `AZDO` eight before the end."""
+    at = data.find(b"AZDO")
+    while at >= 0:
+        start = at - 76
+        if start >= 0 and not data[start : at + 8].strip(ALNUM) and _run(data, at + 8, ALNUM, 1) == 0:
+            spans.append((start, at + 8, "azure-secret"))
+        at = data.find(b"AZDO", at + 4)
+
+
+def _find_dotted(data: bytes, runs: bytes, spans: "list[Span]") -> None:
+    """Three parts, of an application of Discord, or five of an encrypted web token."""
+    for run in runs.split():
+        parts = run.split(b".")
+        if len(run) <= 55 or len(parts) < 3 or b"~" in run:
+            continue
+        if len(parts) == 3 and len(parts[1]) == 6 and 24 <= len(parts[0]) <= 28 and 27 <= len(parts[2]) <= 40:
+            if not (
+                parts[0][-24:-23] in (b"M", b"N", b"O") or parts[0][:1] in (b"M", b"N", b"O")
+            ) or not _strong(run):
+                continue
+            kind = "discord-token"
+        elif len(parts) == 3 and parts[0][:2] == b"eJ" and len(parts[1]) == 6 and len(parts[2]) == 27:
+            kind = "cookie"
+        elif len(parts) == 5 and parts[0][:3] == b"eyJ" and all(map(len, parts[2:])):
+            kind = "web-token"
+        else:
+            continue
+        at = data.find(run)
+        if at >= 0:
+            spans.append((at, at + len(run), kind))
+
+
+def _find_encoded(data: bytes, spans: "list[Span]") -> None:
+    """Text in Base64 that holds a secret: all of it, with the kind of the first that is in it."""
+    import binascii
+
+    shape = data.translate(_AS_BASE64)
+    done = 0
+    for piece in _long_pieces(data, shape):
+        start, end = piece
+        if start < done:
+            continue
+        end = start
+        while True:
+            end += _rest_of_run(data, end, _BASE64_BODY)
+            # Lines of 64 or 76 signs are one text.
+            line = 2 if data[end : end + 2] in (b"\r\n", b"\\n") else 1 if data[end : end + 1] == b"\n" else 0
+            if not line or end - start < 60 or _run(data, end + line, _BASE64_BODY, 4) < 4:
+                break
+            end += line
+        end += _run(data, end, b"=", 2)
+        done = end
+        bare = data[start : min(end, start + _BASE64_MAX)].replace(b"\\n", b"").translate(None, b"\r\n=")
+        bare = bare.replace(b"-", b"+").replace(b"_", b"/")
+        try:
+            text = binascii.a2b_base64(bare[: len(bare) - (len(bare) % 4 == 1)] + b"=" * (-len(bare) % 4))
+        except ValueError:
+            continue
+        if text.translate(None, _PRINTED):
+            continue
+        found = find(text, False)
+        if found:
+            spans.append((start, end, found[0][2]))
+
+
+_BASE64_BODY = ALNUM + b"+/-_"
+_PRINTED = bytes((9, 10, 13, *range(32, 127)))
+_AS_BASE64 = bytes(ord("x") if c in ALNUM_SET else 32 for c in range(256))
+
+
+def _long_pieces(data: bytes, shape: bytes) -> "list[tuple[int, int]]":
+    """Where text in Base64 may begin: words of letters and digits, which are long, in which text may be."""
+    found = []
+    at = shape.find(b"x" * BASE64_LEAST)
+    while at >= 0:
+        end = shape.find(b" ", at)
+        end = len(data) if end < 0 else end
+        start = at
+        before = data[max(0, at - 3) : at]
+        if before[-1:] == b"\\" and data[at : at + 1] in (b"n", b"t", b"r"):
+            start += 1
+        elif before[-1:] == b"%":
+            start += 2
+        if data[start - 1 : start] not in (b"/", b"+", b"-", b"_", b".") and may_be_base64(
+            data[start : start + BASE64_LEAST]
+        ):
+            found.append((start, end))
+        at = shape.find(b"x" * BASE64_LEAST, end)
+    return found
+
+
 def _find_private_keys(data: bytes, spans: "list[Span]") -> None:
     """Blocks from BEGIN to END; one without an end goes as far as it looks like a key."""
     at = data.find(b"-----BEGIN ")
@@ -455,7 +363,7 @@ def _find_private_keys(data: bytes, spans: "list[Span]") -> None:
         head = data[at + 11 : at + 91]
         head = head[: head.find(b"-----") + 5] if b"-----" in head else b""
         body = at + 11 + len(head)
-        if b"PRIVATE KEY" in head and _looks_like_key(data[body : body + 400]):
+        if _is_private(head) and _looks_like_key(data[body : body + 400]):
             if 0 <= end_mark < body:
                 end_mark = data.find(b"-----END ", body)
             if end_mark >= 0:
@@ -466,6 +374,10 @@ def _find_private_keys(data: bytes, spans: "list[Span]") -> None:
             spans.append((at, end, "private-key"))
             at = end - 1
         at = data.find(b"-----BEGIN ", at + 1)
+
+
+def _is_private(head: bytes) -> bool:
+    return b"PRIVATE KEY" in head and not head[:-5].strip(UPPER + DIGIT + b" ")
 
 
 def _looks_like_key(text: bytes) -> bool:
@@ -479,7 +391,7 @@ def _find_url_passwords(data: bytes, spans: "list[Span]") -> None:
     """`scheme://user:password@host`: the password."""
     at = data.find(b"://")
     while at >= 0:
-        window = data[at + 3 : at + 3 + _URL_USER_MAX]
+        window = data[at + 3 : at + 3 + URL_USER_MAX]
         stop = window.find(b"@")
         if stop > 0:
             user = window[:stop]
@@ -496,9 +408,7 @@ def _cut_by(text: bytes) -> bool:
 
 def _is_url_password(text: bytes) -> bool:
     low = text.lower()
-    if low in _URL_WORDS or text[:1] in b"$%*[" or len(set(text)) < 3:
-        return False
-    return not any(word in low for word in _PLACEHOLDERS)
+    return low not in _URL_WORDS and text[:1] not in b"$*[" and len(text) >= 5 and not is_placeholder(text)
 
 
 def _find_bearers(data: bytes, low: bytes, spans: "list[Span]") -> None:
@@ -506,11 +416,11 @@ def _find_bearers(data: bytes, low: bytes, spans: "list[Span]") -> None:
     while at >= 0:
         start = at + 6 + _run(data, at + 6, _SPACES, 4)
         if start > at + 6:
-            size = _run(data, start, _DOTTED + b"~+/=", _VALUE_MAX)
+            size = _run(data, start, DOTTED + b"~+/=", _VALUE_MAX)
             if size == _VALUE_MAX:
-                size += _rest_of_run(data, start + size, _DOTTED + b"~+/=")
+                size += _rest_of_run(data, start + size, DOTTED + b"~+/=")
             value = data[start : start + size].rstrip(b".")
-            if size >= 16 and _is_random(value):
+            if size >= 16 and is_random(value):
                 spans.append((start, start + len(value), "authorization"))
         at = low.find(b"bearer", max(start, at + 6))
 
@@ -522,26 +432,21 @@ def _find_assigned(data: bytes, low: bytes, ending: bytes, spans: "list[Span]") 
     while at >= 0:
         behind = at + len(ending)
         if behind < size and data[behind] in _BEHIND_NAME:
-            before = low[max(0, at - _NAME_MAX) : at]
-            name = before[len(before.rstrip(_WORD)) :] + ending
+            before = low[max(0, at - NAME_MAX) : at]
+            front = before[len(before.rstrip(WORD)) :]
+            # A name in which a new word begins: `dbPass`, `userAuth`.
+            if front and data[at : at + 1].isupper() and data[at - 1] in _LOW:
+                front += b"_"
+            name = front + ending
             if is_secret_name(name):
                 _find_value(data, behind, name, spans)
         at = low.find(ending, behind)
 
 
-def is_secret_name(name: bytes) -> bool:
-    """Whether what is called so is a secret. `name` is in lower case."""
-    bare = name.rstrip(_DIGIT)
-    stem = bare.rstrip(b"-_")
-    if stem.endswith(b"key"):
-        return stem[:-3].replace(b"-", b"").replace(b"_", b"").endswith(KEYS_OF)
-    return bare.endswith(ENDINGS)
-
-
 def _find_value(data: bytes, at: int, name: bytes, spans: "list[Span]") -> None:
     """The value that stands behind a name, when it is one."""
     is_flag = name.startswith(b"-")
-    at += _run(data, at, _DIGIT, 3)
+    at += _run(data, at, DIGIT, 3)
     at += _run(data, at, b"\\\"'`]", 6)
     spaces = _run(data, at, _SPACES, 8)
     at += spaces
@@ -550,17 +455,30 @@ def _find_value(data: bytes, at: int, name: bytes, spans: "list[Span]") -> None:
         at += 1 + _run(data, at + 1, b"=>", 2)
     elif sign == b">" and not spaces:
         at += 1
-    elif not (is_flag and spaces):
-        return
+    else:
+        behind = _behind_value_word(data, at - spaces)
+        if behind:
+            at = behind
+        elif not (is_flag and spaces):
+            return
     at += _run(data, at, _SPACES, 8)
+    at += data[at : at + 1] == b"&"  # `: &str = "value"`
     start, end, quoted = _value(data, at)
     if not quoted and data[end : end + 4].lstrip(b" ")[:1] == b"=":  # NAME: type = "value"
         at = end + data[end : end + 4].find(b"=") + 1
         at += _run(data, at, _SPACES, 4)
         start, end, quoted = _value(data, at)
+    if name.endswith(b"authorization"):
+        _find_authorization(data, start, end, quoted, spans)
+        return
+    if not quoted and name.endswith(_PHRASES):  # words to the end of the line
+        line = data[start : start + 256].partition(b"\n")[0].partition(b"\\n")[0].rstrip(b" \r\"',")
+        if is_passphrase(line):
+            spans.append((start, start + len(line), "private-key"))
+            return
     value = data[start:end]
     low = value[:8].lower()
-    for scheme in SCHEMES:
+    for scheme in _SCHEMES:
         if low.startswith(scheme) or (not quoted and low == scheme[:-1] and data[end : end + 1] == b" "):
             start += len(scheme)
             end = end if quoted else start + _run_until(data, start)
@@ -568,14 +486,74 @@ def _find_value(data: bytes, at: int, name: bytes, spans: "list[Span]") -> None:
             break
     if not quoted and data[end : end + 1] in (b"(", b"["):
         return
+    if (
+        not quoted and data[at - 1 : at] == b">" and data[end : end + 1] == b" "
+    ):  # <password>several words</password>
+        close = data.find(b"<", end, end + 80)
+        if close >= 0 and is_passphrase(data[start:close]):
+            spans.append((start, close, kind_of(name)))
+            return
     if is_secret_value(name, value, quoted):
-        spans.append((start, end, _kind_of(name)))
+        spans.append((start, end, kind_of(name)))
 
 
-def _kind_of(name: bytes) -> str:
-    if name.endswith(b"authorization"):
-        return "authorization"
-    return "password" if name.rstrip(_DIGIT).endswith(PASSWORDS) else "secret"
+_PHRASES = (b"mnemonic", b"phrase")
+_SCHEMES = (b"bearer ", b"basic ", b"token ", b"apikey ")
+
+
+def _behind_value_word(data: bytes, at: int) -> int:
+    """Where the value of a pair is whose name ends at `at`: `name: N` and `value: V`, `key="N"
+    value="V"`; or 0.
+    """
+    window = data[at : at + 60]
+    text = window.lstrip(b" \t\r\n,\"'\\")
+    gone = len(window) - len(text)
+    if text[:1] in b"nr" and data[at + gone - 1 : at + gone] == b"\\":  # text in JSON: `\n`
+        text = text[1:].lstrip(b" \t\\n\"'")
+        gone = len(window) - len(text)
+    if gone and text[:5].lower() == b"value":
+        sign = text[5:].lstrip(b"\\\"' ")
+        if sign[:1] in (b"=", b":"):
+            return at + len(window) - len(sign) + 1
+    return 0
+
+
+def _find_authorization(data: bytes, start: int, end: int, quoted: bool, spans: "list[Span]") -> None:
+    """Any scheme and what follows it, when something in it is as chance makes it."""
+    if not quoted:
+        line = data[start : start + 2 * _VALUE_MAX]
+        for stop in (b"\n", b"\r", b"\\n", b"\\r", b"'", b'\\"', b"`", b'" ', b'"\n', b"<"):
+            line = line.partition(stop)[0]
+        end = start + len(line.rstrip(b" \t\"'\\,;)}"))
+    value = data[start:end]
+    scheme, space, rest = value.partition(b" ")
+    if space and scheme and not scheme.strip(WORD) and scheme[:1].isalpha():
+        start += len(scheme) + 1
+        value = rest
+    if scheme.lower() == b"basic" and not _is_pair_of_credentials(value):
+        return
+    if value[:1] in b"$%{<([*" or b"(" in value or b"{" in value or MARK in value:
+        return
+    if (len(value) > 12 and is_random(value) and b" " not in value and not is_placeholder(value)) or any(
+        len(part) >= 16 and is_random(part) and not is_placeholder(part)
+        for part in value.translate(_AS_PARTS).split()
+    ):
+        spans.append((start, end, "authorization"))
+
+
+def _is_pair_of_credentials(value: bytes) -> bool:
+    """Whether a password that is no example stands in `user:password`, in Base64."""
+    import binascii
+
+    try:
+        pair = binascii.a2b_base64(value + b"=" * (-len(value) % 4))
+    except ValueError:
+        return True
+    _, colon, password = pair.partition(b":")
+    return not colon or (len(password) >= 6 and not is_placeholder(password))
+
+
+_AS_PARTS = bytes(c if c in ALNUM_SET or c in b"+/_-." else 32 for c in range(256))
 
 
 def _value(data: bytes, at: int) -> "tuple[int, int, bool]":
@@ -615,63 +593,5 @@ def _run_until(data: bytes, at: int) -> int:
 
 def _is_pair(text: bytes) -> bool:
     """Whether `name=` or nothing stands there, as behind the value before in a query."""
-    rest = text.lstrip(_WORD + b" ")
+    rest = text.lstrip(WORD + b" ")
     return not text.strip() or text[:1] in b"&;\n" or rest[:1] == b"=" or text[:1] == b" "
-
-
-def is_secret_value(name: bytes, value: bytes, quoted: bool) -> bool:
-    """Whether a value under a secret's name is a secret, and not a word, a placeholder, or code."""
-    size = len(value)
-    if size < 6 or size > 8192 or value[:1] in b"$%{<([*./~@#" or value.startswith((b"process.", b"os.env")):
-        return False
-    low = value.lower()
-    if (
-        any(c in value for c in b" \t\r\n\0")
-        or b"://" in value
-        or MARK in value
-        or b"${" in value
-        or b"{{" in value
-    ):
-        return False
-    if any(word in low for word in _PLACEHOLDERS):
-        return False
-    if not quoted and any(c in value for c in b"({["):
-        return False
-    if name.rstrip(_DIGIT).endswith(PASSWORDS):
-        if quoted and size >= 6:
-            return _is_password(value)
-        return size >= 8 and _is_password(value) and not _is_wordy(value)
-    return size >= 12 and _is_random(value)
-
-
-def _is_password(value: bytes) -> bool:
-    """Letters with digits or signs, as people make them up."""
-    letters = value.strip(_DIGIT)
-    return bool(letters.strip(_UPPER + _LOWER + b"_-. ") or _has_digit(value)) and any(
-        c in value for c in _UPPER + _LOWER
-    )
-
-
-def _has_digit(value: bytes) -> bool:
-    return any(c in value for c in _DIGIT)
-
-
-def _is_random(value: bytes) -> bool:
-    """Letters and digits with at least three bits a byte (collision entropy), and not made of words."""
-    if not _has_digit(value) or not any(c in value for c in _UPPER + _LOWER):
-        return False
-    size = len(value)
-    return 8 * sum(value.count(c) ** 2 for c in set(value)) <= size * size and not _is_wordy(value)
-
-
-def _is_wordy(value: bytes) -> bool:
-    """Made of words and small numbers, as identifiers and versions are."""
-    for part in value.translate(_AS_WORDS).split():
-        word = part.rstrip(_DIGIT)
-        if len(part) - len(word) > 4 or word.strip(_UPPER + _LOWER):
-            return False
-    return not value.strip(_DOTTED + b"/:+@")
-
-
-_AS_VALUE = bytes(32 if c in _VALUE_ENDS else 120 for c in range(256))
-_AS_WORDS = bytes(c if c in _ALNUM_SET else 32 for c in range(256))

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import accumulate
 
-from eventlog import secret_rules
+from eventlog import secret_look, secret_table
 from eventlog.redaction import Redactor
 
 # Loading pyarrow takes 50 ms of processor time, making the automaton about 10: a look in Python takes as
@@ -28,6 +28,11 @@ _WORTH_BYTES = 2 << 20
 _WORTH_LOADED_BYTES = 512 << 10
 
 _AT_ONCE_BYTES = 16 << 20
+
+
+def _bytes_escaped(text: bytes) -> str:
+    return "".join(chr(c) if chr(c).isalnum() else f"\\x{c:02x}" for c in text)
+
 
 _RUN_MAX = 16  # no token of the table has a shorter run
 
@@ -40,13 +45,14 @@ _QUOTES = "\"'`"
 _CLOSING = _QUOTES + "\\]"  # of a name
 _ENDS = _BLANK + _QUOTES + ",)}]<>|\\"
 _BRACKETS = "({["
-_NOT_FIRST = "$%{<([*./~@#"
+_NOT_FIRST = "$%{<([*/@#"
 _URL_CUT = _BLANK + _QUOTES + "/<>\\(){}|@"
 
-_PASSWORDS = [word.decode() for word in secret_rules.ENDINGS if word.endswith(secret_rules.PASSWORDS)]
-_OTHERS = [word.decode() for word in secret_rules.ENDINGS if word.decode() not in (*_PASSWORDS, "key")]
-_OTHERS += [f"{word.decode()}key" for word in secret_rules.KEYS_OF]
-_SCHEMES = "|".join(scheme.decode() for scheme in secret_rules.SCHEMES)
+# RE2 takes bytes for Latin-1, and so do the names.
+_PASSWORDS = [word.decode("latin-1") for word in secret_look.PASSWORDS]
+_OTHERS = [word.decode() for word in secret_look.OTHERS]
+_OTHERS += [f"{word.decode()}key" for word in secret_look.KEYS_OF]
+_SCHEMES = "bearer |basic |token |apikey "
 
 
 @contextmanager
@@ -71,9 +77,9 @@ def pays(texts: Sequence[bytes]) -> bool:
 
 def suspects(contents: Sequence[bytes]) -> list[bool]:
     """For each content whether it has to be looked at closely."""
-    # UTF-16 is told by its first bytes; its letters do not stand beside each other.
+    # In UTF-16 letters do not stand beside each other.
     return [
-        found or data[:2] in (b"\xff\xfe", b"\xfe\xff")
+        found or secret_look.is_wide(data)
         for found, data in zip(_matches(contents, _in_contents()), contents, strict=True)
     ]
 
@@ -83,7 +89,7 @@ def json_suspects(texts: Sequence[bytes]) -> list[bool]:
     return list(_matches(texts, _in_json()))
 
 
-def _matches(texts: Sequence[bytes], expression: str) -> Iterator[bool]:
+def _matches(texts: Sequence[bytes], expressions: Sequence[str]) -> Iterator[bool]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -91,10 +97,9 @@ def _matches(texts: Sequence[bytes], expression: str) -> Iterator[bool]:
         places = array("q", accumulate(map(len, some), initial=0))
         parts = [None, pa.py_buffer(places), pa.py_buffer(b"".join(some))]
         # RE2 takes bytes for Latin-1: each is a character.
-        found = pc.match_substring_regex(
-            pa.Array.from_buffers(pa.large_binary(), len(some), parts), expression
-        )
-        yield from found.to_pylist()
+        column = pa.Array.from_buffers(pa.large_binary(), len(some), parts)
+        found = [pc.match_substring_regex(column, expression).to_pylist() for expression in expressions]
+        yield from map(any, zip(*found, strict=True))
 
 
 def _parts(texts: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
@@ -110,19 +115,19 @@ def _parts(texts: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 
 
 @cache
-def _in_contents() -> str:
-    return _expression(_Spelling(), _nothing)
+def _in_contents() -> tuple[str, ...]:
+    return _expressions(_Spelling(), _nothing)
 
 
 @cache
-def _in_json() -> str:
+def _in_json() -> tuple[str, ...]:
     """With private blocks, and values whose key, or the flag in front of them, says what they are."""
     spell = _JsonSpelling()
 
     def behind_key(value: _Value) -> str:
-        return rf'|[_-]*[0-9]*"[ \t\r\n]*[:,][ \t\r\n]*"{value(spell, _BLANK, _NOT_FIRST)}'
+        return rf'|[_-]*[0-9]*"[ \t\r\n]*[:,][ \t\r\n]*"{value(spell, _BLANK[1:], _NOT_FIRST)}'
 
-    return f"{_expression(spell, behind_key)}|(?i:<private>)"
+    return (*_expressions(spell, behind_key), "(?i:<private>)")
 
 
 class _Spelling:
@@ -163,17 +168,52 @@ class _JsonSpelling(_Spelling):
 _Value = Callable[[_Spelling, str, str], str]
 
 
-def _expression(spell: _Spelling, behind_key: Callable[[_Value], str]) -> str:
-    """What `secret_rules.find` finds, rule by rule, and more."""
-    return "|".join([
-        *_tokens(),
+def _expressions(spell: _Spelling, behind_key: Callable[[_Value], str]) -> tuple[str, ...]:
+    """What `secret_rules.find` finds, rule by rule, and more.
+
+    Several, because an automaton of all of them has more states than RE2 keeps, and is twenty times slower.
+    """
+    user = spell.other(_URL_CUT)
+    others = (
         "[0-9]Q~[A-Za-z0-9_.~-]{16}",
-        "-----BEGIN (?s:.*)PRIVATE KEY",
-        f"://{(user := spell.other(_URL_CUT))}*:{user}{{3}}{user}*@",
+        "-----BEGIN [A-Z0-9 ]*PRIVATE KEY",
+        r"[A-Za-z0-9_-]{16}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{16}",
+        f"://{user}*:{user}{{3}}{user}*@",
         f"(?i:bearer{spell.some(_SPACES)}+[A-Za-z0-9_.~+/=-]{{16}})",
+    )
+    return (
+        "|".join(_tokens()),
+        "|".join((*others, _encoded())),
+        "|".join(_PLACES),
         _assigned(spell, _PASSWORDS, _password, behind_key(_password)),
         _assigned(spell, _OTHERS, _random, behind_key(_random)),
-    ])  # fmt: skip
+    )
+
+
+# Of what `secret_places` and the rules without a name find: a piece that is spelled alike in a text and in
+# JSON.
+_PLACES = (
+    "AZDO[A-Za-z0-9]{4}",
+    f":(?:{'|'.join(_bytes_escaped(mark) for mark in secret_look.CRYPTS)})[A-Za-z0-9./$=,+_-]{{8}}",
+    r":(?:5432|\*):[^:]+:",
+    r"(?i:login(?: |\t|\\t)+[^ \t]+(?:[ \t\r\n]|\\[rnt])+password(?:[ \t]|\\t))",
+    r"(?i:mnemonic|phrase|bindpw|cookie|identified|authorization|chpasswd|define\(|<[a-z0-9:]*pass)",
+    "(?i:password (?:type|'))",
+    "(?i:setx |secret set |configure set |spawn)",
+    r"(?:\t|\\t)TRUE(?:\t|\\t)",
+    r"\]:587|:thin:|PSK |requirepass |masterauth |RSAKeyValue|SSH2 ENC|untrusted c|assword +[^ \n=]*[0-9]",
+    "kty|Private-Lines|sig=[A-Za-z0-9%+/=_-]{16}",
+    f"(?:{'|'.join(_bytes_escaped(word) for word in secret_look.COMMANDS)})(?: |\\t|\\\\t)",
+)
+
+
+def _encoded() -> str:
+    """The beginning of text in Base64."""
+    one, two, three = (
+        "".join(_escaped(c) for c in sorted(chars.decode()))
+        for chars in (secret_look.FIRST, secret_look.SECOND, secret_look.THIRD)
+    )
+    return f"(?:[{one}][{two}][{three}][A-Za-z0-9]){{{secret_look.BASE64_LEAST // 4}}}"
 
 
 def _nothing(_: _Value) -> str:
@@ -183,7 +223,7 @@ def _nothing(_: _Value) -> str:
 def _tokens() -> Iterator[str]:
     """Beginnings with as much behind them as all have; one alternative for all that are followed alike."""
     alike: dict[str, list[str]] = {}
-    for _, beginning, allowed, least, _, _ in secret_rules.TOKENS:
+    for _, beginning, allowed, least, _, _ in secret_table.TOKENS:
         in_front = "[0-9]{8}" if beginning == b":AA" else ""
         run = f"[{_escaped(allowed.decode())}]{{{min(least, _RUN_MAX)}}}"
         alike.setdefault(run, []).append(in_front + _escaped(beginning.decode()))
@@ -198,17 +238,19 @@ def _assigned(spell: _Spelling, names: Sequence[str], value: _Value, behind_key:
     sign = "[=:>][=>]{0,2}"
     typed = f"{spell.other(_ENDS)}*[ ]{{0,3}}={space}{{0,4}}"
     quoted = "|".join(
-        spell.some(quote) + f"(?:{_SCHEMES})?" + value(spell, _BLANK + quote, _NOT_FIRST) for quote in _QUOTES
+        spell.some(quote) + f"(?:{_SCHEMES})?" + value(spell, _BLANK[1:] + quote, _NOT_FIRST)
+        for quote in _QUOTES
     )
     plain = value(spell, _ENDS + _BRACKETS, _NOT_FIRST + "=")
     any_value = f"(?:[rbfu]?{spell.some(_ESCAPE)}{{0,8}}(?:{quoted})|(?:{_SCHEMES})?{plain}|(?:{_SCHEMES})=)"
     any_value = f"(?:(?:{typed})?{any_value}|{typed}=)"
-    name = "|".join(_spaced(word) if word.endswith("key") else word for word in names)
-    words = "|".join(dict.fromkeys("key" if word.endswith("key") else word for word in names))
+    name = "|".join(_spaced(word) if word.endswith("key") else _escaped(word) for word in names)
+    words = "|".join(dict.fromkeys("key" if word.endswith("key") else _escaped(word) for word in names))
     # A value may begin with a sign itself; behind `>` the first is one.
     signed = f"{sign}{space}{{0,8}}{any_value}|{sign}{space}{{1,8}}=|[=:>][=>]{{2}}="
+    beside = f"(?:{spell.some(_SPACES + _QUOTES + _ESCAPE + ',' + chr(13) + chr(10))}|[nrt]){{1,60}}value"
     return (
-        f"(?i:(?:{name})(?:{closing}(?:{space}{{0,8}}(?:{signed})|>=){behind_key})"
+        f"(?i:(?:{name})(?:{closing}(?:{space}{{0,8}}(?:{signed})|>=|>[^<]* ){behind_key}|{beside})"
         f"|-[a-z0-9_-]*(?:{words}){closing}{space}{{1,16}}{any_value})"
     )
 
@@ -221,7 +263,8 @@ def _spaced(word: str) -> str:
 def _password(spell: _Spelling, ends: str, not_first: str) -> str:
     """The beginning of a password: up to what is no letter, dot or line."""
     sign, first = spell.other(_LETTERS + ends), spell.other(_LETTERS + ends + not_first)
-    return f"(?:[a-z_-][{_escaped(_LETTERS)}]*{sign}|{first})"
+    letters = f"[{_escaped(_LETTERS)}]*"
+    return f"(?:[a-z_.-]{letters}(?:{sign}|(?-i:[a-z][A-Z]|[A-Z][a-z]){letters})|{first})"
 
 
 def _random(spell: _Spelling, ends: str, not_first: str) -> str:
@@ -231,4 +274,4 @@ def _random(spell: _Spelling, ends: str, not_first: str) -> str:
 
 def _escaped(characters: str) -> str:
     """As they are written in an expression and in its sets."""
-    return "".join(c if c.isalnum() else f"\\x{ord(c):02x}" for c in characters)
+    return "".join(c if c.isalnum() and c.isascii() else f"\\x{ord(c):02x}" for c in characters)

@@ -232,7 +232,7 @@ def test_what_cannot_be_looked_at_goes_whole(monkeypatch: pytest.MonkeyPatch) ->
 
     assert MARK.fullmatch(out["payload"]["a"])  # type: ignore[index]
     assert out["payload"]["b"] == "plain"  # type: ignore[index]
-    assert Redactor(b"k" * 32).kinds_in(b"strange") == ("unreadable",)
+    assert Redactor(b"k" * 32).kinds_in(b"strange token: x") == ("unreadable",)
 
 
 def test_a_look_that_a_signal_ends_is_told_as_one_without_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +242,7 @@ def test_a_look_that_a_signal_ends_is_told_as_one_without_time(monkeypatch: pyte
         raise TimeoutError
 
     monkeypatch.setattr(secret_rules, "find", late)
-    assert Redactor(b"k" * 32).kinds_in(b"strange") == (NOT_LOOKED_THROUGH,)
+    assert Redactor(b"k" * 32).kinds_in(b"strange token: x") == (NOT_LOOKED_THROUGH,)
 
 
 def test_contents_tell_their_kinds(redactor: Redactor) -> None:

@@ -16,8 +16,8 @@ from eventlog.replay.restore_place import Place, State, same, untouched
 from eventlog.replay.restore_wanted import ways
 from eventlog.snapshots.parallel import Listed
 from eventlog.snapshots.store import BlobStore
-from eventlog.snapshots.temporary import TEMPORARY
 from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, SYMLINK
+from eventlog.snapshots.userfiles import TEMPORARY
 
 # Descriptors that wait to be dealt with together: of files that are written and not synced, and of
 # files that lost their name.

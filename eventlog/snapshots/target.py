@@ -8,8 +8,7 @@ directory which somebody swaps for a link is an error and not a way out (I28).
 import errno
 import stat
 
-from eventlog.snapshots.temporary import sibling
-from eventlog.snapshots.userfiles import UserFiles
+from eventlog.snapshots.userfiles import UserFiles, sibling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,6 +18,24 @@ _HOLD = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC if hasattr(os, "O_PATH") else N
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+TEMPORARY = b".locus-new-"  # 16 hex digits follow, and perhaps `-` and a number
+_MARK_SIZE = 16
+
+
+def sibling() -> bytes:
+    """A new name for a file that a replay or a restore has not yet put in its place."""
+    return TEMPORARY + os.urandom(_MARK_SIZE // 2).hex().encode("ascii")
+
+
+def is_temporary(name: bytes) -> bool:
+    """Whether `sibling` may have made this name: captures pass over it."""
+    if not name.startswith(TEMPORARY):
+        return False
+    mark, dash, number = name[len(TEMPORARY) :].partition(b"-")
+    hex_only = len(mark) == _MARK_SIZE and not mark.strip(b"0123456789abcdef")
+    return hex_only and (not dash or number.isdigit())
+
+
 class StoreThere(PermissionError):
     """A directory called `.locus` is a store's: nobody captures it, writes into it or deletes from it."""
 

@@ -16,9 +16,8 @@ from itertools import compress, pairwise
 from eventlog.snapshots import kept_ignored
 from eventlog.snapshots.ids import blob_id
 from eventlog.snapshots.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
-from eventlog.snapshots.temporary import is_temporary
 from eventlog.snapshots.tree import DIRECTORY, REFUSED, SKIPPED, SUBMODULE
-from eventlog.snapshots.userfiles import StoreThere
+from eventlog.snapshots.userfiles import StoreThere, is_temporary
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
 from eventlog.snapshots.worktree_entries import TOO_DEEP, Entries, all_plain
 from eventlog.snapshots.worktree_git import ATTRIBUTES_FILE, GitFailed

@@ -1,0 +1,357 @@
+"""What is a secret because of the name in front of it: which names tell, and which values are no
+placeholders.
+
+A value under such a name is a secret when nobody would have written it as an example: letters with digits
+or signs,
+of some variety, not made of words. Of a password less is asked than of a key, because people make it up.
+
+Pure functions on bytes; any thread. docs/secrets.md is the protocol. On the hook path, where something was
+seen.
+"""
+
+from eventlog.secret_look import (
+    ALNUM_SET,
+    DIGIT,
+    DOTTED,
+    KEY,
+    KEYS_OF,
+    LOWER,
+    OTHERS,
+    PASSWORDS,
+    UPPER,
+)
+
+MARK = b"[REDACTED:"
+
+_LETTERS = UPPER + LOWER
+# In a value of which these are a part there is no secret.
+_PLACEHOLDERS = (
+    b"example",
+    b"placeholder",
+    b"your",
+    b"changeme",
+    b"change_me",
+    b"change-me",
+    b"dummy",
+    b"xxxx",
+    b"****",
+    b"....",
+    b"redacted",
+    b"replace",
+    b"insert",
+    b"sample",
+    b"notasecret",
+    b"not-a-",
+    b"not_a_",
+    b"hunter2",
+    b"changeit",
+    b"deadbeef",
+    b"invalid",
+    b"123456789",
+    b"abcdefgh",
+    b"lorem",
+    b"foobar",
+    b"fake",
+    b"mock",
+    b"todo",
+)
+# Nor in what pages of standards and vendors show to everybody; the beginning of each is here.
+_PUBLISHED = (
+    b"wjalrxutnfemi",
+    b"d41d8cd98f00b204e980",
+    b"da39a3ee5e6b4b0d3255",
+    b"e3b0c44298fc1c149afb",
+    b"eby8vdm02xnocqflqu",
+    b"2yotnfzfejr1zcsicmw",
+    b"tgzv3jokf0xg5qx2tlkwia",
+    b"h480djs93hd8",
+    b"dpf43f3p2l4k3l03",
+    b"kd94hf93k423kf44",
+    b"0685bd9184jfhq22",
+    b"ad180jjd733klru7",
+    b"mf_9.b5f-4.1jqm",
+    b"192b9bdd22ab9ed4d12e",
+    b"5f352379324c22463451",
+    b"_5#y2l",
+    b"?\\xbf,\\xb4",
+    b"a0zr98j/3yx",
+    b"qwxhzgrpbjpvcgvu",
+    b"eyjhbgcioijiuzi1niisinr5cci6ikpxvcj9.eyjzdwiioiixmjm0nty3odkw",
+)
+# A value that is made of these and digits is none, either.
+_STOPS = (
+    b"password",
+    b"passphrase",
+    b"passwd",
+    b"passw0rd",
+    b"p@ssw0rd",
+    b"p@ssword",
+    b"passwort",
+    b"secret",
+    b"s3cr3t",
+    b"token",
+    b"test",
+    b"user",
+    b"name",
+    b"admin",
+    b"root",
+    b"pass",
+    b"key",
+    b"api",
+    b"access",
+    b"auth",
+    b"demo",
+    b"default",
+    b"value",
+    b"my",
+    b"the",
+    b"new",
+    b"old",
+    b"some",
+    b"foo",
+    b"bar",
+    b"baz",
+    b"abc",
+    b"qwerty",
+    b"secure",
+    b"letmein",
+    b"welcome",
+    b"hello",
+    b"world",
+    b"temp",
+    b"string",
+    b"none",
+    b"null",
+    b"true",
+    b"false",
+    b"client",
+    b"session",
+    b"private",
+    b"public",
+    b"bearer",
+    b"basic",
+    b"valid",
+    b"wrong",
+    b"good",
+    b"bad",
+    b"super",
+    b"top",
+    b"ansible",
+    b"vault",
+    b"docker",
+    b"git",
+    b"postgres",
+    b"mysql",
+    b"redis",
+    b"mongo",
+    b"django",
+    b"flask",
+    b"http",
+    b"dev",
+    b"prod",
+    b"local",
+    b"host",
+    b"login",
+    b"strong",
+    b"simple",
+    b"random",
+    b"alice",
+    b"bob",
+    b"tobi",
+    b"ssh",
+    b"sekret",
+    b"sikret",
+    b"pa$$word",
+    b"pa$$w0rd",
+    b"p4ssw0rd",
+    b"passw0",
+    b"very",
+    b"another",
+    b"here",
+    b"unsafe",
+    b"credential",
+    b"encrypted",
+    b"decrypted",
+    b"plain",
+    b"text",
+    b"id",
+    b"service",
+    b"account",
+    b"db",
+    b"app",
+)
+# Words by which a sentence about passwords shows: several words that hold none of them may be one.
+_PROSE = frozenset(
+    b"a an the is are be been was were must should may can could will would shall not no yes or and "
+    b"if in on at to of for from with "
+    b"without by as it its this that these those your you our we they use used using enter type set "
+    b"get new old current "
+    b"password passwords passwort passphrase user username name email login log sign account least "
+    b"characters character "
+    b"required require please invalid incorrect wrong empty field value optional default when which "
+    b"what where how "
+    b"forgot forgotten reset change changed confirm confirmation repeat again match matches file "
+    b"path key token secret "
+    b"string text hash hashed plain encrypted generate generated random show hide hidden strong "
+    b"weak one two per only "
+    b"all any each both between long short too than more less same different stored specified given "
+    b"provide provided "
+    b"authentication authenticate failed error missing does do did has have had".split()
+)
+
+_AS_WORDS = bytes(c if c in ALNUM_SET else 32 for c in range(256))
+_AS_CASES = bytes(
+    ord("u") if c in UPPER else ord("l") if c in LOWER else ord("d") if c in DIGIT else 32 for c in range(256)
+)
+
+
+def is_secret_name(name: bytes) -> bool:
+    """Whether what is called so is a secret. `name` is in lower case."""
+    bare = name.rstrip(DIGIT)
+    stem = bare.rstrip(b"-_")
+    if stem.endswith(KEY):
+        return stem[:-3].replace(b"-", b"").replace(b"_", b"").endswith(KEYS_OF)
+    if bare.endswith(b"pass"):
+        return not bare[:-4] or bare[-5:-4] in (b"_", b"-", b".") or bare[:-4] in _HAVE_PASS
+    if bare.endswith(b"auth"):
+        return bare == b"auth" or bare.endswith(b"_auth")
+    if bare.endswith(b"_secret_id"):
+        return True
+    return bare.endswith((*PASSWORDS, *OTHERS))
+
+
+_HAVE_PASS = frozenset(
+    b"db user root admin smtp mail mysql pg ftp sudo store key login my db_ bind ldap".split()
+)
+
+
+def is_password_name(name: bytes) -> bool:
+    return name.rstrip(DIGIT).endswith(PASSWORDS)
+
+
+def kind_of(name: bytes) -> str:
+    """The kind of a secret that this name tells; `name` is in lower case."""
+    if name.endswith(b"authorization"):
+        return "authorization"
+    return "password" if is_password_name(name) else "secret"
+
+
+def is_secret_value(name: bytes, value: bytes, quoted: bool) -> bool:
+    """Whether a value under a secret's name is a secret, and not a word, a placeholder, or code."""
+    if name.endswith(b"authorization"):
+        value = value.rpartition(b" ")[2]
+    size = len(value)
+    if (
+        size < 6
+        or size > 8192
+        or value[:1] in b"$%{<([*/@#"
+        or value.startswith((b"process.", b"os.env", b"./", b"../", b"~/"))
+    ):
+        return False
+    if (
+        b"://" in value
+        or MARK in value
+        or b"${" in value
+        or b"{{" in value
+        or b"$(" in value
+        or b"%(" in value
+        or b"#{" in value
+    ):
+        return False
+    if b" " in value:
+        return quoted and is_password_name(name) and is_passphrase(value)
+    if any(c in value for c in b"\t\r\n\0"):
+        return False
+    if not quoted and (any(c in value for c in b"({[") or value[-1:] in b"."):
+        return False
+    if is_password_name(name):
+        likely = is_password(value) and (quoted or size >= 8) and (not is_wordy(value) or _is_made_up(value))
+    else:
+        likely = size >= 12 and is_random(value)
+    return likely and not is_placeholder(value) and value.lower() not in name
+
+
+def _is_made_up(value: bytes) -> bool:
+    """A word with a capital and a number, or words with one between lines, as people remember:
+    `Harbor2024`.
+    """
+    capital = value[:1].isupper() or value.count(b"-") >= 2
+    return (
+        capital
+        and value[-1:].isdigit()
+        and len(value) >= 8
+        and b"." not in value
+        and b"/" not in value
+        and b"_" not in value
+    )
+
+
+def is_placeholder(value: bytes) -> bool:
+    """Whether the words in a value say that it is an example, or are all that it has."""
+    low = value.lower()
+    if any(word in low for word in _PLACEHOLDERS) or low.startswith(_PUBLISHED) or len(set(low)) < 5:
+        return True
+    rest = low
+    for word in _STOPS:
+        if word in rest:
+            rest = rest.replace(word, b"")
+    return len(rest) < len(low) and sum(c not in DIGIT and c in ALNUM_SET for c in rest) < 3
+
+
+def is_password(value: bytes) -> bool:
+    """Letters with digits or signs, as people make them up."""
+    letters = value.strip(DIGIT)
+    return bool(letters.strip(_LETTERS + b"_-. ") or has_digit(value) or _is_jumbled(value)) and any(
+        c in value for c in _LETTERS
+    )
+
+
+def is_published(token: bytes) -> bool:
+    """Whether a token is an example that everybody knows, or counts up."""
+    low = token.lower()
+    return b"example" in low or b"1234567890" in low or b"abcdefghij" in low or low.startswith(_PUBLISHED)
+
+
+def is_passphrase(value: bytes) -> bool:
+    """Several words that are no sentence about passwords: four plain ones, or some with a number and a
+    sign.
+    """
+    words = value.split(b" ")
+    if len(words) in (12, 15, 18, 21, 24):  # of a wallet
+        return all(word.isalpha() and word.islower() and 3 <= len(word) <= 8 for word in words)
+    if not 3 <= len(words) <= 10 or not all(words) or any(len(word) > 24 for word in words):
+        return False
+    bare = [word.strip(b"!.,?;:").lower() for word in words]
+    if is_placeholder(value) or any(c in value for c in b'<>{}()[]=/\\:"`%'):
+        return False
+    if len(words) >= 4 and all(word.isalpha() and len(word) > 2 and word.islower() for word in words):
+        return not any(word in _PROSE for word in bare)
+    return has_digit(value) and value[-1:] in b"!?*+#$&" and sum(word in _PROSE for word in bare) <= 1
+
+
+def has_digit(value: bytes) -> bool:
+    return any(c in value for c in DIGIT)
+
+
+def is_random(value: bytes) -> bool:
+    """Letters and digits with at least three bits a byte (collision entropy), and not made of words."""
+    if not has_digit(value) or not any(c in value for c in _LETTERS):
+        return False
+    size = len(value)
+    return 8 * sum(value.count(c) ** 2 for c in set(value)) <= size * size and not is_wordy(value)
+
+
+def is_wordy(value: bytes) -> bool:
+    """Made of words and small numbers, as identifiers and versions are."""
+    for part in value.translate(_AS_WORDS).split():
+        word = part.rstrip(DIGIT)
+        if len(part) - len(word) > 4 or word.strip(_LETTERS) or _is_jumbled(word):
+            return False
+    return not value.strip(DOTTED + b"/:+@")
+
+
+def _is_jumbled(word: bytes) -> bool:
+    """Whether capitals stand in a word as chance puts them, and not as names in code have them."""
+    cases = word.translate(_AS_CASES)
+    turns = cases.count(b"lu") + cases.count(b"ul") + cases.count(b"uu") // 2
+    return len(word) >= 6 and 5 * turns >= 2 * len(word) + 1 and cases.count(b"l") > 0
