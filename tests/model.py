@@ -160,10 +160,10 @@ class WatchedStore(Store):
 
     model: Model
 
-    def append(self, events: Iterable[Event], *, expect_position: int | None = None) -> range:
+    def append_rows(self, events: Iterable[Event], *, expect_position: int | None = None) -> range:
         self.model.in_flight = [gate.admit(self.fs, event) for event in events]
         try:
-            positions = super().append(self.model.in_flight, expect_position=expect_position)
+            positions = super().append_rows(self.model.in_flight, expect_position=expect_position)
         except Exception:
             self.model.refused()
             raise
