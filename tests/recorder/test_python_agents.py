@@ -28,7 +28,7 @@ def work(tmp_path: Path) -> Path:
     os.symlink("src/a.py", work / "link")
     (work / "private").write_text("mine")
     os.chmod(work / "private", 0o600)
-    (work / "key").write_text("AWS_SECRET_ACCESS_KEY=" + "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzzzzzzzzz\n")
+    (work / "key").write_text("AWS_SECRET_ACCESS_KEY=" + "p9XeKd2+Vt7mQzR4" + "nB8sLw/1yUfGhJ3cTaKo6MiE\n")
     return work
 
 
