@@ -157,9 +157,11 @@ def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
 
 def _event(store: "Store", event_id: str) -> tuple[Record, str]:
     from eventlog.log.upcast import is_newer
+    from eventlog.payload_texts import payload_with_texts
     from eventlog.replay.diffs import diff_of
 
     event = store.event(event_id)
+    event["payload"] = payload_with_texts(store, event["payload"])
     if is_newer(event):
         say(
             f"This event was written by a newer Locus (schema version {event['schema_version']}); "

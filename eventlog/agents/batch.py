@@ -62,7 +62,8 @@ class Batch:
         return self._open().put_encoded_tree(encoding)
 
     def add(self, event: Event, size: int = 0) -> None:
-        """Take an event; `size` is that of the line it came from. Large texts in it become contents."""
+        """Take an event; `size` is that of the line it came from. Texts in it become contents
+        (docs/payload-texts.md)."""
         if size > live_texts.TEXT_SIZE_MAX:
             self._large[len(self._events)] = size
         self._events.append(event)
@@ -109,12 +110,20 @@ class Batch:
         self.secrets_found += sum(said[one] != (IGNORED,) for one in new)
 
     def _move_texts(self) -> None:
-        """Large texts of events into contents, once they went through the gate (P5)."""
+        """Large texts of events, and those of files, into contents, once they went through the gate (P5)."""
+        for i, event in enumerate(self._events):
+            if i not in self._large and live_texts.holds_file_text(event, self._has):
+                self._large[i] = 0
         events = [self._events[i] for i in self._large]
         admitted = gate.admit_all(self._store.fs, events, self._store.redactor)
         for (i, size), event in zip(self._large.items(), admitted, strict=True):
-            self._events[i] = live_texts.move(event, self.put, suspect=size > _PAYLOAD_SUSPECT_BYTES)
+            suspect = size > _PAYLOAD_SUSPECT_BYTES
+            self._events[i] = live_texts.move(event, self.put, suspect=suspect, has=self._has)
         self._large.clear()
+
+    def _has(self, id: bytes) -> bool:
+        """Whether a content is stored, or will be with this batch."""
+        return id in self._held or self._open().holds(id)
 
     def _pack(self) -> None:
         """Write the contents into a pack, all versions of a path beside each other."""

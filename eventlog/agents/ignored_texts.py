@@ -13,16 +13,16 @@ Works on the events of a hook and on those of a transcript. On the hook path.
 
 import os
 
-from eventlog.agents.tools import COMMAND_ARGUMENTS, PATH_ARGUMENTS, patch_paths
+from eventlog.agents.tools import COMMAND_ARGUMENTS, LEFT_OUT, PATH_ARGUMENTS, patch_paths
 from eventlog.snapshots.ignore import IgnoreFiles
 from eventlog.snapshots.kept_ignored import is_withheld
 from eventlog.types import Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-LEFT_OUT = "[LEFT OUT: of a file that git ignores]"
+    Wanted = Callable[[str], bool]
 
 _ARGUMENTS = ("args", "tool_input")
 # The rest of what a tool said. Other keys of a payload are the agent's own: ids, modes, times.
@@ -108,52 +108,58 @@ def _names_one(event: Event, outside: "Outside | None", cwd: object) -> bool:
         return False
     cwd = event.get("cwd") or cwd or payload.get("cwd")
     place = cwd if isinstance(cwd, str) else None
-    named = [*_named_in(payload, 0), *_quoted_in(payload)]
+    named = paths_named(payload, _is_suspect)
     path = event.get("path")
     if isinstance(path, str) and _is_suspect(path) and (outside is None or outside.has(path, None)):
         return True
     return any(not sure or outside is None or outside.has(path, place) for path, sure in named)
 
 
-def _named_in(value: object, depth: int) -> "Iterator[tuple[str, bool]]":
-    """The paths of suspect names in the arguments of a call; is it known from where they are meant?"""
+def paths_named(payload: "dict[str, object]", wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
+    """The paths that a tool call names, in arguments, patches and commands, or in front of lines of its
+    result; and whether it is known from where each is meant. Args: wanted: which ones are."""
+    yield from _named_in(payload, 0, wanted)
+    yield from _quoted_in(payload, wanted)
+
+
+def _named_in(value: object, depth: int, wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
     if not isinstance(value, dict) or depth > _DEPTH_MAX:
         if isinstance(value, list) and depth <= _DEPTH_MAX:
             for item in value:
-                yield from _named_in(item, depth + 1)
+                yield from _named_in(item, depth + 1, wanted)
         return
     for name, item in value.items():
         if name in COMMAND_ARGUMENTS:
-            yield from _named_by_command(item)
+            yield from _named_by_command(item, wanted)
         elif name in PATH_ARGUMENTS:
             for path in item if isinstance(item, list) else [item]:
-                if isinstance(path, str) and len(path) <= _PATH_SIZE_MAX and _is_suspect(path):
+                if isinstance(path, str) and len(path) <= _PATH_SIZE_MAX and wanted(path):
                     yield path.removeprefix("file://"), True
         elif isinstance(item, str):
-            yield from _named_by_patch(item)
+            yield from _named_by_patch(item, wanted)
         elif name not in _SAID:
-            yield from _named_in(item, depth + 1)
+            yield from _named_in(item, depth + 1, wanted)
 
 
-def _named_by_command(command: object) -> "Iterator[tuple[str, bool]]":
+def _named_by_command(command: object, wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
     words = command if isinstance(command, list) else [command]
     text = " ".join(word for word in words if isinstance(word, str))[:_COMMAND_SIZE_MAX]
-    yield from _named_by_patch(text)
+    yield from _named_by_patch(text, wanted)
     found = text.translate(_BETWEEN).split()
     moves = not _MOVERS.isdisjoint(found)
     for word in found:
-        if len(word) <= _PATH_SIZE_MAX and _is_suspect(word):
+        if len(word) <= _PATH_SIZE_MAX and wanted(word):
             yield word, not moves
 
 
-def _named_by_patch(text: str) -> "Iterator[tuple[str, bool]]":
+def _named_by_patch(text: str, wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
     if "*** " in text:
         for path in patch_paths(text):
-            if _is_suspect(path):
+            if wanted(path):
                 yield path, True
 
 
-def _quoted_in(payload: "dict[str, object]") -> "Iterator[tuple[str, bool]]":
+def _quoted_in(payload: "dict[str, object]", wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
     """The paths in front of lines of a result, as `grep` gives them."""
     waiting = [(value, 0) for name, value in payload.items() if name in _SAID]
     while waiting:
@@ -164,7 +170,7 @@ def _quoted_in(payload: "dict[str, object]") -> "Iterator[tuple[str, bool]]":
             waiting += [(item, depth + 1) for item in value]
         elif isinstance(value, str) and ":" in value:
             for path in {line[:_PATH_SIZE_MAX].partition(":")[0] for line in value.split("\n")}:
-                if " " not in path and _is_suspect(path):
+                if " " not in path and wanted(path):
                     yield path, True
 
 

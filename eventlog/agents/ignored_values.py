@@ -11,7 +11,8 @@ hook has to look for them. It is written by looks, and derived (I22). On the hoo
 
 import os
 
-from eventlog.agents.ignored_texts import LEFT_OUT, TYPES, Outside
+from eventlog.agents.ignored_texts import TYPES, Outside
+from eventlog.agents.tools import LEFT_OUT
 from eventlog.errors import EventLogError
 from eventlog.layout import Layout
 from eventlog.snapshots.kept_ignored import database_name, is_withheld

@@ -262,6 +262,7 @@ class _Recording:
             self._complete()
         if call.moment in _WITHIN and "subagent_id" not in call.columns:
             live_state.meet_turn(self.layout, self.place, call, self.lines)
+        self._name_paths()
         events = [self._admit(event) for event in call.events]
         if events and (self.place is None or call.moment is None or not self._captures()):
             self._append_plain(events)
@@ -278,6 +279,13 @@ class _Recording:
                 if call.moment != TOOL_START or not isinstance(error, LockTimeout):
                     self.note(error)  # a look before a command is no loss
         self._remember()
+
+    def _name_paths(self) -> None:
+        """Give the events of tools the path that their arguments name, where it is one in the directory."""
+        for event in self.call.events:
+            payload, is_of_tool = event.get("payload"), event["event_type"] in live_texts.OF_TOOLS
+            if self.place is not None and is_of_tool and isinstance(payload, dict):
+                event["path"] = self.place.path_of(payload.get("args"), self.call.columns.get("cwd"))
 
     def let_go(self) -> None:
         """Wait for the copies of what was deferred, made while the event is written, if time is left."""
@@ -370,9 +378,9 @@ class _Recording:
             left = max(_LOCK_WAIT_S_MIN, deadline - time.monotonic())
             with blobs.writer(lock_timeout_s=left) as writer:
                 told = live_state.read_told(self.layout, self.place.key)
-                moved = [live_texts.move(one, writer.put, suspect=self.suspect) for one in events]
                 self.closing = self._closing(told)
                 done, previous = self._capture(blobs, writer, told, deadline)
+                moved = self._moved(events, writer)
                 self._tell(moved, done, previous, told, blobs, writer)
 
     def _capture(
@@ -628,7 +636,7 @@ class _Recording:
 
     def _append_plain(self, events: "list[Event]") -> None:
         """Append without a look at the directory; large texts go to a pack of their own if that can be."""
-        if self.large:
+        if self.large or any(map(live_texts.holds_file_text, events)):
             try:
                 events = self._append_with_pack(events)
             except EventLogError as error:
@@ -646,11 +654,16 @@ class _Recording:
             self._open_blobs() as blobs,
             blobs.writer(lock_timeout_s=_LOCK_WAIT_S_MIN * 10) as writer,
         ):
-            moved = [live_texts.move(one, writer.put, suspect=self.suspect) for one in events]
+            moved = self._moved(events, writer)
             writer.flush()
             self._append(moved)
             self.appended = True
         return moved
+
+    def _moved(self, events: "list[Event]", writer: "BlobWriter") -> "list[Event]":
+        """The events with their large texts, and those of files, in the blob store."""
+        put, has = writer.put, writer.holds
+        return [live_texts.move(one, put, suspect=self.suspect, has=has) for one in events]
 
     def _open_blobs(self) -> "BlobStore":
         """The contents, looked at for secrets as they are put; `_append` says which are withheld (P5)."""

@@ -6,8 +6,10 @@ Asks the file system, writes nothing. On the hook path.
 import os
 
 from eventlog import identity
-from eventlog.agents.call import Call
+from eventlog.agents.call import TEXT_SIZE_MAX, Call
 from eventlog.agents.live_state import short
+from eventlog.agents.tools import paths_named
+from eventlog.paths import path_text
 from eventlog.snapshots import worktree_git
 
 TYPE_CHECKING = False
@@ -39,6 +41,12 @@ class Place:
             return None
         top = self.root.rstrip("/") + "/"
         return os.fsencode(full[len(top) :]) if full.startswith(top) and len(full) > len(top) else None
+
+    def path_of(self, arguments: object, cwd: object) -> "str | None":
+        """The path that the arguments of a tool name, as events have it, where it is one in the directory."""
+        named = paths_named(arguments)
+        path = self.inside(named[0], str(cwd or self.root)) if len(named) == 1 else None
+        return None if path is None or len(path) > TEXT_SIZE_MAX else path_text(path)
 
 
 def find_store(call: Call, environ: "Mapping[str, str]") -> "str | None":

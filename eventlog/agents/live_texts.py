@@ -1,20 +1,22 @@
-"""Large texts and images of an event, moved to the blob store: the event keeps a beginning and a reference.
+"""Texts of an event that stand in the blob store: those of files, large ones, images (docs/payload-texts.md).
 
 `payload.in_blobs` maps the place of what was moved (names and numbers joined by dots) to its blob, its size
 in bytes, and `base64` where the text was the base64 form of the blob. Nothing is moved before the gate has
-redacted it (P5). Pure but for `put`. On the hook path.
+redacted it (P5). Pure but for `put` and `has`. On the hook path.
 """
 
 from eventlog import jsontext
+from eventlog.agents.tools import LEFT_OUT
 from eventlog.snapshots.ids import blob_id, to_text
-from eventlog.types import ANCHOR_TYPES, Event
+from eventlog.types import ANCHOR_TYPES, PATH_ARGUMENTS, Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Put = Callable[[bytes], bytes]
-    Moved = dict[str, dict[str, object]]
+    Has = Callable[[bytes], bool]
+    Moved = dict[tuple[str, ...], dict[str, object]]
 
 TEXT_SIZE_MAX = 16 << 10
 _KEPT = 1_000
@@ -27,36 +29,59 @@ _SAID_TYPES = (*ANCHOR_TYPES, "intent")
 _PAYLOAD_SIZE_MAX = 4 << 20
 _DEPTH_MAX = 64
 
+OF_TOOLS = ("tool_start", "action")  # the types whose payload has `args`
+# What tools call the whole text of the file that stands beside it.
+_FILE_TEXTS = ("content", "contents", "file_text")
+_PATHS = frozenset(PATH_ARGUMENTS)
+_REFERENCE_SIZE = 100  # of the JSON text of a reference: a shorter text is moved only where it is a file's
 
-def move(event: Event, put: "Put", *, suspect: bool) -> Event:
-    """The event with its large texts moved; the same object when there are none.
 
-    Args: put: stores a content and gives its id; suspect: the payload may be too large without large texts.
+def holds_file_text(event: Event, has: "Has" = lambda _: True) -> bool:
+    """Whether a tool's arguments hold the text of a file, or its result one that is stored."""
+    payload = event.get("payload")
+    if event["event_type"] not in OF_TOOLS or not isinstance(payload, dict):
+        return False
+    return any(place[0] == "args" or _stored(data, has) for place, data in _file_texts(payload))
+
+
+def move(event: Event, put: "Put", *, suspect: bool, has: "Has | None" = None) -> Event:
+    """The event with its texts moved; the same object when there are none to move.
+
+    Args: put: stores a content and gives its id; suspect: the payload may be too large without large texts;
+    has: whether a content is stored; without it the texts of files stay.
     """
     payload = event.get("payload")
     if not isinstance(payload, dict):
         return event
     said = event["event_type"] in _SAID_TYPES
     sizes = (_SAID_SIZE_MAX, _SAID_KEPT) if said else (TEXT_SIZE_MAX, _KEPT)
-    moved: "Moved" = {}
+    moved: "Moved" = {}  # by the place, which is joined at the end
+    if has is not None and event["event_type"] in OF_TOOLS:
+        for place, data in _file_texts(payload):
+            id = put(data) if place[0] == "args" else _stored(data, has)
+            if id is not None:
+                moved[place] = {"blob": to_text(id), "size": len(data)}
     found = {name: _walk(part, (str(name),), sizes, put, moved) for name, part in payload.items()}
     if suspect:
         encoded = jsontext.encode(found)
         if len(encoded) > _PAYLOAD_SIZE_MAX:
-            moved[""] = {"blob": to_text(put(encoded)), "size": len(encoded)}
+            moved[("",)] = {"blob": to_text(put(encoded)), "size": len(encoded)}
             found = {name: value for name, value in payload.items() if name in ("hook_us", "capture")}
     if not moved:
         return event
-    ids = [str(one["blob"]) for one in moved.values()]
+    places = {".".join(place): one for place, one in moved.items()}
+    ids = [str(one["blob"]) for one in places.values()]
     blobs = event.get("blobs")
     known = list(blobs) if isinstance(blobs, (list, tuple)) else []
-    return {**event, "payload": {**found, "in_blobs": moved}, "blobs": list(dict.fromkeys([*known, *ids]))}
+    return {**event, "payload": {**found, "in_blobs": places}, "blobs": list(dict.fromkeys([*known, *ids]))}
 
 
 def _walk(
     value: object, place: "tuple[str, ...]", sizes: "tuple[int, int]", put: "Put", moved: "Moved"
 ) -> "object":
     if isinstance(value, str):
+        if place in moved:
+            return ""
         if place[-1] in _ENCODED:
             sizes = (TEXT_SIZE_MAX, _KEPT)  # nobody reads it, in a prompt neither
         return _text(value, place, sizes, put, moved) if len(value) > sizes[0] // 4 else value
@@ -72,7 +97,7 @@ def _walk(
 def _text(text: str, place: "tuple[str, ...]", sizes: "tuple[int, int]", put: "Put", moved: "Moved") -> str:
     size_max, kept = sizes
     data = text.encode("utf-8", "replace")
-    if len(data) <= size_max:
+    if len(data) <= size_max or any("." in name for name in place):
         return text
     entry: "dict[str, object]" = {}
     if place[-1] in _ENCODED:
@@ -86,8 +111,46 @@ def _text(text: str, place: "tuple[str, ...]", sizes: "tuple[int, int]", put: "P
             pass  # a text like any other
     entry["blob"] = to_text(put(data))
     entry["size"] = len(data)
-    moved[".".join(place)] = entry
+    moved[place] = entry
     return text[:kept]
+
+
+def _file_texts(payload: "dict[object, object]") -> "Iterator[tuple[tuple[str, ...], bytes]]":
+    """The texts of arguments that a tool writes into a file, and those of results that may be a file's."""
+    waiting: "list[tuple[object, tuple[str, ...], bool]]" = []
+    waiting += ((payload.get(name), (name,), False) for name in ("result", "args"))
+    while waiting:
+        value, place, is_beside = waiting.pop()
+        if isinstance(value, str):
+            if (
+                value
+                and value != LEFT_OUT
+                and (is_beside or (place[0] == "result" and len(value) >= _REFERENCE_SIZE))
+            ):
+                try:
+                    yield place, value.encode()
+                except UnicodeEncodeError:
+                    continue  # halves of surrogate pairs, which no bytes give back
+        elif len(place) > _DEPTH_MAX:
+            continue
+        elif isinstance(value, dict):
+            beside = not _PATHS.isdisjoint(value)
+            waiting += (
+                (part, (*place, str(name)), beside and name in _FILE_TEXTS)
+                for name, part in value.items()
+                if "." not in str(name)  # it would not be found again
+            )
+        elif isinstance(value, list):
+            waiting += ((part, (*place, str(i)), False) for i, part in enumerate(value))
+
+
+def _stored(data: bytes, has: "Has") -> "bytes | None":
+    """The stored content that a text is: agents show some without their last line end."""
+    for content in (data, data + b"\n"):
+        id = blob_id(content)
+        if has(id):
+            return id
+    return None
 
 
 def void(data: bytes) -> bytes:

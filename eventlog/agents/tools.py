@@ -20,6 +20,9 @@ EDITS, ANY, WAITS, QUIET = "edits", "any", "waits", "quiet"
 PATH_ARGUMENTS = frozenset((*types.PATH_ARGUMENTS, "paths", "files", "source", "destination", "uri"))
 COMMAND_ARGUMENTS = frozenset(types.COMMAND_ARGUMENTS)
 
+# Instead of what tools say of files that git ignores and that a store keeps (`ignored_texts.py`).
+LEFT_OUT = "[LEFT OUT: of a file that git ignores]"
+
 _PATCH_LINES = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
 
 
@@ -88,4 +91,17 @@ def patch_paths(patch: str) -> "list[str]":
         for mark in _PATCH_LINES:
             if line.startswith(mark) and line[len(mark) :].strip():
                 found[line[len(mark) :].strip()] = None
+    return list(found)
+
+
+def paths_named(arguments: object) -> "list[str]":
+    """The files and directories that the arguments of any tool name, in order, each once."""
+    found: "dict[str, None]" = {}
+    given = arguments if isinstance(arguments, dict) else {"": arguments}
+    for name, value in given.items():
+        if name in PATH_ARGUMENTS:
+            several = value if isinstance(value, list) else [value]
+            found |= dict.fromkeys(one for one in several if isinstance(one, str) and one)
+        elif isinstance(value, str) and "*** " in value:
+            found |= dict.fromkeys(patch_paths(value))
     return list(found)

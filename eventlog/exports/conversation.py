@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog import jsontext
 from eventlog.log import upcast
+from eventlog.payload_texts import PayloadTexts
 from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.query.people import allowed, text_without
 from eventlog.replay.certainty import EXACT, NONE, certainty_of
@@ -122,12 +123,13 @@ def _read(
     begun = {position: at for position, at, *_ in asked if at is not None}
     events = []
     seen = allowed(store.fs, store.layout)
+    texts = PayloadTexts.of(store, view)
     for event in view.iterate(session_id=session["session_id"]):
         if event["event_type"] == "llm" and event["position"] not in counted:
             continue
         payload = event["payload"]
         if isinstance(payload, str):
-            payload = text_without(seen, payload, is_json=True)
+            payload = text_without(seen, texts.fill_json(payload), is_json=True)
         event["payload"] = jsontext.decode(payload) if isinstance(payload, str) else payload or {}
         events.append(upcast.upcast(event))
     store.line_counts.fill(events)

@@ -15,6 +15,7 @@ from eventlog import erased, redaction
 from eventlog.errors import EventLogError, NotDurable, NotFound, Refused
 from eventlog.fs import Refusals, publish, read_file
 from eventlog.jsontext import object_of
+from eventlog.keep.about_path import PathEvents, quoting
 from eventlog.layout import (
     INDEX_DIR,
     LIVE_DIR,
@@ -48,6 +49,7 @@ _IDS_IN_EVENT_MAX = 4_000
 _CONTENT_SIZE_MIN = 16
 
 _NOTE_TRIES = 3
+_QUOTED_SHOWN = 20
 
 _DOING = "finish the erasure, which `locus store erase --resume` goes on with"
 
@@ -140,29 +142,26 @@ def plan_path(store: Store, path: str) -> Plan:
     The name stays where trees list it. Raises: NotFound when nothing of it is recorded.
     """
     path = path.rstrip("/")
-    below = f"{path}/"
+    about = PathEvents(path)
     chosen: dict[str, int] = {}
     found: set[bytes] = set()
     roots: set[bytes] = set()
-    columns = ("event_id", "position", "event_type", "path", *HASH_COLUMNS, "payload")
+    columns = ("event_id", "position", "event_type", "path", "cwd", *HASH_COLUMNS, "payload")
     with store.view() as view:
         for event in view.iterate(columns=columns):
             if event["tree_hash"] is not None:
                 roots.update(from_texts([event["tree_hash"]]))
-            names = [event["path"]]
-            if event["event_type"] == "file":
-                names.append(object_of(event["payload"]).get("old_path"))
-            elif event["event_type"] in KEPT_TYPES or event["path"] is None:
-                continue
-            if any(isinstance(name, str) and (name == path or name.startswith(below)) for name in names):
+            if about.has(event):
                 chosen[str(event["event_id"])] = int(str(event["position"]))
                 found.update(_named_by(event))
-        if not is_outside(below):  # no tree holds what lies outside of the repository
+        if not is_outside(f"{path}/"):  # no tree holds what lies outside of the repository
             found |= contents_of.at_path(store.blobs, roots, path_bytes(path))
         found.discard(erased.EMPTY_CONTENT)  # it says nothing, and stands in many places
         if not chosen and not found:
             raise NotFound(f"nothing of {path} is recorded")
-        return _plan(store, view, _PATH, chosen, found)
+        plan = _plan(store, view, _PATH, chosen, found)
+        others = list(quoting(view, store.blobs, found, chosen.keys()))
+        return replace(plan, not_reached=(*plan.not_reached, *_quoted(others)))
 
 
 def plan_secret(store: Store, secret: str) -> Plan:
@@ -310,6 +309,13 @@ def _not_reached(
     config = store.layout.config_file
     if pattern is not None and store.fs.exists(config) and pattern.is_in(read_file(store.fs, config)):
         yield f"{config}: a person wrote it; take it out there"
+
+
+def _quoted(events: "list[str]") -> Iterator[str]:
+    if events:
+        some = " ".join(events[:_QUOTED_SHOWN])
+        more = f", and {len(events) - _QUOTED_SHOWN:,} more" if len(events) > _QUOTED_SHOWN else ""
+        yield f"other events that hold lines of it; `locus store erase --event ID…` erases them: {some}{more}"
 
 
 # Carrying out.

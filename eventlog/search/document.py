@@ -18,6 +18,8 @@ UNSEARCHED_TYPES = frozenset(
 
 # Of a text; what is longer is output that nobody reads to its end.
 TEXT_SIZE_MAX = 1_000_000
+# Of a text that stands in the blob store, in bytes.
+MOVED_SIZE_MAX = 64 << 10
 # What is kept beside the index of each event's text, to show hits without reading the log.
 KEPT_SIZE_MAX = 4_000
 # Larger files are data.

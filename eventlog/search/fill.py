@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from eventlog import jsontext
 from eventlog.errors import EventLogError
 from eventlog.paths import path_bytes
+from eventlog.payload_texts import PayloadTexts
 from eventlog.search import document, words
 from eventlog.search.blocks import PATH, SESSION, TYPE, Block, Names
 from eventlog.search.passages import Tokenizer
@@ -86,6 +87,7 @@ class Filler:
         self._meta = meta
         self._names = Names(con)
         self._tokenizer = Tokenizer()
+        self._texts = PayloadTexts(blobs, self._may_show, size_max=document.MOVED_SIZE_MAX)
 
     def close(self) -> None:
         self._tokenizer.close()
@@ -132,7 +134,8 @@ class Filler:
         kinds = part["event_type"].to_pylist()
         titles = part["title"].to_pylist()
         paths = part["path"].to_pylist()
-        bodies = document.bodies_of(part["payload"].to_pylist(), titles)
+        payloads = [payload and self._texts.fill_json(payload) for payload in part["payload"].to_pylist()]
+        bodies = document.bodies_of(payloads, titles)
         heads = [
             " ".join(filter(None, row))
             for row in zip(titles, part["tool"].to_pylist(), part["error_type"].to_pylist(), strict=True)
@@ -216,6 +219,9 @@ class Filler:
     def _is_withheld(self, id: bytes) -> bool:
         sql = "SELECT 1 FROM withheld WHERE content = ?"
         return self._con.execute(sql, [content_number(id)]).fetchone() is not None
+
+    def _may_show(self, content: str) -> bool:
+        return not any(map(self._is_withheld, _id(content)))
 
     def _text_of(self, id: bytes) -> "str | None":
         try:

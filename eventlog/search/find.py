@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eventlog.errors import EventLogError
+from eventlog.exports.withheld import Exposure
 from eventlog.paths import is_within
+from eventlog.payload_texts import PayloadTexts
 from eventlog.search import blocks, document, index, meaning, snippet
 from eventlog.search.ranking import Place, Source, ranked
 from eventlog.search.tables import gaps
@@ -288,6 +290,7 @@ class _Found:
 
     def __init__(self, store: "Searched", view: "LogView", wanted: "Query") -> None:
         self._store = store
+        self._payloads = PayloadTexts(store.blobs, Exposure(view).may_leave, size_max=document.MOVED_SIZE_MAX)
         self._view = view
         self._wanted = wanted
         self._rows: dict[int, Event] = {}
@@ -361,7 +364,7 @@ class _Found:
 
     def _said(self, row: Event) -> "tuple[str, list[tuple[int, int, int]]]":
         """The text of an event in which words stand: its body, else its title or path."""
-        texts = _texts(row)
+        texts = self._texts(row)
         best: tuple[str, list[tuple[int, int, int]]] = (next(filter(None, texts), ""), [])
         for text in texts:
             marks = self._wanted.marks(text)
@@ -382,15 +385,14 @@ class _Found:
         if row is None:
             return False
         row = self._with_content(place, row)
-        texts = _texts(row) if place.path is None else [self._content(row)[0] or ""]
+        texts = self._texts(row) if place.path is None else [self._content(row)[0] or ""]
         return self._wanted.holds_long("\n\ue000\n".join(texts))
 
-
-def _texts(row: Event) -> "list[str]":
-    title = None if row["title"] is None else str(row["title"])
-    body = document.body_of(str(row["payload"] or ""), title)
-    heads = " ".join(str(text) for text in (title, row["tool"], row["error_type"]) if text)
-    return [body, heads, str(row["path"] or "")]
+    def _texts(self, row: Event) -> "list[str]":
+        title = None if row["title"] is None else str(row["title"])
+        body = document.body_of(self._payloads.fill_json(str(row["payload"] or "")), title)
+        heads = " ".join(str(text) for text in (title, row["tool"], row["error_type"]) if text)
+        return [body, heads, str(row["path"] or "")]
 
 
 def _runs(view: "LogView", positions: "Sequence[int]") -> "Iterator[tuple[int, int]]":

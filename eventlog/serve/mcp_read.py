@@ -151,6 +151,7 @@ def session(store: Store, session_id: str) -> Iterator[str]:
 
 
 def _event(store: Store, event_id: str) -> Iterator[str]:
+    from eventlog.payload_texts import payload_with_texts
     from eventlog.replay.diffs import diff_of
     from eventlog.types import COLUMN_KINDS, TIME
 
@@ -168,7 +169,7 @@ def _event(store: Store, event_id: str) -> Iterator[str]:
             if name != "payload"
         }
     )
-    payload = event["payload"]
+    payload = payload_with_texts(store, event["payload"])
     if isinstance(payload, dict):
         payload = within(store.people, event, payload)
     if payload:

@@ -271,24 +271,37 @@ class FileStates:
 
     def _placed(self, path: str, item: FileItem) -> str | None:
         """The path relative to the root, else its name outside of it; None for one that is none."""
-        if "\0" in path or not path or not self._roots:
+        full = _full(path, item.columns.get("cwd"), self._roots)
+        inside = _inside(full, self._roots)
+        if inside is not None:
+            return inside
+        if full is None or self._name_outside is None or full in self._roots or not full.strip("/"):
             return None
-        path = _plain(path)
-        if not (path.startswith("/") or _DRIVE.match(path)):
-            cwd = item.columns.get("cwd")
-            base = _plain(str(cwd)) if isinstance(cwd, str) else self._roots[0]
-            path = f"{base}/{path}"
-        path = os.path.normpath(path)
-        for root in self._roots:
-            if path.startswith(f"{root}/"):
-                return path_text(os.fsencode(path[len(root) + 1 :]))
-        if self._name_outside is None or path in self._roots or not path.strip("/"):
-            return None
-        name = self._name_outside(path)
+        name = self._name_outside(full)
         if len(self.outside) >= _PATHS_MAX:
             self.outside.clear()
-        self.outside[name] = path
+        self.outside[name] = full
         return name
+
+
+def path_below(roots: "tuple[str, ...]", path: str, cwd: object) -> "str | None":
+    """The path of a file, as a tool names it, relative to one of the roots; None where it is not below."""
+    roots = tuple(map(_plain, roots))
+    return _inside(_full(path, cwd, roots), roots)
+
+
+def _full(path: str, cwd: object, roots: "tuple[str, ...]") -> "str | None":
+    if "\0" in path or not path or not roots:
+        return None
+    path = _plain(path)
+    if not (path.startswith("/") or _DRIVE.match(path)):
+        path = f"{_plain(cwd) if isinstance(cwd, str) else roots[0]}/{path}"
+    return os.path.normpath(path)
+
+
+def _inside(full: "str | None", roots: "tuple[str, ...]") -> "str | None":
+    root = next((root for root in roots if full is not None and full.startswith(f"{root}/")), None)
+    return None if root is None or full is None else path_text(os.fsencode(full[len(root) + 1 :]))
 
 
 def _plain(path: str) -> str:

@@ -12,6 +12,8 @@ from eventlog.agents.call import is_global, title_of
 from eventlog.agents.ignored_texts import Outside, leave_out, without
 from eventlog.agents.ignored_values import KeptValues
 from eventlog.agents.live_state import short
+from eventlog.agents.live_texts import OF_TOOLS
+from eventlog.agents.tools import paths_named
 from eventlog.names import event_id_of, session_context, session_id_of, sessions_context, slugify
 from eventlog.paths import is_outside
 from eventlog.redaction import IGNORED
@@ -21,7 +23,7 @@ from eventlog.snapshots.tracked_contents import TrackedFiles
 from eventlog.transcripts import formats
 from eventlog.transcripts.backups import Backups
 from eventlog.transcripts.draft import BACKUP, Draft, FileItem
-from eventlog.transcripts.filestates import FileStates
+from eventlog.transcripts.filestates import FileStates, path_below
 from eventlog.transcripts.gitbase import GitBase
 from eventlog.transcripts.lines import FileSource, Line
 from eventlog.types import Event
@@ -82,8 +84,10 @@ class SourceSession:
                 self._turn_moves(item, told)
             elif item["event_type"] == "llm":
                 item = self._counted_once(item)
-            elif item["event_type"] == "action":
-                self._compare_with_hooks(item, told)
+            elif item["event_type"] in OF_TOOLS:
+                self._name_path(item)
+                if item["event_type"] == "action":
+                    self._compare_with_hooks(item, told)
             unheard = item["event_type"] == "subagent" and self._known.hooked is not None  # of subagents
             if item.get("operation") == "end" and self._is_live(item) and not unheard:
                 item = {**item, "event_type": "transcript"}  # hooks tell the ends of what they record
@@ -228,6 +232,17 @@ class SourceSession:
         if not self._known.is_live:
             return None
         return {"hooks_missed": self._missed, "transcript_missed": len(self._known.live_actions)}
+
+    def _name_path(self, event: Event) -> None:
+        """Give an event of a tool the path that its arguments name, where it is one below the root."""
+        payload = event["payload"]
+        root = self._into.root_of(self._source, self._draft)
+        named = paths_named(payload.get("args")) if isinstance(payload, dict) else []
+        if len(named) != 1 or root is None:
+            return
+        path = path_below(tuple(dict.fromkeys((root, os.path.realpath(root)))), named[0], event.get("cwd"))
+        if path is not None:
+            event["path"] = path
 
     def _compare_with_hooks(self, action: Event, told: bool) -> None:
         event_id = str(action["event_id"])

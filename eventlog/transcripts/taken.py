@@ -10,8 +10,7 @@ from collections.abc import Callable
 from hashlib import md5
 from typing import Any
 
-from eventlog import jsontext
-from eventlog.agents import live_texts
+from eventlog import jsontext, payload_texts
 from eventlog.agents.codex import AGENT as CODEX
 from eventlog.agents.codex import words_of
 from eventlog.names import event_id_of
@@ -172,26 +171,15 @@ class Taken:
             return True  # a line as it stands there: a copy of it names its place
         ((text,),) = self._store.query(_PAYLOAD, [event_id]).rows
         said = jsontext.decode(text)
-        return self._digest(said, fact) == self._stored_form(fact)
+        own = jsontext.decode(jsontext.encode(self._store.redactor.redact(fact.event)["payload"]))
+        return self._words(said, fact) == self._words(own, fact)
 
-    def _stored_form(self, fact: Fact) -> object:
-        """What stands in the log for a fact: without secrets, large texts as hashes."""
-        moved = live_texts.move(self._store.redactor.redact(fact.event), live_texts.void, suspect=False)
-        return self._digest(moved["payload"], fact)
-
-    def _digest(self, payload: Any, fact: Fact) -> object:
-        """The words of a payload, and the contents that their large texts were moved to."""
+    def _words(self, payload: Any, fact: Fact) -> object:
+        """The words of a payload with hashes for its texts: they are the same where texts are references
+        (docs/payload-texts.md), which ones depends on the version that wrote it."""
+        said = payload_texts.with_hashes(payload)
         if fact.tool_call is None:
-            words = words_in({name: one for name, one in payload.items() if name != "in_blobs"})
-            blobs = _blobs_of(payload, _WORDS)
-        else:
-            words, blobs = payload.get("args"), _blobs_of(payload, ("args",))
-            if isinstance(words, (dict, list, str)) and self._agent == CODEX:
-                words = words_of(words)
-        return jsontext.decode(jsontext.encode(words)), blobs
-
-
-def _blobs_of(payload: "dict[str, Any]", names: "tuple[str, ...]") -> list[str]:
-    places = payload.get("in_blobs")
-    moved = places.items() if isinstance(places, dict) else ()
-    return sorted(str(one["blob"]) for place, one in moved if place.partition(".")[0] in names)
+            return words_in(said)
+        words = said.get("args")
+        is_said = isinstance(words, (dict, list, str)) and self._agent == CODEX
+        return words_of(words) if is_said else words

@@ -1,0 +1,150 @@
+"""Reading the texts of events that stand in the blob store (docs/payload-texts.md).
+
+`payload_with_texts` gives one with them, `PayloadTexts` many; where a text may not be shown, or is not
+there, a mark says why. `with_hashes` compares payloads whichever of their texts were moved. One thread.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from eventlog import jsontext
+from eventlog.agents import live_texts
+from eventlog.errors import EventLogError
+from eventlog.exports.withheld import Exposure
+from eventlog.snapshots.ids import blob_id, from_text, to_text
+
+if TYPE_CHECKING:
+    from eventlog.log.reader import LogView
+    from eventlog.snapshots.store import BlobStore
+    from eventlog.store import Store
+
+IN_BLOBS = "in_blobs"
+_WITHHELD = "[WITHHELD: it holds a secret, or may hold one; `locus cat --show-withheld` shows it]"
+_NOT_KEPT = "[NOT KEPT: {why}]"
+
+
+class PayloadTexts:
+    """Puts texts back into payloads."""
+
+    def __init__(
+        self, blobs: "BlobStore", may_leave: "Callable[[str], bool]", *, size_max: "int | None" = None
+    ) -> None:
+        """Args: may_leave: whether the content of a hash may be shown; size_max: bytes of a text that are
+        read back, None: all."""
+        self._blobs = blobs
+        self._may_leave = may_leave
+        self._size_max = size_max
+
+    @staticmethod
+    def of(store: "Store", view: "LogView") -> "PayloadTexts":
+        """Those of a store that may leave it."""
+        return PayloadTexts(store.blobs, Exposure(view).may_leave)
+
+    def fill(self, payload: Any) -> Any:
+        """The payload with its texts; the same object where none was moved."""
+        return _replaced(payload, self._text)
+
+    def fill_json(self, payload: str) -> str:
+        """The same for a payload as JSON text."""
+        if IN_BLOBS not in payload:
+            return payload
+        return jsontext.encode(self.fill(jsontext.decode(payload))).decode("utf-8", "surrogatepass")
+
+    def _text(self, entry: "Mapping[str, Any]", kept: object) -> str:
+        """The text of a reference; behind what the event kept of it, a mark where it cannot be given."""
+        kept = kept if isinstance(kept, str) else ""
+        if not self._may_leave(str(entry["blob"])):
+            return kept + _WITHHELD
+        try:
+            data = self._blobs.get(from_text(str(entry["blob"])))
+        except (EventLogError, ValueError) as error:
+            return kept + _NOT_KEPT.format(why=error)
+        if entry.get("base64") is True:
+            from base64 import b64encode
+
+            data = b64encode(data)
+        elif isinstance(size := entry.get("size"), int):
+            data = data[:size]
+        return data[: self._size_max].decode("utf-8", "replace")
+
+
+def payload_with_texts(store: "Store", payload: Any) -> Any:
+    """A payload with its texts. Raises: as `Store.view`."""
+    if not isinstance(payload, dict) or IN_BLOBS not in payload:
+        return payload
+    with store.view() as view:
+        return PayloadTexts.of(store, view).fill(payload)
+
+
+def with_hashes(payload: "dict[str, Any]") -> "dict[str, Any]":
+    """The payload with the hash of each text instead of it, whether it was moved or not."""
+    moved = live_texts.move({"event_type": "", "payload": payload}, live_texts.void, suspect=False)
+    said = _replaced(moved["payload"], lambda entry, _: _Hash(entry["blob"]))
+    return {name: _hashed(one) for name, one in said.items() if name != IN_BLOBS}
+
+
+class _Hash(str):
+    """The hash of a text that was moved, at its place."""
+
+    __slots__ = ()
+
+
+def _hashed(value: Any) -> Any:
+    if isinstance(value, _Hash):
+        return str(value)
+    if isinstance(value, str):
+        return to_text(blob_id(value.encode("utf-8", "replace")))
+    if isinstance(value, list):
+        return list(map(_hashed, value))
+    return {name: _hashed(one) for name, one in value.items()} if isinstance(value, dict) else value
+
+
+def _replaced(payload: Any, text_of: "Callable[[Mapping[str, Any], object], str]") -> Any:
+    places = payload.get(IN_BLOBS) if isinstance(payload, dict) else None
+    if not isinstance(places, dict):
+        return payload
+    whole = places.get("")
+    if isinstance(whole, dict) and "blob" in whole:
+        try:
+            payload = {**jsontext.decode(text_of(whole, "")), **payload}
+        except (ValueError, TypeError, EventLogError):
+            pass  # it is not there: what was kept is all
+    for place, entry in places.items():
+        if place and isinstance(entry, dict) and "blob" in entry:
+            payload = _with(payload, list(_parts(payload, place.split("."))), entry, text_of)
+    return payload
+
+
+def _parts(value: Any, names: "list[str]") -> "Iterator[str]":
+    """The keys that lead to a place. A key may hold dots; then the longest that is there is meant."""
+    while names:
+        count = 1
+        if isinstance(value, dict):
+            fits = (n for n in range(len(names), 0, -1) if ".".join(names[:n]) in value)
+            count = next(fits, 1)
+        name = ".".join(names[:count])
+        yield name
+        names = names[count:]
+        if isinstance(value, dict):
+            value = value.get(name)
+        elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            return
+
+
+def _with(
+    value: Any,
+    parts: "list[str]",
+    entry: "Mapping[str, Any]",
+    text_of: "Callable[[Mapping[str, Any], object], str]",
+) -> Any:
+    """The value with the text of a reference at a place; as it was where there is no such place."""
+    if not parts:
+        return text_of(entry, value)
+    if isinstance(value, dict) and parts[0] in value:
+        return {**value, parts[0]: _with(value[parts[0]], parts[1:], entry, text_of)}
+    if isinstance(value, list) and parts[0].isdecimal() and int(parts[0]) < len(value):
+        at = int(parts[0])
+        return [*value[:at], _with(value[at], parts[1:], entry, text_of), *value[at + 1 :]]
+    return value
