@@ -104,7 +104,7 @@ def _show(plan: "Plan", as_json: bool) -> None:
         shared = count(plan.shared, "content")
         say(f"{shared} stay, because other events need them: --path or --secret erases them.")
     if plan.trees:
-        say(f"Of these {plan.trees} are lists of names: the folders cannot be replayed any more.")
+        say(f"Of these {plan.trees} are lists of names: in a replay these files have other names.")
     if plan.sessions:
         names = "its" if len(plan.sessions) == 1 else "their"
         say(
@@ -142,7 +142,7 @@ def _tell_done(ctx: click.Context, done: "Erased", as_json: bool) -> None:
         texts, contents = count(done.events - done.named, "event"), count(done.contents, "content")
         say(f"Erased: texts of {texts} and {contents} are gone.")
         if done.named:
-            say(f"{count(done.named, 'other event')} changed only in the name of a session.")
+            say(f"{count(done.named, 'other event')} changed only in names of sessions or trees.")
     if done.waiting:
         say("Readers still have old files open. They go when these end: `locus store erase --resume`.")
         ctx.exit(PARTIAL)

@@ -37,8 +37,9 @@ from eventlog.log.retained import CONTENT, HASH_COLUMNS
 from eventlog.paths import is_outside, path_bytes
 from eventlog.replay import restore_journal
 from eventlog.snapshots import erase as contents_of
-from eventlog.snapshots.ids import from_texts
+from eventlog.snapshots.ids import from_texts, to_text
 from eventlog.snapshots.mark import live_ids, told_trees
+from eventlog.snapshots.writer import BlobWriter
 from eventlog.store import Store
 from eventlog.types import Event
 
@@ -60,9 +61,9 @@ _EVENT, _SESSION, _PATH, _SECRET = "event", "session", "path", "secret"
 class Plan:
     """What an erasure takes out. `events` are ids with positions, `contents` ids of blobs and trees.
 
-    `trees` of these are lists of names: what they list cannot be replayed any more. `sessions` lose their
-    slugs. `shared` contents stay, because other events need them too. `not_reached` says in sentences where
-    copies may be that no command here can reach.
+    `trees` of these are lists of names: others take their places, in which the names have marks. `sessions`
+    lose their slugs. `shared` contents stay, because other events need them too. `not_reached` says in
+    sentences where copies may be that no command here can reach.
     """
 
     by: str
@@ -190,8 +191,10 @@ def erase(store: Store, plan: Plan, *, reason: str = "", lock_timeout_s: float =
         with acquire(store.fs, store.layout, MAINTAIN, timeout_s=lock_timeout_s):
             checks = erased.add(store.fs, store.layout, _rules(store, plan))
     store.reread_rules()
-    store.append_rows(_told(store, erasure, plan, reason, checks))
     marks = Marks(erasure, whole=set(), pattern=plan.pattern)
+    with store.blobs.writer(lock_timeout_s=lock_timeout_s) as writer:
+        marks.trees = _renamed(store, writer, plan, marks)
+        store.append_rows(_told(store, erasure, plan, reason, checks, marks.trees))
     if plan.pattern is None:
         marks.whole = set(plan.events)
         marks.paths_kept = set(plan.events) if plan.by == _PATH else set()
@@ -237,7 +240,7 @@ def resume(store: Store, *, lock_timeout_s: float = 10.0) -> Erased:
 
 def _marks_of(told: Told) -> Marks:
     whole = set() if told.rewritten else told.events
-    return Marks(told.id, whole=whole, paths_kept=whole if told.paths_kept else set())
+    return Marks(told.id, whole=whole, paths_kept=whole if told.paths_kept else set(), trees=told.trees)
 
 
 # Planning.
@@ -351,9 +354,23 @@ def _rules(store: Store, plan: Plan) -> list[bytes]:
     return rules
 
 
-def _told(store: Store, erasure: str, plan: Plan, reason: str, checks: list[str]) -> Iterator[Event]:
+def _renamed(store: Store, writer: BlobWriter, plan: Plan, marks: Marks) -> dict[str, str]:
+    """Put the trees that take the places of those with the pattern in their names; hashes of both."""
+    if plan.pattern is None or not plan.trees:
+        return {}
+    trees = (id for id in plan.contents if store.blobs.kind_of(id) == "tree")
+    new = contents_of.renamed(store.blobs, list(trees), plan.pattern, marks.mark)
+    put = {to_text(id): to_text(writer.put_tree(entries)) for id, entries in new.items()}
+    writer.flush()
+    return put
+
+
+def _told(
+    store: Store, erasure: str, plan: Plan, reason: str, checks: list[str], trees: dict[str, str]
+) -> Iterator[Event]:
     events, contents = sorted(plan.events), sorted(id.hex() for id in plan.contents)
-    for at in range(0, max(len(events), len(contents), 1), _IDS_IN_EVENT_MAX):
+    pairs = sorted(trees.items())
+    for at in range(0, max(len(events), len(contents), len(pairs), 1), _IDS_IN_EVENT_MAX):
         end = at + _IDS_IN_EVENT_MAX
         yield _event(
             erasure,
@@ -363,6 +380,7 @@ def _told(store: Store, erasure: str, plan: Plan, reason: str, checks: list[str]
             reason=reason or None,
             events=events[at:end],
             contents=contents[at:end],
+            trees=dict(pairs[at:end]),
             store=store.identity.store_id.hex(),
             rules=checks,
         )
@@ -393,7 +411,7 @@ def _finish(store: Store, todo: "list[tuple[Marks, set[bytes]]]", lock_timeout_s
         return report  # another process has just finished it
     _seal_all(store, lock_timeout_s)
     for marks, _ in todo:
-        if marks.whole or marks.pattern is not None:
+        if marks.whole or marks.pattern is not None or marks.trees:
             done = log.rewrite(fs, layout, store_id, marks, lock_timeout_s=lock_timeout_s)
             report.events += done.events
             report.named += done.named

@@ -200,8 +200,8 @@ def _changes(
 ) -> "dict[int, dict[str, Any]]":
     found = {}
     for table in _groups(fs, layout, store_id, entry):
-        # Links to a session may stand anywhere.
-        for row in _all_rows(table) if marks.sessions else _rows(table, marks):
+        # Links to a session, and trees, may stand anywhere.
+        for row in _all_rows(table) if marks.sessions or marks.trees else _rows(table, marks):
             new = changed(row, marks)
             if new:
                 found[row["position"]] = new

@@ -38,7 +38,8 @@ _TOLD = ("title", "tool", "path", "cwd", "branch", "error_type")  # texts that a
 _FIGURES = re.compile(r"(?:after|before)_(?:mode|size)|(?:started|ended)_at|end_reason")
 _FIGURE_TEXT = re.compile(r"[0-9TZ:.+ -]{1,40}|[a-z_]{1,20}")
 
-CHANGED_COLUMNS = (*_TEXTS, "context_id", *_LINKS, "payload", "redacted")
+_TREE_COLUMNS = ("tree_hash", "before_hash", "after_hash")
+CHANGED_COLUMNS = (*_TEXTS, "context_id", *_LINKS, *_TREE_COLUMNS, "blobs", "payload", "redacted")
 READ_COLUMNS = ("event_id", "event_type", "session_id", "turn", "seq", *CHANGED_COLUMNS)
 
 assert all(COLUMN_KINDS[name] == LIST for name in _LINKS)
@@ -49,7 +50,8 @@ class Marks:
     """What one erasure takes out. `erasure` is its id.
 
     `whole` are ids of events; those in `paths_kept` keep their path, by which they were chosen.
-    `sessions` are those whose slugs go; they grow as events with such texts are met.
+    `sessions` are those whose slugs go; they grow as events with such texts are met. `trees` are the hashes
+    of trees that hold names with the pattern, or such trees, and of those that take their places.
     """
 
     erasure: str
@@ -57,6 +59,7 @@ class Marks:
     paths_kept: "set[str]" = field(default_factory=set)
     pattern: "Pattern | None" = None
     sessions: "set[str]" = field(default_factory=set)
+    trees: "dict[str, str]" = field(default_factory=dict)
 
     @property
     def mark(self) -> str:
@@ -84,7 +87,18 @@ def changed(row: Mapping[str, Any], marks: Marks) -> "dict[str, Any]":
         new = _without_pattern(row, marks)
     _rename_sessions(row, marks, new)
     new = {name: value for name, value in new.items() if value != row[name]}
-    return {**new, "redacted": True} if new else {}
+    return {**new, **_with_trees(row, marks), **({"redacted": True} if new else {})}
+
+
+def _with_trees(row: Mapping[str, Any], marks: Marks) -> "dict[str, Any]":
+    """The columns in which other trees take the places of those that hold the pattern."""
+    trees = marks.trees
+    if not trees:
+        return {}
+    new: dict[str, Any] = {name: trees[row[name]] for name in _TREE_COLUMNS if row[name] in trees}
+    if not trees.keys().isdisjoint(row["blobs"] or ()):
+        new["blobs"] = [trees.get(one, one) for one in row["blobs"]]
+    return new
 
 
 def _is_done(row: Mapping[str, Any], marks: Marks) -> bool:

@@ -1,9 +1,10 @@
 """Which erasures there were, and what they took out: a fold of the log (P2).
 
 An erasure is told by events of type `erasure`: `start`, one or several, with the ids of events and contents
-that go; `rewritten`, when no segment holds them any more; `end`, when no file does. All name the erasure by
-the id in their payload, and none says what was looked for. A content that was met again and not stored is
-told by a `withheld` event of the kind `erased`. Any thread, a view of its own.
+that go, and of trees with those that take their places; `rewritten`, when no segment holds them any more;
+`end`, when no file does. All name the erasure by the id in their payload, and none says what was looked for.
+A content that was met again and not stored is told by a `withheld` event of the kind `erased`. Any thread, a
+view of its own.
 """
 
 from collections.abc import Callable
@@ -31,6 +32,7 @@ class Told:
     events: "set[str]" = field(default_factory=set)
     paths_kept: bool = False
     contents: "set[str]" = field(default_factory=set)
+    trees: "dict[str, str]" = field(default_factory=dict)  # hash → that of the tree in its place
     store: "str | None" = None  # in which it took place
     rules: "list[str]" = field(default_factory=list)  # the checks behind its rules, there (`eventlog.erased`)
     rewritten: bool = False
@@ -53,6 +55,7 @@ def erasures_in(view: "LogView") -> "list[Told]":
             one.paths_kept = said.get("by") == "path"
             one.events.update(said.get("events", ()))
             one.contents.update(said.get("contents", ()))
+            one.trees.update(said.get("trees") or {})
             one.store, one.rules = said.get("store"), said.get("rules") or []
         one.rewritten = one.rewritten or event["operation"] in (REWRITTEN, END)
         one.ended = one.ended or event["operation"] == END

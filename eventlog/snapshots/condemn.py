@@ -121,7 +121,7 @@ def carry_out(
     names = [share.name for share in plan.dead]
     with Refusals(blobs.layout.directory(PACK_DIR), "collect packs"):
         _refuse_other_generation(blobs, plan.generation)
-        _refuse_unfinished_restore(blobs)
+        _refuse_unfinished(blobs)
         gone = condemn(
             blobs, names, {}, live=live, late=late, generation=plan.generation, lock_timeout_s=lock_timeout_s
         )
@@ -217,13 +217,18 @@ def _refuse_other_generation(blobs: BlobStore, generation: int) -> None:
         )
 
 
-def _refuse_unfinished_restore(blobs: BlobStore) -> None:
-    """One that was killed needs the contents that it was to bring, which perhaps nothing else names."""
+def _refuse_unfinished(blobs: BlobStore) -> None:
+    """A restore or an erasure that was killed needs contents that perhaps nothing else names."""
     directory = blobs.layout.directory(RESTORE_DIR)
     if any(parse_restore(name) is not None for name in blobs.fs.listdir(directory)):
         raise Refused(
             f"{directory}: a restore is under way, or was killed. Nothing was collected; finish it with "
             "`locus restore --recover`, then try again."
+        )
+    if blobs.fs.exists(blobs.layout.erasing):
+        raise Refused(
+            f"{blobs.layout.erasing}: an erasure is under way, or was killed. Nothing was collected; finish "
+            "it with `locus store erase --resume`, then try again."
         )
 
 

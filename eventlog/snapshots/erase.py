@@ -8,18 +8,19 @@ packs go. Killed anywhere, every id that was not erased is found (I24), and repe
 
 from collections.abc import Collection, Iterator, Mapping, Set
 
-from eventlog.errors import Corruption, EventLogError, NotFound
+from eventlog.errors import Corruption, EventLogError, InvalidEvent, NotFound
 from eventlog.fs import Refusals
 from eventlog.layout import CONDEMNED_DIR, PACK_DIR, parse_pack
 from eventlog.locks import GC, acquire
 from eventlog.log.pattern import Pattern
 from eventlog.snapshots.catalog import load_tables
+from eventlog.snapshots.ids import tree_id
 from eventlog.snapshots.mark import read_trees, tree_rows
 from eventlog.snapshots.pack import TREE, PackTables
 from eventlog.snapshots.repack import repack
 from eventlog.snapshots.statcache import raise_generation
 from eventlog.snapshots.store import BlobStore
-from eventlog.snapshots.tree import DIRECTORY
+from eventlog.snapshots.tree import DIRECTORY, TreeEntry, encode_tree
 
 # Each further one needs a merge of another process that began before, or a content that is stored again.
 _ROUNDS_MAX = 10
@@ -33,9 +34,7 @@ def holding(blobs: BlobStore, pattern: Pattern) -> dict[bytes, bool]:
     """
     kinds: dict[bytes, int] = {}
     for tables in [*blobs.tables(), *(tables for _, tables in _condemned(blobs))]:
-        for index in range(len(tables)):
-            id, kind = tables.entry(index)[:2]
-            kinds[id] = kind
+        kinds.update(_kinds(tables))
     found = {}
     for id in blobs.read_order(kinds):
         try:
@@ -44,6 +43,50 @@ def holding(blobs: BlobStore, pattern: Pattern) -> dict[bytes, bool]:
         except NotFound:
             continue
     return found
+
+
+def renamed(
+    blobs: BlobStore, holding: Collection[bytes], pattern: Pattern, mark: str
+) -> dict[bytes, tuple[TreeEntry, ...]]:
+    """What trees are to be without the pattern in their names: those `holding` it, and all above them.
+
+    By id the entries of the tree that takes its place. A tree is left out where its names cannot be had
+    without the pattern. Raises: Corruption when a tree cannot be read.
+    """
+    above: dict[bytes, list[bytes]] = {}
+    trees = (id for tables in blobs.tables() for id, kind in _kinds(tables) if kind == TREE)
+    for id, encoding in read_trees(blobs, trees):
+        for kind, child, _ in tree_rows(encoding):
+            if kind == DIRECTORY:
+                above.setdefault(child, []).append(id)
+    new: dict[bytes, tuple[TreeEntry, ...]] = {}
+    ids: dict[bytes, bytes] = {}
+    waiting = list(holding)
+    while waiting:
+        id = waiting.pop()
+        entries = tuple(
+            TreeEntry(_without(one.name, pattern, mark), one.kind, ids.get(one.id, one.id), one.size)
+            for one in blobs.get_tree(id)
+        )
+        try:
+            encoding = encode_tree(entries)
+        except InvalidEvent:
+            continue  # two of its names would be one
+        if pattern.is_in(encoding) or ids.get(id) == tree_id(encoding):
+            continue
+        new[id], ids[id] = entries, tree_id(encoding)
+        waiting += above.get(id, ())
+    return new
+
+
+def _without(name: bytes, pattern: Pattern, mark: str) -> bytes:
+    return pattern.sub(name.decode("utf-8", "surrogateescape"), mark).encode("utf-8", "surrogateescape")
+
+
+def _kinds(tables: PackTables) -> Iterator[tuple[bytes, int]]:
+    for index in range(len(tables)):
+        id, kind = tables.entry(index)[:2]
+        yield id, kind
 
 
 def at_path(blobs: BlobStore, roots: Collection[bytes], path: bytes) -> set[bytes]:

@@ -253,7 +253,8 @@ def test_a_tracked_file_of_such_a_name_is_recorded_in_full(work: Path) -> None:
 
     shell, written = events(work, "action")
     assert shell["payload"]["result"]["stdout"] == "A=1\n"
-    assert written["payload"]["args"]["content"] == "Copy .env.example to .env and fill it in."
+    moved = written["payload"]["in_blobs"]["args.content"]["blob"]
+    assert moved == hash_of("Copy .env.example to .env and fill it in.")
 
 
 def test_a_store_that_does_not_keep_them_records_as_before(work: Path) -> None:

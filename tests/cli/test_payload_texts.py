@@ -137,3 +137,24 @@ def test_a_path_is_erased_from_every_event_that_names_it(work: Path, locus: Locu
     assert sum("line 2 of the page" in text for text in texts) == 1
     with Store.open(work / ".locus") as store:
         assert store.verify("deep") == []
+
+
+def test_a_word_in_a_files_name_is_erased_and_its_turn_still_replayed(work: Path, locus: Locus) -> None:
+    """P1, P5: the turn is replayable but for that name, which has a mark in its place."""
+    agent = Agent(work)
+    agent.prompt("Write it")
+    agent.write("deep/er/for-tulipFox81zebra.txt", LARGER)
+    agent.write("deep/other.txt", SMALL)
+    agent.stop()
+    (work / "deep/er/for-tulipFox81zebra.txt").rename(work / "kept.txt")
+
+    locus("store", "erase", "--secret", "tulipFox81zebra", "--yes")
+    assert not any(
+        b"tulipFox81" in path.read_bytes() for path in (work / ".locus").rglob("*") if path.is_file()
+    )
+    assert locus("replay", "last", "--to", work.parent / "out").code == 0
+    files = {str(path.relative_to(work.parent / "out")): path.read_text()
+             for path in (work.parent / "out").rglob("*.txt")}  # fmt: skip
+    (named,) = (name for name in files if name.startswith("deep/er/for-[REDACTED:erased:"))
+    assert files == {named: LARGER, "deep/other.txt": SMALL}
+    assert locus("store", "verify", "--deep").code == 0

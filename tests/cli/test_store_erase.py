@@ -57,7 +57,7 @@ def test_plan_and_outcome_count_the_same_events(root: Path, locus: Locus) -> Non
     assert "Texts of 2 events and 0 contents go" in locus("store", "erase", "--secret", WORD).err
     done = locus("store", "erase", "--secret", WORD, "--yes").err
     assert "Erased: texts of 2 events and 0 contents are gone" in done
-    assert "1 other event changed only in the name of a session" in done
+    assert "1 other event changed only in names of sessions or trees" in done
 
 
 def test_bad_words_are_refused_in_one_line(root: Path, locus: Locus) -> None:
