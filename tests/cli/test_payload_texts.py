@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from eventlog.agents.live_texts import move, void
+from eventlog.payload_texts import with_hashes
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
-from tests.cli.conftest import Locus
 from tests.cli.hook_support import Agent, Codex, events, notes, project
+from tests.cli.support import Locus
+from tests.transcripts.claude_support import Teller, write
 
 SMALL = "key = 'canary-9931'\n"
 LARGER = "".join(f"line {number} of the page\n" for number in range(20))
@@ -73,6 +76,33 @@ def test_what_a_tool_writes_and_reads_is_a_reference(work: Path) -> None:
     assert notes(work) == ""
     with Store.open(work / ".locus") as store:
         assert store.verify("deep") == []
+
+
+def test_an_import_refers_to_texts_as_hooks_do(work: Path, locus: Locus) -> None:
+    """S1-39, I8: of imported calls no event holds a file's text; what a second session of the same ids says
+    is compared by hashes, so that a copy in a log with the texts inline is known again."""
+    told = {"type": "text", "file": {"filePath": f"{work}/a.py", "content": SMALL[:-1], "startLine": 1}}
+    teller = Teller(cwd=str(work))
+    lines = [
+        teller.user("Write it"),
+        *teller.call("m1", "toolu_01", "Write", {"file_path": f"{work}/a.py", "content": SMALL}, "Done.",
+                     {"type": "create", "filePath": f"{work}/a.py", "content": SMALL}),
+        *teller.call("m2", "toolu_02", "Read", {"file_path": f"{work}/a.py"}, "1\tkey", told),
+    ]  # fmt: skip
+    given = write(work.parent / "one.jsonl", lines)
+    locus("import", "claude-code", given)
+    wrote, read = events(work, "action")
+    assert entries(wrote)["args.content"] == reference(SMALL)
+    assert reference(SMALL[:-1], SMALL) in entries(read).values()
+    assert (wrote["path"], read["path"]) == ("a.py", "a.py")
+    assert b"canary-9931" not in log_bytes(work)
+    assert locus("import", "claude-code", given, "--json").code == 0
+    assert len(events(work, "action")) == 2
+
+    said = {"args": {"file_path": "a", "content": SMALL}, "result": {"lines": [1, LARGER]}}
+    moved = move({"event_type": "action", "payload": said}, void, suspect=False, has=lambda _: True)
+    assert moved["payload"] != said
+    assert with_hashes(dict(moved["payload"])) == with_hashes(said)  # type: ignore[call-overload]
 
 
 def test_readers_give_the_texts(work: Path, locus: Locus) -> None:

@@ -231,13 +231,18 @@ def test_a_secret_that_got_in_by_every_way_is_nowhere_afterwards(tmp_path: Path)
         assert store.verify("deep") == []
         names = {"context_id", "extends", "related_to", "redacted", "payload"}
         renamed = [e for e in untouched(store, set(plan.events)) if e["redacted"]]
-        kept = {e["event_id"] for e in renamed}
+        kept = {e["event_id"] for e in renamed} | {f"{40 + version:032x}" for version in range(3)}
         assert [e for e in before if e["event_id"] not in kept] == [
             e for e in untouched(store, set(plan.events)) if e["event_id"] not in kept
         ]
         by_id = {e["event_id"]: e for e in before}
         for one in renamed:
             assert {n for n in one if one[n] != by_id[one["event_id"]][n]} <= names
+        with_names = [
+            e for e in untouched(store, set(plan.events)) if e["event_id"] in kept and not e["redacted"]
+        ]
+        for one in with_names:  # other trees have marks for the names in these
+            assert {n for n in one if one[n] != by_id[one["event_id"]][n]} == {"tree_hash", "blobs"}
         now = [(e["event_id"], e["position"], e["session_id"], e["turn"], e["seq"]) for e in store.events()]
         assert now[: len(places)] == places
         store.replay("eeee0000_001", tmp_path / "b")

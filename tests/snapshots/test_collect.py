@@ -151,7 +151,7 @@ def test_a_plan_is_carried_out_once(layout: Layout) -> None:
 
 
 def test_nothing_is_collected_before_a_killed_restore_is_finished(layout: Layout) -> None:
-    """I24: what a restore was to bring may have no other name; collection waits for it."""
+    """I24, I32: what a restore or an erasure was to bring may have no other name; collection waits for it."""
     blobs = open_store(layout)
     put_all(blobs, b"dead")
     plan = plan_collection(blobs, set())
@@ -160,6 +160,10 @@ def test_nothing_is_collected_before_a_killed_restore_is_finished(layout: Layout
     with pytest.raises(Refused, match="recover"):
         carry_out(blobs, plan, set(), list)
     journal.unlink()
+    Path(layout.erasing).write_bytes(b"\n")
+    with pytest.raises(Refused, match="--resume"):
+        carry_out(blobs, plan, set(), list)
+    Path(layout.erasing).unlink()
     assert carry_out(blobs, plan, set(), list)
 
 
