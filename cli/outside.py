@@ -95,7 +95,7 @@ def _above(path: str) -> Iterator[str]:
 def _named(payload: object, cwd: str) -> Iterator[str]:
     """The directories of the paths that a tool call names."""
     from eventlog import jsontext
-    from eventlog.agents.tools import patch_paths
+    from eventlog.paths import patch_paths
 
     waiting: list[object] = [jsontext.object_of(payload).get("args")]
     while waiting:

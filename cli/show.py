@@ -157,8 +157,8 @@ def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
 
 def _event(store: "Store", event_id: str) -> tuple[Record, str]:
     from eventlog.log.upcast import is_newer
-    from eventlog.payload_texts import payload_with_texts
     from eventlog.replay.diffs import diff_of
+    from eventlog.snapshots.payload_texts import payload_with_texts
 
     event = store.event(event_id)
     event["payload"] = payload_with_texts(store, event["payload"])

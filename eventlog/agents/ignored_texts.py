@@ -13,39 +13,34 @@ Works on the events of a hook and on those of a transcript. On the hook path.
 
 import os
 
-from eventlog.agents.tools import COMMAND_ARGUMENTS, LEFT_OUT, PATH_ARGUMENTS, patch_paths
+from eventlog.agents.tools import LEFT_OUT
+from eventlog.paths import (
+    COMMAND_ARGUMENTS,
+    NAME_SIZE_MAX,
+    PATH_ARGUMENTS,
+    SAID_BY_TOOLS,
+    WORDS_BETWEEN,
+    paths_named,
+)
 from eventlog.snapshots.ignore import IgnoreFiles
 from eventlog.snapshots.kept_ignored import is_withheld
 from eventlog.types import Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    Wanted = Callable[[str], bool]
+    from collections.abc import Sequence
 
 _ARGUMENTS = ("args", "tool_input")
-# The rest of what a tool said. Other keys of a payload are the agent's own: ids, modes, times.
-_SAID = frozenset(
-    (
-        "result", "tool_response", "response", "output", "stdout", "stderr", "content", "message", "error",
-        "tool_output", "patch", "diff", "permission_suggestions",
-    )
-)  # fmt: skip
 TYPES = frozenset(("tool_start", "action", "error", "hook", "file", "mismatch"))
-_PATH_SIZE_MAX = 4096
-_COMMAND_SIZE_MAX = 1 << 20
 _DEPTH_MAX = 32
 _GIT_TIMEOUT_S = 0.3
 
-# What stands between the words of a command; a command with one of the latter may hold what it writes.
-_BETWEEN = str.maketrans(dict.fromkeys(";|&<>()`'\"={},$:@[]\n\t\r", " "))
+# A command with one of these may hold what it writes.
 _WRITES = frozenset("><='\"`$\n\\")
 _WRITERS = frozenset(
     ("awk", "dd", "ed", "ex", "jq", "node", "perl", "php", "printf", "python", "python3", "ruby", "sed",
      "sqlite3", "tee", "yq")
 )  # fmt: skip
-_MOVERS = frozenset(("cd", "pushd", "-C"))  # what follows is looked up in another directory
 
 
 class Outside:
@@ -115,65 +110,6 @@ def _names_one(event: Event, outside: "Outside | None", cwd: object) -> bool:
     return any(not sure or outside is None or outside.has(path, place) for path, sure in named)
 
 
-def paths_named(payload: "dict[str, object]", wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
-    """The paths that a tool call names, in arguments, patches and commands, or in front of lines of its
-    result; and whether it is known from where each is meant. Args: wanted: which ones are."""
-    yield from _named_in(payload, 0, wanted)
-    yield from _quoted_in(payload, wanted)
-
-
-def _named_in(value: object, depth: int, wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
-    if not isinstance(value, dict) or depth > _DEPTH_MAX:
-        if isinstance(value, list) and depth <= _DEPTH_MAX:
-            for item in value:
-                yield from _named_in(item, depth + 1, wanted)
-        return
-    for name, item in value.items():
-        if name in COMMAND_ARGUMENTS:
-            yield from _named_by_command(item, wanted)
-        elif name in PATH_ARGUMENTS:
-            for path in item if isinstance(item, list) else [item]:
-                if isinstance(path, str) and len(path) <= _PATH_SIZE_MAX and wanted(path):
-                    yield path.removeprefix("file://"), True
-        elif isinstance(item, str):
-            yield from _named_by_patch(item, wanted)
-        elif name not in _SAID:
-            yield from _named_in(item, depth + 1, wanted)
-
-
-def _named_by_command(command: object, wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
-    words = command if isinstance(command, list) else [command]
-    text = " ".join(word for word in words if isinstance(word, str))[:_COMMAND_SIZE_MAX]
-    yield from _named_by_patch(text, wanted)
-    found = text.translate(_BETWEEN).split()
-    moves = not _MOVERS.isdisjoint(found)
-    for word in found:
-        if len(word) <= _PATH_SIZE_MAX and wanted(word):
-            yield word, not moves
-
-
-def _named_by_patch(text: str, wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
-    if "*** " in text:
-        for path in patch_paths(text):
-            if wanted(path):
-                yield path, True
-
-
-def _quoted_in(payload: "dict[str, object]", wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
-    """The paths in front of lines of a result, as `grep` gives them."""
-    waiting = [(value, 0) for name, value in payload.items() if name in _SAID]
-    while waiting:
-        value, depth = waiting.pop()
-        if isinstance(value, dict) and depth < _DEPTH_MAX:
-            waiting += [(item, depth + 1) for item in value.values()]
-        elif isinstance(value, list) and depth < _DEPTH_MAX:
-            waiting += [(item, depth + 1) for item in value]
-        elif isinstance(value, str) and ":" in value:
-            for path in {line[:_PATH_SIZE_MAX].partition(":")[0] for line in value.split("\n")}:
-                if " " not in path and wanted(path):
-                    yield path, True
-
-
 def _is_suspect(path: str) -> bool:
     return is_withheld(path.encode("utf-8", "surrogateescape").rstrip(b"/"))
 
@@ -189,7 +125,7 @@ def without(event: Event) -> Event:
             new[name] = _arguments(value, 0)
         elif name in COMMAND_ARGUMENTS:
             new[name] = _command(value)
-        elif name in _SAID and value is not None and not isinstance(value, (bool, int, float)):
+        elif name in SAID_BY_TOOLS and value is not None and not isinstance(value, (bool, int, float)):
             new[name] = LEFT_OUT
         else:
             new[name] = value
@@ -216,7 +152,7 @@ def _arguments(value: object, depth: int) -> object:
 
 def _are_paths(value: object) -> bool:
     values = value if isinstance(value, list) else [value]
-    return all(isinstance(one, str) and len(one) <= _PATH_SIZE_MAX and "\n" not in one for one in values)
+    return all(isinstance(one, str) and len(one) <= NAME_SIZE_MAX and "\n" not in one for one in values)
 
 
 def _command(value: object) -> object:
@@ -225,5 +161,5 @@ def _command(value: object) -> object:
     text = " ".join(word for word in words if isinstance(word, str))
     if not _WRITES.isdisjoint(text) or "echo" in text:
         return LEFT_OUT
-    found = {os.path.basename(word) for word in text.translate(_BETWEEN).split()}
+    found = {os.path.basename(word) for word in text.translate(WORDS_BETWEEN).split()}
     return value if _WRITERS.isdisjoint(found) else LEFT_OUT

@@ -8,8 +8,7 @@ import os
 from eventlog import identity
 from eventlog.agents.call import TEXT_SIZE_MAX, Call
 from eventlog.agents.live_state import short
-from eventlog.agents.tools import paths_named
-from eventlog.paths import path_text
+from eventlog.paths import path_text, paths_in_arguments
 from eventlog.snapshots import worktree_git
 
 TYPE_CHECKING = False
@@ -44,7 +43,7 @@ class Place:
 
     def path_of(self, arguments: object, cwd: object) -> "str | None":
         """The path that the arguments of a tool name, as events have it, where it is one in the directory."""
-        named = paths_named(arguments)
+        named = paths_in_arguments(arguments)
         path = self.inside(named[0], str(cwd or self.root)) if len(named) == 1 else None
         return None if path is None or len(path) > TEXT_SIZE_MAX else path_text(path)
 

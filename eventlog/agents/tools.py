@@ -3,8 +3,8 @@
 A tool that the record does not know may write anything. Pure. On the hook path.
 """
 
-from eventlog import types
 from eventlog.agents.call import Named, object_of, text_of
+from eventlog.paths import patch_paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,14 +16,8 @@ if TYPE_CHECKING:
 # are told on their own; nothing at all.
 EDITS, ANY, WAITS, QUIET = "edits", "any", "waits", "quiet"
 
-# What tools call an argument that is a path, or several; and a command.
-PATH_ARGUMENTS = frozenset((*types.PATH_ARGUMENTS, "paths", "files", "source", "destination", "uri"))
-COMMAND_ARGUMENTS = frozenset(types.COMMAND_ARGUMENTS)
-
 # Instead of what tools say of files that git ignores and that a store keeps (`ignored_texts.py`).
 LEFT_OUT = "[LEFT OUT: of a file that git ignores]"
-
-_PATCH_LINES = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
 
 
 class AgentTools:
@@ -82,26 +76,3 @@ class AgentTools:
                 return [path]
         patch = given.get(self.patches.get(tool or "", ""))
         return patch_paths(patch) if isinstance(patch, str) else []
-
-
-def patch_paths(patch: str) -> "list[str]":
-    """The files that a patch names, in order, each once."""
-    found: "dict[str, None]" = {}
-    for line in patch.split("\n"):
-        for mark in _PATCH_LINES:
-            if line.startswith(mark) and line[len(mark) :].strip():
-                found[line[len(mark) :].strip()] = None
-    return list(found)
-
-
-def paths_named(arguments: object) -> "list[str]":
-    """The files and directories that the arguments of any tool name, in order, each once."""
-    found: "dict[str, None]" = {}
-    given = arguments if isinstance(arguments, dict) else {"": arguments}
-    for name, value in given.items():
-        if name in PATH_ARGUMENTS:
-            several = value if isinstance(value, list) else [value]
-            found |= dict.fromkeys(one for one in several if isinstance(one, str) and one)
-        elif isinstance(value, str) and "*** " in value:
-            found |= dict.fromkeys(patch_paths(value))
-    return list(found)

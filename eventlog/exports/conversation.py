@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog import jsontext
 from eventlog.log import upcast
-from eventlog.payload_texts import PayloadTexts
 from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.query.people import allowed, text_without
 from eventlog.replay.certainty import EXACT, NONE, certainty_of
+from eventlog.snapshots.payload_texts import PayloadTexts
 
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView
@@ -123,7 +123,7 @@ def _read(
     begun = {position: at for position, at, *_ in asked if at is not None}
     events = []
     seen = allowed(store.fs, store.layout)
-    texts = PayloadTexts.of(store, view)
+    texts = PayloadTexts.of(view, store.blobs)
     for event in view.iterate(session_id=session["session_id"]):
         if event["event_type"] == "llm" and event["position"] not in counted:
             continue

@@ -9,11 +9,11 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from eventlog import payload_texts
-from eventlog.agents import ignored_texts
+from eventlog import paths
 from eventlog.errors import EventLogError
 from eventlog.jsontext import object_of
 from eventlog.log.erased_rows import KEPT_TYPES
+from eventlog.snapshots.payload_texts import PayloadTexts
 
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _LINE_SIZE_MIN = 16
 _LINES_QUOTED = 3
 _CONTENT_SIZE_MAX = 16 << 20
+
+_OF_TOOLS = ("tool_start", "action", "error", "hook", "mismatch")
 
 
 class PathEvents:
@@ -44,10 +46,10 @@ class PathEvents:
         said = object_of(payload)
         if kind == "file":
             return self._is_it(said.get("old_path"))
-        if kind not in ignored_texts.TYPES:
+        if kind not in _OF_TOOLS:
             return False
         cwd = event["cwd"] or said.get("cwd")
-        named = ignored_texts.paths_named(said, lambda name: self._name in name.split("/"))
+        named = paths.paths_named(said, lambda name: self._name in name.split("/"))
         return any(self._is_meant(name, cwd, is_sure=is_sure) for name, is_sure in named)
 
     def _is_it(self, path: object) -> bool:
@@ -73,7 +75,7 @@ def quoting(
     """The ids of other events whose texts hold lines of these contents. Args: but: events left out."""
     lines = set(_lines_of(blobs, contents))
     wanted = min(_LINES_QUOTED, len(lines))
-    texts = payload_texts.PayloadTexts(blobs, lambda _: True)
+    texts = PayloadTexts(blobs, lambda _: True)
     columns = ("event_id", "event_type", "payload")
     for event in view.iterate(columns=columns) if lines else ():
         if event["event_type"] not in (*KEPT_TYPES, "file") and event["event_id"] not in but:

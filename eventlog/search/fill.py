@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from eventlog import jsontext
 from eventlog.errors import EventLogError
 from eventlog.paths import path_bytes
-from eventlog.payload_texts import PayloadTexts
 from eventlog.search import document, words
 from eventlog.search.blocks import PATH, SESSION, TYPE, Block, Names
 from eventlog.search.passages import Tokenizer
 from eventlog.search.tables import FIRST_PATH, Meta
 from eventlog.search.versions import Version, Versions
 from eventlog.snapshots.ids import TEXT_PREFIX
+from eventlog.snapshots.payload_texts import PayloadTexts
 from eventlog.types import IMPORTED_AGENTS
 
 if TYPE_CHECKING:

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from eventlog.errors import EventLogError
-from eventlog.exports.withheld import Exposure
 from eventlog.paths import is_within
-from eventlog.payload_texts import PayloadTexts
 from eventlog.search import blocks, document, index, meaning, snippet
 from eventlog.search.ranking import Place, Source, ranked
 from eventlog.search.tables import gaps
 from eventlog.snapshots.ids import from_text, to_text
+from eventlog.snapshots.payload_texts import PayloadTexts
 from eventlog.types import Event, happened_at
 
 if TYPE_CHECKING:
@@ -290,7 +289,7 @@ class _Found:
 
     def __init__(self, store: "Searched", view: "LogView", wanted: "Query") -> None:
         self._store = store
-        self._payloads = PayloadTexts(store.blobs, Exposure(view).may_leave, size_max=document.MOVED_SIZE_MAX)
+        self._payloads = PayloadTexts.of(view, store.blobs, size_max=document.MOVED_SIZE_MAX)
         self._view = view
         self._wanted = wanted
         self._rows: dict[int, Event] = {}

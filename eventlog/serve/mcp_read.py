@@ -151,8 +151,8 @@ def session(store: Store, session_id: str) -> Iterator[str]:
 
 
 def _event(store: Store, event_id: str) -> Iterator[str]:
-    from eventlog.payload_texts import payload_with_texts
     from eventlog.replay.diffs import diff_of
+    from eventlog.snapshots.payload_texts import payload_with_texts
     from eventlog.types import COLUMN_KINDS, TIME
 
     event: Mapping[str, object] = store.event(event_id)

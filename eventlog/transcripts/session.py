@@ -13,9 +13,8 @@ from eventlog.agents.ignored_texts import Outside, leave_out, without
 from eventlog.agents.ignored_values import KeptValues
 from eventlog.agents.live_state import short
 from eventlog.agents.live_texts import OF_TOOLS
-from eventlog.agents.tools import paths_named
 from eventlog.names import event_id_of, session_context, session_id_of, sessions_context, slugify
-from eventlog.paths import is_outside
+from eventlog.paths import is_outside, paths_in_arguments
 from eventlog.redaction import IGNORED
 from eventlog.snapshots.ids import from_text
 from eventlog.snapshots.kept_ignored import is_withheld
@@ -237,7 +236,7 @@ class SourceSession:
         """Give an event of a tool the path that its arguments name, where it is one below the root."""
         payload = event["payload"]
         root = self._into.root_of(self._source, self._draft)
-        named = paths_named(payload.get("args")) if isinstance(payload, dict) else []
+        named = paths_in_arguments(payload.get("args")) if isinstance(payload, dict) else []
         if len(named) != 1 or root is None:
             return
         path = path_below(tuple(dict.fromkeys((root, os.path.realpath(root)))), named[0], event.get("cwd"))

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from hashlib import md5
 from typing import Any
 
-from eventlog import jsontext, payload_texts
+from eventlog import jsontext
+from eventlog.agents import live_texts
 from eventlog.agents.codex import AGENT as CODEX
 from eventlog.agents.codex import words_of
 from eventlog.names import event_id_of
+from eventlog.snapshots.ids import blob_id, to_text
+from eventlog.snapshots.payload_texts import IN_BLOBS, replaced
 from eventlog.store import Store
 from eventlog.transcripts.idsets import SortedIds, short
 from eventlog.types import Event
@@ -177,9 +180,32 @@ class Taken:
     def _words(self, payload: Any, fact: Fact) -> object:
         """The words of a payload with hashes for its texts: they are the same where texts are references
         (docs/payload-texts.md), which ones depends on the version that wrote it."""
-        said = payload_texts.with_hashes(payload)
+        said = with_hashes(payload)
         if fact.tool_call is None:
             return words_in(said)
         words = said.get("args")
         is_said = isinstance(words, (dict, list, str)) and self._agent == CODEX
         return words_of(words) if is_said else words
+
+
+def with_hashes(payload: "dict[str, Any]") -> "dict[str, Any]":
+    """The payload with the hash of each text instead of it, whether it was moved or not."""
+    moved = live_texts.move({"event_type": "", "payload": payload}, live_texts.void, suspect=False)
+    said = replaced(moved["payload"], lambda entry, _: _Hash(entry["blob"]))
+    return {name: _hashed(one) for name, one in said.items() if name != IN_BLOBS}
+
+
+class _Hash(str):
+    """The hash of a text that was moved, at its place."""
+
+    __slots__ = ()
+
+
+def _hashed(value: Any) -> Any:
+    if isinstance(value, _Hash):
+        return str(value)
+    if isinstance(value, str):
+        return to_text(blob_id(value.encode("utf-8", "replace")))
+    if isinstance(value, list):
+        return list(map(_hashed, value))
+    return {name: _hashed(one) for name, one in value.items()} if isinstance(value, dict) else value

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from eventlog.agents.codex import interpret
-from eventlog.agents.tools import patch_paths
+from eventlog.paths import patch_paths
 from eventlog.names import event_id_of
 from eventlog.store import Store
 from tests.cli.hook_support import Codex, events, here, notes, project, replayed

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from eventlog.agents.live_texts import move, void
-from eventlog.payload_texts import with_hashes
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
+from eventlog.transcripts.taken import with_hashes
 from tests.cli.hook_support import Agent, Codex, events, notes, project
 from tests.cli.support import Locus
 from tests.transcripts.claude_support import Teller, write

@@ -1,17 +1,16 @@
 """Reading the texts of events that stand in the blob store (docs/payload-texts.md).
 
 `payload_with_texts` gives one with them, `PayloadTexts` many; where a text may not be shown, or is not
-there, a mark says why. `with_hashes` compares payloads whichever of their texts were moved. One thread.
+there, a mark says why.  One thread.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from eventlog import jsontext
-from eventlog.agents import live_texts
 from eventlog.errors import EventLogError
-from eventlog.exports.withheld import Exposure
-from eventlog.snapshots.ids import blob_id, from_text, to_text
+from eventlog.log.withheld import withheld_in
+from eventlog.snapshots.ids import from_text
 
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView
@@ -36,13 +35,14 @@ class PayloadTexts:
         self._size_max = size_max
 
     @staticmethod
-    def of(store: "Store", view: "LogView") -> "PayloadTexts":
-        """Those of a store that may leave it."""
-        return PayloadTexts(store.blobs, Exposure(view).may_leave)
+    def of(view: "LogView", blobs: "BlobStore", *, size_max: "int | None" = None) -> "PayloadTexts":
+        """Those that may leave the store: of no content that the view says is withheld."""
+        withheld = withheld_in(view)
+        return PayloadTexts(blobs, lambda content: content not in withheld, size_max=size_max)
 
     def fill(self, payload: Any) -> Any:
         """The payload with its texts; the same object where none was moved."""
-        return _replaced(payload, self._text)
+        return replaced(payload, self._text)
 
     def fill_json(self, payload: str) -> str:
         """The same for a payload as JSON text."""
@@ -73,33 +73,11 @@ def payload_with_texts(store: "Store", payload: Any) -> Any:
     if not isinstance(payload, dict) or IN_BLOBS not in payload:
         return payload
     with store.view() as view:
-        return PayloadTexts.of(store, view).fill(payload)
+        return PayloadTexts.of(view, store.blobs).fill(payload)
 
 
-def with_hashes(payload: "dict[str, Any]") -> "dict[str, Any]":
-    """The payload with the hash of each text instead of it, whether it was moved or not."""
-    moved = live_texts.move({"event_type": "", "payload": payload}, live_texts.void, suspect=False)
-    said = _replaced(moved["payload"], lambda entry, _: _Hash(entry["blob"]))
-    return {name: _hashed(one) for name, one in said.items() if name != IN_BLOBS}
-
-
-class _Hash(str):
-    """The hash of a text that was moved, at its place."""
-
-    __slots__ = ()
-
-
-def _hashed(value: Any) -> Any:
-    if isinstance(value, _Hash):
-        return str(value)
-    if isinstance(value, str):
-        return to_text(blob_id(value.encode("utf-8", "replace")))
-    if isinstance(value, list):
-        return list(map(_hashed, value))
-    return {name: _hashed(one) for name, one in value.items()} if isinstance(value, dict) else value
-
-
-def _replaced(payload: Any, text_of: "Callable[[Mapping[str, Any], object], str]") -> Any:
+def replaced(payload: Any, text_of: "Callable[[Mapping[str, Any], object], str]") -> Any:
+    """The payload with what `text_of` gives for each reference, and what the event kept of its text."""
     places = payload.get(IN_BLOBS) if isinstance(payload, dict) else None
     if not isinstance(places, dict):
         return payload
