@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from eventlog.agents.codex import interpret
-from eventlog.paths import patch_paths
 from eventlog.names import event_id_of
+from eventlog.paths import patch_paths
 from eventlog.store import Store
 from tests.cli.hook_support import Codex, events, here, notes, project, replayed
 from tests.transcripts.codex_support import TURN, begin, events_in, item, meta

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from eventlog.agents.live_texts import move, void
+from eventlog.serve.mcp_call import Call
+from eventlog.serve.mcp_tools import tools_for
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
 from eventlog.transcripts.taken import with_hashes
@@ -106,7 +108,7 @@ def test_an_import_refers_to_texts_as_hooks_do(work: Path, locus: Locus) -> None
 
 
 def test_readers_give_the_texts(work: Path, locus: Locus) -> None:
-    """P7: `show`, `search` and exports of conversations have the texts that events refer to."""
+    """P7: `show`, `search`, the tools of MCP and exports of conversations have the texts that events refer to."""
     agent = Agent(work)
     agent.prompt("Write it")
     agent.write("src/page.py", SMALL)
@@ -119,6 +121,9 @@ def test_readers_give_the_texts(work: Path, locus: Locus) -> None:
     assert SMALL.strip().replace('"', '\\"') in locus("show", read["event_id"]).text
     found = json.loads(locus("search", "canary-9931", "--json").out)
     assert {"tool_start", "action"} <= {hit["event_type"] for hit in found["hits"]}
+    show = next(tool for tool in tools_for("claude-code") if tool.name == "show")
+    answer = Call.of(show, {"name": wrote["event_id"]}).answer(str(work / ".locus"))["text"]
+    assert answer.count("canary-9931") >= 2
     locus("export", "atif", "--to", work / "out")
     assert (work / "out").read_text().count("canary-9931") >= 2
 
