@@ -1,6 +1,7 @@
-"""`locus show`: one event, turn or session."""
+"""`locus show`: one event, turn, session or context."""
 
 import dataclasses
+import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,10 +36,11 @@ WITHHELD_TEXT = "[withheld: the content {why}; `locus cat --show-withheld` write
 @json_option
 @click.pass_context
 def command(ctx: click.Context, name: str, as_json: bool) -> None:
-    """Show one event, turn or session.
+    """Show one event, turn, session or context.
 
     ID is an event's id, a session's id (or the beginning of one of these), a turn, or a context id
-    such as file:SID_TID_SEQ. For a file event the change is shown as a unified diff.
+    such as file:SID_TID_SEQ. For a file event the change is shown as a unified diff. Of a context that
+    several events wrote, its state by now is shown: of each key the last word.
     """
     with open_store(ctx) as store:
         kind, key = _resolve(store, name)
@@ -46,6 +48,8 @@ def command(ctx: click.Context, name: str, as_json: bool) -> None:
             fields, text = _turn(store, store.turn(key))
         elif kind == "session":
             fields, text = session_and_turns(store, key)
+        elif kind == "context":
+            fields, text = _context(store, key)
         else:
             fields, text = _event(store, key)
     put(document(fields) if as_json else text)
@@ -60,7 +64,9 @@ def _resolve(store: "Store", name: str) -> tuple[str, str]:
     if name.startswith("session:"):
         return "session", _only(store, name, _sessions(store, name.rpartition("_")[2]))[1]
     if ":" in name:
-        found = store.query("select event_id from events where context_id = $1 limit 5", [name]).rows
+        found = store.query("select event_id from events where context_id = $1 limit 2", [name]).rows
+        if len(found) > 1:
+            return "context", name
         return _only(store, name, [("event", row[0]) for row in found])
     if "_" in name:
         return "turn", name
@@ -155,6 +161,16 @@ def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
     return fields, f"{_pairs(_telling(session))}\n{statement}{listed}"
 
 
+def _context(store: "Store", context_id: str) -> tuple[Record, str]:
+    from eventlog.recorder.retrieval import context_state
+
+    found = context_state(store, context_id)
+    assert found is not None
+    said = lines(json.dumps(found["state"], indent=2, ensure_ascii=False))
+    written = f"{len(found['events']):,} events, the last {found['events'][-1]}"
+    return {"context": found}, f"{_pairs({'context_id': context_id, 'written by': written})}\nstate\n{said}\n"
+
+
 def _event(store: "Store", event_id: str) -> tuple[Record, str]:
     from eventlog.log.upcast import is_newer
     from eventlog.replay.diffs import diff_of
@@ -178,8 +194,6 @@ def _event(store: "Store", event_id: str) -> tuple[Record, str]:
         fields["certainty"] = certainty_json(known)
         text += _pairs({"files then": certainty_words(known)})
     if event["payload"]:
-        import json
-
         text += "\npayload\n" + lines(json.dumps(event["payload"], indent=2, ensure_ascii=False)) + "\n"
     if withheld:
         fields["withheld"] = True

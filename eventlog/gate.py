@@ -9,7 +9,15 @@ Nothing else writes to the journal. On the hook path.
 from eventlog.errors import InvalidEvent
 from eventlog.fs import FileSystem
 from eventlog.redaction import Redactor
-from eventlog.types import COLUMN_KINDS, INT, KIND_OF_TYPE, SCHEMA_VERSION, SOURCE_OF_TYPE, TIME, Event
+from eventlog.types import (
+    COLUMN_KINDS,
+    INT,
+    KIND_OF_TYPE,
+    SCHEMA_VERSION,
+    SOURCE_OF_TYPE,
+    TIME,
+    Event,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -102,6 +102,11 @@ def event_context(event_type: str, session_id: str, turn: int, seq: int) -> str:
     return f"{safe_context_name(event_type)}:{session_id}_{turn:03d}_{seq:03d}"
 
 
+def context_of_event(event_type: str, event_id: str) -> str:
+    """The context of an event that stands in no session: one by itself."""
+    return f"{safe_context_name(event_type)}:{event_id}"
+
+
 def _key(*parts: str) -> bytes:
     """Parts joined so that no two different lists of parts give the same bytes."""
     encoded = [part.encode("utf-8", "surrogateescape") for part in parts]

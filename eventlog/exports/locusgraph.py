@@ -22,6 +22,7 @@ from eventlog.exports.parents import Parents, Sent
 from eventlog.log import upcast
 from eventlog.log.maintenance import MAINTENANCE
 from eventlog.log.retained import CONTENT, RETENTION
+from eventlog.names import context_of_event, event_context, turn_context
 from eventlog.projections.settled import Settled
 from eventlog.query import people
 from eventlog.recorder.ledger import CURSOR, Consumer
@@ -67,6 +68,7 @@ _AS_KEYS = (
 _COLUMNS = (
     "position",
     "session_id",
+    "turn",
     "event_id",
     "event_type",
     "event_kind",
@@ -334,12 +336,11 @@ class Batch:
             text = wire.with_columns(text, columns)
         if "diff" not in columns:
             text = self._paths.payload(text)
-        given = event["context_id"]
-        context_id = wire.context(given) if given is not None else ""
+        context_id, event = _in_own_context(event)
         return self._record(
             "events",
             wire.kind(event["event_kind"]),
-            context_id or wire.context(f"{event_type}:{event_id}"),
+            wire.context(context_id) or wire.context(context_of_event(event_type, event_id)),
             event["source"],
             text,
             where,
@@ -402,6 +403,22 @@ def _rows(batch: "pa.RecordBatch") -> Iterator[dict[str, Any]]:
             columns.append((column.cast(pa.int64()) if times else column).to_pylist())
         for values in zip(*columns, strict=True):
             yield dict(zip(_COLUMNS, values, strict=True))
+
+
+def _in_own_context(event: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The context id of an event of a turn, and the event.
+
+    Earlier versions gave all decisions, or all errors, that agents told over MCP the context of their
+    category. On the wire it is that of the category alone; each event has its place in its turn.
+    """
+    given = event["context_id"] or ""
+    if given not in wire.CATEGORIES.values():
+        return given, event
+    session_id, turn, seq = event["session_id"], event["turn"], event["seq"]
+    if session_id is None or seq is None:
+        return "", event
+    extends = [] if turn is None else [turn_context(session_id, turn)]
+    return event_context(event["event_type"], session_id, turn or 0, seq), {**event, "extends": extends}
 
 
 def _in_present_version(event: dict[str, Any]) -> dict[str, Any]:

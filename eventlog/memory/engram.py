@@ -14,6 +14,7 @@ from eventlog.errors import InvalidEvent
 from eventlog.memory import intent
 from eventlog.memory.intent import STALE_SESSION_HOURS, Intent
 from eventlog.recorder import lifecycle
+from eventlog.recorder.hooks import append
 from eventlog.recorder.placement import SESSION_ALIAS
 from eventlog.recorder.sessions import microseconds_of
 from eventlog.store import Store
@@ -128,21 +129,21 @@ class EngramStore:
         id = event.id or self.store.fs.random_bytes(16).hex()
         at = _microseconds(event.timestamp) or intent.now_us(self.store)
         session_id = event.session_id and event.session_id.removeprefix(SESSION_ALIAS)
-        self.store.append(
-            [
-                {
-                    "event_id": id,
-                    "event_type": event_type,
-                    "event_kind": kind,
-                    "source": "agent",
-                    "agent": event.agent_id,
-                    "session_id": session_id or None,
-                    "repo": self.store.repo_hash,
-                    "path": scope[0] if scope else None,
-                    "occurred_at": at,
-                    "payload": {key: event.content, **({"scope": scope} if scope else {})},
-                }
-            ]
+        append(
+            self.store,
+            lifecycle.timeline_event(
+                event_type,
+                session_id or None,
+                None,
+                {key: event.content, "scope": scope},
+                event_id=id,
+                event_kind=kind,
+                source="agent",
+                agent=event.agent_id,
+                repo=self.store.repo_hash,
+                path=scope[0] if scope else None,
+                occurred_at=at,
+            ),
         )
         said = None if not session_id else f"{SESSION_ALIAS}{session_id}"
         return Event(event.event_type, event.agent_id, event.content, scope, id, intent.iso(at) or "", said)

@@ -72,6 +72,7 @@ class _Hooks(OlderHooks[R]):
         if columns.get("session_id") is not None:
             columns["session_id"] = placement.session_id_given(str(columns["session_id"]))
         self.columns = {"agent": agent, "repo": self.repo, **columns}
+        self.is_of_session = columns.get("session_id") is not None
 
     @abstractmethod
     def _hand_over(self, event: Event) -> R:
@@ -296,8 +297,13 @@ for _name in dir(Hooks):
 
 
 def append(store: Store, event: Event) -> Stored:
-    """Append one event; of the contents that it names, those that the store holds stay named (I24)."""
+    """Append one event; of the contents that it names, those that the store holds stay named (I24).
+
+    What stands in no session, and under no context, is one by itself.
+    """
     event = placement.dated(store, [{"event_id": store.fs.random_bytes(16).hex(), **event}])[0]
+    if all(event.get(name) is None for name in ("session_id", "agent_session_id", "context_id")):
+        event["context_id"] = names.context_of_event(str(event["event_type"]), str(event["event_id"]))
     if not any(event.get(column) is not None for column in _CONTENT_COLUMNS):
         position = store.append_rows([event])[0]
     else:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eventlog import names
+from eventlog.recorder import placement
 from eventlog.types import KIND_OF_TYPE, RELATED_OF_TYPE, SOURCE_OF_TYPE, Event
 
 TURN_START, TURN_END = "turn_start", "turn_end"
@@ -209,14 +210,71 @@ def file(
 
 def timeline_event(
     event_type: str,
-    session_id: str,
+    session_id: str | None,
     turn: int | None,
     payload: Mapping[str, Any],
     **columns: Any,
 ) -> Event:
-    """Any event of a turn (S0-16); `event_type` is an open set (S0-23)."""
+    """Any event of a turn (S0-16); `event_type` is an open set (S0-23). Columns that are not given are read
+    out of the payload. Without a turn it is of the session's current one, without a session of none.
+    """
     columns.setdefault("related_to", RELATED_OF_TYPE.get(event_type))
+    columns = {**placement.promoted(event_type, payload), **columns}
     return _event(event_type, payload, columns, session_id=session_id, turn=turn)
+
+
+def decision(
+    session_id: str | None,
+    turn: int | None,
+    decision: str,
+    reasoning: str | None = None,
+    *,
+    confidence: float | None = None,
+    alternatives_considered: Sequence[str] = (),
+    **columns: Any,
+) -> Event:
+    """A choice was made (S1-32); `confidence` is 0…1."""
+    payload = {
+        "decision": decision,
+        "reasoning": reasoning,
+        "confidence": confidence,
+        "alternatives_considered": list(alternatives_considered) or None,
+    }
+    return timeline_event("decision", session_id, turn, payload, **columns)
+
+
+def error(
+    session_id: str | None,
+    turn: int | None,
+    error_type: str,
+    message: str,
+    *,
+    resolved: bool | None = None,
+    file: str | None = None,
+    line: int | None = None,
+    tool: str | None = None,
+    command: str | None = None,
+    resolution: str | None = None,
+    **columns: Any,
+) -> Event:
+    """Something failed (S1-33). A `file` outside of the repository stands in the payload alone."""
+    details = {"file": file, "line": line, "tool": tool, "command": command, "resolution": resolution}
+    payload = {"error_type": error_type, "message": message, "resolved": resolved, **details}
+    return timeline_event("error", session_id, turn, payload, **columns)
+
+
+def feedback(
+    session_id: str | None,
+    turn: int | None,
+    feedback_type: str | None,
+    message: str,
+    *,
+    sentiment: str | None = None,
+    **columns: Any,
+) -> Event:
+    """The user approved, rejected or corrected (S1-35)."""
+    payload = {"type": feedback_type, "message": message, "sentiment": sentiment}
+    return timeline_event("feedback", session_id, turn, payload, **columns)
 
 
 def _event(event_type: str, payload: Mapping[str, Any], columns: dict[str, Any], **own: Any) -> Event:

@@ -1,13 +1,16 @@
 """The twelve hooks that are older than sessions and turns (S0-4): one context per subject.
 
 Each is a thin call over `store_event` with an id whose type is the event's kind, such as
-`action:terminal_bash`; writing such a context again overrides its state. Links between the subjects are
-set here, the caller's come behind them. Texts are kept whole: previews are the business of an export.
+`action:terminal_bash`; writing such a context again overrides its state. Where the hooks are of a session,
+what happens is an event of its current turn like any other, with an id of its own, and only what is known
+(conventions, skills, tools) has such a context. Links between the subjects are set here, the caller's come
+after them. Texts are kept whole: previews are the business of an export.
 Payloads are flat, in the words of the events of a turn, so that one question finds both.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from eventlog.names import safe_context_name
@@ -29,6 +32,8 @@ NO_LINKS = EventLinks()
 
 class OlderHooks(ABC, Generic[R]):
     """The calls; where they go is `store_event`'s business."""
+
+    is_of_session: bool
 
     @abstractmethod
     def store_event(
@@ -216,10 +221,16 @@ class OlderHooks(ABC, Generic[R]):
         *links: EventLinks,
     ) -> R:
         known = {name: value for name, value in payload.items() if value is not None}
-        request = CreateEventRequest(kind, known, context_id, source)
+        of_turn = self.is_of_session and kind != EventKind.FACT
+        request = CreateEventRequest(kind, known, None if of_turn else context_id, source)
         for more in links:
-            request = request.with_links(more)
+            request = request.with_links(_of_turn(more) if of_turn else more)
         return self.store_event(request, event_type=event_type)
+
+
+def _of_turn(links: EventLinks) -> EventLinks:
+    """The links of what extends its turn instead of the subject that stands for all intents."""
+    return replace(links, extends=tuple(one for one in links.extends if one != CONTEXT_USER_INTENT))
 
 
 def _name(prefix: str, subject: str) -> str:

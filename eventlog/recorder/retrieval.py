@@ -5,14 +5,15 @@ are looked for in titles, paths, names and payloads; what holds more of them com
 newer. A search by meaning takes its place without its callers noticing. Nothing here writes.
 
 Of a context that was written several times the newest event that fits is found, and an anchor is shown
-in its present state (S0-13).
+in its present state (S0-13). What happened (a decision, an error, feedback) is found one by one, also where
+an earlier version gave all of a kind one context.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from eventlog import names
+from eventlog import jsontext, names
 from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.recorder.requests import (
     Context,
@@ -35,6 +36,12 @@ _EVENTS_PER_MEMORY = 20  # how many events of one context may stand before anoth
 # in words, so that it is found only by whoever asks for its type, its context or what it extends.
 _RAW_TYPES = ("hook", "cursor", "maintenance", "retention", "withheld", "content")
 _QUIET_TYPES = (*_RAW_TYPES, "snapshot", "llm", "sessions")
+
+# What happens, and is no state of a context that a later event would replace.
+_OCCURRENCES = frozenset(
+    ("intent", "action", "file", "decision", "error", "llm", "feedback", "discovery", "warning", "mutation",
+     "outcome", "message")
+)  # fmt: skip
 
 _HAYSTACK = "lower(concat_ws(' ', title, path, tool, error_type, operation, model, context_id, payload))"
 _AT = f"epoch_us({HAPPENED_AT})"
@@ -72,7 +79,7 @@ def find(store: Store, query: str, options: RetrieveOptions | None = None) -> li
     ).rows
     newest: dict[str, Memory] = {}
     for context_id, event_id, event_type, position, at, *texts in rows:
-        key = context_id or event_id
+        key = event_id if event_type in _OCCURRENCES else context_id or event_id
         if key not in newest and len(newest) == limit:
             continue
         if key not in newest or position > newest[key].position:
@@ -180,6 +187,22 @@ def search_contexts(
     ]
 
 
+def context_state(store: Store, context_id: str) -> "dict[str, Any] | None":
+    """The present state of a context: of what its events said, key by key, the last word (S0-13).
+
+    `context_id`, `state`, and `events`, their ids in the order of the log; None for a context that no event
+    has. Anchors say more: the views `sessions`, `turns` and `sessions_master` count, too.
+    """
+    asked = "select event_id, payload from events where context_id = $1 order by position"
+    rows = store.query(asked, [names.sanitize_context_id(context_id)]).rows
+    state: dict[str, Any] = {}
+    for _, payload in rows:
+        said = jsontext.object_of(payload)
+        envelope = set(said) == {"kind", "data"} and isinstance(said["data"], dict)
+        state |= said["data"] if envelope else said
+    return {"context_id": context_id, "state": state, "events": [row[0] for row in rows]} if rows else None
+
+
 def words_of(query: str) -> list[str]:
     """The words to look for: the longest ones of two characters or more, each once."""
     spaced = "".join(c if c.isalnum() or c in "_-./" else " " for c in query.lower())
@@ -285,8 +308,6 @@ def _text(
     payload: str | None,
 ) -> str:
     """What an event says, in one line: its title or what it was done to, and the texts of its payload."""
-    from eventlog import jsontext
-
     head = title or " ".join(part for part in (operation if path else None, path or tool, error_type) if part)
     said = jsontext.decode(payload) if payload else {}
     lines = dict.fromkeys(line for line in map(_line, (head, *_texts_in(said))) if line)

@@ -15,7 +15,7 @@ from eventlog.serve import mcp_page
 from eventlog.store import Store
 from eventlog.wording import harmless, unread
 
-TEXT, NUMBER, FLAG, TEXTS = "string", "integer", "boolean", "array"
+TEXT, NUMBER, SHARE, FLAG, TEXTS = "string", "integer", "number", "boolean", "array"
 _TEXT_SIZE_MAX = 200_000
 
 # What the calls of this process have read of the tails of stores, by directory and id.
@@ -55,6 +55,9 @@ class Parameter:
         if self.kind == NUMBER:
             fits = isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most
             wanted = f"a whole number from {self.least:,} to {self.most:,}"
+        elif self.kind == SHARE:
+            fits = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
+            wanted = "a number from 0 to 1"
         elif self.kind == FLAG:
             fits, wanted = isinstance(value, bool), "true or false"
         elif self.kind == TEXTS:

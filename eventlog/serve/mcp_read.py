@@ -129,8 +129,19 @@ def show(store: Store, name: str) -> Iterator[str]:
         yield f"\nThe tool timeline shows the events of turn {ref.name}, diff what changed in it.\n"
     elif kind == "session":
         yield from session(store, key)
+    elif kind == "context":
+        yield _context(store, key)
     else:
         yield from _event(store, key)
+
+
+def _context(store: Store, context_id: str) -> str:
+    """The present state of a context that several events wrote."""
+    from eventlog.recorder.retrieval import context_state
+
+    found = context_state(store, context_id)
+    text = json.dumps(found, indent=1, ensure_ascii=False)
+    return text_without(store.people, text, is_json=True) + "\n"
 
 
 def session(store: Store, session_id: str) -> Iterator[str]:
@@ -193,7 +204,9 @@ def _resolve(store: Store, name: str) -> tuple[str, str]:
     if name.startswith(("session:", "sess-")):
         return "session", sessions.named(store, name).session_id
     if ":" in name:
-        found = store.query("select event_id from events where context_id = $1 limit 5", [name]).rows
+        found = store.query("select event_id from events where context_id = $1 limit 2", [name]).rows
+        if len(found) > 1:
+            return "context", name
         return _only(name, [("event", row[0]) for row in found])
     if "_" in name:
         return "turn", name

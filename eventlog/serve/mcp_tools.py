@@ -6,7 +6,7 @@ tools; names that it had before, or has in other places, are taken as well.
 """
 
 from eventlog.serve import mcp_memory, mcp_read, mcp_sql, mcp_write
-from eventlog.serve.mcp_call import FLAG, NUMBER, TEXT, TEXTS, Parameter, Tool
+from eventlog.serve.mcp_call import FLAG, NUMBER, SHARE, TEXT, TEXTS, Parameter, Tool
 
 _SESSION = Parameter("session_id", TEXT, "A session, sess-….", aliases=("session",))
 _TURN = Parameter("turn", TEXT, "SID_TID, git:COMMIT, or last.", required=True)
@@ -78,6 +78,10 @@ def _recording(agent: Parameter) -> tuple[Tool, ...]:
             (
                 Parameter("summary", TEXT, required=True, aliases=("decision", "content", "title")),
                 _REASONING,
+                Parameter(
+                    "alternatives", TEXTS, "Not chosen.", aliases=("alternatives_considered", "options")
+                ),
+                Parameter("confidence", SHARE, "0 to 1."),
                 agent,
                 _SESSION,
             ),
@@ -94,7 +98,11 @@ def _recording(agent: Parameter) -> tuple[Tool, ...]:
                     "context", TEXT, "Where, or the error's type.", required=True, aliases=("error_type",)
                 ),
                 Parameter("message", TEXT, required=True, aliases=("content", "error")),
-                Parameter("command_or_file", TEXT, aliases=("command", "path")),
+                Parameter("command", TEXT, aliases=("command_or_file",)),
+                Parameter("file", TEXT, aliases=("path",)),
+                Parameter("line", NUMBER),
+                Parameter("resolved", FLAG),
+                Parameter("resolution", TEXT, "What helped.", aliases=("fix",)),
                 agent,
                 _SESSION,
             ),
@@ -108,6 +116,12 @@ def _recording(agent: Parameter) -> tuple[Tool, ...]:
             mcp_write.store_feedback,
             (
                 Parameter("message", TEXT, required=True, aliases=("content", "feedback")),
+                Parameter(
+                    "feedback_type",
+                    TEXT,
+                    choices=("approval", "rejection", "correction"),
+                    aliases=("type", "kind"),
+                ),
                 Parameter("sentiment", TEXT, choices=("positive", "negative", "neutral")),
                 agent,
                 _SESSION,

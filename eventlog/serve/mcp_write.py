@@ -5,13 +5,12 @@ has.
 """
 
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from eventlog.errors import Refused
 from eventlog.memory import intent
-from eventlog.recorder import sessions
-from eventlog.recorder.hooks import StrictHooks, append
+from eventlog.recorder import lifecycle, sessions
+from eventlog.recorder.hooks import append
 from eventlog.serve.mcp_call import Receipt
 from eventlog.serve.mcp_memory import session_line
 from eventlog.serve.mcp_read import inside
@@ -86,74 +85,86 @@ def post_event(
     reasoning: str | None,
 ) -> Receipt:
     key = "decision" if event_type == "decision" else "message"
+    columns = {"path": None if path is None else inside(store, path), "title": _title(store, content)}
+    session = _session_of(store, session_id, agent_id)
     payload = {key: content, "reasoning": reasoning}
-    columns = {"path": None if path is None else inside(store, path), "title": one_line(content, 80)}
-    return _append(
-        store, event_type, POSTED[event_type], payload, agent_id, session_id, source="agent", **columns
+    kind = POSTED[event_type]
+    event = lifecycle.timeline_event(
+        event_type, session, None, payload, event_kind=kind, source="agent", **columns
     )
+    return _append(store, event, agent_id)
 
 
 def store_decision(
     store: Store,
     summary: str,
     reasoning: str | None,
+    alternatives: list[str] | None,
+    confidence: float | None,
     agent_id: str,
     session_id: str | None,
 ) -> Receipt:
-    hooks, session = _hooks(store, session_id, agent_id)
-    return _stored("decision", hooks.store_decision(summary, reasoning).event_id, session)
+    event = lifecycle.decision(
+        _session_of(store, session_id, agent_id),
+        None,
+        summary,
+        reasoning,
+        confidence=confidence,
+        alternatives_considered=alternatives or (),
+        title=_title(store, summary),
+    )
+    return _append(store, event, agent_id)
 
 
 def store_error(
     store: Store,
     context: str,
     message: str,
-    command_or_file: str | None,
+    command: str | None,
+    file: str | None,
+    line: int | None,
+    resolved: bool | None,
+    resolution: str | None,
     agent_id: str,
     session_id: str | None,
 ) -> Receipt:
-    hooks, session = _hooks(store, session_id, agent_id)
-    return _stored("error", hooks.store_error(context, message, command_or_file).event_id, session)
+    event = lifecycle.error(
+        _session_of(store, session_id, agent_id),
+        None,
+        context,
+        message,
+        resolved=resolved or resolution is not None or None,
+        file=file,
+        line=line,
+        command=command,
+        resolution=resolution,
+    )
+    return _append(store, event, agent_id)
 
 
 def store_feedback(
     store: Store,
     message: str,
+    feedback_type: str | None,
     sentiment: str | None,
     agent_id: str,
     session_id: str | None,
 ) -> Receipt:
-    payload = {"feedback_type": "explicit", "message": message, "sentiment": sentiment}
-    return _append(store, "feedback", "feedback", payload, agent_id, session_id, source="user")
-
-
-def _append(
-    store: Store,
-    event_type: str,
-    event_kind: str,
-    payload: Mapping[str, Any],
-    agent_id: str,
-    session_id: str | None,
-    **columns: Any,
-) -> Receipt:
     session = _session_of(store, session_id, agent_id)
-    event: Event = {
-        "event_type": event_type,
-        "event_kind": event_kind,
-        "agent": agent_id,
-        "repo": store.repo_hash,
-        "session_id": session,
-        "payload": {name: value for name, value in payload.items() if value is not None},
-        **columns,
-    }
-    stored = append(store, {name: value for name, value in event.items() if value is not None})
-    return _stored(event_type, stored.event_id, session)
+    event = lifecycle.feedback(session, None, feedback_type, message, sentiment=sentiment)
+    return _append(store, event, agent_id)
 
 
-def _hooks(store: Store, session_id: str | None, agent_id: str) -> tuple[StrictHooks, str | None]:
-    session = _session_of(store, session_id, agent_id)
-    columns = {} if session is None else {"session_id": session}
-    return StrictHooks(store, agent=agent_id, **columns), session
+def _append(store: Store, event: Event, agent_id: str) -> Receipt:
+    """Append an event of the session's current turn, or of no session; it has an id of its own there."""
+    stored = append(store, {**event, "agent": agent_id, "repo": store.repo_hash})
+    session = event.get("session_id")
+    return _stored(str(event["event_type"]), stored.event_id, None if session is None else str(session))
+
+
+def _title(store: Store, content: str) -> str:
+    """What lists show. Before it is cut: half a secret is not recognised any more."""
+    return one_line(store.redactor.text(content), 80)
 
 
 def _session_of(store: Store, session_id: str | None, agent_id: str) -> str | None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from eventlog.recorder.hooks import StrictHooks
+from eventlog.store import Store
 from tests.cli.support import Ended, Locus, Recorded, git, locus_process, make_history
 
 
@@ -458,3 +460,14 @@ def test_progress_shows_on_a_terminal(tmp_path: Path) -> None:
     assert shown.startswith("\rworking: 1 of 4 (25 %), ")
     assert shown.endswith("\r\x1b[K")
     assert "short" not in shown
+
+
+def test_show_gives_the_state_of_a_context(shop: Path, locus: Locus) -> None:
+    """S0-13: of a context that several events wrote, of each key the last word."""
+    with Store.open(shop / ".locus") as store:
+        hooks = StrictHooks(store, agent="script")
+        hooks.store_skill("deploy", "Push it", ["push"])
+        hooks.store_skill("deploy", "Ask, then push it")
+    found = json.loads(locus("show", "fact:skill_deploy", "--json").out)["context"]
+    assert (found["state"]["description"], len(found["events"])) == ("Ask, then push it", 2)
+    assert "Ask, then push it" in locus("show", "fact:skill_deploy").text

@@ -108,7 +108,7 @@ def test_an_import_refers_to_texts_as_hooks_do(work: Path, locus: Locus) -> None
 
 
 def test_readers_give_the_texts(work: Path, locus: Locus) -> None:
-    """P7: `show`, `search`, the tools of MCP and exports of conversations have the texts that events refer to."""
+    """P7: `show`, `search`, MCP and exports of conversations have the texts that events refer to."""
     agent = Agent(work)
     agent.prompt("Write it")
     agent.write("src/page.py", SMALL)

@@ -17,7 +17,7 @@ from eventlog.exports import jsonl, locusgraph, wire, withheld
 from eventlog.exports.locusgraph import CONSUMER, ExportReport
 from eventlog.fs import FileSystem
 from eventlog.log import upcast
-from eventlog.recorder import lifecycle
+from eventlog.recorder import lifecycle, window
 from eventlog.recorder.ledger import Consumer
 from eventlog.recorder.recorder import Recorder
 from eventlog.snapshots.ids import blob_id, to_text
@@ -297,6 +297,7 @@ def test_events_of_a_turn(store: Store, tmp_path: Path) -> None:
             "agent",
             ["decision:decisions"],
             {
+                "title": "Refresh early",
                 "decision": "Refresh early",
                 "reasoning": "clock skew",
                 "confidence": 0.8,
@@ -357,6 +358,27 @@ def test_an_event_outside_of_sessions_has_a_context_too(tmp_path: Path) -> None:
     _, records = export(store, tmp_path / "out")
 
     assert ids(records) == ["mcp_action:" + "ab" * 16]
+
+
+def test_decisions_that_shared_a_context_leave_one_by_one(tmp_path: Path) -> None:
+    """S0-16, S1-8: earlier versions gave what agents told over MCP the context of its category; on the wire
+    each has its place in its turn, or an id of its own, and every reading call finds each."""
+    with Store.init(tmp_path / ".locus") as store:
+        told: Event = {
+            "event_type": "decision",
+            "context_id": "decision:decisions",
+            "payload": {"decision": "x"},
+        }
+        of_turn: Event = {**told, "session_id": "abcd1234", "turn": 1, "extends": ["observation:user_intent"]}
+        store.append([of_turn, of_turn, told])
+        assert len(window.decisions(store)) == 3
+        _, records = export(store, tmp_path / "out")
+        sent = [record for record in records if record["context_id"].startswith("decision:")]
+        alone = list(store.events())[2]["event_id"]
+    assert [one["context_id"] for one in sent] == [
+        "decision:abcd1234_001_001", "decision:abcd1234_001_002", f"decision:{alone}",
+    ]  # fmt: skip
+    assert "turn:abcd1234_001" in sent[0]["extends"] + sent[0]["related_to"]
 
 
 def test_the_project_is_the_one_that_the_master_extends(tmp_path: Path) -> None:

@@ -157,12 +157,20 @@ def test_a_passing_test_confirms_the_edits(store: Store, hooks: Hooks) -> None:
 
 
 def test_older_hooks_can_stand_in_a_session(store: Store) -> None:
-    """S0-4, S1-28: with a session given once, what has no place of its own joins its current turn."""
+    """S0-4, S1-8, S1-28: with a session given once, what happens is an event of its current turn, with an id
+    of its own; what is known keeps its context."""
     hooks = Hooks(store, agent="script", session_id=f"sess-{SID}")
     hooks.store_turn_start(SID, SESSION, 2, "Fix it")
     hooks.store_tool_run("bash", {}, None, 1, False)
     event = last(store)
 
     assert (event["session_id"], event["turn"], event["seq"]) == (SID, 2, 1)
-    assert event["context_id"] == "action:terminal_bash"
+    assert event["context_id"] == f"action:{SID}_002_001"
+    hooks.store_decision("Use UTC")
+    assert (last(store)["context_id"], last(store)["extends"]) == (
+        f"decision:{SID}_002_002",
+        [f"turn:{SID}_002"],
+    )
+    hooks.store_skill("deploy", "How to deploy")
+    assert last(store)["context_id"] == "fact:skill_deploy"
     assert row(store, "select tool_calls from turns") == {"tool_calls": 1}

@@ -17,12 +17,20 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
 from eventlog.memory import intent
+from eventlog.recorder import retrieval, window
+from eventlog.recorder.requests import RetrieveOptions
 from eventlog.serve import mcp
 from eventlog.serve.mcp_call import Call
 from eventlog.serve.mcp_place import Place
+from eventlog.serve.mcp_tools import tools_for
 from eventlog.store import Store
 from eventlog.types import Event
+from tests.cli.hook_support import Agent
+from tests.cli.hook_support import project as project_with_hooks
+from tests.cli.support import locus_process
 from tests.serve.support import LEGACY, MODERN, Served, make_project, served, text_of
+
+TOOLS = {tool.name: tool for tool in tools_for("claude-code")}
 
 READING = {
     "list_sessions", "briefing", "who", "search", "timeline", "show", "file_at", "diff", "decisions", "sql",
@@ -210,6 +218,57 @@ def test_sessions_are_started_listed_and_ended(legacy: Served, project: Path) ->
     assert legacy.refusal("session_end", session_id=new.name) == f"Session {new.name} is already ended."
 
 
+def test_what_an_agent_says_is_an_event_of_its_turn(tmp_path: Path) -> None:
+    """S0-16, S1-8, S1-28, S1-32…S1-35, S1-52, S1-55, S1-56, S1-60: each decision, error and feedback has a
+    number and an id of its own in the turn, which it extends, relates to its category, has the fields of its
+    type, and every reading call finds it."""
+    work = project_with_hooks(tmp_path)
+    agent = Agent(work)
+    agent.prompt("Make it fast")
+    with Store.open(work / ".locus") as store:
+        ((sid,),) = store.query("select session_id from sessions").rows
+
+    def tell(tool: str, **arguments: Any) -> None:
+        arguments |= {"session_id": f"sess-{sid}", "store": str(work)}
+        Call.of(TOOLS[tool], arguments).answer(str(work / ".locus"))
+
+    for number in range(3):
+        tell("store_decision", decision=f"Cache {number}", reasoning="reads repeat",
+             alternatives_considered=["index"], confidence=0.8)  # fmt: skip
+        tell("store_error", error_type="Timeout", message=f"slow {number}", file="src/app.py", line=7,
+             command="make", fix="more time")  # fmt: skip
+    tell("store_feedback", message="well done", type="approval", sentiment="positive")
+    tell("post_event", type="discovery", content="It is the disk")
+    agent.stop()
+
+    decided, failed = events(work, "decision"), events(work, "error")
+    assert [e["context_id"] for e in decided] == [f"decision:{sid}_001_{n:03d}" for n in (3, 5, 7)]
+    assert [e["context_id"] for e in failed] == [f"error:{sid}_001_{n:03d}" for n in (4, 6, 8)]
+    assert {tuple(e["extends"]) for e in (*decided, *failed)} == {(f"turn:{sid}_001",)}  # type: ignore[arg-type]
+    assert [e["related_to"] for e in (decided[0], failed[0])] == [["decisions"], ["errors"]]
+    assert decided[0]["payload"] == {
+        "decision": "Cache 0", "reasoning": "reads repeat", "confidence": 0.8,
+        "alternatives_considered": ["index"],
+    }  # fmt: skip
+    assert failed[0]["payload"] == {
+        "error_type": "Timeout", "message": "slow 0", "file": "src/app.py", "line": 7, "command": "make",
+        "resolved": True, "resolution": "more time",
+    }  # fmt: skip
+    assert (failed[0]["error_type"], failed[0]["path"], failed[0]["resolved"]) == (
+        "Timeout",
+        "src/app.py",
+        True,
+    )
+    with Store.open(work / ".locus") as store:
+        assert len(window.decisions(store)) == len(window.errors(store)) == 3
+        under = retrieval.find(store, "", RetrieveOptions(20, extends=f"turn:{sid}_001"))
+        assert sum(m.event_type == "decision" for m in under) == 3
+        assert store.query("select type from feedback").rows == [("approval",)]
+    locus_process("export", "locusgraph", "--to", tmp_path / "sent", cwd=work)
+    ids = [json.loads(line)["context_id"] for line in (tmp_path / "sent").read_text().splitlines()]
+    assert len({one for one in ids if one.startswith(f"decision:{sid}")}) == 3
+
+
 def test_an_event_goes_to_the_active_session(legacy: Served, project: Path) -> None:
     """S1-32, S1-35, S3-20, S3-36: a posted event belongs to the session named, else to the agent's active
     one, else to none, and says what it was given."""
@@ -239,9 +298,7 @@ def test_an_event_goes_to_the_active_session(legacy: Served, project: Path) -> N
     assert decision["payload"] == {"decision": "Use UTC", "reasoning": "servers move"}
     assert decision["session_id"] == active.removeprefix("sess-")
     assert events(project, "error")[-1]["error_type"] == "ImportError"
-    assert events(project, "feedback")[-1]["payload"] == {
-        "feedback_type": "explicit", "message": "well done", "sentiment": "positive",
-    }  # fmt: skip
+    assert events(project, "feedback")[-1]["payload"] == {"message": "well done", "sentiment": "positive"}
     assert legacy.refusal("post_event", event_type="rumour", content="x").startswith(
         "event_type must be one of"
     )
