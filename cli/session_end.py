@@ -3,7 +3,7 @@
 import click
 
 from .access import open_store, put, say
-from .session_text import agent_option, end_stale
+from .session_text import agent_option, end_stale, meant
 from .text import one_line
 
 
@@ -15,7 +15,8 @@ from .text import one_line
 def command(ctx: click.Context, session: str | None, agent: str, summary: str | None) -> None:
     """Close a session.
 
-    The active one of the agent, or SESSION. Its context id goes to stdout.
+    SESSION, or the active one of the agent; without either, the only one that is active. Its context id
+    goes to stdout.
     """
     from eventlog.errors import EventLogError
     from eventlog.memory import intent
@@ -23,7 +24,7 @@ def command(ctx: click.Context, session: str | None, agent: str, summary: str | 
 
     with open_store(ctx, records=True) as store:
         end_stale(store)
-        one = intent.find(store, session) if session else intent.must_be_active(store, agent)
+        one = meant(ctx, store, session, agent)
         if not one.is_active:
             raise EventLogError(f"Session {session} is already ended.")
         intent.end(store, one, summary)

@@ -4,7 +4,7 @@ import click
 
 from .access import json_option, open_store, put
 from .jsonout import document
-from .session_text import agent_option, end_stale
+from .session_text import agent_option, end_stale, meant
 from .show import session_and_turns
 
 
@@ -17,12 +17,10 @@ def command(ctx: click.Context, session: str | None, agent: str, as_json: bool) 
     """Show one session and its turns.
 
     SESSION is its id, the beginning of it, sess-ID, or session:SLUG_ID; without it, the active session of
-    the agent.
+    the agent, or the only one that is active.
     """
-    from eventlog.memory import intent
-
     with open_store(ctx) as store:
         end_stale(store)
-        one = intent.find(store, session) if session else intent.must_be_active(store, agent)
+        one = meant(ctx, store, session, agent)
         fields, text = session_and_turns(store, one.session_id)
     put(document(fields) if as_json else text)

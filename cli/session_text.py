@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import click.core
 
 from .table import render
 from .text import moment, one_line, terminal_width
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_NAMED_MAX = 5
 _BY_HAND = "explicit"  # the reason of an end that somebody asked for
 
 
@@ -28,6 +30,29 @@ def agent_option(function: F) -> F:
         show_default=True,
         help="Whose session: the program's name, or LOCUS_AGENT.",
     )(function)
+
+
+def meant(ctx: click.Context, store: "Store", session: str | None, agent: str) -> "Intent":
+    """The session that a command is about: the one named, else the active one of the agent; where none is
+    named and `--agent` neither, the only one that is active.
+
+    Raises: NotFound, Ambiguous.
+    """
+    from eventlog.errors import Ambiguous
+    from eventlog.memory import intent
+
+    if session:
+        return intent.find(store, session)
+    if ctx.get_parameter_source("agent") is click.core.ParameterSource.DEFAULT:
+        if (own := intent.active_of(store, agent)) is not None:
+            return own
+        active = intent.at_work(store)
+        if len(active) == 1:
+            return active[0]
+        if active:
+            some = ", ".join(f"{one.name} of {one.agent}" for one in active[:_NAMED_MAX])
+            raise Ambiguous(f"{len(active)} sessions are active: {some}. Name one of them, or its --agent.")
+    return intent.must_be_active(store, agent)
 
 
 def end_stale(store: "Store") -> int:

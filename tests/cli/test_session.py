@@ -152,6 +152,19 @@ def test_a_recorder_works_in_the_session_that_was_started(empty: Path, locus: Lo
     assert "Fix the JWT refresh bug" in locus("session", "ls").text
 
 
+def test_the_only_active_session_is_meant(empty: Path, locus: Locus) -> None:
+    """S1-57, P8: `session end` and `show` without a name are about the agent's session that is open here; of
+    several one has to be named, and nothing ends."""
+    first = session_id(locus("session", "start", "--agent", "codex", "Fix the tests"))
+    assert first in locus("session", "show").text
+    second = session_id(locus("session", "start", "--agent", "claude-code", "Write the docs"))
+    refused = locus("session", "end")
+    assert (refused.code, f"sess-{first} of codex" in refused.err) == (1, True)
+    assert locus("session", "end", "--agent", "claude-code").code == 0
+    assert first in locus("session", "end").text and second != first
+    assert "No active session" in locus("session", "end").err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
