@@ -348,7 +348,7 @@ def test_names_that_no_tree_may_hold_are_listed(store: Store, tmp_path: Path) ->
 
 
 def test_names_like_an_escaped_one_are_recorded(store: Store, tmp_path: Path) -> None:
-    """P1, I28: `refused%41` and `refused%%2Egit` are names like others, also beside what they would stand for."""
+    """P1, I28: `refused%41` and `refused%%2Egit` are names, also beside what they would stand for."""
     names = [b"refused%41", b"d/refused%", b"refused%zz/x", b"refused%2elocus", b"refused%git%7E1"]
     names += [b"refused%%2Egit/x", b"s/refused%git%7E1", b"refused%refused%25%252Egit"]
     history = History().put(b"git~1", b"0").put(b"s/git~1", b"0", SYMLINK)
