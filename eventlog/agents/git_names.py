@@ -8,6 +8,7 @@ from eventlog.snapshots.tree import (
     FILES,
     REFUSED,
     escaped,
+    has_escape,
     is_escape,
     is_store_name,
     legal_name,
@@ -19,8 +20,8 @@ from eventlog.snapshots.tree import (
 def tree_path(path: bytes, kind: bytes = FILE) -> tuple[bytes, str | None]:
     """The path in our tree, and why it is another one than git's.
 
-    A name that a tree may not hold would not be safe to write anywhere. What stands under it is
-    listed in its place: its path, from the refused name on, in letters that are safe.
+    A name that is not legal would not be safe to write anywhere, so what has it is listed. What stands below
+    it is listed in its place: its path, from the refused name on, in letters that are safe.
     """
     folders = path.split(b"/")
     for depth, name in enumerate(folders):
@@ -37,7 +38,7 @@ def _reason(folders: list[bytes], depth: int, kind: bytes) -> str | None:
         if below and makes_store(name, below[0]):
             return f"with {path_text(below[0])!r} in it makes a store"
         return None if below or kind in FILES else legal_name(name)
-    if is_escape(name):
+    if is_escape(name) and not has_escape(name):
         return "looks like the name of a refused one"
     return legal_name(name)
 
@@ -52,4 +53,5 @@ def earlier_path(path: bytes) -> bytes | None:
 
 
 def _escaped(folders: list[bytes], depth: int) -> bytes:
-    return b"/".join([*folders[:depth], escaped(b"/".join(folders[depth:]))])
+    below = b"/".join(folders[depth:])
+    return b"/".join([*folders[:depth], below if has_escape(below) else escaped(below)])

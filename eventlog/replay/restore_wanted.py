@@ -197,7 +197,7 @@ def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
             path = prefix + name
             if some and not wanted.selects(path) and not (kind == DIRECTORY and wanted.leads(path)):
                 continue
-            if may_be_store and (problem := unsafe_path(path)) is not None:
+            if may_be_store and kind != SKIPPED and (problem := unsafe_path(path)) is not None:
                 wanted.missing.append((path, f"it is not written: it {problem}"))
                 wanted.alone.add(path)
             elif kind in leaves:

@@ -258,7 +258,7 @@ def _plan_directory(
     may_be_store = not prefix or is_store_name(plan.dirs[index][1])
     for (name, kind, id, size), below in wanted_of(entries, wish):
         path = prefix + name
-        if may_be_store and (problem := unsafe_path(path)) is not None:
+        if may_be_store and kind != SKIPPED and (problem := unsafe_path(path)) is not None:
             plan.missing.append((path, f"it is not written: it {problem}"))
             continue
         if kind == DIRECTORY:

@@ -11,9 +11,9 @@
     n   name
 
 The decoder accepts only what the encoder makes (I11), and neither lets through a name that could
-leave the directory it stands in or reach into `.git` or `.locus` on any file system (I28). What
-such a name belongs to can be kept under another name as kind `s` with a sentence saying why. A directory
-or file called `.locus` keeps its kind there: readers get it under its own name (docs/trees.md §4).
+leave the directory it stands in or reach into `.git` or `.locus` on any file system (I28). What has
+such a name can be kept as kind `s` with a sentence saying why. In the bytes it stands under an escape of its
+name, and so does a name that looks like an escape; readers get the name itself (docs/trees.md §4).
 
 Pure functions; on the hook path.
 """
@@ -141,7 +141,7 @@ def encode_tree(entries: "Iterable[tuple[bytes, bytes, bytes, int]]") -> bytes:
     ordered = sorted(entries)
     are_legal = all_legal([entry[0] for entry in ordered])
     if not are_legal:
-        ordered = sorted((_stored_name(name, kind), kind, id, size) for name, kind, id, size in ordered)
+        ordered = sorted((_stored_name(entry[0], entry[1]), *entry[1:]) for entry in ordered)
     for name, kind, id, size in ordered:
         problem = (None if are_legal else legal_name(name)) or _problem(kind, id, size)
         if problem is None and name == previous:
@@ -196,25 +196,28 @@ def decode_tree(encoding: bytes, where: str = "tree") -> "tuple[TreeEntry, ...]"
             if problem is not None:
                 raise Corruption(where, f"tree entry {name!r} {problem}", at)
             at += head + len(name)
-        entries = sorted(make(TreeEntry, (_own_name(entry), *entry[1:])) for entry in entries)
+        meant = [make(TreeEntry, (_own_name(entry), *entry[1:])) for entry in entries]
+        for entry, one in zip(entries, meant, strict=True):
+            if _stored_name(one[0], one[1]) != entry[0]:
+                raise Corruption(
+                    where, f"tree entry {entry[0]!r} stands for a name that its kind cannot have", 0
+                )
+        entries = sorted(meant)
     return tuple(entries)
 
 
 def _stored_name(name: bytes, kind: bytes) -> bytes:
-    """How a name is spelled in an encoding. Raises: InvalidEvent on one that would be read as another."""
-    if kind not in _UNDER_AN_ESCAPE:
+    """How a name is spelled in an encoding; one that no entry of its kind may have as it is."""
+    if not has_escape(name):
         return name
-    if is_store_name(name):
-        return escaped(name)
-    if is_store_name(_meant(name) or b""):
-        raise InvalidEvent(f"tree entry {name!r} stands for another name")
-    return name
+    may = kind == SKIPPED or legal_name(name) is None or (kind in _UNDER_AN_ESCAPE and is_store_name(name))
+    return escaped(name) if may else name
 
 
 def _own_name(entry: "TreeEntry") -> bytes:
     """The name that an entry of an encoding means."""
-    meant = _meant(entry[0]) if entry[1] in _UNDER_AN_ESCAPE else None
-    return meant if meant is not None and is_store_name(meant) else entry[0]
+    meant = _meant(entry[0])
+    return meant if meant is not None and has_escape(meant) else entry[0]
 
 
 def name_of_row(row: bytes) -> bytes:
@@ -223,7 +226,7 @@ def name_of_row(row: bytes) -> bytes:
 
 
 def all_legal(names: "list[bytes]") -> bool:
-    """True when `legal_name` has nothing against any of these; else it has to be asked about each.
+    """True when each of these is legal and stands for itself; else `legal_name` has to be asked about each.
 
     Trees of thousands of names are read and written faster when nobody looks at each.
     """
@@ -235,6 +238,7 @@ def all_legal(names: "list[bytes]") -> bool:
         together.isascii()
         and together.count(b"\0") == len(names) - 1
         and b"/" not in together
+        and REFUSED not in together
         and b"git" not in lower
         and b"locus" not in lower
         and b"." not in names
@@ -330,12 +334,27 @@ def escaped(name: bytes) -> bytes:
 
 
 def is_escape(name: bytes) -> bool:
-    """Whether a name is what `escaped` makes of one that no tree may hold; others that begin so are names."""
+    """Whether a name is what `escaped` makes of one that is not legal; others that begin so are names."""
     meant = _meant(name)
     if meant is None:
         return False
     top = meant.split(b"/")[0]
     return bool(top) and (legal_name(top) is not None or is_escape(top))
+
+
+def has_escape(name: bytes) -> bool:
+    """Whether a name stands in an encoding under its escape: it is not legal, or is itself such an escape.
+
+    Not if it is no name at all, or in the end the escape of what is none, such as a path.
+    """
+    while name not in (b"", b".", b"..") and b"/" not in name and b"\0" not in name:
+        if legal_name(name) is not None:
+            return len(name) <= NAME_SIZE_MAX
+        meant = _meant(name)
+        if meant is None:
+            return False
+        name = meant
+    return False
 
 
 def _meant(name: bytes) -> "bytes | None":

@@ -45,7 +45,7 @@ FILE_SIZE_MAX = 100_000_000
 SHOWN_MAX = 50  # paths that a snapshot lists of each kind
 
 # Raised when the same directory would be captured otherwise than before.
-_RULES_VERSION = 3
+_RULES_VERSION = 4
 
 
 class Capture:

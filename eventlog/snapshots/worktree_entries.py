@@ -17,13 +17,12 @@ from eventlog.snapshots.statcache import MISSING, UNPROVEN, pack_stat
 from eventlog.snapshots.tree import (
     EXECUTABLE,
     FILE,
-    REFUSED,
     SIZE_UNKNOWN,
     SKIPPED,
     SUBMODULE,
     SYMLINK,
-    all_legal,
     escaped,
+    has_escape,
     is_escape,
     is_store_name,
     kind_of_mode,
@@ -67,18 +66,17 @@ def reason_texts(size_max: int) -> "list[str]":
 
 
 def name_in_tree(name: bytes) -> "tuple[bytes, str | None]":
-    """The name that a tree has for this one, and why it is another."""
+    """The name that a tree has for this one, and why nothing but that can be kept of it."""
     problem = legal_name(name)
-    if problem is None and is_escape(name):
-        problem = "looks like the name of a refused one"
-    if problem is None:
-        return name, None
-    return escaped(name), f"its name {path_text(name)!r} {problem}"
+    if has_escape(name):
+        return name, problem and _its_name(name, problem)
+    if is_escape(name):
+        return escaped(name), _its_name(name, "looks like the name of a refused one")
+    return name, None
 
 
-def all_plain(names: "list[bytes]") -> bool:
-    """True when each of these has the same name in a tree; else `name_in_tree` has to be asked about each."""
-    return all_legal(names) and REFUSED not in b"\0".join(names)
+def _its_name(name: bytes, problem: str) -> str:
+    return f"its name {path_text(name)!r} {problem}"
 
 
 class Entries:

@@ -16,10 +16,10 @@ from itertools import compress, pairwise
 from eventlog.snapshots import kept_ignored
 from eventlog.snapshots.ids import blob_id
 from eventlog.snapshots.statcache import STAT_SIZE, UNPROVEN, StatCache, Tables
-from eventlog.snapshots.tree import DIRECTORY, REFUSED, SKIPPED, SUBMODULE
+from eventlog.snapshots.tree import DIRECTORY, SKIPPED, SUBMODULE, all_legal
 from eventlog.snapshots.userfiles import StoreThere, is_temporary
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
-from eventlog.snapshots.worktree_entries import TOO_DEEP, Entries, all_plain
+from eventlog.snapshots.worktree_entries import TOO_DEEP, Entries
 from eventlog.snapshots.worktree_git import ATTRIBUTES_FILE, GitFailed
 from eventlog.snapshots.worktree_look import look_at_all
 from eventlog.snapshots.worktree_rows import KEPT, LEFT_OUT_ROW, NO, YES, Directory, is_another, join
@@ -284,7 +284,7 @@ class Scan:
             return
         directory.ignored = 0
         names = {}
-        are_plain = all_plain(list(found))
+        are_plain = all_legal(list(found))
         for name, is_dir in found.items():
             if name == b".git" and not directory.path:
                 continue
@@ -423,6 +423,14 @@ class Scan:
             if name not in directory.rows or name in directory.suspects:
                 yield directory, name
 
+    def _is_refused(self, directory: Directory, name: bytes) -> bool:
+        """Whether a row lists a name that no tree may hold, or an escape of what stands for none."""
+        row = directory.rows.get(name)
+        if row is None or row[0] != SKIPPED:
+            return False
+        shown, reason = self.entries.named(directory.path, name, False)
+        return reason is not None or shown != name
+
     def _look(self, directory: Directory, name: bytes) -> None:
         """Put the row of what stands at a name."""
         if name == IGNORE_FILE:
@@ -430,8 +438,8 @@ class Scan:
         if name in directory.refused:
             self._put(directory, name, self.entries.refused(directory.refused[name]))
             return
-        if name.startswith(REFUSED) and name in directory.rows:
-            return  # stands for another name, and changes only when the directory does
+        if not all_legal([name]) and self._is_refused(directory, name):
+            return  # changes only when the directory does
         try:
             found = self.entries.lstat(directory.path, name)
             row = directory.rows.get(name)

@@ -107,6 +107,9 @@ def kept(
     return _each_once(found)
 
 
+_PACKED = (".gz", ".bz2", ".xz", ".zip", ".zst", ".lz4", ".br")
+
+
 class _Search:
     """One agent's files below a directory; `passed` comes to hold what is passed over. One thread."""
 
@@ -114,6 +117,7 @@ class _Search:
         self._agent = agent
         self._since_s = since_s
         self._suffixes = formats.suffixes_of(agent)
+        self._packed = tuple(suffix + packed for suffix in self._suffixes for packed in _PACKED)
         self.passed: list[Passed] = []
 
     def is_present(self, place: str) -> bool:
@@ -183,6 +187,8 @@ class _Search:
                 self._pass(entry.path, "no plain file")
             elif (reason := foreign.whose_name(entry.name)) is not None:
                 self._pass(entry.path, reason)
+            elif entry.name.endswith(self._packed):
+                self._pass(entry.path, "is compressed; decompress it first")
 
     def _head_of(self, source: FileSource) -> "list[dict[str, Any]] | None":
         """The objects that a source begins with; None when it is passed over, or is empty."""

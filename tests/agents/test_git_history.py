@@ -15,7 +15,7 @@ from eventlog.errors import NotFound
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
 from eventlog.types import Event
-from tests.agents.histories import EXECUTABLE, SUBMODULE_MODE, History, git, line_of
+from tests.agents.histories import EXECUTABLE, SUBMODULE_MODE, SYMLINK, History, git, line_of
 from tests.conftest import closed_later
 
 REPO = "0123456789ab"
@@ -348,22 +348,29 @@ def test_names_that_no_tree_may_hold_are_listed(store: Store, tmp_path: Path) ->
 
 
 def test_names_like_an_escaped_one_are_recorded(store: Store, tmp_path: Path) -> None:
-    """P1, I28: `refused%41` is a name like others; only what an escaped name would be called is listed."""
-    names = [b"refused%41", b"d/refused%", b"refused%zz/x", b"refused%2elocus", b"refused%%41"]
-    history = History().put(b"refused%%2Egit", b"0")
+    """P1, I28: `refused%41` and `refused%%2Egit` are names, also beside what they would stand for."""
+    names = [b"refused%41", b"d/refused%", b"refused%zz/x", b"refused%2elocus", b"refused%git%7E1"]
+    names += [b"refused%%2Egit/x", b"s/refused%git%7E1", b"refused%refused%25%252Egit"]
+    history = History().put(b"git~1", b"0").put(b"s/git~1", b"0", SYMLINK)
     for name in names:
         history.put(name, name)
-    history.commit("odd").put(names[0], b"2").remove(names[1])
+    history.commit("odd").put(names[0], b"2").remove(names[1]).remove(b"s/git~1").put(names[4], b"5")
     path = history.commit("edit").write(str(tmp_path / "r"))
     report = import_git(store, path)
+    first = store.replay("last", tmp_path / "first", at="start")
     replayed = store.replay(f"git:{report.head}", tmp_path / "out")
 
-    assert [name for name, _ in report.missing] == ["refused%%2Egit"]
-    assert len(replayed.skipped) == 1
-    assert (tmp_path / "out" / "refused%41").read_bytes() == b"2"
-    kept = [os.fsencode(tmp_path / "out") + b"/" + name for name in names[2:]]
-    assert [Path(os.fsdecode(name)).read_bytes() for name in kept] == names[2:]
-    assert not (tmp_path / "out" / "d").exists()
+    assert [name for name, _ in report.missing] == ["git~1", "s/git~1"]
+    assert [path for path, _ in first.skipped] == [b"git~1", b"s/git~1"]
+    assert [path for path, _ in replayed.skipped] == [b"git~1"]
+    out = os.fsencode(tmp_path / "out")
+    found = {
+        os.path.relpath(os.path.join(at, name), out): Path(os.fsdecode(os.path.join(at, name))).read_bytes()
+        for at, _, some in os.walk(out)
+        for name in some
+    }
+    assert found == {name: name for name in names[2:]} | {names[0]: b"2", names[4]: b"5"}
+    assert store.file("last", os.fsdecode(names[4])) == b"5"
 
 
 def test_submodules_are_commits_without_content(store: Store, tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_hostile_name_is_neither_written_nor_read(name):
     reason = legal_name(name)
     assert reason
     assert unsafe_path(name) or b"/" in name
-    for kind in (FILE, DIRECTORY) if not is_store_name(name) else (SYMLINK, SUBMODULE, SKIPPED):
+    for kind in (FILE, DIRECTORY) if not is_store_name(name) else (SYMLINK, SUBMODULE):
         with pytest.raises(InvalidEvent, match="tree entry"):
             encode_tree([TreeEntry(name, kind, ID)])
     with pytest.raises(Corruption):
@@ -146,10 +146,25 @@ def test_a_directory_or_file_named_like_a_stores_keeps_its_name(name: bytes, kin
 
     assert escaped(name) in encoding and encode_tree(reversed(entries)) == encoding
     assert list(decode_tree(encoding)) == sorted(entries)
-    with pytest.raises(InvalidEvent, match="stands for another name"):
-        encode_tree([TreeEntry(escaped(name), kind, ID)])
-    listed = [TreeEntry(escaped(name), SKIPPED, ID)]
-    assert list(decode_tree(encode_tree(listed))) == listed
+    with pytest.raises(Corruption, match="stands for a name that its kind cannot have"):
+        decode_tree(b"T\x01" + raw_entry(escaped(name), SYMLINK))
+
+
+NAMES = [b"git~1", b"refused%git%7E1", b"refused%refused%25git%257E1", ".g\u200cit".encode()]
+PATH = escaped(b".git/config")  # what a tree of git's has below a refused directory
+
+
+@pytest.mark.parametrize("kinds", [(SKIPPED,) * 5, (SKIPPED, FILE, DIRECTORY, SKIPPED, SYMLINK)])
+def test_a_name_that_looks_like_an_escape_is_told_from_an_escaped_one(kinds: tuple[bytes, ...]) -> None:
+    """P1, I28: refused names, and names that are exactly their escapes, stand beside each other."""
+    names = [*NAMES, escaped(NAMES[-1])]
+    entries = sorted(map(TreeEntry, names, kinds, [ID] * 5))
+    encoding = encode_tree(entries)
+
+    assert list(decode_tree(encoding)) == entries
+    assert all(encode_tree([one])[-len(escaped(one.name)) :] == escaped(one.name) for one in entries)
+    listed = (TreeEntry(PATH, SKIPPED, ID), TreeEntry(escaped(PATH), SKIPPED, ID))
+    assert decode_tree(encode_tree(listed)) == listed
 
 
 @pytest.mark.parametrize(

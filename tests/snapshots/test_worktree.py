@@ -12,7 +12,6 @@ from eventlog.errors import EventLogError, NotFound, Refused
 from eventlog.layout import Layout
 from eventlog.snapshots.materialize import materialize
 from eventlog.snapshots.statcache import pack_stat
-from eventlog.snapshots.tree import legal_name
 from eventlog.snapshots.userfiles import UserFiles
 from eventlog.snapshots.worktree_changes import EMPTY_TREE
 from eventlog.snapshots.worktree_entries import Entries
@@ -318,12 +317,13 @@ def test_a_file_that_changes_under_the_read_is_read_again_or_listed(bench: Bench
 
 
 def test_names_that_no_tree_may_hold_are_listed(bench: Bench) -> None:
-    """P1, I28: a name that some file system takes for `.git` stands under another one with its reason."""
+    """P1, I28: what some file system takes for `.git` is listed; a file called like its escape is kept."""
     write(bench.work / "GIT~1" / "config", b"c")
     write(bench.work / "sub" / ".GIT", b"c")
     write(bench.work / "refused%GIT~1", b"c")  # a name like others: what is escaped has no `~`
     write(bench.work / "refused%GIT%7E1x", b"c")
-    write(bench.work / "refused%%2Egit", b"c")
+    write(bench.work / "sub" / "refused%%2EGIT", b"c")
+    write(bench.work / "refused%%2Egit%2Fx", b"c")  # stands for a path, and only in a tree of git's
 
     done = bench.capture()
     age(bench.work)
@@ -331,13 +331,26 @@ def test_names_that_no_tree_may_hold_are_listed(bench: Bench) -> None:
     again = bench.capture(calls=NoCalls())
 
     assert [path for path, _ in done.skipped] == [
-        b"refused%GIT%7E1",
-        b"refused%refused%25%252Egit",
-        b"sub/refused%%2EGIT",
+        b"GIT~1",
+        b"refused%refused%25%252Egit%252Fx",
+        b"sub/.GIT",
     ]
+    assert bench.tree()[b"sub/refused%%2EGIT"] == (b"f", b"c")
+    write(bench.work / "sub" / "refused%%2EGIT", b"other")
+    bench.capture()
+    assert bench.tree()[b"sub/refused%%2EGIT"] == (b"f", b"other")
     assert "is a spelling of .git" in done.skipped[0][1]
     assert again.skipped == done.skipped
-    assert all(legal_name(part) is None for path in bench.tree() for part in path.split(b"/"))
+
+
+def test_a_file_called_like_a_store_can_be_left_out(bench: Bench) -> None:
+    """P1: what names no content in a tree is listed under its own name, whatever that is."""
+    for name in (".locus", "refused%git%7E1"):
+        write(bench.work / "sub" / name, b"c")
+    write(bench.work / ".locusignore", b".locus\nrefused*\n")
+
+    done = bench.capture()
+    assert [path for path, _ in done.skipped] == [b"sub/.locus", b"sub/refused%git%7E1"]
 
 
 def test_a_capture_tells_what_the_disk_refuses(bench: Bench) -> None:

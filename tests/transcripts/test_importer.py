@@ -1,6 +1,8 @@
 """Import of transcripts: once, going on where the last one stopped, losing nothing."""
 
+import gc
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from eventlog.snapshots.ids import from_text
 from eventlog.store import Store
 from eventlog.transcripts import halves, importer
 from eventlog.transcripts.importer import ImportReport
-from eventlog.transcripts.lines import FileSource
+from eventlog.transcripts.lines import FileSource, Line
 from tests.cli.support import locus_process
 from tests.secrets_made import assigned, made
 from tests.transcripts.claude_support import Teller
@@ -297,3 +299,21 @@ def test_a_turn_whose_lines_were_written_again_ends_before_the_next(tmp_path: Pa
         turns = store.query("select duration_ms from turns where title = 'add a price'").rows
         assert [tuple(row) for row in turns] == [(5_000,)]
         assert [tuple(row) for row in store.query("select derived_ms from llm_calls").rows] == [(None,)]
+
+
+def test_an_import_holds_one_line_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is that of a batch, however long a transcript is: no list of its lines is made."""
+    path, alive = tmp_path / "a.jsonl", []
+    write(path, [line(number % 60, "system", "x", uuid=f"line-{number}") for number in range(200)])
+    read = FileSource.lines
+
+    def counted(self: FileSource, *given: Any) -> Iterator[Line]:
+        for number, one in enumerate(read(self, *given)):
+            if number % 50 == 49:
+                alive.append(sum(isinstance(held, Line) for held in gc.get_objects()))
+            yield one
+
+    monkeypatch.setattr(FileSource, "lines", counted)
+    with Store.init(tmp_path / ".locus") as store:
+        importer.run(store, "claude-code", [FileSource("claude-code", [str(path)])])
+    assert len(alive) == 4 and max(alive) <= 3  # that at hand, the one before, and one read ahead

@@ -20,7 +20,7 @@ Said = dict[str, Any]
 Files = dict[str, list[bytes]]
 
 # Each example is a dozen imports; a hunt makes more of them.
-EXAMPLES = 200 if float(os.environ.get("LOCUS_HUNT", "0")) else 3
+EXAMPLES = 200 if float(os.environ.get("LOCUS_HUNT", "0")) else 2
 
 # What a prefix ends with is not the end of the whole: those events are named by what was last.
 _OF_PREFIX = ("import", "sessions", "llm", "tool_start")

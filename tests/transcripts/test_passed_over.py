@@ -25,6 +25,7 @@ OPENHANDS = [{"id": 0, "timestamp": "2026-11-20T10:00:00", "source": "user", "ac
 ODD: dict[str, tuple[bytes, str]] = {
     "utf16.jsonl": (TALK.decode().encode("utf-16"), "UTF-16"),
     "gzip.jsonl": (gzip.compress(TALK), "compressed with gzip"),
+    "packed.jsonl.gz": (gzip.compress(TALK), "is compressed"),
     "zstd.jsonl": (b"\x28\xb5\x2f\xfd" + bytes(99), "compressed with zstd"),
     "binary.jsonl": (bytes(range(256)), "something binary"),
     "text.jsonl": (b"# Notes\n", "no lines of JSON"),
