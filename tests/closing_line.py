@@ -1,7 +1,7 @@
 """A pytest plugin whose last line of output counts the tests: scripts/test -p tests.closing_line
 
-After pytest's own summary, alone on a line: `tests: 5 passed, 0 failed, 1 skipped`. Each test counts once. One
-that fails in its setup or teardown has failed; one that is expected to fail counts as skipped. Nothing is
+After pytest's own summary, alone on a line: `tests: 5 passed, 0 failed, 1 skipped`. Each test counts once.
+One that fails in its setup or teardown has failed; one that is expected to fail counts as skipped. Nothing is
 printed for a run that was interrupted, for its numbers are no result. The exit code stays pytest's.
 """
 
