@@ -9,8 +9,9 @@ Comments at its top configure it:
 A stage that exits with 77 cannot be run on this machine; the last line of its output says why. Stages share
 a scratch directory, CI_SCRATCH, and a virtual environment in it, LOCUS_VENV, which the first one makes.
 
-The last lines of the output are the summary: a line for each stage, with the last line that it printed. The
-exit code is 1 if a stage failed, else 0.
+The output ends with a summary: a line for each stage, with the last line that it printed. If that line
+counts tests ("tests: 5 passed, 0 failed, 1 skipped"), it is printed once more, as the last of all. The exit
+code is 1 if a stage failed, else 0.
 Plain Python 3.8 without packages: this runs before anything is installed.
 """
 
@@ -27,6 +28,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NOT_RUN = 77  # the exit code by which Automake's and Meson's tests say "skipped"
+TESTS = re.compile(r"tests: \d+ passed, \d+ failed, \d+ skipped")
 GRACE_S = 10.0  # between the signals that end a stage: an interrupted pytest still prints what it did
 
 
@@ -90,7 +92,7 @@ def end_group(process, *signals):
 
 
 def run(stage, environment):
-    """The outcome of a stage, as the summary shows it."""
+    """The outcome of a stage, as the summary shows it, and the last line of its output."""
     try:
         process = subprocess.Popen(
             [str(stage.path)],
@@ -102,35 +104,37 @@ def run(stage, environment):
             start_new_session=True,
         )
     except OSError as error:
-        return f"FAILED: {error}"
+        return f"FAILED: {error}", ""
     output = Output(process.stdout)
     output.start()
     try:
         code = process.wait(stage.timeout_s)
     except subprocess.TimeoutExpired:
         end_group(process, signal.SIGINT, signal.SIGTERM)
-        return f"FAILED: not done after {stage.timeout_s:g} s"
+        return f"FAILED: not done after {stage.timeout_s:g} s", ""
     finally:
         end_group(process, signal.SIGKILL)
         output.join(GRACE_S)
+    line = output.last_line()
     if code == NOT_RUN:
-        return f"NOT RUN: {output.last_line() or 'the stage does not say why'}"
+        return f"NOT RUN: {line or 'the stage does not say why'}", line
     if code:
-        return f"FAILED: exit code {code}"
-    return f"ok: {line}" if (line := output.last_line()) else "ok"
+        return f"FAILED: exit code {code}", line
+    return f"ok: {line}" if line else "ok", line
 
 
 def run_all(stages, environment):
-    """(stage, outcome, seconds) of each stage."""
+    """(stage, outcome, last line, seconds) of each stage."""
     results = []
     outcomes = {}
     for stage in stages:
         print(f"\n== {stage.name}, at most {stage.timeout_s:g} s", flush=True)
         began = time.monotonic()
         missing = [name for name in stage.after if not outcomes.get(name, "").startswith("ok")]
-        outcome = f"NOT RUN: needs {', '.join(missing)}" if missing else run(stage, environment)
+        needs = f"NOT RUN: needs {', '.join(missing)}"
+        outcome, line = (needs, "") if missing else run(stage, environment)
         outcomes[stage.name] = outcome
-        results.append((stage, outcome, time.monotonic() - began))
+        results.append((stage, outcome, line, time.monotonic() - began))
     return results
 
 
@@ -147,10 +151,12 @@ def main(arguments):
     finally:
         # A process that left its stage's group can still write there: no stage failed by that.
         shutil.rmtree(scratch, ignore_errors=True)
-    print(f"\n== {len(results)} stages in {sum(seconds for _, _, seconds in results):.0f} s")
-    for stage, outcome, seconds in results:
+    print(f"\n== {len(results)} stages in {sum(seconds for *_, seconds in results):.0f} s")
+    for stage, outcome, _, seconds in results:
         print(f"{stage.name:<16} {seconds:6.1f} s  {outcome}")
-    failed = any(outcome.startswith("FAILED") for _, outcome, _ in results)
+    for line in [line for _, _, line, _ in results if TESTS.fullmatch(line)]:
+        print(line)
+    failed = any(outcome.startswith("FAILED") for _, outcome, *_ in results)
     return 1 if failed else 0
 
 

@@ -1,6 +1,7 @@
 """Fixtures that more than one room uses. They return things, never modules."""
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,9 @@ settings.load_profile("locus")
 
 # `locus init` notes each store for its user: not those of tests, which come and go.
 os.environ["XDG_DATA_HOME"] = os.path.join(tempfile.gettempdir(), f"locus-tests-{os.getuid()}")
+
+# A job in the background ignores SIGINT, and so would the processes that tests interrupt: they would go on.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 STORE_ID = bytes(range(16))
 

@@ -591,5 +591,5 @@ def test_ci_runs_what_the_readme_says() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
 
     assert "scripts/stages.py" in run
-    assert "exec scripts/test" in steps and "exec scripts/check" in steps
+    assert "exec scripts/test -p tests.closing_line" in steps and "exec scripts/check" in steps
     assert re.search(r"^scripts/test\b", readme, re.M)

@@ -40,7 +40,8 @@ def outcomes(printed: str) -> dict[str, str]:
     """The summary at the end: name → outcome, each with its seconds."""
     summary = re.split(r"^== \d+ stages in \d+ s$", printed, flags=re.M)[-1]
     lines = re.findall(r"^(\S+) +\d+\.\d s  (.*)$", summary, re.M)
-    assert len(lines) == len(summary.split("\n")) - 2
+    counted = re.findall(r"^tests: .*\n\Z", summary, re.M)
+    assert len(lines) + len(counted) == len(summary.split("\n")) - 2
     return dict(lines)
 
 
@@ -88,6 +89,20 @@ def test_what_cannot_be_had_is_no_failure(stages: Stages) -> None:
         "10-absent": "NOT RUN: no browser is installed",
         "20-mute": "NOT RUN: the stage does not say why",
     }
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_number_of_tests_is_the_last_line_of_all(stages: Stages, code: int) -> None:
+    """Whether tests passed or failed; a line that only looks like the count is not said twice."""
+    counted = "tests: 7 passed, 2 failed, 1 skipped"
+    stages.add("10-tests", f"echo noise; echo {counted}; exit {code}")
+    stages.add("20-other", "echo more tests: 3 passed, 0 failed, 0 skipped")
+    done = stages.run()
+
+    assert done.returncode == code
+    assert done.stdout.endswith(f"\n{counted}\n")
+    assert list(outcomes(done.stdout)) == ["10-tests", "20-other"]
+    assert done.stdout.count("3 passed") == 2, "as the stage printed it, and in the summary"
 
 
 def test_a_stage_without_end_is_ended_with_its_children(stages: Stages, tmp_path: Path) -> None:
@@ -214,3 +229,31 @@ def test_the_clients_are_not_run_where_they_are_absent(tmp_path: Path) -> None:
     assert (without_npm.returncode, without_npm.stdout) == (77, "npm is not installed\n")
     assert without_agents.returncode == 77
     assert "LOCUS_CI_CLIENTS=1" in without_agents.stdout
+
+
+def test_the_stage_of_the_tests_ends_with_their_number(tmp_path: Path) -> None:
+    """Each test counts once, whichever part of it fails, after all that pytest prints; pytest's exit code
+    stays."""
+    (tmp_path / "test_some.py").write_text(
+        "import pytest\n"
+        "@pytest.fixture\n"
+        "def broken_after():\n"
+        "    yield\n"
+        "    assert False\n"
+        "def test_good(): pass\n"
+        "def test_bad(): assert False\n"
+        "def test_bad_after(broken_after): pass\n"
+        "def test_bad_twice(broken_after): assert False\n"
+        "def test_left_out(): pytest.skip()\n"
+        "@pytest.mark.xfail\n"
+        "def test_known(): assert False\n",
+        encoding="utf-8",
+    )
+    stage = (ROOT / "scripts/ci.d/50-tests").read_text(encoding="utf-8")
+    arguments = re.findall(r"^exec scripts/test (.*)$", stage, re.M)[0].split()
+    command = [sys.executable, "-m", "pytest", *arguments, "-c", "/dev/null", str(tmp_path)]
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stderr
+    assert done.stdout.endswith("=\ntests: 1 passed, 3 failed, 2 skipped\n"), done.stdout

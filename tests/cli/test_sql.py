@@ -302,6 +302,8 @@ def test_a_wrong_place_is_one_in_the_question(
 
     assert ended.code == 1
     assert f"(line {line}, column {column})" in ended.err
+    if stores > 1:
+        return  # what follows asks one store
     with Store.open(recorded.store) as store, pytest.raises(QueryError) as raised:
         store.query(text)
     assert f"LINE {line}: " in str(raised.value) or "LINE" not in str(raised.value)

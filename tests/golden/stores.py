@@ -34,8 +34,10 @@ from typing import Any
 
 from blake3 import blake3
 
+from eventlog import store
 from eventlog.fs import FileSystem
 from eventlog.layout import DIRECTORIES, INDEX_DIR, LIVE_DIR, LOCK_DIR, STATCACHE_DIR, TMP_DIR
+from eventlog.query.kept import Kept
 from locus_cli.main import run
 from tests import forked
 from tests.cli.support import GIT_ENVIRONMENT
@@ -206,6 +208,28 @@ def clock(now_us: int) -> "Iterator[None]":
         yield
     finally:
         FileSystem.time_ns = real  # type: ignore[method-assign]
+
+
+class _Lent(Kept[Any]):
+    """The connection of another one, which stays there when a store closes."""
+
+    def __init__(self, owner: Kept[Any]) -> None:
+        super().__init__()
+        self.take = owner.take  # type: ignore[method-assign]
+        self.put = owner.put  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def one_connection() -> "Iterator[None]":
+    """Have the commands of this process share the connection that answered last, as questions of one `Store`
+    do. To connect and to fold the log is most of what a small question costs. Of one store alone."""
+    real, shared = store.Kept, Kept[Any]()
+    store.Kept = lambda: _Lent(shared)  # type: ignore[assignment,misc]
+    try:
+        yield
+    finally:
+        store.Kept = real  # type: ignore[misc]
+        shared.release()
 
 
 @contextlib.contextmanager
