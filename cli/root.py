@@ -29,7 +29,7 @@ SECTIONS: Sections = (
         "Look",
         (
             Entry("log", "log", "List turns or events, newest first."),
-            Entry("show", "show", "Show one event, turn or session."),
+            Entry("show", "show", "Show one event, turn, session or context."),
             Entry("timeline", "timeline", "Show everything that happened in a turn, in order."),
             Entry("history", "history", "List the versions of one file, newest first."),
             Entry("search", "search", "Find words in events and in recorded file contents."),
