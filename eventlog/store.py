@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from eventlog.log.reader import LogView
     from eventlog.log.seal import SealReport
     from eventlog.log.verify import Finding
+    from eventlog.projections.excerpt import Excerpt
     from eventlog.query.engine import Bound, Limits, Parameters, Result
     from eventlog.query.functions import Answers, Ask
     from eventlog.replay.certainty import Certainty
@@ -95,6 +96,7 @@ class Store:
         self._place_is_known = False
         self._asked: Kept[Bound] = Kept()
         self._lost: set[Lost] = set()
+        self._excerpt: Excerpt | None = None
         self.tail_memory = TailMemory(_REMEMBERED_BYTES_MAX)  # others may lend theirs
         self.people = EVERYBODY  # what questions may see of who worked where
         self.fates = self.blobs.fate = Fates(self.view)
@@ -290,6 +292,7 @@ class Store:
         view = open_view(self.fs, self.layout, self.identity.store_id)
         view.memory = self.tail_memory
         view.on_loss = self._lost.update
+        view.excerpt = self._excerpt
         self._lost.update(view.unsettled)
         if sum(entry.rows for entry in view.manifest.segments) >= _LOOK_UP_ROWS_MIN:
             from eventlog.projections.prefix import IndexedPrefix
@@ -523,8 +526,10 @@ class Store:
 
         Raises: QueryError, Refused (not a SELECT), Corruption.
         """
+        from eventlog.projections.excerpt import Excerpt
         from eventlog.query.engine import run
 
+        self._excerpt = self._excerpt or Excerpt(self.fs, self.layout)
         with self.view() as view:
             given = (sql, parameters, limits, self._answers, self._asked, self.line_counts)
             return replace(run(view, self.layout, self.fs, *given, self.people), unread=self.unread)

@@ -1,9 +1,6 @@
 """Long tails: they are sealed by who meets them, and where nobody may, they are read once."""
 
 import fcntl
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +34,6 @@ def long_tail(tmp_path: Path) -> Path:
 def unsealed(root: Path) -> int:
     with Store.open(root / ".locus") as store, store.view() as view:
         return view.tail_count
-
-
-def test_a_command_that_reads_seals_a_long_tail(long_tail: Path) -> None:
-    """S1-55: the command after it reads segments and an index instead of the tail, with the same answer."""
-    program = [os.path.join(os.path.dirname(sys.executable), "locus"), "timeline", "last"]
-    said = [subprocess.run(program, cwd=long_tail, capture_output=True, check=True).stdout for _ in range(2)]
-
-    assert said[0] == said[1] != b""
-    assert unsealed(long_tail) == 0
-    with Store.open(long_tail / ".locus") as store:
-        assert store.status().index is not None
 
 
 def test_a_recorder_seals_a_long_tail_before_it_reads_it(long_tail: Path) -> None:
