@@ -24,7 +24,7 @@ from eventlog.log.tail_memory import TailMemory
 from eventlog.query.kept import Kept
 from eventlog.query.lookup import TurnRef, find_event, find_turn, naming_one_with_files
 from eventlog.query.people import EVERYBODY
-from eventlog.snapshots.held import held
+from eventlog.snapshots.held import Holder, Named
 from eventlog.snapshots.store import BlobStore
 from eventlog.types import Event as Row
 
@@ -92,6 +92,7 @@ class Store:
         self.identity = who
         self.journal = Journal(fs, layout, who.store_id)
         self.blobs = BlobStore(fs, layout, who.store_id, kinds_in=self._kinds_in, modes=who.keeps_modes)
+        self._holder = Holder(fs, layout, self.blobs)
         self._redactor: redaction.Redactor | None = None
         self._place_is_known = False
         self._asked: Kept[Bound] = Kept()
@@ -182,6 +183,7 @@ class Store:
         """Give back descriptors. The store on disk needs no closing."""
         self._asked.release()
         self.journal.close()
+        self._holder.close()
         self.blobs.close()
 
     def __enter__(self) -> "Store":
@@ -212,7 +214,7 @@ class Store:
 
     def append_rows(self, events: Iterable[Row], *, expect_position: int | None = None) -> range:
         """The same, for code that makes events column by column, as plain dicts."""
-        named: set[tuple[str, str]] = set()
+        named: Named = {}
         groups = batches(self._lines(events, named))
         if expect_position is not None and len(groups) > 1:
             raise InvalidEvent(
@@ -224,14 +226,17 @@ class Store:
         self._before_writing()
         if not named:
             return self._append(groups, expect_position)
-        with held(self.blobs, named, groups):
+        release = self._holder.hold(named, groups)
+        try:
             return self._append(groups, expect_position)
+        finally:
+            release()
 
     def _append(self, groups: list[list[bytes]], expect_position: int | None) -> range:
         # What is said of withheld contents stands in the frame of the first event that names them, or,
         # where there are several frames, in front of all: positions are those of the caller's events.
         said = self.blobs.withheld_events()
-        withheld = list(self._lines(said, set())) if said else []
+        withheld = list(self._lines(said, {})) if said else []
         if withheld and (len(groups) > 1 or len(withheld) > _WITHHELD_BEHIND_MAX):
             for lines in batches(withheld):
                 self.journal.append(lines)
@@ -251,7 +256,7 @@ class Store:
                 place.refuse_moved(self.layout.root)
             self._place_is_known = True
 
-    def _lines(self, events: Iterable[Row], named: set[tuple[str, str]]) -> Iterator[bytes]:
+    def _lines(self, events: Iterable[Row], named: Named) -> Iterator[bytes]:
         return admission.lines(self.fs, events, self.redactor, named)
 
     @property
