@@ -25,7 +25,8 @@ OUTSIDE = ("/etc/passwd", "..", "a/../../b", "a\0b", "", '"\\057etc"', '"\\056\\
 # As long together as hashes are, in lists that are looked at as one text.
 ODD_HASHES = (
     [NOWHERE.upper()], [NOWHERE[:-1] + "\u0661"], [NOWHERE[:-1] + "\udc80"], [NOWHERE[1:] + "b"],
-    ["blake3:" * 10 + "a"],    [NOWHERE[:-1], NOWHERE + "0"], [NOWHERE[:7] * 2 + NOWHERE[14:]], [NOWHERE.replace(":", "b")],
+    ["blake3:" * 10 + "a"], [NOWHERE[:-1], NOWHERE + "0"],
+    [NOWHERE[:7] * 2 + NOWHERE[14:]], [NOWHERE.replace(":", "b")],
 )  # fmt: skip
 
 # What no event may say: columns, then payloads of a type.
