@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from eventlog.errors import Corruption
+from eventlog.errors import Corruption, Refused
 from eventlog.fs import FileSystem
 from eventlog.keep.backup import backup
 from eventlog.log import manifest as manifests
@@ -380,7 +380,8 @@ def test_what_verify_names_one_command_settles(
 def test_what_the_disk_does_not_give_is_named_and_settled(
     root: Path, pattern: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """I11, P7: EIO within a file, for good: verify names the file and ends with 12, one repair settles it."""
+    """I10, I11, P7: EIO within a file, for good: verify names the file and ends with 12. It may pass, so a
+    repair refuses; with --accept it settles it."""
     path = files(root, pattern)[0]
     inode = path.stat().st_ino
     pread = FileSystem.pread
@@ -395,11 +396,40 @@ def test_what_the_disk_does_not_give_is_named_and_settled(
     assert code == Corruption.exit_code
     assert any(one["path"] == str(path) and "disk cannot read" in str(one["what"]) for one in found)
 
-    assert run(["--store", str(root), "store", *REPAIR]) == 0
+    assert run(["--store", str(root), "store", *REPAIR]) == Refused.exit_code
+    said = capsys.readouterr().err
+    assert f"{path}: the disk cannot read it" in said and "Check the disk, then try again" in said
+    assert path.stat().st_ino == inode and not list((root / "log/quarantine").iterdir())
+    assert run(["--store", str(root), "store", *ACCEPT]) == 0
     code, left = verify(root, capsys)
     assert code == 0 and not any(one["damage"] for one in left), left
     with Store.open(root) as store:
         store.append([event(99)])
+
+
+@pytest.mark.parametrize(
+    "pattern", ["log/segments/*", "log/journal/*", "log/manifest/*", "snapshots/packs/*"]
+)
+def test_what_the_disk_does_not_give_at_once_is_read_again(
+    root: Path, pattern: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """I10, P7: an error of reading that passes is no damage: nothing is set aside for it."""
+    inodes = {path.stat().st_ino for path in files(root, pattern)}
+    failed: set[int] = set()
+    pread = FileSystem.pread
+
+    def failing(fs: FileSystem, fd: int, size: int, offset: int) -> bytes:
+        inode = os.fstat(fd).st_ino
+        if inode in inodes - failed:
+            failed.add(inode)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pread(fs, fd, size, offset)
+
+    monkeypatch.setattr(FileSystem, "pread", failing)
+    code = run(["--store", str(root), "store", *REPAIR])
+
+    assert (code, failed) == (0, inodes)
+    assert "Nothing to repair" in capsys.readouterr().err
 
 
 def test_quarantined_bytes_are_told_until_a_repair(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
