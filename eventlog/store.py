@@ -144,7 +144,7 @@ class Store:
         if lost and not fs.exists(layout.store_file):  # it comes before the first journal
             raise Refused(
                 f"{root} has a log, but its file STORE is gone; a new one would not fit. "
-                "Bring STORE back from a backup, or move the directory away."
+                "`locus store repair` writes it anew; or bring it back from a backup."
             )
         known = (repo_hash, "roots") if repo_hash else repo_hash_of(parent)
         who = identity.Identity(

@@ -16,7 +16,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from eventlog.errors import Corruption, Refused
+from eventlog import identity
+from eventlog.errors import Corruption, NoStore, Refused
 from eventlog.fs import FileSystem
 from eventlog.keep.backup import backup
 from eventlog.log import manifest as manifests
@@ -430,6 +431,45 @@ def test_what_the_disk_does_not_give_at_once_is_read_again(
 
     assert (code, failed) == (0, inodes)
     assert "Nothing to repair" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", ["gone", "changed"])
+def test_a_store_file_is_written_anew_from_the_log(
+    root: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """I10, P7: without STORE nothing opens; verify names what settles it, and the log proves what it said."""
+    path = root / "STORE"
+    was = identity.decode(path.read_bytes(), "STORE")
+    with Store.open(root) as store:
+        Recorder(store, agent="script").start_turn("Say where").end()
+    if how == "gone":
+        path.unlink()
+    else:
+        change(path, 40, b"!")
+    locus = ["--store", str(root), "store"]
+
+    assert run([*locus, "verify", "--deep"]) == (NoStore if how == "gone" else Corruption).exit_code
+    assert "`locus store repair` writes" in capsys.readouterr().err
+    assert run([*locus, "repair"]) == Corruption.exit_code
+    assert was.store_id.hex() in capsys.readouterr().out and path.exists() == (how == "changed")
+    assert run([*locus, *REPAIR]) == 0
+    now = identity.decode(path.read_bytes(), "STORE")
+    assert (now.store_id, now.repo_hash, now.project_name) == (was.store_id, was.repo_hash, was.project_name)
+    assert verify(root, capsys) == (0, [])
+    assert len(list((root / "log/quarantine").glob("STORE-*"))) == (how == "changed")
+
+
+def test_a_store_file_that_nothing_proves_is_not_made_up(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """I10, P7: a log of two stores gets no STORE; the error names the way out."""
+    (root / "STORE").unlink()
+    with closing(Store.init(tmp_path / "other", force=True)) as other:
+        other.append([event(1)])
+    shutil.copy(next((tmp_path / "other/log/journal").iterdir()), root / f"log/journal/{99:020d}.evj")
+
+    assert run(["--store", str(root), "store", *REPAIR]) == Refused.exit_code
+    assert "locus store salvage" in capsys.readouterr().err and not (root / "STORE").exists()
 
 
 def test_quarantined_bytes_are_told_until_a_repair(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
