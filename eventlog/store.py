@@ -550,10 +550,9 @@ class Store:
     @cached_property
     def line_counts(self) -> "LineCounts":
         """Counts lines of changes whose events do not state them."""
-        from eventlog.replay.deferred import told_in
         from eventlog.replay.line_counts import LineCounts
 
-        return LineCounts(self.fs, self.layout, self.blobs, told_in(self.rows))
+        return LineCounts(self.fs, self.layout, self.blobs, self.rows)
 
     def count_lines(self) -> int:
         """Count the lines of changes that nobody has counted, and keep that; how many were new.

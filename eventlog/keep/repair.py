@@ -108,8 +108,8 @@ def repair(
             )
         for path, why in now.unread.items() if not accept else ():
             raise Refused(
-                f"{path}: the disk cannot read it ({why}). That may pass, so nothing was set aside. Check the "
-                "disk, then try again; where it stays so, --accept takes what it held for lost."
+                f"{path}: the disk cannot read it ({why}). That may pass, so nothing was set aside. Check "
+                "the disk, then try again; where it stays so, --accept takes what it held for lost."
             )
         report = RepairReport(_Repair(store, found).act(lock_timeout_s) if now.steps else [])
     store.close()  # what it knew of packs and journals is not so any more

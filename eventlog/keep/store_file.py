@@ -1,8 +1,8 @@
 """The file STORE, written anew from what the rest of a store proves, when it is gone or damaged.
 
-Every journal and every manifest names the store's id under a digest of its own; events name the repository and
-the project. What nothing proves: when the store was made (its first event stands for it), and whether its trees
-may keep modes (they may from here on, which takes no tree for damage). Killed anywhere, it is done again.
+Every journal and every manifest names the store's id under a digest of its own; events name the repository
+and the project. What nothing proves: when the store was made (its first event stands for it), and whether its
+trees may keep modes (they may from here on, so that no tree is damage). Killed anywhere, it is done again.
 """
 
 from collections import Counter
@@ -43,8 +43,8 @@ def proven(fs: FileSystem, layout: Layout) -> Identity:
     if len(counts) != 1:
         what = f"belong to {len(counts)} stores" if counts else "that can be read are none"
         raise Refused(
-            f"{root}: journals and manifests {what}, so nobody can tell what STORE said. Bring it back from a "
-            "backup, or write what verifies into a new store: `locus store salvage DEST`."
+            f"{root}: journals and manifests {what}, so nobody can tell what STORE said. Bring it back from "
+            "a backup, or write what verifies into a new store: `locus store salvage DEST`."
         )
     store_id = next(iter(counts))
     around = repo_hash_of(root.rpartition("/")[0])
