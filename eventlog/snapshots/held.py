@@ -86,9 +86,9 @@ class Holder:
         now = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
         if now != self._seen:
             self._lock.renew(_TIMEOUT_S)
-            has_time = 0 < found.st_ctime_ns < self._fs.time_ns() - _TICK_NS
+            changed_ns, now_ns = found.st_ctime_ns, self._fs.time_ns()
             self._blobs.refresh()
-            self._seen = now if has_time else None
+            self._seen = now if changed_ns and changed_ns < now_ns - _TICK_NS else None  # 0: it tells none
 
     def _look(self, named: Named, groups: "list[list[bytes]]") -> "dict[bytes, Place]":
         """Those of the contents that only packs which wait for their deletion hold. Raises: InvalidEvent."""
