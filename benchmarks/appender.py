@@ -8,6 +8,7 @@ Both sides get the same events as Python dicts with fresh event ids, encode them
 batch is on disk; contents that events name are in the store before. Sides:
 - locus: `Store.append`.
 - locus-without-note: the same, and nobody writes down what was acknowledged (docs/positions.md).
+- locus-without-checks: the same, and no value and no content is looked at (docs/appending.md).
 - sqlite: a table of position, unique event id and the encoded event: the least that gives every event
   a place and takes none twice.
 - sqlite-columns: a table with a column for every field of an event, which SQL can ask for at once, as
@@ -96,6 +97,18 @@ def locus_without_note_append(path: str) -> Append:
     return locus_append(path)
 
 
+def locus_without_checks_append(path: str) -> Append:
+    from eventlog import jsontext
+    from eventlog.log import admission
+    from eventlog.log.line import encode_line
+
+    def encode(event: Event, named: object) -> bytes:  # noqa: ARG001
+        return encode_line(event, jsontext.encode_fast, jsontext.encode_without_floats)
+
+    admission._encode = encode
+    return locus_append(path)
+
+
 def sqlite_append(path: str) -> Append:
     import orjson
 
@@ -150,6 +163,7 @@ def sqlite_open(path: str, columns: str) -> sqlite3.Connection:
 SIDES: dict[str, Callable[[str], Append]] = {
     "locus": locus_append,
     "locus-without-note": locus_without_note_append,
+    "locus-without-checks": locus_without_checks_append,
     "sqlite": sqlite_append,
     "sqlite-columns": sqlite_columns_append,
 }

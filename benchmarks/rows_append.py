@@ -45,9 +45,17 @@ def rows() -> list[Row]:
                 anchor="the same without the note",
                 unit=RATE_UNIT,
                 durability=_DURABILITY,
-                prepare=partial(_noted, writers=writers),
+                prepare=partial(_without, what="note", writers=writers),
             )
             for writers in (1, 16)
+        ),
+        Row(
+            name="append-checks",
+            work="durable append, its values and contents looked at",
+            anchor="the same without a look",
+            unit=RATE_UNIT,
+            durability=_DURABILITY,
+            prepare=partial(_without, what="checks", writers=1),
         ),
         Row(
             name="batch-1000",
@@ -89,12 +97,12 @@ def _appends(bench: Bench, writers: int, batch: int) -> Iterator[Sides]:
 
 
 @contextmanager
-def _noted(bench: Bench, writers: int) -> Iterator[Sides]:
+def _without(bench: Bench, what: str, writers: int) -> Iterator[Sides]:
     """What a step of the protocol costs: each side has a store and processes of its own."""
     seconds = bench.pick(1, 4) * (0.7 if writers > 1 else 0.25)
     with bench.scratch("append") as directory, ExitStack() as stack:
         sides = []
-        for side in ("locus", "locus-without-note"):
+        for side in ("locus", f"locus-without-{what}"):
             Store.init(f"{directory}/{side}")
             sides.append(stack.enter_context(Writers(side, f"{directory}/{side}", writers, 1, bench.seed)))
         ours, anchor = sides

@@ -1,6 +1,7 @@
 """`locus store repair`: set aside what does not verify."""
 
 import dataclasses
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -47,6 +48,7 @@ def command(
     if dry_run and yes:
         raise click.UsageError("--dry-run and --yes contradict each other", ctx)
     report: RepairReport | None = None
+    _write_store_file(ctx, yes, as_json)
     with open_store(ctx, maintained=False) as store:
         with Progress("looking"):
             plan = plan_repair(store, copy=copy, accept=accept)
@@ -62,6 +64,32 @@ def command(
         _tell(plan, report)
     if report.remaining if report is not None else plan.steps:
         ctx.exit(Corruption.exit_code)
+
+
+def _write_store_file(ctx: click.Context, yes: bool, as_json: bool) -> None:
+    """Put STORE back where it cannot be used: without it no store can be opened."""
+    from eventlog import identity
+    from eventlog.fs import REAL
+    from eventlog.keep import store_file
+    from eventlog.layout import Layout
+
+    found = ctx.find_root().obj or identity.find(os.getcwd(), os.environ) or identity.STORE_DIRECTORY
+    layout = Layout(os.path.abspath(found))
+    why = store_file.why_unusable(REAL, layout)
+    if why is None:
+        return
+    who = store_file.proven(REAL, layout)
+    then = f"it is written anew, as the log proves it: store {who.store_id.hex()}, repository {who.repo_hash}"
+    if not yes:
+        if as_json:
+            step = {"kind": "store", "path": layout.store_file, "what": why, "then": then}
+            put(document({"plan": {"steps": [step]}, "repair": None}))
+        else:
+            put(f"{layout.store_file}: {why}; {then}.\n")
+            say("Nothing was changed. `locus store repair --yes` does this, and looks at the rest then.")
+        ctx.exit(Corruption.exit_code)
+    store_file.put_back(REAL, layout, who)
+    say(f"{layout.store_file}: {why}; {then}.")
 
 
 def _show(plan: "RepairPlan") -> None:

@@ -21,7 +21,7 @@ from eventlog.types import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 NUMBER_MAX = 2**53 - 1  # the largest that every reader of JSON holds exactly
 TIME_MIN, TIME_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
@@ -30,6 +30,7 @@ OURS, ANY, IDS, PATH, NUMBER, SHARE = "ours", "any", "ids", "path", "number", "s
 
 # Columns whose values have a form, and keys of payloads that readers take for one.
 FORMS = {"before_hash": ANY, "after_hash": ANY, "tree_hash": OURS, "blobs": IDS, "path": PATH}
+_HASHES = frozenset(("before_hash", "after_hash", "tree_hash"))
 PAYLOAD_FORMS = {
     "file": {"old_path": PATH, "after_size": NUMBER, "deferred": OURS},
     "decision": {"confidence": SHARE},
@@ -44,7 +45,9 @@ _WANTED = {
     SHARE: "a number from 0 to 1; leave it out where it is not known",
     TIME: "microseconds since 1970 UTC, within the years 1 to 9999",
 }
-_HEX = frozenset("0123456789abcdef")
+_HEX = b"0123456789abcdef"
+_PREFIX, _HASH_SIZE = b"blake3:", 71
+_PREFIX_REST = _PREFIX.translate(None, _HEX)
 
 # For writers that know no store: the rules without anybody's settings, fingerprints of this process.
 _BY_DEFAULT = Redactor()
@@ -117,14 +120,16 @@ def fault(name: str, value: object) -> "str | None":
     return None if form is None or value is None or _fits(form, value) else _WANTED[form]
 
 
-def payload_faults(event_type: object, payload: object) -> "Iterator[tuple[str, object, str]]":
+def payload_faults(event_type: object, payload: object) -> "list[tuple[str, object, str]]":
     """(key, value, what is to stand there) for keys that readers take for a path, a size or a hash."""
     forms = PAYLOAD_FORMS.get(event_type) if isinstance(event_type, str) else None
+    faults = []
     if forms is not None and isinstance(payload, dict):
         for key, form in forms.items():
             value = payload.get(key)
             if value is not None and not _fits(form, value):
-                yield key, value, _WANTED[form]
+                faults.append((key, value, _WANTED[form]))
+    return faults
 
 
 def fitted(event: Event) -> Event:
@@ -147,7 +152,7 @@ def _fits(form: str, value: object) -> bool:
     if form == SHARE:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
     if form == IDS:
-        return not isinstance(value, (list, tuple)) or all(_is_hash(one) for one in value)
+        return not isinstance(value, (list, tuple)) or not value or _are_hashes(value)
     if not isinstance(value, str):
         return False
     if form == PATH:
@@ -155,8 +160,29 @@ def _fits(form: str, value: object) -> bool:
     return _is_hash(value) or (form == ANY and _is_foreign(value))
 
 
+def ours_in(name: str, value: object) -> "Sequence[str] | None":
+    """The hashes of ours in a column that holds nothing else; None for any other column or value."""
+    if name == "blobs":
+        is_list = isinstance(value, (list, tuple)) and value and _are_hashes(value)
+        return value if is_list else None  # type: ignore[return-value]
+    return (value,) if name in _HASHES and _is_hash(value) else None  # type: ignore[return-value]
+
+
 def _is_hash(text: object) -> bool:
-    return isinstance(text, str) and text[:7] == "blake3:" and len(text) == 71 and _HEX.issuperset(text[7:])
+    return isinstance(text, str) and len(text) == _HASH_SIZE and text[:7] == "blake3:" and _is_hex(text[7:])
+
+
+def _are_hashes(texts: "Sequence[object]") -> bool:
+    """The same of each text, at once."""
+    if not set(map(type, texts)) <= {str} or not set(map(len, texts)) <= {_HASH_SIZE}:  # type: ignore[arg-type]
+        return False
+    data = "".join(texts).encode("ascii", "replace")  # type: ignore[arg-type]
+    begin = all(data[i::_HASH_SIZE] == data[i : i + 1] * len(texts) for i in range(len(_PREFIX)))
+    return begin and data.startswith(_PREFIX) and data.translate(None, _HEX) == _PREFIX_REST * len(texts)
+
+
+def _is_hex(text: str) -> bool:
+    return not text.encode("ascii", "replace").translate(None, _HEX)
 
 
 def _is_foreign(text: str) -> bool:

@@ -131,13 +131,18 @@ def read(fs: FileSystem, layout: Layout) -> Identity:
         data = read_file(fs, layout.store_file, _STORE_SIZE_MAX)
     except (FileNotFoundError, NotADirectoryError):
         raise NoStore(
-            f"{layout.root} is not a Locus store (it has no STORE file). `locus init` makes one."
+            f"{layout.root} is not a Locus store (it has no STORE file). `locus init` makes one; where a log "
+            "is, `locus store repair` writes the file anew."
         ) from None
     except ValueError as error:
         raise Corruption(layout.store_file, str(error)) from error
     except OSError as error:
         raise refusal(error, layout.store_file, "open the store") from error
-    return decode(data, layout.store_file)
+    try:
+        return decode(data, layout.store_file)
+    except Corruption as error:
+        what = f"{error.what}; `locus store repair` writes it anew"
+        raise Corruption(layout.store_file, what) from error
 
 
 def refuse_open_to_others(root: str) -> None:

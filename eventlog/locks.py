@@ -65,18 +65,19 @@ class Lock:
 
 
 class KeptLock:
-    """A lock that its owner takes exclusively again and again; its descriptor stays open in between.
+    """A lock that its owner takes again and again; its descriptor stays open in between.
 
     Threads may share it. A child made by `os.fork` starts without the descriptor: it may go on using
     the object, and does not keep the lock of a parent that is killed. Only where the thread that forks holds
     the lock, or waits for it, both processes have it then: one of them is to end at once (`fs.Detaching`).
     """
 
-    __slots__ = ("__weakref__", "_fd", "_fs", "_mutex", "_name", "_path", "_thread")
+    __slots__ = ("__weakref__", "_exclusive", "_fd", "_fs", "_mutex", "_name", "_path", "_thread")
 
-    def __init__(self, fs: FileSystem, layout: Layout, name: str) -> None:
+    def __init__(self, fs: FileSystem, layout: Layout, name: str, *, exclusive: bool = True) -> None:
         self._fs = fs
         self._name = name
+        self._exclusive = exclusive
         self._path = layout.lock(name)
         self._fd = -1
         self._mutex = allocate_lock()
@@ -92,8 +93,8 @@ class KeptLock:
         try:
             if self._fd < 0:
                 self._open()
-            if not self._fs.flock(self._fd, True):
-                _wait(self._fs, self._fd, self._path, True, timeout_s)
+            if not self._fs.flock(self._fd, self._exclusive):
+                _wait(self._fs, self._fd, self._path, self._exclusive, timeout_s)
         except BaseException:
             self._drop()
             self._free_mutex()
@@ -114,8 +115,8 @@ class KeptLock:
         if named is None or (named.st_ino, named.st_dev) != (kept.st_ino, kept.st_dev):
             self._drop()
             self._open()
-            if not self._fs.flock(self._fd, True):
-                _wait(self._fs, self._fd, self._path, True, timeout_s)
+            if not self._fs.flock(self._fd, self._exclusive):
+                _wait(self._fs, self._fd, self._path, self._exclusive, timeout_s)
 
     def release(self) -> None:
         """Give the held lock back."""

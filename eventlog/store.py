@@ -24,7 +24,7 @@ from eventlog.log.tail_memory import TailMemory
 from eventlog.query.kept import Kept
 from eventlog.query.lookup import TurnRef, find_event, find_turn, naming_one_with_files
 from eventlog.query.people import EVERYBODY
-from eventlog.snapshots.held import held
+from eventlog.snapshots.held import Holder, Named
 from eventlog.snapshots.store import BlobStore
 from eventlog.types import Event as Row
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from eventlog.log.reader import LogView
     from eventlog.log.seal import SealReport
     from eventlog.log.verify import Finding
+    from eventlog.projections.excerpt import Excerpt
     from eventlog.query.engine import Bound, Limits, Parameters, Result
     from eventlog.query.functions import Answers, Ask
     from eventlog.replay.certainty import Certainty
@@ -91,10 +92,12 @@ class Store:
         self.identity = who
         self.journal = Journal(fs, layout, who.store_id)
         self.blobs = BlobStore(fs, layout, who.store_id, kinds_in=self._kinds_in, modes=who.keeps_modes)
+        self._holder = Holder(fs, layout, self.blobs)
         self._redactor: redaction.Redactor | None = None
         self._place_is_known = False
         self._asked: Kept[Bound] = Kept()
         self._lost: set[Lost] = set()
+        self._excerpt: Excerpt | None = None
         self.tail_memory = TailMemory(_REMEMBERED_BYTES_MAX)  # others may lend theirs
         self.people = EVERYBODY  # what questions may see of who worked where
         self.fates = self.blobs.fate = Fates(self.view)
@@ -141,7 +144,7 @@ class Store:
         if lost and not fs.exists(layout.store_file):  # it comes before the first journal
             raise Refused(
                 f"{root} has a log, but its file STORE is gone; a new one would not fit. "
-                "Bring STORE back from a backup, or move the directory away."
+                "`locus store repair` writes it anew; or bring it back from a backup."
             )
         known = (repo_hash, "roots") if repo_hash else repo_hash_of(parent)
         who = identity.Identity(
@@ -180,6 +183,7 @@ class Store:
         """Give back descriptors. The store on disk needs no closing."""
         self._asked.release()
         self.journal.close()
+        self._holder.close()
         self.blobs.close()
 
     def __enter__(self) -> "Store":
@@ -210,7 +214,7 @@ class Store:
 
     def append_rows(self, events: Iterable[Row], *, expect_position: int | None = None) -> range:
         """The same, for code that makes events column by column, as plain dicts."""
-        named: set[tuple[str, str]] = set()
+        named: Named = {}
         groups = batches(self._lines(events, named))
         if expect_position is not None and len(groups) > 1:
             raise InvalidEvent(
@@ -222,14 +226,17 @@ class Store:
         self._before_writing()
         if not named:
             return self._append(groups, expect_position)
-        with held(self.blobs, named, groups):
+        release = self._holder.hold(named, groups)
+        try:
             return self._append(groups, expect_position)
+        finally:
+            release()
 
     def _append(self, groups: list[list[bytes]], expect_position: int | None) -> range:
         # What is said of withheld contents stands in the frame of the first event that names them, or,
         # where there are several frames, in front of all: positions are those of the caller's events.
         said = self.blobs.withheld_events()
-        withheld = list(self._lines(said, set())) if said else []
+        withheld = list(self._lines(said, {})) if said else []
         if withheld and (len(groups) > 1 or len(withheld) > _WITHHELD_BEHIND_MAX):
             for lines in batches(withheld):
                 self.journal.append(lines)
@@ -249,7 +256,7 @@ class Store:
                 place.refuse_moved(self.layout.root)
             self._place_is_known = True
 
-    def _lines(self, events: Iterable[Row], named: set[tuple[str, str]]) -> Iterator[bytes]:
+    def _lines(self, events: Iterable[Row], named: Named) -> Iterator[bytes]:
         return admission.lines(self.fs, events, self.redactor, named)
 
     @property
@@ -290,6 +297,7 @@ class Store:
         view = open_view(self.fs, self.layout, self.identity.store_id)
         view.memory = self.tail_memory
         view.on_loss = self._lost.update
+        view.excerpt = self._excerpt
         self._lost.update(view.unsettled)
         if sum(entry.rows for entry in view.manifest.segments) >= _LOOK_UP_ROWS_MIN:
             from eventlog.projections.prefix import IndexedPrefix
@@ -523,8 +531,10 @@ class Store:
 
         Raises: QueryError, Refused (not a SELECT), Corruption.
         """
+        from eventlog.projections.excerpt import Excerpt
         from eventlog.query.engine import run
 
+        self._excerpt = self._excerpt or Excerpt(self.fs, self.layout)
         with self.view() as view:
             given = (sql, parameters, limits, self._answers, self._asked, self.line_counts)
             return replace(run(view, self.layout, self.fs, *given, self.people), unread=self.unread)
@@ -540,10 +550,9 @@ class Store:
     @cached_property
     def line_counts(self) -> "LineCounts":
         """Counts lines of changes whose events do not state them."""
-        from eventlog.replay.deferred import told_in
         from eventlog.replay.line_counts import LineCounts
 
-        return LineCounts(self.fs, self.layout, self.blobs, told_in(self.rows))
+        return LineCounts(self.fs, self.layout, self.blobs, self.rows)
 
     def count_lines(self) -> int:
         """Count the lines of changes that nobody has counted, and keep that; how many were new.

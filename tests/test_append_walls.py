@@ -1,5 +1,6 @@
 """What would be wrong for ever is refused when it is appended, at every door; older logs are settled."""
 
+import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from eventlog import Hooks, InvalidEvent, Recorder, Store
 from eventlog.agents.batch import Batch
 from eventlog.exports import jsonl, jsonl_import
 from eventlog.layout import CONDEMNED_DIR, condemned_name
+from eventlog.locks import GC
 from eventlog.snapshots.ids import blob_id, to_text
 from locus_cli.main import run
 from tests.cli.hook_support import Agent
@@ -19,6 +21,13 @@ from tests.older import append_as_before
 
 NOWHERE = to_text(blob_id(b"nobody stored this"))
 OUTSIDE = ("/etc/passwd", "..", "a/../../b", "a\0b", "", '"\\057etc"', '"\\056\\056/x"')
+
+# As long together as hashes are, in lists that are looked at as one text.
+ODD_HASHES = (
+    [NOWHERE.upper()], [NOWHERE[:-1] + "\u0661"], [NOWHERE[:-1] + "\udc80"], [NOWHERE[1:] + "b"],
+    ["blake3:" * 10 + "a"], [NOWHERE[:-1], NOWHERE + "0"],
+    [NOWHERE[:7] * 2 + NOWHERE[14:]], [NOWHERE.replace(":", "b")],
+)  # fmt: skip
 
 # What no event may say: columns, then payloads of a type.
 WRONG: "list[tuple[str, object]]" = [
@@ -28,6 +37,7 @@ WRONG: "list[tuple[str, object]]" = [
     ("tree_hash", "turn_end"),
     ("tree_hash", "sha256:00"),
     ("blobs", ["sha256:00"]),
+    *(("blobs", [NOWHERE, *odd]) for odd in ODD_HASHES),
     ("prompt_tokens", -1),
     ("duration_ms", -5),
     ("lines_added", 2**53),
@@ -283,3 +293,61 @@ def test_what_is_about_to_go_is_stored_again(store: Store) -> None:
     with Store.open(store.layout.root) as fresh, fresh.blobs.writer():
         assert fresh.blob(to_text(content)) == b"kept one day"
         fresh.append([{"event_type": "note", "after_hash": to_text(content)}])
+
+
+def test_what_was_found_once_is_not_looked_for_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P8, I38: the next events that name a content need no look, also beside packs that were added."""
+    with store.blobs.writer() as writer:
+        content = to_text(writer.put(b"named again and again"))
+        writer.flush()
+    store.append([{"event_type": "note", "after_hash": content}])
+    with Store.open(store.layout.root) as other, other.blobs.writer() as writer:
+        writer.put(b"more")
+        writer.flush()
+    monkeypatch.setattr(store.blobs, "places", None)
+    store.append([{"event_type": "note", "before_hash": content, "blobs": [content]}])
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_what_was_found_once_is_looked_for_again_when_a_pack_went(store: Store, is_listed: bool) -> None:
+    """I24: a content that somebody collected is not named because it was there before."""
+    with store.blobs.writer() as writer:
+        content = to_text(writer.put(b"to be collected"))
+        writer.flush()
+    store.append([{"event_type": "note", "after_hash": content}])
+    (name,) = store.blobs.pack_names
+    os.unlink(store.layout.pack(name))
+    if is_listed:
+        store.blobs.refresh()
+    with pytest.raises(InvalidEvent, match="which is not in this store"):
+        store.append([{"event_type": "note", "after_hash": content}])
+
+
+def test_nobody_collects_until_the_events_are_durable(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I24: the lock of collections is held, shared, from the look until the journal has the events."""
+    with store.blobs.writer() as writer:
+        content = to_text(writer.put(b"kept"))
+        writer.flush()
+    taken: "list[tuple[bool, bool]]" = []
+    append = store.journal.append
+
+    def appending(*given: Any, **named: Any) -> int:
+        held = [_is_held(store, fcntl.LOCK_EX), _is_held(store, fcntl.LOCK_SH)]
+        taken.append((held[0], held[1]))
+        return append(*given, **named)
+
+    monkeypatch.setattr(store.journal, "append", appending)
+    for _ in range(2):
+        store.append([{"event_type": "note", "after_hash": content}])
+
+    assert taken == [(True, False)] * 2
+    assert not _is_held(store, fcntl.LOCK_EX)
+
+
+def _is_held(store: Store, how: int) -> bool:
+    with open(store.layout.lock(GC), "r+b") as file:
+        try:
+            fcntl.flock(file, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False

@@ -104,7 +104,14 @@ def _find_store(
         return None, [Finding(PROBLEM, "store", what, f"leave {named} away, or `locus init` there")]
     if os.path.isdir(f"{rest}/log"):
         what = f"{rest} has a log and no STORE file, without which nothing reads it and hooks record nothing"
-        return None, [Finding(PROBLEM, "store", what, "bring STORE back, from a backup or the trash")]
+        return None, [
+            Finding(
+                PROBLEM,
+                "store",
+                what,
+                "`locus store repair` writes STORE anew; or bring it back from a backup",
+            )
+        ]
     what = f"no store in {directory} or above it, so hooks record nothing"
     return None, [Finding(PROBLEM, "store", what, "`locus init` makes one")]
 

@@ -18,6 +18,7 @@ from eventlog.fs import FileSystem
 from eventlog.keep import sound
 from eventlog.keep.copying import Copier, Unread
 from eventlog.keep.losses import turns_that_lose
+from eventlog.keep.patient import Patient
 from eventlog.layout import (
     IDX_DIR,
     MANIFEST_DIR,
@@ -72,7 +73,8 @@ class Step:
 class RepairPlan:
     """What a repair would do. `lost` are positions whose events go; `turns` lose `lost_contents` contents.
 
-    `older` says what stepping back from a broken newest manifest means, when that is needed.
+    `older` says what stepping back from a broken newest manifest means, when that is needed. `unread` are the
+    files that the disk did not give, with its word: that may pass, so only `accept` takes them for damaged.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -80,6 +82,7 @@ class RepairPlan:
     lost_contents: int = 0
     turns: list[str] = field(default_factory=list)
     older: str | None = None
+    unread: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -98,7 +101,8 @@ class Damage:
 
     def __init__(self, store: Store, copy: "str | None") -> None:
         self._store = store
-        self._fs = store.fs
+        self.patient = Patient(store.fs)
+        self._fs = cast(FileSystem, self.patient)
         self._layout = store.layout
         self._id = store.identity.store_id
         self._copy = Layout(os.path.abspath(copy)) if copy is not None else None
@@ -132,6 +136,7 @@ class Damage:
         if not self.plan.steps:
             self._look_at_references()
         self.plan.lost = _merged(self.plan.lost)
+        self.plan.unread = dict(self.patient.refused)
         return self.plan
 
     def _step(self, kind: str, path: str, what: str, then: str) -> None:
@@ -384,7 +389,7 @@ class Damage:
             path = self._layout.pack(stem)
             try:
                 if sound.hash_of(self._fs, path) == stem:
-                    whole.update(_ids_of(self._store, path, stem))
+                    whole.update(_ids_of(self._fs, self._id, path, stem))
                     continue
                 found = sound.Contents(path)
                 rescued.update(id for id, _, _ in sound.contents(self._fs, path, found))
@@ -516,9 +521,9 @@ def entry_of(meta: SegmentMeta, digest: str, size: int, tables: "Iterator[pa.Tab
     )
 
 
-def _ids_of(store: Store, path: str, stem: str) -> Iterator[bytes]:
+def _ids_of(fs: FileSystem, store_id: bytes, path: str, stem: str) -> Iterator[bytes]:
     try:
-        yield from load_tables(store.fs, path, stem, store.identity.store_id).ids()
+        yield from load_tables(fs, path, stem, store_id).ids()
     except Corruption:
         return  # of another store, perhaps; verify names it
 

@@ -13,13 +13,14 @@ both of their names, the new one none of those that go.
 import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import pyarrow as pa
 from blake3 import blake3
 
 from eventlog import jsontext
 from eventlog.errors import Corruption, EventLogError, NotDurable, Refused
-from eventlog.fs import Refusals, publish
+from eventlog.fs import FileSystem, Refusals, publish
 from eventlog.keep import sound
 from eventlog.keep.copying import Copier
 from eventlog.keep.damage import (
@@ -88,8 +89,8 @@ def repair(
 ) -> RepairReport:
     """Carry out a plan. Args: accept_older: agree to what `plan.older` says; accept: as it was planned with.
 
-    Raises: Refused (the store changed since the plan, or `plan.older` is not agreed to), LockTimeout,
-    NotDurable.
+    Raises: Refused (the store changed since the plan, `plan.older` is not agreed to, or a file could not be
+    read and `accept` is not set), LockTimeout, NotDurable.
     """
     if plan.older is not None and not accept_older:
         raise Refused(f"{plan.older} If that is acceptable, repair with --accept-older.")
@@ -104,6 +105,11 @@ def repair(
             raise Refused(
                 f"{store.layout.root}: what is damaged is not what it was when the plan was made. Nothing "
                 "was changed; look at a new plan, then try again."
+            )
+        for path, why in now.unread.items() if not accept else ():
+            raise Refused(
+                f"{path}: the disk cannot read it ({why}). That may pass, so nothing was set aside. Check "
+                "the disk, then try again; where it stays so, --accept takes what it held for lost."
             )
         report = RepairReport(_Repair(store, found).act(lock_timeout_s) if now.steps else [])
     store.close()  # what it knew of packs and journals is not so any more
@@ -185,6 +191,7 @@ class _Repair:
     def __init__(self, store: Store, found: Damage) -> None:
         self._found = found
         self._fs = store.fs
+        self._reading = cast(FileSystem, found.patient)
         self._layout = store.layout
         self._id = store.identity.store_id
         self._copier = Copier(store.fs, store.layout)
@@ -241,7 +248,7 @@ class _Repair:
         with writer:
             for path in self._found.bad_packs:
                 try:
-                    for id, kind, data in sound.contents(self._fs, path, sound.Contents(path)):
+                    for id, kind, data in sound.contents(self._reading, path, sound.Contents(path)):
                         if id not in self._found.rescuable or id in done:
                             continue
                         done.add(id)
@@ -252,7 +259,8 @@ class _Repair:
                         if writer.pending_bytes() >= _PACK_BYTES:
                             writer.flush()
                 except OSError:
-                    continue  # named by the plan
+                    if path not in self._found.plan.unread:
+                        raise  # it was read when the plan was made: what it holds is not lost yet
             writer.flush()
         catalog.close()
 
@@ -306,7 +314,7 @@ class _Repair:
     def _publish(self, place: Place) -> SegmentEntry:
         """A segment of what can be read of a damaged one; without rows when that is nothing."""
         fs, layout = self._fs, self._layout
-        readable = list(sound.tables(fs, place.rows)) if place.rows is not None else []
+        readable = list(sound.tables(self._reading, place.rows)) if place.rows is not None else []
         events = pa.concat_tables([SCHEMA.empty_table(), *readable]).combine_chunks()
         meta = SegmentMeta(self._id, place.base, place.end, place.dropped)
         data = encode_segment(events, meta)

@@ -1,6 +1,6 @@
 """From events to journal lines; what would be wrong for ever is refused (docs/appending.md).
 
-`named` collects (column, hash) of the contents that the events name, which `snapshots/held.py` looks for.
+`named` collects by column the hashes of contents that the events name, which `snapshots/held.py` looks for.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ _AT_ONCE = 64
 
 
 def lines(
-    fs: FileSystem, events: Iterable[Event], redactor: Redactor, named: "set[tuple[str, str]]"
+    fs: FileSystem, events: Iterable[Event], redactor: Redactor, named: "dict[str, set[str]]"
 ) -> Iterator[bytes]:
     """The lines of the events, in order. Raises: InvalidEvent, which says the number of the event, from 1."""
     encode = partial(_encode, named=named)
@@ -38,12 +38,12 @@ def lines(
         number += len(some)
 
 
-def _encode(event: Event, named: "set[tuple[str, str]]") -> bytes:
+def _encode(event: Event, named: "dict[str, set[str]]") -> bytes:
     return encode_line(event, jsontext.encode_fast, jsontext.encode_without_floats, named)
 
 
 def _try(fs: FileSystem, event: Event, number: int) -> None:
     try:
-        _encode(gate.completed(fs, event), set())
+        _encode(gate.completed(fs, event), {})
     except InvalidEvent as error:
         raise InvalidEvent(f"event {number} of the append: {error}. Nothing was written.") from error

@@ -181,6 +181,14 @@ def _identity(found: os.stat_result) -> Identity:
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
+def is_sound(fs: FileSystem, layout: Layout, entry: SegmentEntry) -> bool:
+    """Whether a segment has the bytes that the manifest lists, by reading them now."""
+    try:
+        return _compare(fs, layout.segment(entry.name), entry, Record(""))
+    except OSError:
+        return False
+
+
 def _compare(fs: FileSystem, path: str, entry: SegmentEntry, record: Record) -> bool:
     """Whether the file has the bytes that the manifest lists; notes it. Raises: OSError."""
     now_ns = fs.time_ns()

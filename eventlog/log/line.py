@@ -40,14 +40,14 @@ def encode_line(
     event: Event,
     dumps: "Callable[[object], bytes]" = encode,
     dumps_envelope: "Callable[[object], bytes] | None" = None,
-    named: "set[tuple[str, str]] | None" = None,
+    named: "dict[str, set[str]] | None" = None,
 ) -> bytes:
     """The line of `event`, without its newline.
 
     Columns are written in the order given; nulls are left out; a missing payload is `{}`.
 
-    Args: dumps_envelope: an encoder for the envelope, which holds no float; `dumps` by default; named: takes
-    (column, hash) of the contents that the event names. With it the event may say nothing that an append
+    Args: dumps_envelope: an encoder for the envelope, which holds no float; `dumps` by default; named: takes,
+    by column, the hashes of contents that the event names. With it the event may say nothing that an append
     refuses (`gate.fault`); without it the line is one that a log may hold, as earlier versions wrote it.
     Raises: InvalidEvent when the event breaks the envelope's rules.
     """
@@ -71,13 +71,17 @@ def encode_line(
         if value is None and name in _NAMES:
             nulls = [*(nulls or ()), name]
             continue
+        ours = None if named is None else gate.ours_in(name, value)
+        if named is not None and ours is not None:
+            named.setdefault(name, set()).update(ours)
+            continue
         _check(name, value, event)
         if named is not None:
-            _admit(name, value, named)
+            _admit(name, value)
     if named is not None:
         path = envelope.get("path")
         if isinstance(path, str) and (path[:1] in _ODD_STARTS or ".." in path or "\0" in path):
-            _admit("path", path, named)
+            _admit("path", path)
         if envelope.get("event_type") in gate.PAYLOAD_FORMS:
             check_payload(envelope["event_type"], payload)
     for name in nulls or ():
@@ -128,12 +132,10 @@ def check_payload(event_type: object, payload: object) -> None:
         raise InvalidEvent(f"payload.{key} must be {wanted}, not {_shown(value)}")
 
 
-def _admit(name: str, value: object, named: "set[tuple[str, str]]") -> None:
+def _admit(name: str, value: object) -> None:
     wanted = gate.fault(name, value)
     if wanted is not None:
         raise InvalidEvent(f"column {name} must be {wanted}, not {_shown(value)}")
-    if name in gate.FORMS and name != "path":
-        named.update((name, one) for one in ([value] if isinstance(value, str) else value))  # type: ignore[attr-defined]
 
 
 def _check_identity(envelope: "dict[str, object]") -> None:

@@ -37,6 +37,8 @@ from eventlog.types import COLUMN_NAMES, Event
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from eventlog.projections.excerpt import Excerpt
+
 # Between two tries somebody else has committed or unlinked; a store where that happens more often
 # while a reader opens it is not what it seems.
 _TRIES_MAX = 100
@@ -104,6 +106,7 @@ class LogView:
         self.size_of_last = size_of_last  # bytes of the last of them when the view was opened
         self.memory: TailMemory | None = None  # of the store that opened the view
         self.on_loss: Callable[[Iterable[Lost]], None] | None = None  # gets what cannot be read of the tail
+        self.excerpt: Excerpt | None = None  # another way to the events of one turn
         self._pin = pin
 
     def __enter__(self) -> "LogView":
@@ -201,8 +204,12 @@ class LogView:
         """
         names = _checked(columns)
         wanted = Selection(since, until, event_types, session_id, turn, event_id)
-        for batch in self.sealed_batches(wanted, names):
-            yield from rows_of(batch)
+        few = None if self.excerpt is None else self.excerpt.rows(list(self._segments_in(wanted)), wanted)
+        if few is not None:
+            yield from ({name: row[name] for name in names} for row in few if wanted.admits(row))
+        else:
+            for batch in self.sealed_batches(wanted, names):
+                yield from rows_of(batch)
         if wanted.until is not None and wanted.until <= self.manifest.next_position:
             return  # numbering the tail would look up its sessions in vain
         for chunk in self._tail_chunks():

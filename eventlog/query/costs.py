@@ -6,13 +6,15 @@ call without a price, of an unknown model say, has none, which is not a price of
 """
 
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import duckdb
 
 from eventlog.projections import definitions as d
-from eventlog.query import prices as of_library
 from eventlog.query.added import CALL_COSTS, SCHEMA
-from eventlog.query.prices import SLOT_US, Prices, Tokens
+
+if TYPE_CHECKING:
+    from eventlog.query.prices import Prices
 
 COLUMNS: d.Columns = (
     ("model", "VARCHAR", "the model, as calls name it"),
@@ -47,13 +49,13 @@ _BILLED = (
     ("cache_write_1h", "coalesce(cache_write_1h_tokens, 0)"),
     ("output", "completion_tokens"),
 )  # fmt: skip
-# One token of each kind.
+# One token of each kind, as `prices.Tokens` counts them.
 _ONE = {
-    "input": Tokens(1, 0, 0, 0, 0),
-    "cache_read": Tokens(1, 0, 1, 0, 0),
-    "cache_write": Tokens(1, 0, 0, 1, 0),
-    "cache_write_1h": Tokens(1, 0, 0, 1, 1),
-    "output": Tokens(0, 1, 0, 0, 0),
+    "input": (1, 0, 0, 0, 0),
+    "cache_read": (1, 0, 1, 0, 0),
+    "cache_write": (1, 0, 0, 1, 0),
+    "cache_write_1h": (1, 0, 0, 1, 1),
+    "output": (0, 1, 0, 0, 0),
 }  # fmt: skip
 _PRICE = "DECIMAL(18,15)"
 _Row = tuple["str | Decimal | int | None", ...]
@@ -64,6 +66,9 @@ def bind(con: duckdb.DuckDBPyConnection) -> None:
 
     Without the library there are no prices, and no call costs anything that is known.
     """
+    from eventlog.query import prices as of_library
+
+    slot_us = of_library.SLOT_US
     # The library takes longer to load than most questions: not for a log of commits, say.
     any_model = con.execute(f"SELECT 1 FROM {SCHEMA}.llm_calls WHERE model IS NOT NULL LIMIT 1").fetchone()
     found = of_library.load() if any_model else None
@@ -71,7 +76,7 @@ def bind(con: duckdb.DuckDBPyConnection) -> None:
     # Of a call of unknown time the price is that of the day on which it was recorded.
     con.execute(
         f"CREATE TABLE {CALL_COSTS}_asked AS SELECT position, c.session_id, c.turn, c.model, "
-        f"epoch_us(coalesce(c.occurred_at, e.recorded_at)) // {SLOT_US} AS slot, {sizes or '0'} AS size, "
+        f"epoch_us(coalesce(c.occurred_at, e.recorded_at)) // {slot_us} AS slot, {sizes or '0'} AS size, "
         f"prompt_tokens, {', '.join(f'{tokens} AS {kind}' for kind, tokens in _BILLED)}, "
         f"coalesce({_SOUND}, false) AS sound FROM {SCHEMA}.llm_calls AS c "
         "JOIN (SELECT position, recorded_at FROM events WHERE event_type = 'llm') AS e USING (position)"
@@ -81,13 +86,15 @@ def bind(con: duckdb.DuckDBPyConnection) -> None:
     con.execute(
         f"CREATE TABLE {CALL_COSTS} AS SELECT position, session_id, turn, "
         f"({cost})::DECIMAL(38,12) AS cost_usd FROM {CALL_COSTS}_asked AS a LEFT JOIN {TABLE} AS p "
-        f"ON sound AND p.model = a.model AND p.size = a.size AND epoch_us(p.since) = a.slot * {SLOT_US}"
+        f"ON sound AND p.model = a.model AND p.size = a.size AND epoch_us(p.since) = a.slot * {slot_us}"
     )
     con.execute(f"DROP TABLE {CALL_COSTS}_asked")
 
 
-def _rows(con: duckdb.DuckDBPyConnection, prices: Prices) -> "list[_Row]":
+def _rows(con: duckdb.DuckDBPyConnection, prices: "Prices") -> "list[_Row]":
     """The prices that the calls need. Asked once for what does not change from one half hour to the next."""
+    from eventlog.query.prices import SLOT_US, Tokens
+
     wanted = con.execute(
         f"SELECT model, slot, size, max(prompt_tokens) FROM {CALL_COSTS}_asked "
         "WHERE sound AND model IS NOT NULL AND slot IS NOT NULL GROUP BY ALL ORDER BY ALL"
@@ -97,7 +104,7 @@ def _rows(con: duckdb.DuckDBPyConnection, prices: Prices) -> "list[_Row]":
     for model, slot, size, largest in wanted:
         known_as = prices.known_as(model)
         if known_as is not None:
-            asked = [prices.cost(model, slot * SLOT_US, largest, one) for one in _ONE.values()]
+            asked = [prices.cost(model, slot * SLOT_US, largest, Tokens(*one)) for one in _ONE.values()]
             rows.append((model, known_as, slot * SLOT_US, size, *asked, source))
     return rows
 

@@ -24,8 +24,6 @@ from eventlog.fs import FileSystem, Refusals, read_file, replace
 from eventlog.layout import INDEX_DIR, Layout
 from eventlog.locks import SEARCH, try_acquire
 from eventlog.paths import path_bytes
-from eventlog.replay.deferred import Deferred, Told, nothing_told, told_by
-from eventlog.replay.linediff import line_diff
 from eventlog.snapshots.ids import from_text
 
 if TYPE_CHECKING:
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from eventlog.query.engine import Result
     from eventlog.query.functions import Ask
     from eventlog.query.views import Pair
+    from eventlog.replay.deferred import Deferred
     from eventlog.snapshots.store import BlobStore
 
 # The last digit is raised by hand when another count comes of the same contents.
@@ -46,17 +45,20 @@ _RECORD = struct.Struct("<16sqq")
 _BINARY = (-1, -1)
 
 Counts = tuple[int, int]  # lines added, lines removed
+Rows = Callable[..., Iterable[Mapping[str, Any]]]
 
 
 class LineCounts:
     """The counts of one store."""
 
-    def __init__(self, fs: FileSystem, layout: Layout, blobs: "BlobStore", told: Told = nothing_told) -> None:
-        """Args: told: what became of deferred contents, for `fill`."""
+    def __init__(
+        self, fs: FileSystem, layout: Layout, blobs: "BlobStore", rows: "Rows | None" = None
+    ) -> None:
+        """Args: rows: the events of a store, which say what became of deferred contents, for `fill`."""
         self._fs = fs
         self._layout = layout
         self._blobs = blobs
-        self._told = told
+        self._rows = rows
         self._known: dict[bytes, Counts] | None = None
         self._one_at_a_time = threading.Lock()
 
@@ -72,7 +74,9 @@ class LineCounts:
 
     def fill(self, events: "Iterable[Event | dict[str, Any]]") -> None:
         """Give changes of files that state no counts those of their contents, in place."""
-        deferred = Deferred(self._blobs, self._told)
+        from eventlog.replay.deferred import Deferred, nothing_told, told_in
+
+        deferred = Deferred(self._blobs, told_in(self._rows) if self._rows else nothing_told)
         changes = [(event, pair) for event in events if (pair := pair_of(event, deferred)) is not None]
         for (event, _), counts in zip(changes, self(pair for _, pair in changes), strict=True):
             if counts is not None:
@@ -84,6 +88,7 @@ class LineCounts:
         The key has the position of the change in place of each content that was deferred.
         """
         from eventlog.query import views
+        from eventlog.replay.deferred import Deferred, told_by
 
         deferred = Deferred(self._blobs, told_by(ask))
         for position, before, after, operation, path, payload in ask(views.DEFERRED, ()).rows:
@@ -200,6 +205,8 @@ def count(blobs: "BlobStore", pair: "Pair") -> "Counts | None":
     before, after = contents
     if whole or not before or not after:
         return _lines(after), _lines(before)
+    from eventlog.replay.linediff import line_diff  # most questions count nothing
+
     lines = line_diff(before, after)
     return lines.added, lines.removed
 

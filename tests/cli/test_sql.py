@@ -23,6 +23,25 @@ ENDLESS = "select count(*) from range(10000000) a, range(10000000) b where a.ran
 ASK = "select turn, title from turns order by turn limit 2"
 
 
+def test_a_question_loads_what_it_needs(recorded: Recorded) -> None:
+    """S1-56, P8: who counts events at a prompt waits for DuckDB, not for what other questions need."""
+    program = [os.path.join(os.path.dirname(sys.executable), "locus"), "--store", str(recorded.store)]
+    ran = subprocess.run(
+        [*program, "sql", "select count(*) from events"],
+        env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()}
+
+    assert "duckdb" in loaded
+    assert not loaded & {
+        "pyarrow", "numpy", "subprocess", "eventlog.query.prices", "eventlog.replay.deferred",
+        "eventlog.replay.linediff", "eventlog.replay.edited_tree", "eventlog.snapshots.worktree_git",
+    }  # fmt: skip
+
+
 def test_a_question_comes_from_an_argument_a_file_or_stdin(
     recorded: Recorded, locus: Locus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from eventlog.errors import Corruption
+from eventlog import identity
+from eventlog.errors import Corruption, NoStore, Refused
 from eventlog.fs import FileSystem
 from eventlog.keep.backup import backup
 from eventlog.log import manifest as manifests
@@ -380,7 +381,8 @@ def test_what_verify_names_one_command_settles(
 def test_what_the_disk_does_not_give_is_named_and_settled(
     root: Path, pattern: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """I11, P7: EIO within a file, for good: verify names the file and ends with 12, one repair settles it."""
+    """I10, I11, P7: EIO within a file, for good: verify names the file and ends with 12. It may pass, so a
+    repair refuses; with --accept it settles it."""
     path = files(root, pattern)[0]
     inode = path.stat().st_ino
     pread = FileSystem.pread
@@ -395,11 +397,79 @@ def test_what_the_disk_does_not_give_is_named_and_settled(
     assert code == Corruption.exit_code
     assert any(one["path"] == str(path) and "disk cannot read" in str(one["what"]) for one in found)
 
-    assert run(["--store", str(root), "store", *REPAIR]) == 0
+    assert run(["--store", str(root), "store", *REPAIR]) == Refused.exit_code
+    said = capsys.readouterr().err
+    assert f"{path}: the disk cannot read it" in said and "Check the disk, then try again" in said
+    assert path.stat().st_ino == inode and not list((root / "log/quarantine").iterdir())
+    assert run(["--store", str(root), "store", *ACCEPT]) == 0
     code, left = verify(root, capsys)
     assert code == 0 and not any(one["damage"] for one in left), left
     with Store.open(root) as store:
         store.append([event(99)])
+
+
+@pytest.mark.parametrize(
+    "pattern", ["log/segments/*", "log/journal/*", "log/manifest/*", "snapshots/packs/*"]
+)
+def test_what_the_disk_does_not_give_at_once_is_read_again(
+    root: Path, pattern: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """I10, P7: an error of reading that passes is no damage: nothing is set aside for it."""
+    inodes = {path.stat().st_ino for path in files(root, pattern)}
+    failed: set[int] = set()
+    pread = FileSystem.pread
+
+    def failing(fs: FileSystem, fd: int, size: int, offset: int) -> bytes:
+        inode = os.fstat(fd).st_ino
+        if inode in inodes - failed:
+            failed.add(inode)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pread(fs, fd, size, offset)
+
+    monkeypatch.setattr(FileSystem, "pread", failing)
+    code = run(["--store", str(root), "store", *REPAIR])
+
+    assert (code, failed) == (0, inodes)
+    assert "Nothing to repair" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", ["gone", "changed"])
+def test_a_store_file_is_written_anew_from_the_log(
+    root: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """I10, P7: without STORE nothing opens; verify names what settles it, and the log proves what it said."""
+    path = root / "STORE"
+    was = identity.decode(path.read_bytes(), "STORE")
+    with Store.open(root) as store:
+        Recorder(store, agent="script").start_turn("Say where").end()
+    if how == "gone":
+        path.unlink()
+    else:
+        change(path, 40, b"!")
+    locus = ["--store", str(root), "store"]
+
+    assert run([*locus, "verify", "--deep"]) == (NoStore if how == "gone" else Corruption).exit_code
+    assert "`locus store repair` writes" in capsys.readouterr().err
+    assert run([*locus, "repair"]) == Corruption.exit_code
+    assert was.store_id.hex() in capsys.readouterr().out and path.exists() == (how == "changed")
+    assert run([*locus, *REPAIR]) == 0
+    now = identity.decode(path.read_bytes(), "STORE")
+    assert (now.store_id, now.repo_hash, now.project_name) == (was.store_id, was.repo_hash, was.project_name)
+    assert verify(root, capsys) == (0, [])
+    assert len(list((root / "log/quarantine").glob("STORE-*"))) == (how == "changed")
+
+
+def test_a_store_file_that_nothing_proves_is_not_made_up(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """I10, P7: a log of two stores gets no STORE; the error names the way out."""
+    (root / "STORE").unlink()
+    with closing(Store.init(tmp_path / "other", force=True)) as other:
+        other.append([event(1)])
+    shutil.copy(next((tmp_path / "other/log/journal").iterdir()), root / f"log/journal/{99:020d}.evj")
+
+    assert run(["--store", str(root), "store", *REPAIR]) == Refused.exit_code
+    assert "locus store salvage" in capsys.readouterr().err and not (root / "STORE").exists()
 
 
 def test_quarantined_bytes_are_told_until_a_repair(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,6 @@
 """Long tails: they are sealed by who meets them, and where nobody may, they are read once."""
 
 import fcntl
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -39,17 +38,6 @@ def unsealed(root: Path) -> int:
         return view.tail_count
 
 
-def test_a_command_that_reads_seals_a_long_tail(long_tail: Path) -> None:
-    """S1-55: the command after it reads segments and an index instead of the tail, with the same answer."""
-    program = [os.path.join(os.path.dirname(sys.executable), "locus"), "timeline", "last"]
-    said = [subprocess.run(program, cwd=long_tail, capture_output=True, check=True).stdout for _ in range(2)]
-
-    assert said[0] == said[1] != b""
-    assert unsealed(long_tail) == 0
-    with Store.open(long_tail / ".locus") as store:
-        assert store.status().index is not None
-
-
 def test_a_recorder_seals_a_long_tail_before_it_reads_it(long_tail: Path) -> None:
     """S1-23, P8: turns that begin later do not read again what came before them."""
     with Store.open(long_tail / ".locus") as store:
@@ -70,6 +58,47 @@ def test_a_recorder_goes_on_while_another_process_seals(long_tail: Path) -> None
 
     assert turn.ref.turn == 2
     assert unsealed(long_tail) > before
+
+
+_CROWD = """
+import os, sys
+import eventlog.query.engine
+from eventlog.recorder.recorder import Recorder
+from eventlog.log import shorten
+from eventlog.store import Store
+
+shorten.TAIL_BYTES_MAX = 200
+
+def record(number):
+    with Store.open(sys.argv[1]) as store:
+        recorder = Recorder(store, agent=f"agent-{number}")
+        with recorder.start_turn("One of many") as turn:
+            turn.event("note", {"number": number})
+
+children = []
+for number in range(16):
+    if not (child := os.fork()):
+        try:
+            record(number)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    children.append(child)
+sys.exit(sum(os.waitpid(child, 0)[1] != 0 for child in children))
+"""
+
+
+def test_a_crowd_of_recorders_ends_its_turns(tmp_path: Path) -> None:
+    """S1-23, P8: sixteen processes behind a long tail that nobody may seal all end their turns."""
+    root = with_tail(tmp_path, 5) / ".locus"
+    with Store.open(root) as store, open(store.layout.lock(MAINTAIN), "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        subprocess.run([sys.executable, "-c", _CROWD, root], check=True, timeout=120)
+        ended = store.query("select count(*) from turns where status = 'completed'").rows
+        with store.view() as view:
+            assert not view.manifest.segments
+
+    assert ended == [(17,)]
 
 
 def test_a_short_tail_stays(tmp_path: Path) -> None:

@@ -1,0 +1,104 @@
+"""The file STORE, written anew from what the rest of a store proves, when it is gone or damaged.
+
+Every journal and every manifest names the store's id under a digest of its own; events name the repository
+and the project. What nothing proves: when the store was made (its first event stands for it), and whether its
+trees may keep modes (they may from here on, so that no tree is damage). Killed anywhere, it is done again.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from eventlog import identity, place
+from eventlog.errors import Corruption, EventLogError, NoStore, Refused
+from eventlog.fs import FileSystem, Refusals, read_file, replace
+from eventlog.identity import Identity
+from eventlog.layout import QUARANTINE_DIR, Layout
+from eventlog.locks import MAINTAIN, acquire
+from eventlog.log import manifest as manifests
+from eventlog.log.frame import HEADER_SIZE, decode_header
+from eventlog.log.journal import journal_numbers
+from eventlog.repository import repo_hash_of
+from eventlog.store import Store
+
+
+def why_unusable(fs: FileSystem, layout: Layout) -> "str | None":
+    """What is wrong with STORE where a log is; None where it can be used, or nothing is to be made good.
+
+    Raises: Unsupported, Refused, EventLogError.
+    """
+    try:
+        identity.read(fs, layout)
+    except Corruption as error:
+        return error.__cause__.what if isinstance(error.__cause__, Corruption) else error.what
+    except NoStore:
+        return "it is gone" if any(_ids(fs, layout)) else None
+    return None
+
+
+def proven(fs: FileSystem, layout: Layout) -> Identity:
+    """What STORE has to say. Raises: Refused where nothing proves it, or a store is somebody else's."""
+    root = layout.root
+    identity.refuse_foreign(root)
+    counts = Counter(_ids(fs, layout))
+    if len(counts) != 1:
+        what = f"belong to {len(counts)} stores" if counts else "that can be read are none"
+        raise Refused(
+            f"{root}: journals and manifests {what}, so nobody can tell what STORE said. Bring it back from "
+            "a backup, or write what verifies into a new store: `locus store salvage DEST`."
+        )
+    store_id = next(iter(counts))
+    around = repo_hash_of(root.rpartition("/")[0])
+    who = Identity(store_id, around[0] if around else "", "roots", "", 0, required=(identity.MODES,))
+    repos: Counter[str] = Counter()
+    named = first = None
+    try:
+        with Store(fs, layout, who) as store:
+            for event in store.rows(columns=("repo", "event_type", "title", "recorded_at")):
+                first = event["recorded_at"] if first is None else first
+                if event["repo"]:
+                    repos[str(event["repo"])] += 1
+                if event["event_type"] == "sessions" and event["title"]:
+                    named = str(event["title"])
+    except EventLogError:
+        pass  # what was read until there counts; the repair that follows settles the rest
+    repo_hash = repos.most_common(1)[0][0] if repos else who.repo_hash
+    origin = "roots" if around and around[0] == repo_hash else "random"
+    return Identity(
+        store_id,
+        repo_hash or fs.random_bytes(6).hex(),
+        origin,
+        named or root.rpartition("/")[0].rpartition("/")[2] or "root",
+        first if isinstance(first, int) else fs.time_ns() // 1000,
+        (identity.ON_SHARED,) if place.is_shared(root) else (),
+        (identity.MODES,),
+    )
+
+
+def put_back(fs: FileSystem, layout: Layout, who: Identity, lock_timeout_s: float = 10.0) -> None:
+    """Write STORE; what stands there gets a name in quarantine first. Raises: LockTimeout, EventLogError."""
+    with (
+        Refusals(layout.store_file, "write it anew"),
+        acquire(fs, layout, MAINTAIN, timeout_s=lock_timeout_s),
+    ):
+        if fs.exists(layout.store_file):
+            kept = f"STORE-{fs.random_bytes(8).hex()}"
+            fs.link(layout.store_file, layout.quarantine(kept))
+            fs.fsync_dir(layout.directory(QUARANTINE_DIR))
+        replace(fs, layout.tmp(f"STORE-{fs.random_bytes(8).hex()}"), layout.store_file, identity.encode(who))
+
+
+def _ids(fs: FileSystem, layout: Layout) -> Iterator[bytes]:
+    """The store's id as each file of the log says it that verifies by itself."""
+    try:
+        journals, sealed = journal_numbers(fs, layout), manifests.numbers(fs, layout)
+    except FileNotFoundError:
+        return  # no log
+    for path in (*map(layout.journal, journals), *map(layout.manifest, sealed)):
+        try:
+            data = read_file(fs, path)
+            if path.endswith(".json"):
+                yield bytes.fromhex(manifests.decode(data, path).store_id)
+            else:
+                yield decode_header(data[:HEADER_SIZE], path).store_id
+        except (Corruption, ValueError, FileNotFoundError):
+            continue

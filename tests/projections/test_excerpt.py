@@ -1,0 +1,122 @@
+"""A turn's sealed events read by way of DuckDB: the same as by way of pyarrow, which is not loaded for it."""
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog.errors import Corruption
+from eventlog.log import shorten
+from eventlog.log.line import encode_line
+from eventlog.projections.excerpt import Excerpt
+from eventlog.store import Store
+from eventlog.types import BOOL, COLUMNS, INT, LIST, TEXT, TIME, Event
+
+_ID, _SESSION = "0123456789abcdef0123456789abcde{}", "a1b2c3d4"
+
+
+def _event(number: int, **columns: Any) -> Event:
+    kinds: dict[str, Any] = {TEXT: "ü\0\U0001f600'\"", INT: 2**62, TIME: -1, BOOL: False, LIST: ["", "é"]}
+    usual = {name: kinds[kind] for name, kind in COLUMNS if kind in kinds and name not in _LEFT}
+    known = {"event_type": "action", "event_kind": "fact", "source": "agent", "schema_version": 1}
+    named = {"event_id": _ID.format(number), "session_id": _SESSION, "turn": 1}
+    return {
+        **usual,
+        **known,
+        **named,
+        "payload": {"n": number, "x": 1.50},
+        **columns,
+    }
+
+
+_LEFT = ("position", "seq", "prev_context_id", "context_id", "extends", "agent_turn_id")
+
+
+def _sealed(root: Path, *events: Event) -> Path:
+    with Store.init(root / ".locus", force=True) as store:
+        store.journal.append([encode_line(event) for event in events])
+        store.seal()
+    return root / ".locus"
+
+
+def _read(root: Path, *, asked: bool, **which: Any) -> list[Any]:
+    """The events of the turn; with `asked` as by a store that was asked in SQL before."""
+    with Store.open(root) as store:
+        if asked:
+            store.query("select 1")
+        return list(store.events(0, which.pop("until", 9), session_id=_SESSION, turn=1, **which))
+
+
+@pytest.mark.parametrize(
+    "time_us", [0, 253_402_300_799_999_999, 2**63 - 1, -(2**63) + 1], ids=["1970", "9999", "inf", "-inf"]
+)
+def test_an_excerpt_gives_what_pyarrow_gives(tmp_path: Path, time_us: int) -> None:
+    """S1-55, I14: every column of every kind, also values that only older versions accepted."""
+    first = {"event_type": "turn", "operation": "start", "payload": {"user_message": "go"}}
+    sparse = dict.fromkeys(("occurred_at", "title", "blobs", "success", "duration_ms"))
+    root = _sealed(
+        tmp_path,
+        _event(0, **first),
+        _event(1, occurred_at=time_us),
+        _event(2, turn=2),
+        _event(3, **sparse),
+    )
+
+    for which in ({}, {"event_types": ["turn"]}, {"columns": ["payload", "event_id"]}, {"until": 2}):
+        assert _read(root, asked=True, **which) == _read(root, asked=False, **which) != []
+
+
+def test_an_excerpt_is_read_once_for_all_that_a_command_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S1-55, P8: what a turn did, and how its files were at start and end, take one look at the segment."""
+    looks = []
+    read = Excerpt._read
+    monkeypatch.setattr(Excerpt, "_read", lambda *given: (looks.append(1), read(*given))[1])
+    with Store.open(_sealed(tmp_path, _event(0, event_type="turn", agent="script"))) as store:
+        turn = store.turn(f"{_SESSION}_001")
+        assert len(store.timeline(turn)) == 1
+        for at in ("start", "end"):
+            store.certainty(turn, at)
+
+    assert looks == [1]
+
+
+def test_a_turn_is_shown_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S1-55, P8: behind a long tail, which the first command seals, a turn is shown as fast as before."""
+    program = [os.path.join(os.path.dirname(sys.executable), "locus"), "timeline", f"{_SESSION}_001"]
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
+    with Store.init(tmp_path / ".locus", force=True) as store:
+        text = "x" * (shorten.TAIL_BYTES_MAX // 8)
+        store.journal.append([encode_line(_event(n, payload={"text": text})) for n in range(9)])
+    ran = [subprocess.run(program, cwd=tmp_path, capture_output=True, check=True) for _ in range(2)]
+
+    assert ran[0].stdout == ran[1].stdout != b""
+    with Store.open(tmp_path / ".locus") as store, store.view() as view:
+        assert view.tail_count == 0
+    assert store.status().index is not None
+    assert [b"| pyarrow\n" in one.stderr or b" pyarrow\n" in one.stderr for one in ran] == [True, False]
+
+
+def test_a_changed_byte_of_an_excerpt_is_found(tmp_path: Path) -> None:
+    """I11: DuckDB checks no page, so the segment is compared first, whatever is remembered of it."""
+    root = _sealed(tmp_path, *(_event(n, payload={"text": f"{n}" * 2_000}) for n in range(4)))
+    (path,) = (root / "log" / "segments").iterdir()
+    sound = path.read_bytes()
+    with Store.open(root) as store, open(path, "r+b") as file:
+        store.query("select count(*) from turns")
+
+        def ask() -> list[Any]:
+            store._excerpt = Excerpt(store.fs, store.layout)
+            return list(store.events(0, 9, session_id=_SESSION, turn=1))
+
+        expected = ask()
+        for at in range(4, len(sound) // 2, len(sound) // 25):
+            os.pwrite(file.fileno(), bytes([sound[at] ^ 1]), at)
+            with suppress(Corruption):
+                assert ask() == expected
+            os.pwrite(file.fileno(), sound[at : at + 1], at)
