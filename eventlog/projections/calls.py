@@ -4,6 +4,8 @@ The arguments of a call stand in its payload, which no fold reads: all of this i
 names it, and kept nowhere. Pure text.
 """
 
+from itertools import chain
+
 from eventlog.projections import definitions as d
 from eventlog.types import COMMAND_ARGUMENTS, PATH_ARGUMENTS
 
@@ -17,10 +19,11 @@ _TARGET_SIZE_MAX = 120
 _VERBS = {
     "read": "read notebookread read_file read_many_files view view_image open open_file read_text_file",
     "write": "write write_file create create_file",
-    "edit": "edit multiedit notebookedit edit_file edit_notebook apply_patch patch replace str_replace insert "
-    "replace_string_in_file multi_replace_string_in_file insert_edit_into_file search_replace",
+    "edit": "edit multiedit notebookedit edit_file edit_notebook apply_patch patch replace str_replace "
+    "insert replace_string_in_file multi_replace_string_in_file insert_edit_into_file search_replace",
     "delete": "delete delete_file",
-    "run": "bash shell exec_command local_shell run_shell_command run_terminal_cmd run_in_terminal powershell",
+    "run": "bash shell exec_command local_shell run_shell_command run_terminal_cmd run_in_terminal "
+    "powershell",
     "search": "grep glob grep_search grep_files search_file_content codebase_search codesearch file_search "
     "find_file search_dir search_file semantic_search websearch web_search google_web_search tool_search",
     "list": "ls list list_directory list_dir",
@@ -45,13 +48,21 @@ _NAME = r"[\pL0-9_./@%+=:,^][\pL0-9_./@%+=:,^-]*"
 _OPTION = r"-[nc] ?\+?[0-9]+|-[0-9]+|-[A-Za-z]+"
 _READS = f"^(?:cat|nl|head|tail|sed-n)(?: (?:{_OPTION}))*((?: {_NAME})+)$"
 _PLAIN = r"^[^''\"$`\\<>;()*?\[\]{}#~!\n]*"
-_FAILURES = ("No such file or directory", "Is a directory", "Permission denied", "cannot open")
+_FAILED = " OR ".join(
+    f"contains(payload, '{text}')"
+    for text in ("No such file or directory", "Is a directory", "Permission denied", "cannot open")
+)
+_PLACES = ("workdir", "cwd")
+_ARGUMENTS = tuple(dict.fromkeys((*PATH_ARGUMENTS, *_PLACES, *chain(*_ARGUMENTS_OF.values()))))
 
 
 def argument(names: "tuple[str, ...]") -> str:
     """The first of a call's arguments that is there, as text; words of a list are joined by blanks."""
-    keys = [f"$.args.{name}" for name in names]
-    found = f"list_filter(TRY(json_extract(payload, {keys})), lambda x: x IS NOT NULL)[1]"
+    return _text(f"TRY(json_extract(payload, {[f'$.args.{name}' for name in names]}))")
+
+
+def _text(arguments: str) -> str:
+    found = f"list_filter({arguments}, lambda x: x IS NOT NULL)[1]"
     words = f"array_to_string(TRY_CAST({found} AS VARCHAR[]), ' ')"
     return f"CASE json_type({found}) WHEN 'VARCHAR' THEN {found} ->> '$' WHEN 'ARRAY' THEN {words} END"
 
@@ -60,14 +71,14 @@ def with_command(calls: str) -> str:
     return f"(SELECT *, {argument(COMMAND_ARGUMENTS)} AS command FROM {calls})"
 
 
-def with_path(calls: str, events: str) -> str:
+def with_path(calls: str, events: str, named: str = argument(PATH_ARGUMENTS)) -> str:
     """Calls of tools with the file that each is about: of its event, of the only file that it changed, else
-    as its arguments name it, from the session's first directory where it lies below that."""
+    as its arguments name it (`named`), from the session's first directory where it lies below that."""
     return f"""(
         SELECT r.* EXCLUDE (named) REPLACE (coalesce(r.path, changed.path,
             CASE WHEN starts_with(r.named, home || '/') THEN r.named[len(home) + 2:]
                 WHEN starts_with(r.named, './') THEN r.named[3:] ELSE r.named END) AS path)
-        FROM (SELECT *, {argument(PATH_ARGUMENTS)} AS named FROM {calls}) AS r
+        FROM (SELECT *, {named} AS named FROM {calls}) AS r
         LEFT JOIN (SELECT cause, min(path) AS path FROM {events}
             WHERE event_type = 'file' AND cause IS NOT NULL
             GROUP BY cause HAVING min(path) = max(path)) AS changed ON changed.cause = r.event_id
@@ -77,26 +88,32 @@ def with_path(calls: str, events: str) -> str:
 
 def of_turns(events: str) -> str:
     """`actions_taken` and `files_read` of each (session_id, turn) that has calls, as its events show them."""
-    calls = (
-        "(SELECT position, event_id, session_id, turn, tool, path, cwd, success, payload "
-        f"FROM {events} WHERE {ARE_CALLS} AND turn IS NOT NULL)"
-    )
+    # Each payload is parsed once: `given` has the arguments of `_ARGUMENTS`.
+    given = [f"$.args.{name}" for name in _ARGUMENTS]
+    calls = f"""(
+        SELECT *, {_given(COMMAND_ARGUMENTS)} AS command FROM (
+            SELECT position, event_id, session_id, turn, tool, path, cwd, success,
+                TRY(json_extract(payload, {given})) AS given, {_FAILED} AS failed
+            FROM {events} WHERE {ARE_CALLS} AND turn IS NOT NULL))"""
+    named = _given(PATH_ARGUMENTS)
     return f"""
-        WITH calls AS (
-            SELECT *, {_verb()} AS verb, starts.home FROM {with_path(with_command(calls), events)}
+        WITH calls AS MATERIALIZED (
+            SELECT *, {_verb()} AS verb FROM {with_path(calls, events, named)}
             LEFT JOIN (SELECT session_id, arg_min(cwd, position) AS home FROM {events}
                 WHERE cwd IS NOT NULL GROUP BY session_id) AS starts USING (session_id)
         ), changes AS (
-            SELECT cause, list({{'path': path, 'operation': operation}} ORDER BY position) AS changed
+            SELECT cause, session_id, turn,
+                list({{'path': path, 'operation': if(operation = 'delete', operation, NULL)}}
+                    ORDER BY position) AS changed
             FROM {events} WHERE event_type = 'file' AND cause IS NOT NULL AND path IS NOT NULL
-            AND operation IS DISTINCT FROM 'read' GROUP BY cause
+            AND operation IS DISTINCT FROM 'read' GROUP BY ALL
         ), acts AS (
-            SELECT session_id, turn, position, 0 AS place, verb, {_target()} AS target
-            FROM calls WHERE verb NOT IN {_CHANGES} OR event_id NOT IN (SELECT cause FROM changes)
-            UNION ALL SELECT session_id, turn, position, unnest(range(len(changed))) AS place,
-                CASE WHEN unnest(changed).operation = 'delete' THEN 'delete' ELSE verb END,
-                unnest(changed).path
-            FROM calls JOIN changes ON cause = event_id WHERE verb IN {_CHANGES}
+            SELECT session_id, turn, position, place, coalesce(change.operation, verb) AS verb,
+                coalesce(change.path, {_target()}) AS target
+            FROM (SELECT calls.*, unnest(coalesce(changed, [NULL])) AS change,
+                    unnest(range(coalesce(len(changed), 1))) AS place
+                FROM calls LEFT JOIN changes ON verb IN {_CHANGES} AND cause = event_id
+                    AND changes.session_id = calls.session_id AND changes.turn = calls.turn)
         ), texts AS (
             SELECT session_id, turn, concat_ws(' ', verb, {_one_line("target")}) AS act,
                 min({{'position': position, 'place': place}}) AS first
@@ -117,18 +134,21 @@ def of_turns(events: str) -> str:
         FROM taken FULL JOIN readings USING (session_id, turn)"""
 
 
+def _given(names: "tuple[str, ...]") -> str:
+    places = ", ".join(f"given[{_ARGUMENTS.index(name) + 1}]" for name in names)
+    return _text(f"[{places}]")
+
+
 def _verb() -> str:
-    known = " ".join(
-        f"WHEN lower(tool) IN {tuple(names.split())} THEN '{verb}'" for verb, names in _VERBS.items()
-    )
+    known = {tool: verb for verb, tools in _VERBS.items() for tool in tools.split()}
     return (
         f"CASE WHEN lower(tool) IN {_EDITORS} THEN CASE command WHEN 'view' THEN 'read' "
-        f"WHEN 'create' THEN 'write' ELSE 'edit' END {known} ELSE tool END"
+        f"WHEN 'create' THEN 'write' ELSE 'edit' END ELSE coalesce(MAP {known}[lower(tool)], tool) END"
     )
 
 
 def _target() -> str:
-    own = " ".join(f"WHEN '{verb}' THEN {argument(names)}" for verb, names in _ARGUMENTS_OF.items())
+    own = " ".join(f"WHEN '{verb}' THEN {_given(names)}" for verb, names in _ARGUMENTS_OF.items())
     return f"coalesce(CASE verb {own} END, path, command)"
 
 
@@ -144,7 +164,6 @@ def _of_shells() -> str:
     """The files that commands of shells read for certain; one whose names are not plain, or which may go on
     after a failure, says it of its first part alone."""
     shell = r"^(\S*/)?(ba|z|da)?sh -l?c "
-    failed = " OR ".join(f"contains(payload, '{text}')" for text in _FAILURES)
     goes_on = "(len(plain) < len(script) OR contains(script, '||'))"
     moves = "starts_with(parts[1], 'cd ')"
     return f"""
@@ -159,10 +178,10 @@ def _of_shells() -> str:
                     SELECT *, regexp_extract(script, '{_PLAIN}') AS plain,
                         list_transform(string_split(script, ' && '), lambda part: trim(part)) AS parts
                     FROM (
-                        SELECT session_id, turn, home, coalesce({argument(("workdir", "cwd"))}, cwd, home)
+                        SELECT session_id, turn, home, coalesce({_given(_PLACES)}, cwd, home)
                             AS base, regexp_replace(regexp_replace(trim(command), '{shell}', ''),
                             '\\bsed -n (''[0-9,p;$]+''|"[0-9,p;$]+"|[0-9,p;]+)', 'sed-n', 'g') AS script
-                        FROM calls WHERE verb = 'run' AND success AND NOT ({failed})))
+                        FROM calls WHERE verb = 'run' AND success AND NOT failed))
                 WHERE NOT contains(array_to_string(parts[2:], ' '), 'cd '))
             WHERE names <> '')
         WHERE NOT contains(name, '..') AND NOT starts_with(name, '/dev/')"""
@@ -173,7 +192,7 @@ def _absolute(name: str, base: str) -> str:
 
 
 def _within(name: str) -> str:
-    """A file's name in `base` as anchors have it: without the session's first directory, where it lies there."""
+    """A file's name in `base` as anchors have it: below the session's first directory without that."""
     plain = f"regexp_replace({name}, '^(\\./)+', '')"
     full = _absolute(plain, "base")
     return (

@@ -8,8 +8,8 @@ Rules of the fold (design.md section 9, P2, P3, P7):
 - An anchor is written key by key; the event with the highest position that gives a key wins, an
   absent key changes nothing. `arg_max(key, position)` is exactly that, because it passes over nulls.
 - Anchors are written by lifecycle events only (`turn`, `session`). Their keys outside the columns are
-  read from the payload, and no other payload is parsed. What calls and errors say besides (`ASKED_FOR`) is
-  added where a question names it (joins.py); until then these columns have what the turn's end named.
+  read from the payload, and no other payload is parsed. Columns of `ASKED_FOR` have what a
+  turn's end named, or nothing: joins.py adds what its events show where a question names them.
 - A turn is a group of (session_id, turn). Events of a session outside any turn count in the session.
 - Model calls count once, through `llm_calls`, in the turn of the row that was kept.
 - A count over nothing is zero; a sum over calls which all leave the figure out is null.
@@ -69,7 +69,7 @@ TURNS_NEWEST_FIRST = (
 )
 SESSIONS_NEWEST_FIRST = "last_at DESC NULLS LAST, last_position DESC"
 
-# Of turns and sessions: columns that need the payloads of other events.
+# Of turns and sessions: columns that are completed from other events where a question names them (joins.py).
 ASKED_FOR = frozenset(("actions_taken", "decisions", "files_read", "errors_resolved"))
 
 LLM_CALLS: Columns = (

@@ -103,8 +103,8 @@ def subagents(events: str) -> str:
         LEFT JOIN (
             SELECT agent, session_id, tool_use_id, min({asked["subagent_type"]}) AS asked_type,
                 min({asked["prompt"]}) AS asked_prompt
-            FROM {events} WHERE {calls.ARE_CALLS} AND tool_use_id IS NOT NULL AND contains(payload, '"subagent_type"')
-            GROUP BY ALL) AS launch
+            FROM {events} WHERE {calls.ARE_CALLS} AND tool_use_id IS NOT NULL
+            AND contains(payload, '"subagent_type"') GROUP BY ALL) AS launch
             ON launch.agent = s.agent AND launch.session_id = s.session_id
             AND launch.tool_use_id = s.tool_use_id"""
 
@@ -118,7 +118,7 @@ def llm_calls(events: str, beaten: str, extras: "frozenset[str]") -> str:
 
 
 def turns(stored: str, events: str, extras: "frozenset[str]") -> str:
-    """The turns of `stored` with `TURNS`; without "of_turn", "fates" and "anchors" only what was folded."""
+    """The turns of `stored` with `TURNS`; without `extras` only what was folded."""
     columns = ["t.*", "(epoch_us(t.completed_at) - epoch_us(t.started_at)) // 1000 AS duration_ms"]
     joins = ""
     if "of_turn" in extras:
@@ -134,29 +134,43 @@ def turns(stored: str, events: str, extras: "frozenset[str]") -> str:
             LEFT JOIN ({fates.of_turns(events)}) AS f ON f.session_id = t.session_id AND f.turn = t.turn"""
     else:
         columns.append(blank(fates.OF_TURN))
-    if "anchors" in extras:
-        unknown = "CASE WHEN t.agent IS DISTINCT FROM 'git' THEN {} END".format
-        columns[0] += f""" REPLACE (
-            coalesce(nullif(t.actions_taken, []), {unknown("coalesce(a.actions_taken, [])")}) AS actions_taken,
-            coalesce(nullif(t.decisions, []), {unknown("coalesce(g.decisions, [])")}) AS decisions,
-            list_sort(list_distinct(coalesce(t.files_read || coalesce(a.files_read, []),
-                {unknown("coalesce(a.files_read, [])")}))) AS files_read,
-            coalesce(r.errors_resolved, 0) AS errors_resolved)"""
-        joins += f"""
-            LEFT JOIN ({calls.of_turns(events)}) AS a ON a.session_id = t.session_id AND a.turn = t.turn
-            LEFT JOIN ({_decisions(events)}) AS g ON g.session_id = t.session_id AND g.turn = t.turn
-            LEFT JOIN ({resolutions.counted(events, "session_id, turn")}) AS r
-                ON r.session_id = t.session_id AND r.turn = t.turn"""
-    return f"SELECT {', '.join(columns)} FROM {stored} AS t{joins}"
+    return f"SELECT {', '.join(columns)} FROM {with_anchors(stored, events, extras)} AS t{joins}"
+
+
+def with_anchors(turns: str, events: str, extras: "frozenset[str]") -> str:
+    """The relation `turns` with those columns of `definitions.ASKED_FOR` that `extras` names, from the events
+    of whole sessions."""
+    unknown = "CASE WHEN t.agent IS DISTINCT FROM 'git' THEN {} END".format  # git does not say
+    same = "ON {0}.session_id = t.session_id AND {0}.turn = t.turn".format
+    replaced, joins = [], ""
+    if "acts" in extras:
+        derived = unknown("coalesce(a.actions_taken, [])")
+        replaced.append(f"coalesce(nullif(t.actions_taken, []), {derived}) AS actions_taken")
+        both = "coalesce(t.files_read, []) || coalesce(a.files_read, [])"
+        read = f"list_sort(list_distinct({both}))"
+        replaced.append(f"coalesce(nullif({read}, []), t.files_read, {unknown('[]')}) AS files_read")
+        joins += f" LEFT JOIN ({calls.of_turns(events)}) AS a {same('a')}"
+    if "decided" in extras:
+        derived = unknown("coalesce(g.decisions, [])")
+        replaced.append(f"coalesce(nullif(t.decisions, []), {derived}) AS decisions")
+        joins += f" LEFT JOIN ({_decisions(events)}) AS g {same('g')}"
+    if "resolved" in extras:
+        replaced.append(_RESOLVED)
+        joins += f" LEFT JOIN ({resolutions.counted(events, 'session_id, turn')}) AS r {same('r')}"
+    return f"(SELECT t.* REPLACE ({', '.join(replaced)}) FROM {turns} AS t{joins})" if replaced else turns
 
 
 def sessions(stored: str, events: str, extras: "frozenset[str]") -> str:
-    """The sessions of `stored`; without "anchors" nobody knows which of their errors are resolved."""
-    if "anchors" not in extras:
+    """The sessions of `stored`; without "resolved" nobody knows how many of their errors are."""
+    if "resolved" not in extras:
         return f"SELECT * FROM {stored}"
-    return f"""
-        SELECT s.* REPLACE (coalesce(r.errors_resolved, 0) AS errors_resolved) FROM {stored} AS s
-        LEFT JOIN ({resolutions.counted(events, "session_id")}) AS r ON r.session_id = s.session_id"""
+    return (
+        f"SELECT s.* REPLACE ({_RESOLVED}) FROM {stored} AS s LEFT JOIN "
+        f"({resolutions.counted(events, 'session_id')}) AS r ON r.session_id = s.session_id"
+    )
+
+
+_RESOLVED = "coalesce(r.errors_resolved, 0) AS errors_resolved"
 
 
 def _decisions(events: str) -> str:
@@ -196,7 +210,8 @@ def _commits(events: str) -> str:
             SELECT session_id, turn, position,
                 regexp_extract_all(json_extract_string(payload, '$.result'), {_PRINTED}, 1) AS printed
             FROM {events} WHERE {calls.ARE_CALLS} AND turn IS NOT NULL AND success IS NOT FALSE
-            AND contains(payload, 'commit') AND regexp_matches({calls.argument(COMMAND_ARGUMENTS)}, {_COMMITS})
+            AND contains(payload, 'commit')
+            AND regexp_matches({calls.argument(COMMAND_ARGUMENTS)}, {_COMMITS})
         ), made AS (
             SELECT session_id, turn, position, 0 AS place, "commit" AS commit_id
             FROM {events} WHERE agent = 'git' AND event_type = 'turn' AND operation = 'start'

@@ -12,7 +12,11 @@ from eventlog.types import COMMAND_ARGUMENTS
 TOLD, SEEN = "told", "seen"
 
 COLUMNS: d.Columns = (
-    ("resolved_how", "VARCHAR", "told: the log says so; seen: what failed worked later; null while it is open"),
+    (
+        "resolved_how",
+        "VARCHAR",
+        "told: the log says so; seen: what failed worked later; null: it is open",
+    ),
     ("resolved_by", "VARCHAR", "event that shows it; null where the error itself says so"),
     ("resolved_at", "TIMESTAMP WITH TIME ZONE", "when that happened"),
 )
@@ -35,12 +39,13 @@ def of_errors(events: str) -> str:
             SELECT position, session_id, turn, context_id, tool, tool_use_id, resolved,
                 coalesce(nullif(path, ''), {known}) AS target
             FROM {events} WHERE event_type = 'error'
-        ), done AS (
+        ), done AS MATERIALIZED (
             SELECT position, event_id, session_id, tool, tool_use_id, success, {d.HAPPENED_AT} AS happened,
                 coalesce(nullif(path, ''), nullif(command, ''), nullif(title, '')) AS target
             FROM {calls.with_path(done, events)}
         ), tried AS (
-            SELECT session_id, tool_use_id, arg_max(tool, position) AS tool, arg_max(target, position) AS target
+            SELECT session_id, tool_use_id, arg_max(tool, position) AS tool,
+                arg_max(target, position) AS target
             FROM done WHERE success = false AND tool_use_id IS NOT NULL AND target IS NOT NULL GROUP BY ALL
         ), sought AS (
             SELECT f.* REPLACE (coalesce(t.tool, f.tool) AS tool, coalesce(t.target, f.target) AS target)

@@ -7,8 +7,8 @@ event type parse the payload only in the columns a query names.
 from collections.abc import Callable
 from functools import partial
 
-from eventlog.projections import definitions as d
 from eventlog.projections import asked, calls, fates, joins, resolutions, settled
+from eventlog.projections import definitions as d
 from eventlog.projections import spans as of_calls
 from eventlog.projections.source import SQL_TYPE_OF
 from eventlog.query import added, costs
@@ -420,10 +420,11 @@ EXTRAS: "dict[str, tuple[frozenset[str], frozenset[str]]]" = {
     "model": (_ASKED, frozenset(d.names_of(joins.MODEL))),
     "subagent": (_ASKED | {"llm_calls"}, frozenset(d.names_of(joins.SUBAGENT))),
     "of_turn": (frozenset(("turns",)), frozenset(d.names_of(joins.OF_TURN))),
-    "anchors": (frozenset(("turns", "sessions")), d.ASKED_FOR),
-    "resolutions": (
-        frozenset(("errors",)),
-        frozenset(("resolved", *d.names_of(resolutions.COLUMNS))),
+    "acts": (frozenset(("turns",)), frozenset(("actions_taken", "files_read"))),
+    "decided": (frozenset(("turns",)), frozenset(("decisions",))),
+    "resolved": (
+        frozenset(("turns", "sessions", "errors")),
+        frozenset(("errors_resolved", "resolved", *d.names_of(resolutions.COLUMNS))),
     ),
     "fates": (frozenset(("file_versions", "turns")), frozenset(d.names_of(fates.OF_VERSION))),
     PEOPLE: (OF_PEOPLE, added.OF_PEOPLE),
@@ -465,7 +466,7 @@ _ASKED_BY_CALLS = {"decisions": asked.decisions, "feedback": asked.feedback}
 
 def _errors(extras: frozenset[str]) -> str:
     errors = "(SELECT * FROM events WHERE event_type = 'error')"
-    if "resolutions" in extras:
+    if "resolved" in extras:
         return resolutions.with_resolution(errors, "events")
     return f"(SELECT *, {joins.blank(resolutions.COLUMNS)} FROM {errors})"
 

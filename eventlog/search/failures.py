@@ -77,8 +77,8 @@ def failures(
     if since is not None:
         add("epoch_us(happened) >= {}", since)
     rows = query(
-        "select event_id, position, session_id, turn, turn_id, context_id, epoch_us(happened), error_type, tool, "
-        "path, coalesce(message, title), resolved_how, resolved_by, epoch_us(resolved_at), resolution "
+        "select event_id, position, session_id, turn, turn_id, context_id, epoch_us(happened), error_type, "
+        "tool, path, coalesce(message, title), resolved_how, resolved_by, epoch_us(resolved_at), resolution "
         f"from {DATED_ERRORS} where {' and '.join(where)} "
         f"order by happened desc nulls last, position desc limit {ERRORS_MAX}",
         parameters,
