@@ -6,7 +6,6 @@ events of these types, with the place of the call. Pure text.
 
 from eventlog.projections import calls
 
-_REFUSALS = ("The user doesn''t want to proceed", "The user doesn''t want to take this action")
 _ANSWERS = "TRY_CAST(TRY(json_extract(payload, '$.result.answers')) AS MAP(VARCHAR, VARCHAR))"
 _QUESTIONS = (
     "TRY(json_transform(json_extract(payload, '$.args.questions'), "
@@ -41,24 +40,14 @@ def decisions(events: str) -> str:
 
 def feedback(events: str) -> str:
     """Events of type `feedback`: those recorded, and as rejections the calls that were refused."""
-    result = "TRY(json_extract_string(payload, '$.result'))"
-    refused = " OR ".join(f"starts_with({result}, '{text}')" for text in _REFUSALS)
+    words = [f"TRY(json_extract_string(payload, '$.{name}'))" for name in ("shown", "result", "message")]
     reply = "coalesce({}, {})".format(
         *(f"TRY(json_extract_string(payload, '$.{name}'))" for name in ("reply", "response"))
     )
-    said = "TRY(json_extract_string(payload, '$.message'))"
     return f"""(
         SELECT * FROM {events} WHERE event_type = 'feedback'
         UNION ALL BY NAME
-        SELECT * EXCLUDE (words) REPLACE ('feedback' AS event_type, 'feedback' AS event_kind,
-            json_object('type', 'rejection', 'message', words)::VARCHAR AS payload)
-        FROM (
-            SELECT *, {said} AS words FROM {events} WHERE event_type = 'error' AND error_type = 'refused'
-            UNION ALL BY NAME
-            SELECT *, {result} AS words FROM {events} AS one WHERE {calls.ARE_CALLS} AND success = false
-                AND ({refused}) AND NOT EXISTS (SELECT 1 FROM {events} AS error
-                    WHERE error.event_type = 'error' AND error.error_type = 'refused'
-                    AND error.session_id = one.session_id AND error.tool_use_id = one.tool_use_id)
-            UNION ALL BY NAME
-            SELECT *, {said} AS words FROM {events} WHERE event_type = 'hook'
-                AND operation = 'permission.replied' AND {reply} = 'reject'))"""
+        SELECT * REPLACE ('feedback' AS event_type, 'feedback' AS event_kind, json_object(
+            'type', 'rejection', 'message', coalesce({", ".join(words)}))::VARCHAR AS payload)
+        FROM {events} AS one WHERE ({calls.ARE_CALLS} AND {calls.was_refused(events)})
+            OR (event_type = 'hook' AND operation = 'permission.replied' AND {reply} = 'reject'))"""

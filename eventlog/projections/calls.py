@@ -48,10 +48,9 @@ _NAME = r"[\pL0-9_./@%+=:,^][\pL0-9_./@%+=:,^-]*"
 _OPTION = r"-[nc] ?\+?[0-9]+|-[0-9]+|-[A-Za-z]+"
 _READS = f"^(?:cat|nl|head|tail|sed-n)(?: (?:{_OPTION}))*((?: {_NAME})+)$"
 _PLAIN = r"^[^''\"$`\\<>;()*?\[\]{}#~!\n]*"
-_FAILED = " OR ".join(
-    f"contains(payload, '{text}')"
-    for text in ("No such file or directory", "Is a directory", "Permission denied", "cannot open")
-)
+_COMPLAINT = r"\b(cat|head|tail|nl|sed): "
+# A call that was refused, or of which an agent tells no more than that it is over, is no action taken.
+_UNKNOWN = "success IS NULL AND contains(payload, '\"told_by\":')"
 _PLACES = ("workdir", "cwd")
 _ARGUMENTS = tuple(dict.fromkeys((*PATH_ARGUMENTS, *_PLACES, *chain(*_ARGUMENTS_OF.values()))))
 
@@ -93,8 +92,10 @@ def of_turns(events: str) -> str:
     calls = f"""(
         SELECT *, {_given(COMMAND_ARGUMENTS)} AS command FROM (
             SELECT position, event_id, session_id, turn, tool, path, cwd, success,
-                TRY(json_extract(payload, {given})) AS given, {_FAILED} AS failed
-            FROM {events} WHERE {ARE_CALLS} AND turn IS NOT NULL))"""
+                TRY(json_extract(payload, {given})) AS given,
+                regexp_matches(payload, '{_COMPLAINT}') AS complains
+            FROM {events} AS one WHERE {ARE_CALLS} AND turn IS NOT NULL AND ({_UNKNOWN}) IS NOT TRUE
+            AND ({was_refused(events)}) IS NOT TRUE))"""
     named = _given(PATH_ARGUMENTS)
     return f"""
         WITH calls AS MATERIALIZED (
@@ -134,6 +135,16 @@ def of_turns(events: str) -> str:
         FROM taken FULL JOIN readings USING (session_id, turn)"""
 
 
+def was_refused(events: str) -> str:
+    """Whether a call `one` was refused: its error says so, or its result is what a person's refusal gives."""
+    texts = ("The user doesn''t want to proceed", "The user doesn''t want to take this action")
+    result = "TRY(json_extract_string(one.payload, '$.result'))"
+    return f"""one.success = false AND ({" OR ".join(f"starts_with({result}, '{text}')" for text in texts)}
+        OR (one.session_id, one.tool_use_id) IN (SELECT (session_id, tool_use_id) FROM {events}
+            WHERE event_type = 'error' AND error_type = 'refused' AND session_id IS NOT NULL
+            AND tool_use_id IS NOT NULL))"""
+
+
 def _given(names: "tuple[str, ...]") -> str:
     places = ", ".join(f"given[{_ARGUMENTS.index(name) + 1}]" for name in names)
     return _text(f"[{places}]")
@@ -149,7 +160,7 @@ def _verb() -> str:
 
 def _target() -> str:
     own = " ".join(f"WHEN '{verb}' THEN {_given(names)}" for verb, names in _ARGUMENTS_OF.items())
-    return f"coalesce(CASE verb {own} END, path, command)"
+    return f"coalesce(CASE verb {own} END, path, CASE WHEN verb NOT IN {_CHANGES} THEN command END)"
 
 
 def _one_line(text: str) -> str:
@@ -164,8 +175,14 @@ def _of_shells() -> str:
     """The files that commands of shells read for certain; one whose names are not plain, or which may go on
     after a failure, says it of its first part alone."""
     shell = r"^(\S*/)?(ba|z|da)?sh -l?c "
-    goes_on = "(len(plain) < len(script) OR contains(script, '||'))"
+    goes_on = "(len(plain) < len(script) OR contains(script, '||') OR success IS NULL)"
     moves = "starts_with(parts[1], 'cd ')"
+    script = f"regexp_replace(trim(command), '{shell}', '')"
+    for pattern, plain in (
+        (r"\bsed -n (''[0-9,p;$]+''|\"[0-9,p;$]+\"|[0-9,p;]+)", "sed-n"),
+        (rf"''({_NAME})''|\"({_NAME})\"", r"\1\2"),
+    ):
+        script = f"regexp_replace({script}, '{pattern}', '{plain}', 'g')"
     return f"""
         SELECT session_id, turn, {_within("name")} AS path FROM (
             SELECT session_id, turn, home, unnest(string_split(trim(names), ' ')) AS name,
@@ -178,10 +195,9 @@ def _of_shells() -> str:
                     SELECT *, regexp_extract(script, '{_PLAIN}') AS plain,
                         list_transform(string_split(script, ' && '), lambda part: trim(part)) AS parts
                     FROM (
-                        SELECT session_id, turn, home, coalesce({_given(_PLACES)}, cwd, home)
-                            AS base, regexp_replace(regexp_replace(trim(command), '{shell}', ''),
-                            '\\bsed -n (''[0-9,p;$]+''|"[0-9,p;$]+"|[0-9,p;]+)', 'sed-n', 'g') AS script
-                        FROM calls WHERE verb = 'run' AND success AND NOT failed))
+                        SELECT session_id, turn, home, success, coalesce({_given(_PLACES)}, cwd, home)
+                            AS base, {script} AS script
+                        FROM calls WHERE verb = 'run' AND success IS NOT FALSE AND NOT complains))
                 WHERE NOT contains(array_to_string(parts[2:], ' '), 'cd '))
             WHERE names <> '')
         WHERE NOT contains(name, '..') AND NOT starts_with(name, '/dev/')"""
