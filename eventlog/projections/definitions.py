@@ -29,7 +29,7 @@ from eventlog.types import IMPORTED_AGENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 Columns = tuple[tuple[str, str, str], ...]  # (name, SQL type, meaning)
 
@@ -256,10 +256,10 @@ def quoted(names: "Iterable[str]") -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-def all_of(projection: str) -> str:
+def all_of(projection: str, without: "Collection[str]" = ()) -> str:
     """A select list of what is folded of a projection. A star would also mean columns that are made for a
     question, such as cost."""
-    return quoted(names_of(COLUMNS_OF[projection]))
+    return quoted(name for name in names_of(COLUMNS_OF[projection]) if name not in without)
 
 
 def names_of(columns: Columns) -> "tuple[str, ...]":

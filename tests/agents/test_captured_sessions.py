@@ -113,7 +113,7 @@ def played(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Played]:
     yield made
 
 
-# What the anchors of a fixture's turns say, of whatever client: (files read, the first actions), where there are any.
+# What anchors say of the turns of a fixture, of whatever client: all files read, and some actions.
 DID = {
     "agents": ([], {"run echo cake > cake.txt; sleep 0.1", "run echo more >> cake.txt"}),
     "trouble": (
@@ -125,8 +125,9 @@ DID = {
 
 
 def test_a_captured_session_is_recorded_whole(played: Played, tmp_path: Path) -> None:
-    """P1, P3, P4, S1-47, S1-49: played to the hook program, the calls of a true client give every turn's files byte for
-    byte, each prompt, tool call and model call once, what turns did and read and how sessions ended, silently."""
+    """P1, P3, P4, S1-47, S1-49: played to the hook program, the calls of a true client give every turn's
+    files byte for byte, each prompt, tool call and model call once, what turns did and read, and how sessions
+    ended, silently."""
     with Store.open(played.project / ".locus") as store:
         events: list[Json] = [dict(event) for event in store.events()]
         starts = [e for e in events if e["event_type"] == "turn" and e.get("operation") == "start"]

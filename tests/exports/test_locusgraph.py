@@ -475,7 +475,7 @@ def test_a_call_that_is_counted_elsewhere_now_changes_both_turns(store: Store, t
 
 
 def test_an_error_that_another_session_resolves_changes_its_own(store: Store, tmp_path: Path) -> None:
-    """I36, S1-48: the totals of a session go out again when an event elsewhere says that its error is resolved."""
+    """I36, S1-48: the totals of a session go out again when another one says that its error is resolved."""
     broken = lifecycle.timeline_event("error", SID, 1, {"message": "no"}, repo=REPO, context_id="error:mine")
     store.append([broken])
     export(store, tmp_path / "a")

@@ -64,7 +64,7 @@ class Log:
 
     def tables(self) -> dict[str, dict[Any, dict[str, Any]]]:
         """Every projection as one query sees it, by key."""
-        # What other events say is no part of a projection: test_spans.py, test_joins.py, test_calls.py have it.
+        # What other events say is no part of a projection: test_spans.py, test_calls.py and others have it.
         own = {name: f"(SELECT {quoted(_own(name))} FROM {name})" for name in KEYS}
         lists = ", ".join(f"(SELECT list(one) FROM {own[name]} AS one)" for name in KEYS)
         found = {}

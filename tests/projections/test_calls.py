@@ -40,8 +40,8 @@ def anchor(log: Log, columns: str, turn: int = 1) -> tuple[Any, ...]:
 
 
 def test_what_a_shell_read_counts_where_it_is_certain(log: Log) -> None:
-    """S1-47, P7: files of plain names, read by commands that ran for certain; nothing that a quote, a variable, a
-    redirection or a failure hides."""
+    """S1-47, P7: files of plain names, read by commands that ran for certain; nothing that a quote, a
+    variable, a redirection or a failure hides."""
     log.append(
         *(
             call(number, "Bash", {"command": command}, turn=number)
@@ -62,8 +62,8 @@ def test_what_a_shell_read_counts_where_it_is_certain(log: Log) -> None:
 
 
 def test_what_a_turn_did_and_read_by_its_calls(log: Log) -> None:
-    """S0-8, S1-47: `read src/auth/jwt.rs`, `edit src/auth/jwt.rs`: each once, in order, of whatever agent, without
-    what was refused; and the files that tools read."""
+    """S0-8, S1-47: `read src/auth/jwt.rs`, `edit src/auth/jwt.rs`: each once, in order, of whatever agent,
+    without what was refused; and the files that tools read."""
     jwt = f"{HOME}/src/auth/jwt.rs"
     log.append(
         call(1, "Read", {"file_path": jwt}),
@@ -99,8 +99,8 @@ def test_what_a_turn_did_and_read_by_its_calls(log: Log) -> None:
 
 
 def test_what_an_end_names_counts_and_git_says_nothing(log: Log) -> None:
-    """P2, P7: lists that a turn's end names take the place of derived ones, files are added; what nobody can know of a
-    commit is null."""
+    """P2, P7: lists that a turn's end names take the place of derived ones, files are added; what nobody can
+    know of a commit is null."""
     named = {"actions_taken": ["thought"], "decisions": ["d"], "files_read": ["z.md"]}
     log.append(
         call(1, "Read", {"file_path": "a.py"}),
@@ -114,8 +114,8 @@ def test_what_an_end_names_counts_and_git_says_nothing(log: Log) -> None:
 
 
 def test_what_people_decided_when_they_were_asked(log: Log) -> None:
-    """S1-33, S1-47: an accepted plan and an answered question are decisions, a refused call is a rejection; the events
-    stay what they were."""
+    """S1-33, S1-47: an accepted plan and an answered question are decisions, a refused call is a rejection;
+    the events stay what they were."""
     options = [{"label": "yes"}, {"label": "no"}]
     asked = {"questions": [{"question": "Cache it?", "options": options}]}
     refusal = "The user doesn't want to proceed with this tool use."
@@ -140,8 +140,8 @@ def test_what_people_decided_when_they_were_asked(log: Log) -> None:
 
 
 def test_one_rule_says_which_errors_are_resolved(log: Log) -> None:
-    """S1-48, S1-56: told by the error or a later one that links to it, seen where the same worked later; the counts
-    of turns and sessions are those of the view."""
+    """S1-48, S1-56: told by the error or a later one that links to it, seen where the same worked later; the
+    counts of turns and sessions are those of the view."""
     edit = {"file_path": f"{HOME}/a.py"}
     log.append(
         call(1, "Edit", edit, success=False, tool_use_id="t1"),
