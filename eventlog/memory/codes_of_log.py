@@ -157,6 +157,7 @@ def _folded(
     store: Store, row: SessionRow, withheld: "frozenset[str]", open_errors: "frozenset[int]"
 ) -> SessionCodes:
     capture = SessionContextCapture("", store.project_name)
+    failed: list[tuple[str, str]] = []
     first: "datetime | None" = None
     last = datetime.fromtimestamp(0, UTC)
     position, status = 0, "active"
@@ -175,9 +176,11 @@ def _folded(
                     capture.record_decision(_text(event, "decision"), _text(event, "reasoning") or None)
                 case "error" if position in open_errors:
                     kind = str(event["error_type"] or "error")
-                    capture.record_blocker(kind, _first_line(_text(event, "message")))
+                    failed.append((kind, _first_line(_text(event, "message"))))
                 case "code":
                     status = _note_code(capture, event)
+    for kind, message in failed:
+        capture.record_blocker(kind, message)
     capture.session_id = (row.started_at or first or last).astimezone(UTC).strftime("%Y%m%d-%H%M%S")
     context = capture.to_context(now=last, status=status)
     return SessionCodes(context, row.session_id, position)
