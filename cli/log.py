@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eventlog.paths import is_within, within_sql
-from eventlog.projections.definitions import HAPPENED_AT, TURNS_NEWEST_FIRST, all_of
+from eventlog.projections.definitions import ASKED_FOR, HAPPENED_AT, TURNS_NEWEST_FIRST, all_of
 from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
 
 from . import exits
@@ -85,8 +85,10 @@ def command(
             if left_out:
                 where.add(f"(turn is null or {NOT_REWRITTEN})" if want_events else "rewritten is not true")
         # One more than is shown, to know whether there are more.
-        found = _find_events(store, where, limit + 1) if want_events else _find_turns(store, where, limit + 1)
-        if not want_events:
+        if want_events:
+            found = _find_events(store, where, limit + 1)
+        else:
+            found = _find_turns(store, where, limit + 1, whole=as_json)
             found = [_with_life(store, turn) for turn in found]
     more = len(found) > limit
     del found[limit:]
@@ -159,9 +161,11 @@ class _Where:
         return f"where {' and '.join(self._conditions)}" if self._conditions else ""
 
 
-def _find_turns(store: "Store", where: _Where, limit: int) -> "list[Record]":
+def _find_turns(store: "Store", where: _Where, limit: int, *, whole: bool) -> "list[Record]":
+    """The newest turns that fit; `whole`: with the columns that no table shows."""
+    columns = all_of("turns", () if whole else ASKED_FOR)
     found = store.query(
-        f"select {all_of('turns')} from turns {where} order by {TURNS_NEWEST_FIRST} limit {limit}",
+        f"select {columns} from turns {where} order by {TURNS_NEWEST_FIRST} limit {limit}",
         where.parameters,
     )
     return list(records(found))

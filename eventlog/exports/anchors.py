@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from eventlog.exports import streams, wire
 from eventlog.log.numbering import default_context
 from eventlog.names import project_context
-from eventlog.projections import definitions
+from eventlog.projections import definitions, joins, resolutions
 from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.replay.certainty import EXACT, NONE
 
@@ -87,6 +87,7 @@ def changed(view: "LogView", store: "Store", since: int, facts: Facts | None = N
         con.execute(_ENDS)
         con.execute(_WAITING)
         con.execute(_touched(since))
+        con.execute(_derived(con.execute(_FIRST).fetchall()[0][0]))
         _tell(con, since, told, store)
         yield from _masters(list(streams.rows(con, _MASTERS)), store)
         yield from map(_session, streams.rows(con, _SESSIONS))
@@ -165,7 +166,8 @@ def _touched(since: int) -> str:
 
     `lost`: turns of model calls that an event behind `since` speaks of again, and so may count no longer.
     `named`: sessions that got their name there, which their turns extend. `gone`: repositories of sessions
-    that name another one there, and so count in its master from then on.
+    that name another one there, and so count in its master from then on. Totals change, too, where an event
+    there says that an error of another session is resolved.
     """
     if since <= 0:
         return """
@@ -193,11 +195,34 @@ def _touched(since: int) -> str:
             WHERE last_position >= {since} OR repo IN (SELECT repo FROM gone);
         CREATE TABLE sessions_touched AS
             SELECT session_id FROM sessions
-            WHERE last_position >= {since} OR session_id IN (SELECT session_id FROM lost);
+            WHERE last_position >= {since} OR session_id IN (SELECT session_id FROM lost)
+                OR session_id IN (SELECT e.session_id FROM events e JOIN (
+                    SELECT unnest({resolutions.NAMES}) AS name FROM events
+                    WHERE event_type = 'error' AND resolved AND position >= {since}) mark
+                ON mark.name = e.context_id WHERE e.event_type = 'error' AND e.position < {since});
         CREATE TABLE turns_touched AS
             SELECT session_id, turn FROM turns
             WHERE last_position >= {since} OR session_id IN (SELECT session_id FROM named)
                 OR (session_id, turn) IN (SELECT (session_id, turn) FROM lost)"""
+
+
+_FIRST = "SELECT coalesce(min(first_position), 0) FROM sessions JOIN sessions_touched USING (session_id)"
+
+
+def _derived(first: int) -> str:
+    """What is written: tables `turns_derived` and `sessions_derived` of the columns that no fold has.
+
+    They rest on the events of touched sessions, and on those that say of another's error that it is resolved.
+    """
+    events = f"""(SELECT * FROM events WHERE position >= {first} AND (session_id IN
+        (SELECT session_id FROM sessions_touched) OR (event_type = 'error' AND resolved)))"""
+    turns = "(SELECT t.* FROM turns t JOIN turns_touched USING (session_id, turn))"
+    sessions = "(SELECT s.* FROM sessions s JOIN sessions_touched USING (session_id))"
+    return f"""
+        CREATE TABLE turns_derived AS SELECT session_id, turn, files_read, decisions, actions_taken
+            FROM {joins.with_anchors(turns, events, frozenset(("acts", "decided")))};
+        CREATE TABLE sessions_derived AS SELECT session_id, errors_resolved
+            FROM ({joins.sessions(sessions, events, frozenset(("resolved",)))})"""
 
 
 _MASTERS = """
@@ -212,8 +237,8 @@ _MASTERS = """
 _SESSIONS = f"""
     SELECT s.context_id, s.session_id, s.slug, s.title, s.status, s.end_reason, s.extends, s.summary,
         s.started_at::TIMESTAMP AS started_at, s.ended_at::TIMESTAMP AS ended_at, s.turn_count, s.last_turn,
-        {", ".join(f"s.{name}" for name in _TOTALS)}, e."at"
-    FROM sessions s JOIN sessions_touched USING (session_id)
+        {", ".join(f"{'d' if name == 'errors_resolved' else 's'}.{name}" for name in _TOTALS)}, e."at"
+    FROM sessions s JOIN sessions_derived d USING (session_id)
     LEFT JOIN ends e ON e.position = s.last_position
     WHERE s.session_id NOT IN (SELECT session_id FROM waiting) ORDER BY s.first_position"""
 
@@ -224,10 +249,10 @@ _NAMED = f"""
 _TURNS = """
     SELECT t.context_id, t.session_id, t.turn, t.turn_id, t.title, t.user_request, t.outcome, t.status,
         t.started_at::TIMESTAMP AS started_at, t.completed_at::TIMESTAMP AS completed_at,
-        t.event_count, t.tokens_used, t.files_modified, t.files_read, t.decisions, t.actions_taken,
+        t.event_count, t.tokens_used, t.files_modified, d.files_read, d.decisions, d.actions_taken,
         t.end_certainty,
         e."at", s.context_id AS session_context
-    FROM turns t JOIN turns_touched USING (session_id, turn)
+    FROM turns t JOIN turns_derived d USING (session_id, turn)
     JOIN (SELECT session_id, context_id FROM sessions) s ON s.session_id = t.session_id
     LEFT JOIN ends e ON e.position = t.last_position ORDER BY t.first_position"""
 

@@ -6,7 +6,7 @@ hooks: the session is looked up in the index.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,7 +38,7 @@ _MESSAGE_SIZE_MAX = 80
 _LISTS = ("todos", "plan")
 _TEXTS = ("content", "step", "description", "text", "title")
 _COLUMNS = (
-    "event_type", "operation", "title", "path", "tool", "success", "resolved", "error_type", "before_hash",
+    "event_type", "operation", "title", "path", "tool", "success", "error_type", "before_hash",
     "after_hash", "occurred_at", "recorded_at", "position", "payload",
 )  # fmt: skip
 
@@ -54,7 +54,8 @@ class SessionCodes:
 
 def of_session(store: Store, name: str) -> SessionCodes:
     """The codes of the session that `name` means. Raises: NotFound, Ambiguous, Corruption."""
-    return _folded(store, named(store, name), store.withheld())
+    row = named(store, name)
+    return _folded(store, row, store.withheld(), _open_errors(store, [row]))
 
 
 def of_store(store: Store) -> "SessionCodes | None":
@@ -63,7 +64,9 @@ def of_store(store: Store) -> "SessionCodes | None":
     Raises: Corruption.
     """
     withheld = store.withheld()
-    found = [_folded(store, row, withheld) for row in recent(store, limit=_RECENT)]
+    rows = recent(store, limit=_RECENT)
+    is_open = _open_errors(store, rows)
+    found = [_folded(store, row, withheld, is_open) for row in rows]
     left = [codes for codes in found if _says_something(codes.context)]
     return max(left, key=lambda codes: (codes.context.timestamp, codes.position), default=None)
 
@@ -143,9 +146,18 @@ def _says_something(context: SessionContext) -> bool:
     return bool(context.next_actions or context.completed or any(lists) or context.status == COMPLETED)
 
 
-def _folded(store: Store, row: SessionRow, withheld: "frozenset[str]") -> SessionCodes:
+def _open_errors(store: Store, rows: "Sequence[SessionRow]") -> "frozenset[int]":
+    """Positions of the errors of these sessions that are not known to be resolved."""
+    sessions = [row.session_id for row in rows]
+    asked = "select position from errors where resolved is not true and list_contains($1, session_id)"
+    return frozenset(row[0] for row in store.query(asked, [sessions]).rows) if sessions else frozenset()
+
+
+def _folded(
+    store: Store, row: SessionRow, withheld: "frozenset[str]", open_errors: "frozenset[int]"
+) -> SessionCodes:
     capture = SessionContextCapture("", store.project_name)
-    failed: dict[tuple[object, ...], tuple[str, str]] = {}
+    failed: list[tuple[str, str]] = []
     first: "datetime | None" = None
     last = datetime.fromtimestamp(0, UTC)
     position, status = 0, "active"
@@ -159,15 +171,15 @@ def _folded(store: Store, row: SessionRow, withheld: "frozenset[str]") -> Sessio
                 case "file":
                     _note_file(store, capture, event, withheld)
                 case "action":
-                    _note_action(capture, event, failed)
+                    _note_action(capture, event)
                 case "decision":
                     capture.record_decision(_text(event, "decision"), _text(event, "reasoning") or None)
-                case "error" if event["resolved"] is not True:
+                case "error" if position in open_errors:
                     kind = str(event["error_type"] or "error")
-                    failed[_what(event)] = kind, _first_line(_text(event, "message"))
+                    failed.append((kind, _first_line(_text(event, "message"))))
                 case "code":
                     status = _note_code(capture, event)
-    for kind, message in failed.values():
+    for kind, message in failed:
         capture.record_blocker(kind, message)
     capture.session_id = (row.started_at or first or last).astimezone(UTC).strftime("%Y%m%d-%H%M%S")
     context = capture.to_context(now=last, status=status)
@@ -202,15 +214,12 @@ def _content(store: Store, content_hash: object) -> str:
     return data.decode("utf-8", "replace") if len(data) <= _CONTENT_SIZE_MAX and b"\0" not in data else ""
 
 
-def _note_action(
-    capture: SessionContextCapture, event: Event, failed: "dict[tuple[object, ...], tuple[str, str]]"
-) -> None:
+def _note_action(capture: SessionContextCapture, event: Event) -> None:
     args = object_of(event["payload"]).get("args")
     if not isinstance(args, dict):
         return
     command = _command_of(args)
     if event["success"] is not False:
-        failed.pop(_what(event), None)  # what failed before has worked
         tested = None if command is None else runner_of(command)
         if tested is not None:
             capture.record_completion(f"test:{tested}")
@@ -250,15 +259,6 @@ def _note_code(capture: SessionContextCapture, event: Event) -> str:
         case "complete":
             return COMPLETED
     return "active"
-
-
-def _what(event: Event) -> "tuple[object, ...]":
-    """What an action did, or an error was met with: the tool and its command or file."""
-    payload = object_of(event["payload"])
-    args = payload.get("args")
-    said = args if isinstance(args, dict) else payload
-    path = said.get("file_path") or said.get("path") or event["path"]
-    return event["tool"] or said.get("tool"), _command_of(said) or path
 
 
 def _command_of(said: "dict[str, object]") -> "str | None":

@@ -8,7 +8,8 @@ Rules of the fold (design.md section 9, P2, P3, P7):
 - An anchor is written key by key; the event with the highest position that gives a key wins, an
   absent key changes nothing. `arg_max(key, position)` is exactly that, because it passes over nulls.
 - Anchors are written by lifecycle events only (`turn`, `session`). Their keys outside the columns are
-  read from the payload, and no other payload is parsed.
+  read from the payload, and no other payload is parsed. Columns of `ASKED_FOR` have what a
+  turn's end named, or nothing: joins.py adds what its events show where a question names them.
 - A turn is a group of (session_id, turn). Events of a session outside any turn count in the session.
 - Model calls count once, through `llm_calls`, in the turn of the row that was kept.
 - A count over nothing is zero; a sum over calls which all leave the figure out is null.
@@ -28,7 +29,7 @@ from eventlog.types import IMPORTED_AGENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 Columns = tuple[tuple[str, str, str], ...]  # (name, SQL type, meaning)
 
@@ -42,10 +43,15 @@ HAPPENED_AT = (
 
 # The order of events wherever those that happened last come first, the undated last.
 EVENTS_NEWEST_FIRST = f"{HAPPENED_AT} DESC NULLS LAST, position DESC"
-# Decisions with the turn and the time of their events, as a relation, and the order of its rows.
+TOOL_TYPES = "('action', 'mcp_action')"
+# Decisions and errors with the turn and the time of their events, as relations, and the order of their rows.
 DATED_DECISIONS = (
     f"decisions JOIN (SELECT position, turn_id, {HAPPENED_AT} AS happened FROM events "
-    "WHERE event_type = 'decision') USING (position)"
+    f"WHERE event_type = 'decision' OR event_type IN {TOOL_TYPES}) USING (position)"
+)
+DATED_ERRORS = (
+    f"errors JOIN (SELECT position, turn_id, {HAPPENED_AT} AS happened FROM events "
+    "WHERE event_type = 'error') USING (position)"
 )
 DECISIONS_NEWEST_FIRST = "happened DESC NULLS LAST, position DESC"
 
@@ -62,6 +68,9 @@ TURNS_NEWEST_FIRST = (
     "first_position DESC"
 )
 SESSIONS_NEWEST_FIRST = "last_at DESC NULLS LAST, last_position DESC"
+
+# Of turns and sessions: columns that are completed from other events where a question names them (joins.py).
+ASKED_FOR = frozenset(("actions_taken", "decisions", "files_read", "errors_resolved"))
 
 LLM_CALLS: Columns = (
     ("agent", "VARCHAR", "key: the agent; with message_id and request_id"),
@@ -122,15 +131,23 @@ TURNS: Columns = (
     ("llm_calls", "BIGINT", "model calls, each counted once"),
     *_TOKENS,
     ("errors", "BIGINT", "error events"),
-    ("errors_resolved", "BIGINT", "error events marked resolved"),
+    ("errors_resolved", "BIGINT", "errors that are resolved, as the view `errors` says it"),
     (
         "files_modified",
         "VARCHAR[]",
         "sorted paths of file events other than reads, and those named at the end",
     ),
-    ("files_read", "VARCHAR[]", "sorted paths of read file events, and those named at the end"),
-    ("decisions", "VARCHAR[]", "as named at the turn's end, else the titles of its decision events in order"),
-    ("actions_taken", "VARCHAR[]", "as named at the turn's end"),
+    (
+        "files_read",
+        "VARCHAR[]",
+        "sorted paths that its calls are known to have read; null for a commit (docs/anchors.md)",
+    ),
+    ("decisions", "VARCHAR[]", "what was decided, in order; null for a commit (docs/anchors.md)"),
+    (
+        "actions_taken",
+        "VARCHAR[]",
+        "what its calls did, as `verb target`, each once, in order; null for a commit (docs/anchors.md)",
+    ),
     ("start_tree", "VARCHAR", "tree of the turn's first snapshot"),
     ("end_tree", "VARCHAR", "tree of the turn's last snapshot"),
     (
@@ -173,13 +190,13 @@ SESSIONS: Columns = (
     ("turn_count", "BIGINT", "turns seen"),
     ("last_turn", "VARCHAR", "turn id of the highest turn"),
     ("extends", "VARCHAR[]", "every context it extends: the master, and the session it continues"),
-    ("summary", "VARCHAR", "summary given at the end"),
+    ("summary", "VARCHAR", "summary given at the end, else the outcome of its last turn that has one"),
     ("events", "BIGINT", "timeline events, inside and outside turns"),
     ("tool_calls", "BIGINT", "action events"),
     ("llm_calls", "BIGINT", "model calls, each counted once"),
     *_TOKENS,
     ("errors", "BIGINT", "error events"),
-    ("errors_resolved", "BIGINT", "error events marked resolved"),
+    ("errors_resolved", "BIGINT", "errors that are resolved, as the view `errors` says it"),
     ("files_modified", "VARCHAR[]", "sorted union over the turns and the events outside turns"),
     ("first_position", "BIGINT", "position of the session's first event"),
     ("last_position", "BIGINT", "position of the session's last event"),
@@ -239,10 +256,10 @@ def quoted(names: "Iterable[str]") -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-def all_of(projection: str) -> str:
+def all_of(projection: str, without: "Collection[str]" = ()) -> str:
     """A select list of what is folded of a projection. A star would also mean columns that are made for a
     question, such as cost."""
-    return quoted(names_of(COLUMNS_OF[projection]))
+    return quoted(name for name in names_of(COLUMNS_OF[projection]) if name not in without)
 
 
 def names_of(columns: Columns) -> "tuple[str, ...]":
@@ -294,7 +311,6 @@ def parts(events: str) -> str:
             count(*) FILTER (event_type NOT IN {_LIFECYCLE}) AS event_count,
             count(*) FILTER (event_type IN {TOOL_TYPES}) AS tool_calls,
             count(*) FILTER (event_type = 'error') AS errors,
-            count(*) FILTER (event_type = 'error' AND resolved) AS errors_resolved,
             list(path) FILTER (event_type = 'file' AND operation IS DISTINCT FROM 'read') AS modified,
             list(path) FILTER (event_type = 'file' AND operation = 'read') AS read,
             min({HAPPENED_AT}) AS first_at,
@@ -307,7 +323,7 @@ def parts(events: str) -> str:
 
 
 def told(events: str) -> str:
-    """What events say of each (session_id, turn) in words: lifecycle events, decisions and snapshots.
+    """What events say of each (session_id, turn) in words: lifecycle events and snapshots.
 
     They are few, so the columns of texts are looked at for them alone. Fewer still have something to
     say in their payload: `of_turn` and `of_session` list that, one row each, since an aggregate of texts
@@ -323,7 +339,6 @@ def told(events: str) -> str:
             arg_max(state, position) FILTER (event_type = 'turn') AS status,
             min("at") FILTER (event_type = 'turn' AND operation = 'start') AS started_at,
             max("at") FILTER (event_type = 'turn' AND operation = 'end') AS ended_at,
-            list(title ORDER BY position) FILTER (event_type = 'decision' AND title IS NOT NULL) AS decided,
             arg_min(tree_hash, position) FILTER (event_type = 'snapshot') AS start_tree,
             arg_max(tree_hash, position) FILTER (event_type = 'snapshot') AS end_tree,
             arg_min({_LOOK}, position) FILTER (event_type = 'snapshot') AS first_look,
@@ -347,7 +362,7 @@ def told(events: str) -> str:
                 CASE WHEN anchor_payload <> '{{}}'
                     THEN TRY(json_transform(anchor_payload, '{_PAYLOAD_KEYS}')) END AS said
             FROM {events}
-            WHERE event_type IN ('session', 'turn', 'decision', 'snapshot'))
+            WHERE event_type IN ('session', 'turn', 'snapshot'))
         GROUP BY 1, 2"""
 
 
@@ -383,12 +398,11 @@ def turns(parts: str, told: str, used: str) -> str:
             {_span("t", "p")} AS completed_at,
             {_TURN_HAPPENED_AT} AS happened_at,
             p.event_count, p.tool_calls, {_token_columns("u")},
-            p.errors, p.errors_resolved,
+            p.errors, NULL::BIGINT AS errors_resolved,
             {_paths("p.modified", "s.files_modified")} AS files_modified,
-            {_paths("p.read", "s.files_read")} AS files_read,
-            CASE WHEN len(s.decisions) > 0 THEN s.decisions
-                ELSE coalesce(t.decided, []) END AS decisions,
-            coalesce(s.actions_taken, []) AS actions_taken,
+            CASE WHEN p.read IS NOT NULL OR len(s.files_read) > 0
+                THEN {_paths("p.read", "s.files_read")} END AS files_read,
+            s.decisions, s.actions_taken,
             t.start_tree, t.end_tree, {_START_CERTAINTY} AS start_certainty,
             {_END_CERTAINTY} AS end_certainty,
             CASE WHEN {_IMPORTED} THEN t.status IS NOT DISTINCT FROM {_REWRITTEN} END AS rewritten,
@@ -434,13 +448,13 @@ def sessions(parts: str, told: str, used: str, turns: str) -> str:
                 sum(event_count)::BIGINT AS events,
                 sum(tool_calls)::BIGINT AS tool_calls,
                 sum(errors)::BIGINT AS errors,
-                sum(errors_resolved)::BIGINT AS errors_resolved,
                 flatten(list(modified) FILTER (turn IS NULL)) AS modified,
                 min(first_at) AS first_at, max(last_at) AS last_at,
                 min(first_position) AS first_position, max(last_position) AS last_position
             FROM {parts} GROUP BY ALL
         ), changed AS (
-            SELECT session_id, flatten(list(files_modified)) AS files FROM {turns} GROUP BY ALL
+            SELECT session_id, flatten(list(files_modified)) AS files, arg_max(outcome, turn) AS outcome
+            FROM {turns} GROUP BY ALL
         ), spent AS ({_sums("session_id", "sum(calls)::BIGINT", used)})
         SELECT
             coalesce(s.named, {default_context("w.session_id")}) AS context_id, w.session_id,
@@ -450,9 +464,9 @@ def sessions(parts: str, told: str, used: str, turns: str) -> str:
             {_span("s", "w")} AS ended_at,
             w.last_at,
             w.turn_count, format('{{:03d}}', w.last_turn) AS last_turn,
-            coalesce(l.extends, []) AS extends, s.summary,
+            coalesce(l.extends, []) AS extends, coalesce(s.summary, c.outcome) AS summary,
             w.events, w.tool_calls, {_token_columns("u")},
-            w.errors, w.errors_resolved,
+            w.errors, NULL::BIGINT AS errors_resolved,
             {_paths("w.modified", "c.files")} AS files_modified,
             w.first_position, w.last_position,
             coalesce(s.opened_position, w.first_position) AS opened_position
@@ -522,7 +536,6 @@ def sessions_master(sessions: str, master_keys: str) -> str:
 # Of a `session` event, with the operation of the one `before`: whether the session is opened.
 _OPENS = "operation = 'start' OR (operation IN ('resume', 'clear', 'fork') AND before = 'end')"
 _LIFECYCLE = "('session', 'turn', 'sessions')"
-TOOL_TYPES = "('action', 'mcp_action')"
 
 # Keys of lifecycle payloads that no column holds (S1-23, S1-47, S1-49).
 _PAYLOAD_KEYS = (

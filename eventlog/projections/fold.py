@@ -128,7 +128,9 @@ def exact(
 
 def _shown(projection: str, stored: str, events: str, extras: frozenset[str]) -> str:
     """What a view of a stored projection shows."""
-    return joins.turns(stored, events, extras) if projection == "turns" else f"SELECT * FROM {stored}"
+    if projection == "turns":
+        return joins.turns(stored, events, extras)
+    return joins.sessions(stored, events, extras) if projection == "sessions" else f"SELECT * FROM {stored}"
 
 
 def update(con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: History) -> None:

@@ -5,13 +5,12 @@ question names one of them and kept nowhere. Where a question names none, they a
 docs/sql.md ("Joined columns") is the rule of each. Pure text.
 """
 
+from eventlog.projections import asked, calls, fates, resolutions, spans
 from eventlog.projections import definitions as d
-from eventlog.projections import fates, spans
-from eventlog.types import COMMAND_ARGUMENTS, PATH_ARGUMENTS
+from eventlog.types import COMMAND_ARGUMENTS
 
 MODEL: d.Columns = (("model", "VARCHAR", "model that asked for it; null where several may have"),)
 SUBAGENT: d.Columns = (("subagent_type", "VARCHAR", "what kind of subagent; null for the main agent"),)
-COMMAND: d.Columns = (("command", "VARCHAR", "the command line that the call ran"),)
 STOP: d.Columns = (
     (
         "stop_reason",
@@ -47,7 +46,6 @@ SUBAGENTS: d.Columns = (
     ("first_position", "BIGINT", "position of the first event about it"),
 )
 
-_CALLS = f"event_type IN {d.TOOL_TYPES}"
 _COMMITS = r"'\bgit\b[^|;&\n]*\bcommit\b'"
 # What git prints of a commit that it made: `[main 1a2b3c4] Title`, `[main (root-commit) 1a2b3c4] Title`.
 _PRINTED = r"'\[[^\[\]\n]{1,250} ([0-9a-f]{7,64})\] '"
@@ -59,33 +57,6 @@ def blank(columns: d.Columns) -> str:
     return ", ".join(f"NULL::{kind} AS {name}" for name, kind, _ in columns)
 
 
-def argument(names: "tuple[str, ...]") -> str:
-    """The first of a call's arguments that is there, as text; words of a list are joined by blanks."""
-    keys = [f"$.args.{name}" for name in names]
-    found = f"list_filter(TRY(json_extract(payload, {keys})), lambda x: x IS NOT NULL)[1]"
-    words = f"array_to_string(TRY_CAST({found} AS VARCHAR[]), ' ')"
-    return f"CASE json_type({found}) WHEN 'VARCHAR' THEN {found} ->> '$' WHEN 'ARRAY' THEN {words} END"
-
-
-def with_command(calls: str) -> str:
-    return f"(SELECT *, {argument(COMMAND_ARGUMENTS)} AS command FROM {calls})"
-
-
-def with_path(calls: str, events: str) -> str:
-    """Calls of tools with the file that each is about: of its event, of the only file that it changed, else
-    as its arguments name it, from the session's first directory where it lies below that."""
-    return f"""(
-        SELECT r.* EXCLUDE (named) REPLACE (coalesce(r.path, changed.path,
-            CASE WHEN starts_with(r.named, home || '/') THEN r.named[len(home) + 2:]
-                WHEN starts_with(r.named, './') THEN r.named[3:] ELSE r.named END) AS path)
-        FROM (SELECT *, {argument(PATH_ARGUMENTS)} AS named FROM {calls}) AS r
-        LEFT JOIN (SELECT cause, min(path) AS path FROM {events}
-            WHERE event_type = 'file' AND cause IS NOT NULL
-            GROUP BY cause HAVING min(path) = max(path)) AS changed ON changed.cause = r.event_id
-        LEFT JOIN (SELECT session_id, arg_min(cwd, position) AS home FROM {events}
-            WHERE cwd IS NOT NULL GROUP BY session_id) AS began ON began.session_id = r.session_id)"""
-
-
 def with_model(rows: str, events: str) -> str:
     """Calls of tools, or changes of files, with the model that asked for each.
 
@@ -95,7 +66,7 @@ def with_model(rows: str, events: str) -> str:
         SELECT r.* REPLACE (coalesce(r.model, answer.model, alone.model) AS model)
         FROM {rows} AS r
         LEFT JOIN (SELECT event_id, message_id FROM {events}
-            WHERE {_CALLS} AND message_id IS NOT NULL) AS call ON call.event_id = r.cause
+            WHERE {calls.ARE_CALLS} AND message_id IS NOT NULL) AS call ON call.event_id = r.cause
         LEFT JOIN (SELECT agent, message_id, min(model) AS model FROM {events}
             WHERE event_type = 'llm' AND model IS NOT NULL AND message_id IS NOT NULL
             GROUP BY ALL) AS answer
@@ -132,8 +103,8 @@ def subagents(events: str) -> str:
         LEFT JOIN (
             SELECT agent, session_id, tool_use_id, min({asked["subagent_type"]}) AS asked_type,
                 min({asked["prompt"]}) AS asked_prompt
-            FROM {events} WHERE {_CALLS} AND tool_use_id IS NOT NULL AND contains(payload, '"subagent_type"')
-            GROUP BY ALL) AS launch
+            FROM {events} WHERE {calls.ARE_CALLS} AND tool_use_id IS NOT NULL
+            AND contains(payload, '"subagent_type"') GROUP BY ALL) AS launch
             ON launch.agent = s.agent AND launch.session_id = s.session_id
             AND launch.tool_use_id = s.tool_use_id"""
 
@@ -147,7 +118,7 @@ def llm_calls(events: str, beaten: str, extras: "frozenset[str]") -> str:
 
 
 def turns(stored: str, events: str, extras: "frozenset[str]") -> str:
-    """The turns of `stored` with `TURNS`; without "of_turn" and "fates" only what needs no other view."""
+    """The turns of `stored` with `TURNS`; without `extras` only what was folded."""
     columns = ["t.*", "(epoch_us(t.completed_at) - epoch_us(t.started_at)) // 1000 AS duration_ms"]
     joins = ""
     if "of_turn" in extras:
@@ -163,7 +134,52 @@ def turns(stored: str, events: str, extras: "frozenset[str]") -> str:
             LEFT JOIN ({fates.of_turns(events)}) AS f ON f.session_id = t.session_id AND f.turn = t.turn"""
     else:
         columns.append(blank(fates.OF_TURN))
-    return f"SELECT {', '.join(columns)} FROM {stored} AS t{joins}"
+    return f"SELECT {', '.join(columns)} FROM {with_anchors(stored, events, extras)} AS t{joins}"
+
+
+def with_anchors(turns: str, events: str, extras: "frozenset[str]") -> str:
+    """The relation `turns` with those columns of `definitions.ASKED_FOR` that `extras` names, from the events
+    of whole sessions."""
+    unknown = "CASE WHEN t.agent IS DISTINCT FROM 'git' THEN {} END".format  # git does not say
+    same = "ON {0}.session_id = t.session_id AND {0}.turn = t.turn".format
+    replaced, joins = [], ""
+    if "acts" in extras:
+        derived = unknown("coalesce(a.actions_taken, [])")
+        replaced.append(f"coalesce(nullif(t.actions_taken, []), {derived}) AS actions_taken")
+        both = "coalesce(t.files_read, []) || coalesce(a.files_read, [])"
+        read = f"list_sort(list_distinct({both}))"
+        replaced.append(f"coalesce(nullif({read}, []), t.files_read, {unknown('[]')}) AS files_read")
+        joins += f" LEFT JOIN ({calls.of_turns(events)}) AS a {same('a')}"
+    if "decided" in extras:
+        derived = unknown("coalesce(g.decisions, [])")
+        replaced.append(f"coalesce(nullif(t.decisions, []), {derived}) AS decisions")
+        joins += f" LEFT JOIN ({_decisions(events)}) AS g {same('g')}"
+    if "resolved" in extras:
+        replaced.append(_RESOLVED)
+        joins += f" LEFT JOIN ({resolutions.counted(events, 'session_id, turn')}) AS r {same('r')}"
+    return f"(SELECT t.* REPLACE ({', '.join(replaced)}) FROM {turns} AS t{joins})" if replaced else turns
+
+
+def sessions(stored: str, events: str, extras: "frozenset[str]") -> str:
+    """The sessions of `stored`; without "resolved" nobody knows how many of their errors are."""
+    if "resolved" not in extras:
+        return f"SELECT * FROM {stored}"
+    return (
+        f"SELECT s.* REPLACE ({_RESOLVED}) FROM {stored} AS s LEFT JOIN "
+        f"({resolutions.counted(events, 'session_id')}) AS r ON r.session_id = s.session_id"
+    )
+
+
+_RESOLVED = "coalesce(r.errors_resolved, 0) AS errors_resolved"
+
+
+def _decisions(events: str) -> str:
+    return f"""
+        SELECT session_id, turn, list(title ORDER BY position) AS decisions FROM (
+            SELECT session_id, turn, position,
+                coalesce(title, TRY(json_extract_string(payload, '$.decision'))) AS title
+            FROM {asked.decisions(events)} WHERE turn IS NOT NULL)
+        WHERE title IS NOT NULL GROUP BY ALL"""
 
 
 def _models(events: str) -> str:
@@ -193,8 +209,9 @@ def _commits(events: str) -> str:
         ), calls AS (
             SELECT session_id, turn, position,
                 regexp_extract_all(json_extract_string(payload, '$.result'), {_PRINTED}, 1) AS printed
-            FROM {events} WHERE {_CALLS} AND turn IS NOT NULL AND success IS NOT FALSE
-            AND contains(payload, 'commit') AND regexp_matches({argument(COMMAND_ARGUMENTS)}, {_COMMITS})
+            FROM {events} WHERE {calls.ARE_CALLS} AND turn IS NOT NULL AND success IS NOT FALSE
+            AND contains(payload, 'commit')
+            AND regexp_matches({calls.argument(COMMAND_ARGUMENTS)}, {_COMMITS})
         ), made AS (
             SELECT session_id, turn, position, 0 AS place, "commit" AS commit_id
             FROM {events} WHERE agent = 'git' AND event_type = 'turn' AND operation = 'start'

@@ -52,6 +52,7 @@ _TEXTS = {
     "turns": ("title", "user_request", "outcome"),
     "sessions": ("title", "summary"),
 }
+_LISTS = {"turns": ("files_read", "decisions", "actions_taken")}
 
 
 def _nameless(people: People, value: str, trailer: str = TRAILER) -> str:
@@ -69,7 +70,11 @@ def _nameless(people: People, value: str, trailer: str = TRAILER) -> str:
 def _texts(name: str, people: People, row: str = "") -> list[str]:
     if people.mode == FULL or name not in _TEXTS:
         return []
-    return [f"{_nameless(people, f'{row}{column}')} AS {column}" for column in _TEXTS[name]]
+    texts = [f"{_nameless(people, f'{row}{column}')} AS {column}" for column in _TEXTS[name]]
+    return texts + [
+        f"list_transform({row}{column}, lambda x: {_nameless(people, 'x')}) AS {column}"
+        for column in _LISTS.get(name, ())
+    ]
 
 
 def bind_people(con: duckdb.DuckDBPyConnection, events: str, people: People, schema: str = SCHEMA) -> None:

@@ -7,8 +7,8 @@ event type parse the payload only in the columns a query names.
 from collections.abc import Callable
 from functools import partial
 
+from eventlog.projections import asked, calls, fates, joins, resolutions, settled
 from eventlog.projections import definitions as d
-from eventlog.projections import fates, joins, settled
 from eventlog.projections import spans as of_calls
 from eventlog.projections.source import SQL_TYPE_OF
 from eventlog.query import added, costs
@@ -167,7 +167,7 @@ _OF_TYPE = {
         _words(
             "event_type subagent_id tool tool_use_id path title status success error_type duration_ms payload"
         ),
-        _brought((*of_calls.COLUMNS, *joins.COMMAND, *joins.MODEL, *joins.SUBAGENT)),
+        _brought((*of_calls.COLUMNS, *calls.COMMAND, *joins.MODEL, *joins.SUBAGENT)),
         meanings={"path": "file that it is about, relative to the repository where it lies in it"},
     ),
     "files": _OfType(
@@ -222,7 +222,9 @@ _OF_TYPE = {
             ("line", "line", "BIGINT", "line in the file"),
             ("command", "command", "VARCHAR", "command that failed"),
             ("resolution", "resolution", "VARCHAR", "how it was dealt with"),
+            *_brought(resolutions.COLUMNS),
         ),
+        meanings={"resolved": "whether it is known to be dealt with (docs/anchors.md)"},
     ),
     "feedback": _OfType(
         ("feedback",),
@@ -418,6 +420,12 @@ EXTRAS: "dict[str, tuple[frozenset[str], frozenset[str]]]" = {
     "model": (_ASKED, frozenset(d.names_of(joins.MODEL))),
     "subagent": (_ASKED | {"llm_calls"}, frozenset(d.names_of(joins.SUBAGENT))),
     "of_turn": (frozenset(("turns",)), frozenset(d.names_of(joins.OF_TURN))),
+    "acts": (frozenset(("turns",)), frozenset(("actions_taken", "files_read"))),
+    "decided": (frozenset(("turns",)), frozenset(("decisions",))),
+    "resolved": (
+        frozenset(("turns", "sessions", "errors")),
+        frozenset(("errors_resolved", "resolved", *d.names_of(resolutions.COLUMNS))),
+    ),
     "fates": (frozenset(("file_versions", "turns")), frozenset(d.names_of(fates.OF_VERSION))),
     PEOPLE: (OF_PEOPLE, added.OF_PEOPLE),
     COST: (OF_COST, added.OF_COST),
@@ -437,6 +445,10 @@ def over_events(name: str, *, counts: "str | None" = None, extras: frozenset[str
         return _SELECTS[name]()
     if name == "actions":
         return _OF_TYPE[name].select(_calls(extras))
+    if name == "errors":
+        return _OF_TYPE[name].select(_errors(extras))
+    if name in _ASKED_BY_CALLS:
+        return _OF_TYPE[name].select(_ASKED_BY_CALLS[name]("events"))
     return _OF_TYPE[name].select(_changes(counts, extras) if name in OF_FILES else "events")
 
 
@@ -449,13 +461,23 @@ _SELECTS: "dict[str, Callable[[], str]]" = {
 }
 
 
+_ASKED_BY_CALLS = {"decisions": asked.decisions, "feedback": asked.feedback}
+
+
+def _errors(extras: frozenset[str]) -> str:
+    errors = "(SELECT * FROM events WHERE event_type = 'error')"
+    if "resolved" in extras:
+        return resolutions.with_resolution(errors, "events")
+    return f"(SELECT *, {joins.blank(resolutions.COLUMNS)} FROM {errors})"
+
+
 def _calls(extras: frozenset[str]) -> str:
     """The events of tools, with what other events say of them."""
-    calls = f"(SELECT * FROM events WHERE event_type IN {d.TOOL_TYPES})"
-    calls = joins.with_command(of_calls.actions("events", calls, derived="derived" in extras))
+    rows = f"(SELECT * FROM events WHERE {calls.ARE_CALLS})"
+    rows = calls.with_command(of_calls.actions("events", rows, derived="derived" in extras))
     if "path" in extras:
-        calls = joins.with_path(calls, "events")
-    return _asked(calls, extras)
+        rows = calls.with_path(rows, "events")
+    return _asked(rows, extras)
 
 
 def _asked(rows: str, extras: frozenset[str]) -> str:

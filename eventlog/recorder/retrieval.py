@@ -285,14 +285,14 @@ def _with_anchors(store: Store, memories: list[Memory]) -> list[Memory]:
 
 
 def _unresolved(store: Store, errors: Iterable[Memory]) -> list[Memory]:
-    """Those of the errors that no event says to be resolved."""
+    """Those of the errors that are not known to be resolved."""
     errors = list(errors)
     if not errors:
         return []
     resolved = {
         row[0]
         for row in store.query(
-            "select event_id from events where resolved and list_contains($1, event_id)",
+            "select event_id from errors where resolved and list_contains($1, event_id)",
             [[error.event_id for error in errors]],
         ).rows
     }

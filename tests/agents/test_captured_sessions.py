@@ -35,6 +35,7 @@ class Played:
 
     def __init__(self, fixture: Path, directory: Path) -> None:
         text = fixture.read_text(encoding="utf-8")
+        self.fixture = fixture
         self.project = directory / "kiosk"
         for name in ("PROJECT", "SCRATCH", "HOME", "BELOW"):
             place = self.project if name == "PROJECT" else directory / name.lower()
@@ -112,9 +113,21 @@ def played(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Played]:
     yield made
 
 
+# What anchors say of the turns of a fixture, of whatever client: all files read, and some actions.
+DID = {
+    "agents": ([], {"run echo cake > cake.txt; sleep 0.1", "run echo more >> cake.txt"}),
+    "trouble": (
+        ["kiosk.py"],
+        {"run printf half > half.txt; ls nowhere; exit 3", "run echo again >> log.txt"},
+    ),
+    "work": (["kiosk.py"], {"edit kiosk.py", "run python3 kiosk.py"}),
+}
+
+
 def test_a_captured_session_is_recorded_whole(played: Played, tmp_path: Path) -> None:
-    """P1, P3, P4: played to the hook program, the calls of a true client give every turn's files byte for
-    byte, each prompt, tool call and model call once, silently."""
+    """P1, P3, P4, S1-47, S1-49: played to the hook program, the calls of a true client give every turn's
+    files byte for byte, each prompt, tool call and model call once, what turns did and read, and how sessions
+    ended, silently."""
     with Store.open(played.project / ".locus") as store:
         events: list[Json] = [dict(event) for event in store.events()]
         starts = [e for e in events if e["event_type"] == "turn" and e.get("operation") == "start"]
@@ -130,6 +143,8 @@ def test_a_captured_session_is_recorded_whole(played: Played, tmp_path: Path) ->
             " where completion_tokens is not null order by all"
         ).rows
         turns = store.query("select count(*) from turns").rows
+        anchors = store.query("select files_read, actions_taken, outcome from turns").rows
+        summaries = store.query("select summary from sessions where summary is not null").rows
 
     log = played.project / ".locus/tmp/hook-errors.log"
     assert (played.silent, log.exists() and log.read_text()) == (True, False)
@@ -144,6 +159,10 @@ def test_a_captured_session_is_recorded_whole(played: Played, tmp_path: Path) ->
     begun = sorted(e["tool_use_id"] for e in events if e["event_type"] == "tool_start")
     assert begun == head["tool_calls_begun"]
     assert [list(row) for row in tokens] == head["tokens"]
+    read, did = DID[played.fixture.stem]
+    assert sorted({path for files, _, _ in anchors for path in files}) == read
+    assert did <= {act for _, acts, _ in anchors for act in acts}
+    assert summaries and {row[0] for row in summaries} <= {outcome for _, _, outcome in anchors}
 
 
 def strings(value: object) -> Iterator[str]:

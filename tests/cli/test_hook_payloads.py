@@ -83,3 +83,35 @@ def test_a_tool_that_names_a_file_elsewhere_says_nothing_of_ours(tmp_path: Path)
 
     assert (changed["path"], changed["operation"], changed["lines_added"]) == ("src/app.py", "edit", None)
     assert "of elsewhere" not in str(events(work))
+
+
+def test_what_a_person_decides_through_hooks_is_in_the_anchor(tmp_path: Path) -> None:
+    """S1-33, S1-35, S1-47, S1-48, S1-49: an answered question, a refused call and a failure that was mended
+    become decisions, feedback and a resolved error; a shell's read counts, and a session ends with its last
+    outcome."""
+    work = project(tmp_path)
+    agent = Agent(work)
+    agent.prompt("Cache the parser")
+    question = {"questions": [{"question": "Cache it?", "options": [{"label": "yes"}, {"label": "no"}]}]}
+    asked = agent.begin("AskUserQuestion", question)
+    agent.end(asked, "AskUserQuestion", question, {**question, "answers": {"Cache it?": "yes"}})
+    agent.bash("test -e made")
+    (work / "made").touch()
+    agent.bash("test -e made")
+    agent.bash("cat src/app.py")
+    refused = agent.begin("Bash", {"command": "rm made"})
+    words = "The user doesn't want to proceed with this tool use."
+    agent.batch((refused, "Bash", {"command": "rm made"}, words))
+    agent.stop("It is cached.")
+
+    with Store.open(work / ".locus") as store:
+        anchor = store.query(
+            "select actions_taken, files_read, decisions, errors, errors_resolved from turns"
+        ).rows
+        sessions = store.query("select summary, errors, errors_resolved from sessions").rows
+        feedback = store.query("select type, message from feedback").rows
+        errors = store.query("select resolved, resolved_how from errors").rows
+    acts = ["ask", "run test -e made", "run cat src/app.py"]
+    assert anchor == [(acts, ["src/app.py"], ["Cache it? yes"], 1, 1)]
+    assert (sessions, feedback) == ([("It is cached.", 1, 1)], [("rejection", words)])
+    assert errors == [(True, "seen")]

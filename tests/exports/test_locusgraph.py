@@ -496,6 +496,23 @@ def test_a_call_that_is_counted_elsewhere_now_changes_both_turns(store: Store, t
     assert SESSION in ids(records) and f"turn:{SID}_002" not in ids(records)
 
 
+def test_an_error_that_another_session_resolves_changes_its_own(store: Store, tmp_path: Path) -> None:
+    """I36, S1-48: the totals of a session go out again when another one says that its error is resolved."""
+    broken = lifecycle.timeline_event("error", SID, 1, {"message": "no"}, repo=REPO, context_id="error:mine")
+    store.append([broken])
+    export(store, tmp_path / "a")
+    linked = {"repo": REPO, "resolved": True, "related_to": ["error:mine"]}
+    store.append([lifecycle.timeline_event("error", "b2c3d4e5", 1, {"message": "mended"}, **linked)])
+    _, records = export(store, tmp_path / "b")
+    totals = {
+        record["context_id"]: record["payload"]["data"]["totals"]
+        for record in records
+        if record["payload"].get("kind") in ("session_start", "session_end")
+    }
+
+    assert (totals[SESSION]["errors"], totals[SESSION]["errors_resolved"]) == (2, 2)
+
+
 def test_a_name_that_came_later_is_a_title(tmp_path: Path) -> None:
     """I37: a session whose first turn came before its name keeps its id."""
     store = new_store(tmp_path / "one")

@@ -15,7 +15,7 @@ from eventlog.log.line import encode_line
 from eventlog.log.reader import LogView, open_view
 from eventlog.log.seal import seal
 from eventlog.projections import index
-from eventlog.projections.definitions import COLUMNS_OF, names_of, quoted
+from eventlog.projections.definitions import ASKED_FOR, COLUMNS_OF, names_of, quoted
 from eventlog.query.engine import run
 
 STORE_ID = bytes(range(16))
@@ -64,14 +64,18 @@ class Log:
 
     def tables(self) -> dict[str, dict[Any, dict[str, Any]]]:
         """Every projection as one query sees it, by key."""
-        # What other events say is no part of a projection: test_spans.py and test_joins.py have it.
-        own = {name: f"(SELECT {quoted(names_of(COLUMNS_OF[name]))} FROM {name})" for name in KEYS}
+        # What other events say is no part of a projection: test_spans.py, test_calls.py and others have it.
+        own = {name: f"(SELECT {quoted(_own(name))} FROM {name})" for name in KEYS}
         lists = ", ".join(f"(SELECT list(one) FROM {own[name]} AS one)" for name in KEYS)
         found = {}
         for name, rows in zip(KEYS, self.rows(f"SELECT {lists}")[0], strict=True):
             found[name] = {_key(row, KEYS[name]): row for row in rows or ()}
             assert len(found[name]) == len(rows or ()), f"{name} has two rows of one key"
         return found
+
+
+def _own(name: str) -> list[str]:
+    return [column for column in names_of(COLUMNS_OF[name]) if column not in ASKED_FOR]
 
 
 def _key(row: dict[str, Any], names: tuple[str, ...]) -> Any:

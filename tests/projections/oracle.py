@@ -53,6 +53,8 @@ def project(events: list[Row]) -> dict[str, dict[Any, Row]]:
         sessions[session_id]["turn_count"] += 1
         sessions[session_id]["last_turn"] = f"{number:03d}"
         sessions[session_id]["files_modified"].update(turn["files_modified"])
+        if turn["outcome"] is not None:
+            sessions[session_id]["outcome"] = turn["outcome"]
     for session in sessions.values():
         _finish_session(session)
         _on_closed_session(masters, session)
@@ -92,7 +94,6 @@ def _figures(event: Row) -> Row:
         "llm_calls": 0,
         "tool_calls": 0,
         "errors": 0,
-        "errors_resolved": 0,
         "files_modified": set(),
         "first_position": event["position"],
         "last_position": event["position"],
@@ -116,9 +117,7 @@ def _turn(event: Row) -> Row:
         "branch": None,
         "commit": None,
         "event_count": 0,
-        "files_read": set(),
         "said": {},
-        "decided": [],
         "start_tree": None,
         "end_tree": None,
         "events": [],
@@ -140,6 +139,7 @@ def _session(event: Row) -> Row:
         "named": False,
         "ended": True,
         "opened_position": None,
+        "outcome": None,
     }
 
 
@@ -155,7 +155,6 @@ def _on_any(row: Row, event: Row) -> None:
     row["last_at"] = _greatest(row["last_at"], at)
     row["tool_calls"] += kind in ("action", "mcp_action")
     row["errors"] += kind == "error"
-    row["errors_resolved"] += kind == "error" and event["resolved"] is True
 
 
 def _on_anchor(row: Row, event: Row, ended: str) -> None:
@@ -189,10 +188,8 @@ def _on_turn(turn: Row, event: Row) -> None:
             turn["context_id"] = event["context_id"]
         return
     turn["event_count"] += kind not in LIFECYCLE
-    if kind == "file" and event["path"] is not None:
-        turn["files_read" if event["operation"] == "read" else "files_modified"].add(event["path"])
-    if kind == "decision" and event["title"] is not None:
-        turn["decided"].append(event["title"])
+    if kind == "file" and event["path"] is not None and event["operation"] != "read":
+        turn["files_modified"].add(event["path"])
     if kind == "snapshot" and event["tree_hash"] is not None:
         turn["start_tree"] = turn["start_tree"] or event["tree_hash"]
         turn["end_tree"] = event["tree_hash"]
@@ -260,10 +257,6 @@ def _finish_turn(turn: Row) -> None:
         turn["title"] = turn["user_request"].splitlines()[0]
     turn["outcome"] = said.get("outcome")
     turn["files_modified"] = sorted(turn["files_modified"] | set(said.get("files_modified", ())))
-    turn["files_read"] = sorted(turn["files_read"] | set(said.get("files_read", ())))
-    decided = turn.pop("decided")
-    turn["decisions"] = said.get("decisions") or decided
-    turn["actions_taken"] = said.get("actions_taken", [])
     of_turn = turn.pop("events")
     turn["start_certainty"] = certainty_of(of_turn, "start").state
     turn["end_certainty"] = certainty_of(of_turn, "end").state
@@ -273,7 +266,8 @@ def _finish_session(session: Row) -> None:
     _finish(session, "ended_at")
     said = session.pop("said")
     del session["named"], session["ended"]
-    session["summary"] = said.get("summary")
+    outcome = session.pop("outcome")
+    session["summary"] = outcome if said.get("summary") is None else said["summary"]
     session["end_reason"] = None if session["status"] in (None, "active") else said.get("end_reason")
     session["files_modified"] = sorted(session["files_modified"])
     if session["opened_position"] is None:

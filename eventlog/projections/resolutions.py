@@ -1,0 +1,81 @@
+"""Which errors are resolved, by what: the one rule that all answers share (docs/anchors.md, Errors).
+
+Told: the error says so itself, or a later error marked resolved has its context id or a link to it. Seen: the
+same tool worked later in its session on the same file, or with the same command. Pure text, computed where a
+question names it.
+"""
+
+from eventlog.projections import calls
+from eventlog.projections import definitions as d
+from eventlog.types import COMMAND_ARGUMENTS
+
+TOLD, SEEN = "told", "seen"
+
+COLUMNS: d.Columns = (
+    (
+        "resolved_how",
+        "VARCHAR",
+        "told: the log says so; seen: what failed worked later; null: it is open",
+    ),
+    ("resolved_by", "VARCHAR", "event that shows it; null where the error itself says so"),
+    ("resolved_at", "TIMESTAMP WITH TIME ZONE", "when that happened"),
+)
+
+# Every context that an event is of, or links to.
+NAMES = "list_distinct([context_id] || {})".format(
+    " || ".join(f"coalesce({name}, [])" for name in ("extends", "related_to", "reinforces", "contradicts"))
+)
+
+
+def of_errors(events: str) -> str:
+    """`position`, `session_id` and `turn` of each error that is resolved, with `COLUMNS`."""
+    known = f"{calls.argument(COMMAND_ARGUMENTS)}, TRY(json_extract_string(payload, '$.command'))"
+    done = (
+        f"(SELECT *, coalesce({known}) AS command FROM {events} WHERE {calls.ARE_CALLS} AND tool IS NOT NULL "
+        f"AND session_id IN (SELECT session_id FROM {events} WHERE event_type = 'error'))"
+    )
+    return f"""
+        WITH failed AS (
+            SELECT position, session_id, turn, context_id, tool, tool_use_id, resolved,
+                coalesce(nullif(path, ''), {known}) AS target
+            FROM {events} WHERE event_type = 'error'
+        ), done AS MATERIALIZED (
+            SELECT position, event_id, session_id, tool, tool_use_id, success, {d.HAPPENED_AT} AS happened,
+                coalesce(nullif(path, ''), nullif(command, ''), nullif(title, '')) AS target
+            FROM {calls.with_path(done, events)}
+        ), tried AS (
+            SELECT session_id, tool_use_id, arg_max(tool, position) AS tool,
+                arg_max(target, position) AS target
+            FROM done WHERE success = false AND tool_use_id IS NOT NULL AND target IS NOT NULL GROUP BY ALL
+        ), sought AS (
+            SELECT f.* REPLACE (coalesce(t.tool, f.tool) AS tool, coalesce(t.target, f.target) AS target)
+            FROM failed AS f LEFT JOIN tried AS t
+                ON t.session_id = f.session_id AND t.tool_use_id = f.tool_use_id
+        ), worked AS (
+            SELECT * FROM done WHERE success AND target IS NOT NULL
+        ), marks AS (
+            SELECT position, event_id, {d.HAPPENED_AT} AS happened, unnest({NAMES}) AS name
+            FROM {events} WHERE event_type = 'error' AND resolved
+        )
+        SELECT s.position, s.session_id, s.turn,
+            CASE WHEN s.resolved OR m.position IS NOT NULL THEN '{TOLD}' ELSE '{SEEN}' END AS resolved_how,
+            CASE WHEN m.position IS NOT NULL THEN m.event_id ELSE w.event_id END AS resolved_by,
+            CASE WHEN m.position IS NOT NULL THEN m.happened ELSE w.happened END AS resolved_at
+        FROM sought AS s
+        ASOF LEFT JOIN marks AS m ON m.name = s.context_id AND s.position < m.position
+        ASOF LEFT JOIN worked AS w ON w.session_id = s.session_id AND w.tool = s.tool
+            AND w.target = s.target AND s.position < w.position
+        WHERE s.resolved OR m.position IS NOT NULL OR w.position IS NOT NULL"""
+
+
+def with_resolution(errors: str, events: str) -> str:
+    """Errors with `COLUMNS`; `resolved` is true of those that are resolved."""
+    return f"""(
+        SELECT e.* REPLACE (CASE WHEN r.position IS NULL THEN e.resolved ELSE true END AS resolved),
+            r.resolved_how, r.resolved_by, r.resolved_at
+        FROM {errors} AS e LEFT JOIN ({of_errors(events)}) AS r ON r.position = e.position)"""
+
+
+def counted(events: str, keys: str) -> str:
+    """How many errors of each of `keys` are resolved."""
+    return f"SELECT {keys}, count(*) AS errors_resolved FROM ({of_errors(events)}) GROUP BY {keys}"
