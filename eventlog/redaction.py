@@ -497,7 +497,7 @@ def _are_texts(*values: object) -> bool:
 
 
 def _is_word(flag: str) -> bool:
-    return flag.replace("-", "a").replace("_", "a").isalnum() and flag.isascii()
+    return flag.replace("-", "a").replace("_", "a").replace(".", "a").isalnum() and flag.isascii()
 
 
 def _start(mark: "tuple[int, int]") -> int:

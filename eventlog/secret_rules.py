@@ -31,6 +31,7 @@ from eventlog.secret_look import (
     beginnings,
     commands_in,
     endings_in,
+    escapes_in,
     long_runs,
     may_be_base64,
     may_hold,
@@ -75,6 +76,7 @@ _URL_WORDS = frozenset(
     b"pass passwd password pw pwd secret token user username key apikey postgres root admin test".split()
 )
 _LOW = frozenset(LOWER)
+_ORDER = {beginning: i for i, beginning in enumerate(RULES)}
 
 KINDS = tuple(
     sorted(
@@ -146,8 +148,8 @@ def find(data: bytes, inside: bool = True) -> "list[Span]":
     spans: "list[Span]" = []
     runs = long_runs(data)
     if runs:
-        words = words_of(runs, data)
-        for beginning in beginnings(runs, words):
+        words = words_of(runs)
+        for beginning in sorted(set(beginnings(data, runs, words, escapes_in(data))), key=_ORDER.__getitem__):
             _find_tokens(data, beginning, spans)
         if b"Q~" in runs:
             _find_azure(data, spans)
@@ -439,13 +441,13 @@ def _find_assigned(data: bytes, low: bytes, ending: bytes, spans: "list[Span]") 
                 front += b"_"
             name = front + ending
             if is_secret_name(name):
-                _find_value(data, behind, name, spans)
+                word = before[len(before.rstrip(DOTTED)) :]
+                _find_value(data, behind, name, (word or ending).startswith(b"-"), spans)
         at = low.find(ending, behind)
 
 
-def _find_value(data: bytes, at: int, name: bytes, spans: "list[Span]") -> None:
+def _find_value(data: bytes, at: int, name: bytes, is_flag: bool, spans: "list[Span]") -> None:
     """The value that stands behind a name, when it is one."""
-    is_flag = name.startswith(b"-")
     at += _run(data, at, DIGIT, 3)
     at += _run(data, at, b"\\\"'`]", 6)
     spaces = _run(data, at, _SPACES, 8)
