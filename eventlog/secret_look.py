@@ -26,10 +26,11 @@ KEY = b"key"
 ENDINGS = (*PASSWORDS, *OTHERS, KEY)
 
 # Pieces without one of which no place holds a secret that `secret_places` knows: in lower case, with `:` for
-# each sign and without what `_BETWEEN` has. The second are looked for only where `pass` is.
+# each sign and without what `_BETWEEN` has. The others are looked for where `pass` is, or `assword`.
 _IN_TOGETHER = (b"cookie", b"identifiedby", b"bindpw", b"setx", b"configureset", b"secretset", b"webhook",
                 b"privatelines", b"define(")  # fmt: skip
-_WITH_PASS = (b"withpassword", b"encryptedpassword", b"chpasswd", b"passwordtype", b"<pass", b"requirepass")
+_WITH_PASS = (b"chpasswd", b"<pass", b"requirepass")
+_WITH_PASSWORD = (b"withpassword", b"encryptedpassword", b"passwordtype")
 _IN_TEXT = (b"masterauth ", b"untrusted c")
 # These are looked for in what is left of a text without most signs, which is a tenth of it.
 _RARE = UPPER + b":*]5"
@@ -120,11 +121,15 @@ def may_hold(data: bytes) -> bool:
     for mark in _IN_TOGETHER:
         if mark in together:
             return True
-    if b"pass" in together:
-        if any(mark in together for mark in _WITH_PASS) or (b"machine" in together and b"login" in together):
-            return True
-        if (b"assword " in data and _may_be_line(data)) or (b"spawn" in together and b"send " in data):
-            return True
+    if b"pass" in together and any(mark in together for mark in _WITH_PASS):
+        return True
+    if b"assword" in together and (
+        any(mark in together for mark in _WITH_PASSWORD)
+        or (b"machine" in together and b"login" in together)
+        or (b"assword " in data and _may_be_line(data))
+        or (b"spawn" in data and b"send " in data)
+    ):
+        return True
     if b"bearer" in together and _may_be_bearer(data.lower()):
         return True
     pieces = together.split(b":")

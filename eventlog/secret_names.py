@@ -23,6 +23,7 @@ MARK = b"[REDACTED:"
 
 _LETTERS = UPPER + LOWER
 _PROSE = frozenset(PROSE)
+_AS_SPELLED = bytes.maketrans(b"013457@$", b"oleastas")  # as people write words of passwords
 _AS_WORDS = bytes(c if c in ALNUM_SET else 32 for c in range(256))
 _AS_CASES = bytes(
     ord("u") if c in UPPER else ord("l") if c in LOWER else ord("d") if c in DIGIT else 32 for c in range(256)
@@ -82,6 +83,8 @@ def is_secret_value(name: bytes, value: bytes, quoted: bool) -> bool:
         or b"#{" in value
     ):
         return False
+    if value.startswith(b"arn:") or _is_setting(value):
+        return False
     if b" " in value:
         return quoted and is_password_name(name) and is_passphrase(value)
     if any(c in value for c in b"\t\r\n\0"):
@@ -93,6 +96,13 @@ def is_secret_value(name: bytes, value: bytes, quoted: bool) -> bool:
     else:
         likely = size >= 12 and is_random(value)
     return likely and not is_placeholder(value) and value.lower() not in name
+
+
+def _is_setting(value: bytes) -> bool:
+    """Whether the value is a name and a value of its own: `state=present`."""
+    name, _, rest = value.partition(b"=")
+    bare = name.replace(b"_", b"")
+    return len(name) > 2 and bool(rest.strip(b"=")) and bare.isalpha() and not _is_jumbled(bare)
 
 
 def _is_made_up(value: bytes) -> bool:
@@ -115,6 +125,17 @@ def is_placeholder(value: bytes) -> bool:
     low = value.lower()
     if any(word in low for word in PLACEHOLDERS) or low.startswith(PUBLISHED) or len(set(low)) < 5:
         return True
+    plain = low.translate(_AS_SPELLED)
+    return (
+        b"password" in plain
+        or b"passphrase" in plain
+        or low.endswith(b"...")
+        or _is_made_of_stops(low)
+        or _is_made_of_stops(plain)
+    )
+
+
+def _is_made_of_stops(low: bytes) -> bool:
     rest = low
     for word in STOPS:
         if word in rest:
