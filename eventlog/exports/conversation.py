@@ -122,7 +122,7 @@ def _read(
     begun = {position: at for position, at, *_ in asked if at is not None}
     events = []
     seen = allowed(store.fs, store.layout)
-    for event in view.iterate(session_id=session["session_id"]):
+    for event in map(store.redactor.leaving, view.iterate(session_id=session["session_id"])):
         if event["event_type"] == "llm" and event["position"] not in counted:
             continue
         payload = event["payload"]
