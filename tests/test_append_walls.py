@@ -162,8 +162,8 @@ def test_a_turn_that_has_ended_takes_feedback_alone(store: Store) -> None:
 
 
 def test_hooks_of_a_runtime_lose_nothing(store: Store) -> None:
-    """P4, I38, S0-21: fire-and-forget calls keep the event, and what no column can hold in its payload; strict
-    ones raise."""
+    """P4, I38, S0-21: fire-and-forget calls keep the event, and in its payload what no column can hold;
+    strict ones raise."""
     hooks = Hooks(store, agent="script")
     given: "dict[str, Any]" = {"path": "/abs", "tree_hash": "junk", "prompt_tokens": -1}
     with pytest.raises(InvalidEvent, match=r"column (path|tree_hash|prompt_tokens) must be"):
