@@ -162,7 +162,7 @@ def _may_be_command(data: bytes, escapes: "set[bytes]") -> bool:
 def endings_in(data: bytes) -> "set[bytes]":
     """The ends of names in a text that may have a value behind a sign, or a flag's."""
     found: "set[bytes]" = set()
-    for piece in data.translate(_AS_SIGNS, _BETWEEN).split(b":")[:-1]:
+    for piece in {piece[-128:] for piece in data.translate(_AS_SIGNS, _BETWEEN).split(b":")[:-1]}:
         if piece[-3:] in _LASTS and _is_name(piece):
             bare = piece.removesuffix(b"value").rstrip(b"nrt:")
             piece = piece.rstrip(b"t")
