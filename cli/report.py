@@ -1,5 +1,6 @@
 """`locus report`: a page of figures and charts, as one HTML file."""
 
+import dataclasses
 import datetime
 
 import click
@@ -37,6 +38,8 @@ def command(ctx: click.Context, path: str, since: int | None, force: bool, as_js
     now = datetime.datetime.now(datetime.UTC)
     with open_store(ctx) as store, figures.asking(store) as query, Progress("counting"):
         seen = overview.gather(query, store.project_name, prices.load(), since, now)
+        paths = [dataclasses.replace(row, key=store.redactor.text(str(row.key))) for row in seen.paths]
+    seen = dataclasses.replace(seen, paths=paths)
     data = page.render(seen).encode()
     if path == "-":
         put(data)

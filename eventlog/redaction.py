@@ -127,6 +127,25 @@ class Redactor:
             return self._redacted(event)
         return self._redacted(event) if self._may_hold(data) else event
 
+    def leaving(self, event: Event) -> Event:
+        """An event of the log without the secrets in names of files, which stay in the log, and only there.
+
+        Its payload may be JSON text, as the log has it. The very same object when it holds none.
+        """
+        if not self.enabled or event.get("event_type") not in _PATH_TYPES:
+            return event
+        payload = event.get("payload")
+        text = payload.encode() if isinstance(payload, str) else jsontext.encode(payload or {})
+        if not self._may_hold(text + str(event.get("path")).encode("utf-8", "surrogatepass")):
+            return event
+        given: Event = {**event, "event_type": "", "payload": jsontext.decode(text.decode())}
+        found = self._redacted(given)
+        if found is given:
+            return event
+        new = found["payload"]
+        new = jsontext.encode(new).decode() if isinstance(payload, str) else new
+        return {**found, "event_type": event["event_type"], "payload": new}
+
     def redact_all(self, events: "Sequence[Event]") -> "Sequence[Event]":
         """The same of many."""
         if self.look is not None:
@@ -497,7 +516,7 @@ def _are_texts(*values: object) -> bool:
 
 
 def _is_word(flag: str) -> bool:
-    return flag.replace("-", "a").replace("_", "a").isalnum() and flag.isascii()
+    return flag.replace("-", "a").replace("_", "a").replace(".", "a").isalnum() and flag.isascii()
 
 
 def _start(mark: "tuple[int, int]") -> int:

@@ -1,17 +1,15 @@
-"""The first look for secrets: whether a text, or JSON that has many, may hold one; at a fraction of a
-find's price.
+"""The first look for secrets: whether a text, or JSON that has many, may hold one; at a fraction of a find's
+price.
 
-What `may_hold` lets pass holds nothing that `secret_rules.find` finds in any of its texts. What is asked
-for is
-spelled alike in a text and in JSON, and where an escape may stand between two parts of a secret, the parts
-count
-whatever stands there. There are no regular expressions here: the hook path loads no `re`, and the time is
-linear.
+What `may_hold` lets pass holds nothing that `secret_rules.find` finds in any of its texts. What is asked for
+is spelled alike in a text and in JSON, and where an escape may stand between two parts of a secret, the parts
+count whatever stands there. There are no regular expressions here: the hook path loads no `re`, and the time
+is linear.
 
 Pure functions; any thread. docs/secrets.md is the protocol. On the hook path.
 """
 
-from eventlog.secret_table import TOKENS
+from eventlog.secret_table import COMMANDS, KEYS_OF, OPTIONS, OTHERS, PASSWORDS, TOKENS
 
 DIGIT = b"0123456789"
 UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -24,242 +22,21 @@ ALNUM_SET = frozenset(ALNUM)
 NAME_MAX = 48
 URL_USER_MAX = 256
 
-# Names that a password is assigned to end in one of these, of a key, token and the like in one of those.
-# Of `pass`
-# and others that also end other words, `secret_names` asks more.
-PASSWORDS = (
-    b"password",
-    b"passwd",
-    b"passphrase",
-    b"pass",
-    b"pwd",
-    b"passwort",
-    b"kennwort",
-    b"contrase\xc3\xb1a",
-    b"contrasena",
-    b"senha",
-    b"wachtwoord",
-    b"mot_de_passe",
-    b"motdepasse",
-    b"mot de passe",
-    b"parola",
-    b"has\xc5\x82o",
-    b"l\xc3\xb6senord",
-    b"\xe3\x83\x91\xe3\x82\xb9\xe3\x83\xaf\xe3\x83\xbc\xe3\x83\x89",
-    b"\xe5\xaf\x86\xe7\xa0\x81",
-    b"\xd0\xbf\xd0\xb0\xd1\x80\xd0\xbe\xd0\xbb\xd1\x8c",
-    b"bindpw",
-    b"rootpw",
-    b"psk",
-    b"mnemonic",
-    b"seed_phrase",
-    b"seedphrase",
-    b"recovery_phrase",
-)
-OTHERS = (
-    b"secret",
-    b"token",
-    b"authorization",
-    b"credential",
-    b"credentials",
-    b"auth",
-    b"_pat",
-    b"_jwt",
-    b"key_base",
-    b"keybase",
-    b"key_data",
-    b"secret_id",
-    b"otp_seed",
-)
-_KEYS = (
-    b"access",
-    b"account",
-    b"admin",
-    b"aes",
-    b"api",
-    b"app",
-    b"auth",
-    b"bot",
-    b"cipher",
-    b"client",
-    b"consumer",
-    b"cookie",
-    b"crypt",
-    b"decryption",
-    b"deploy",
-    b"encryption",
-    b"fernet",
-    b"gateway",
-    b"hmac",
-    b"ingest",
-    b"insert",
-    b"integration",
-    b"jwt",
-    b"license",
-    b"master",
-    b"merchant",
-    b"personal",
-    b"private",
-    b"project",
-    b"rest",
-    b"root",
-    b"routing",
-    b"sdk",
-    b"secret",
-    b"server",
-    b"service",
-    b"session",
-    b"shared",
-    b"signing",
-    b"ssh",
-    b"storage",
-    b"subscription",
-    b"tls",
-    b"wallet",
-    b"webhook",
-    b"write",
-)
-# Services whose keys are called after them.
-_SERVICES = tuple(
-    b"ably abuseipdb airtable alchemy algolia alpaca amplitude anthropic anyscale apify application "
-    b"asana assemblyai atlas "
-    b"atlassian aws azure backup binance bitbucket bitly blockfrost braintree brave buildkite "
-    b"cerebras circleci claude clerk "
-    b"cloudflare codecov cohere coinbase comet contentful cosmos datadog deepgram deepl deepseek "
-    b"digitalocean discord docker "
-    b"dropbox elastic elevenlabs etherscan exa fastly figma firebase fireworks function functions "
-    b"gcp gemini github gitlab "
-    b"giphy google grafana groq heroku honeycomb hubspot huggingface ibm infura influx intercom "
-    b"jira jina kraken langfuse "
-    b"langsmith launchdarkly linear linode logdna logtail lokalise mailchimp mailgun mapbox maps "
-    b"meilisearch mistral mixpanel "
-    b"moralis nasa neon newrelic news ngrok notion nuget nvidia okta omdb openai openrouter "
-    b"opsgenie pagerduty paypal "
-    b"perplexity pinecone plaid polygon postmark pusher qdrant quicknode rapidapi razorpay "
-    b"recaptcha redis replicate resend "
-    b"rollbar sendgrid sentry serp serpapi shippo shodan sinch snyk sonar spotify square stability "
-    b"stripe supabase tavily "
-    b"telegram tmdb together transifex travis trello twilio twitter typesense unsplash upstash "
-    b"vercel virustotal voyage vultr "
-    b"wandb weather weaviate workos xai yelp youtube zendesk zoom signature bucket decrypt sas "
-    b"bearer hash_secret".split()
-)
-KEYS_OF: "tuple[bytes, ...]" = (*_KEYS, *_SERVICES)
 KEY = b"key"
 ENDINGS = (*PASSWORDS, *OTHERS, KEY)
 
-# Words of commands whose options hold a password, and of other places without a name and a sign.
-COMMANDS = (
-    b"mysql",
-    b"mysqldump",
-    b"mysqladmin",
-    b"mysqlimport",
-    b"mysqlsh",
-    b"mariadb",
-    b"mariadb-dump",
-    b"sshpass",
-    b"unrar",
-    b"redis-cli",
-    b"iredis",
-    b"valkey-cli",
-    b"smbclient",
-    b"rpcclient",
-    b"winexe",
-    b"curl",
-    b"curlie",
-    b"xhs",
-    b"httpie",
-    b"lftp",
-    b"ncftp",
-    b"ncftpget",
-    b"lftpget",
-    b"sqlcmd",
-    b"bcp",
-    b"isql",
-    b"osql",
-    b"ipmitool",
-    b"mosquitto_pub",
-    b"mosquitto_sub",
-    b"zip",
-    b"unzip",
-    b"mongo",
-    b"mongosh",
-    b"mongodump",
-    b"mongorestore",
-    b"mongoexport",
-    b"mongoimport",
-    b"login",
-    b"cqlsh",
-    b"psexec",
-    b"rdesktop",
-    b"influx",
-    b"nuget",
-    b"7z",
-    b"7za",
-    b"rar",
-    b"arangosh",
-    b"svn",
-    b"evil-winrm",
-    b"crackmapexec",
-    b"netexec",
-    b"nxc",
-    b"ldapsearch",
-    b"ldapadd",
-    b"ldapmodify",
-    b"ldapdelete",
-    b"ldapwhoami",
-    b"ldappasswd",
-    b"plink",
-    b"pscp",
-    b"psftp",
-    b"keytool",
-    b"jarsigner",
-    b"apksigner",
-    b"openssl",
-    b"snmpget",
-    b"snmpwalk",
-    b"snmpset",
-    b"gpg",
-    b"gpg2",
-    b"htpasswd",
-    b"sudo",
-    b"docker",
-    b"stdin",
-)
-# Other pieces without one of which no place holds a secret that `secret_places` knows; these are spelled
-# in lower
-# case, with `:` for each sign and without what `_BETWEEN` has.
-_IN_TOGETHER = (
-    b"cookie",
-    b"identifiedby",
-    b"withpassword",
-    b"encryptedpassword",
-    b"bindpw",
-    b"chpasswd",
-    b"setx",
-    b"configureset",
-    b"secretset",
-    b"webhook",
-    b"privatelines",
-    b"define(",
-    b"passwordtype",
-    b"<pass",
-    b"sig:",
-    b"kty:",
-)
-_IN_TEXT = (
-    b"]:587",
-    b":thin:",
-    b"PSK ",
-    b"requirepass ",
-    b"masterauth ",
-    b"RSAKeyValue",
-    b"SSH2 ENC",
-    b"untrusted c",
-    b":5432:",
-    b":*:",
-    b"AZDO",
-)
+# Pieces without one of which no place holds a secret that `secret_places` knows: in lower case, with `:` for
+# each sign and without what `_BETWEEN` has. The others are looked for where `pass` is, or `assword`.
+_IN_TOGETHER = (b"cookie", b"identifiedby", b"bindpw", b"setx", b"configureset", b"secretset", b"webhook",
+                b"privatelines", b"define(")  # fmt: skip
+_WITH_PASS = (b"chpasswd", b"<pass", b"requirepass")
+_WITH_PASSWORD = (b"withpassword", b"encryptedpassword", b"passwordtype")
+_IN_TEXT = (b"masterauth ", b"untrusted c")
+# These are looked for in what is left of a text without most signs, which is a tenth of it.
+_RARE = UPPER + b":*]5"
+_NOT_RARE = bytes(c for c in range(256) if c not in _RARE)
+_MARKS = (b"]:587", b":5432:", b":*:", b"PSK ", b"RSAKeyValue", b"SSH2 ENC", b"AZDO", b"tTRUE", b"\tTRUE")
+_AMONG_RARE = tuple((mark.translate(None, _NOT_RARE), mark) for mark in _MARKS)
 SETTERS = (b"setx ", b"secret set ", b"configure set ")
 CRYPTS = (b"$6$", b"$5$", b"$y$", b"$1$", b"$2a$", b"$2b$", b"$2y$", b"$apr1$", b"$7$")
 
@@ -270,7 +47,7 @@ _AS_WORDS = bytes(c if c in ALNUM_SET else 32 for c in range(256))
 # What may stand between a name and its sign. Without it the two stand side by side.
 _BETWEEN = DIGIT + b"-_\\\"'`] \t\r\n,"
 _AS_SIGNS = bytes(ord(":") if c in b"=:>" else c for c in range(256)).lower()
-_AS_OPTIONS = bytes(c if c in WORD else 32 for c in range(256)).lower()
+_AS_OPTIONS = bytes(c if c in DOTTED else 32 for c in range(256)).lower()
 
 RULES = {row[1]: row for row in TOKENS}
 # Tokens that stand in no long run, or begin with bytes that runs are cut at.
@@ -283,12 +60,14 @@ def _together(name: bytes) -> bytes:
 
 # A tab, in JSON, leaves a `t` between a name and its sign.
 _WHOLE = (*PASSWORDS, *OTHERS, *(word + KEY for word in KEYS_OF))
-_NAMES = tuple({_together(name) for name in _WHOLE} | {_together(name).rstrip(b"t") for name in _WHOLE})
-_LASTS = frozenset((name + tabs)[-3:] for name in _NAMES for tabs in (b"", b"t", b"tt", b"ttt"))
+_NAMES = tuple({_together(name) for name in (*_WHOLE, b"sig", b"kty", b"thin")}
+               | {_together(name).rstrip(b"t") for name in _WHOLE})  # fmt: skip
+_LASTS = frozenset((name + tabs)[-3:] for name in (*_NAMES, b"value") for tabs in (b"", b"t", b"tt", b"ttt"))
+_BY_LAST = {last: tuple(n for n in _NAMES if n[-2:] == last) for last in {name[-2:] for name in _NAMES}}
 
 
 def _firsts() -> "tuple[dict[bytes, tuple[bytes, ...]], dict[bytes, tuple[bytes, ...]]]":
-    """Beginnings by their first word, when a sign ends it, or else by their first three bytes."""
+    """Beginnings by their first word when a sign ends it, also behind an escape, else by three bytes."""
     by_word: "dict[bytes, tuple[bytes, ...]]" = {}
     by_front: "dict[bytes, tuple[bytes, ...]]" = {}
     for beginning in RULES:
@@ -299,12 +78,16 @@ def _firsts() -> "tuple[dict[bytes, tuple[bytes, ...]], dict[bytes, tuple[bytes,
             by_front[beginning[:3]] = (*by_front.get(beginning[:3], ()), beginning)
         else:
             word = words[1] if beginning.startswith(b"k_") else words[0]
-            by_word[word] = (*by_word.get(word, ()), beginning)
+            for escaped in (word, *(letter + word for letter in _LETTERS)):
+                by_word[escaped] = (*by_word.get(escaped, ()), beginning)
     return by_word, by_front
 
 
+_ESCAPED = frozenset(b"nrtbf")
+_X, _XU = ord("x"), frozenset(b"xu")
+_DIGIT_BYTES = frozenset(bytes([c]) for c in DIGIT)
 _DIGITS, _HEX = frozenset(DIGIT), frozenset(b"0123456789abcdefABCDEF")
-_LETTERS = frozenset(b"nrtbf")  # of escapes
+_LETTERS = (b"n", b"r", b"t", b"b", b"f")  # of escapes
 BY_WORD, BY_FRONT = _firsts()
 _WORDS, _FRONTS = frozenset(BY_WORD), frozenset(BY_FRONT)
 
@@ -316,49 +99,62 @@ def may_hold(data: bytes) -> bool:
     list. Never a miss.
     """
     runs = long_runs(data)
-    if runs:
-        words = words_of(runs, data)
-        for beginning in beginnings(runs, words):
-            if _may_be_token(data, beginning):
-                return True
-        if b"Q~" in runs or b"hooks.slack.com" in runs:
-            return True
-        for word in words:
-            if len(word) >= 20 and may_be_base64(word):
-                return True
-        if any(len(run) > 55 and run.count(b".") > 1 for run in runs.split()):
-            return True
-    if b":AA" in data and _may_be_token(data, b":AA"):
+    escapes = escapes_in(data)
+    if runs and _may_hold_token(data, runs, escapes):
         return True
     if b"@" in data and b"://" in data and _may_be_url_password(data):
         return True
     if b"-----BEGIN" in data and b"PRIVATE KEY" in data:
         return True
+    if b"$" in data and any(mark in data for mark in CRYPTS):
+        return True
+    rare = data.translate(None, _NOT_RARE)
+    if b":AA" in rare and _may_be_token(data, b":AA"):
+        return True
+    for left, mark in _AMONG_RARE:
+        if left in rare and mark in data:
+            return True
     for mark in _IN_TEXT:
         if mark in data:
             return True
-    if b"$" in data and any(mark in data for mark in CRYPTS):
-        return True
     together = data.translate(_AS_SIGNS, _BETWEEN)
     for mark in _IN_TOGETHER:
         if mark in together:
             return True
+    if b"pass" in together and any(mark in together for mark in _WITH_PASS):
+        return True
+    if b"assword" in together and (
+        any(mark in together for mark in _WITH_PASSWORD)
+        or (b"machine" in together and b"login" in together)
+        or (b"assword " in data and _may_be_line(data))
+        or (b"spawn" in data and b"send " in data)
+    ):
+        return True
     if b"bearer" in together and _may_be_bearer(data.lower()):
         return True
-    for piece in together.split(b":")[:-1]:
-        if (piece[-3:] in _LASTS or piece[-5:] == b"value") and _is_name(piece):
+    pieces = together.split(b":")
+    del pieces[-1]
+    if any([_is_name(piece) for piece in pieces if piece[-3:] in _LASTS]):  # noqa: C419 - faster so
+        return True
+    return b"-" in data and _may_be_command(data, escapes)
+
+
+def _may_hold_token(data: bytes, runs: bytes, escapes: "set[bytes]") -> bool:
+    words = words_of(runs)
+    for beginning in beginnings(data, runs, words, escapes):
+        if _may_be_token(data, beginning):
             return True
-    if b"machine" in together and b"login" in together and b"password" in together:
+    if b"Q~" in runs or b"hooks.slack.com" in runs:
         return True
-    if b"TRUE" in data and (b"tTRUE" in data or b"\tTRUE" in data):
-        return True
-    if b"assword " in data and _may_be_line(data):
-        return True
-    if b"spawn" in data and b"send " in data:
-        return True
-    if b"-" not in data:
-        return False
-    shape = _shape(data)
+    for word in words:
+        if len(word) >= BASE64_LEAST and may_be_base64(word):
+            return True
+    return b"." in runs and any(run.count(b".") > 1 and len(run) > 55 for run in runs.split())
+
+
+def _may_be_command(data: bytes, escapes: "set[bytes]") -> bool:
+    """Whether a flag with a secret's name, or a command with a password among its options, stands there."""
+    shape = _shape(data, escapes)
     pieces = shape.split(b" -")[1:]
     return bool(_flags(pieces)) or (_has_options(pieces) and not _COMMANDS.isdisjoint(shape.split()))
 
@@ -366,24 +162,26 @@ def may_hold(data: bytes) -> bool:
 def endings_in(data: bytes) -> "set[bytes]":
     """The ends of names in a text that may have a value behind a sign, or a flag's."""
     found: "set[bytes]" = set()
-    for piece in data.translate(_AS_SIGNS, _BETWEEN).split(b":")[:-1]:
-        if (piece[-3:] in _LASTS or piece[-5:] == b"value") and _is_name(piece):
+    for piece in {piece[-128:] for piece in data.translate(_AS_SIGNS, _BETWEEN).split(b":")[:-1]}:
+        if piece[-3:] in _LASTS and _is_name(piece):
             bare = piece.removesuffix(b"value").rstrip(b"nrt:")
             piece = piece.rstrip(b"t")
             found |= {end for end, name in _TOGETHER if piece.endswith(name) or bare.endswith(name)}
     if b"-" in data:
-        for word in _flags(_shape(data).split(b" -")[1:]):
+        for word in _flags(_shape(data, escapes_in(data)).split(b" -")[1:]):
             found |= {ending for ending in ENDINGS if word.endswith(ending)}
     return found
 
 
-def _shape(data: bytes) -> bytes:
-    """The words of a text, in lower case; of JSON without the letters of escapes in front of a sign of
-    minus.
+def _shape(data: bytes, escapes: "set[bytes]") -> bytes:
+    """The words of a text, in lower case; of JSON without the letters of escapes in front of a sign of minus,
+    and once more what comes behind the digits of others.
     """
+    if b"u0" in escapes:
+        data = b" ".join((data, *(piece[2 : NAME_MAX + 18] for piece in data.split(b"\\u00")[1:])))
     shape = b" " + data.translate(_AS_OPTIONS) + b" "
-    for letter in (b"n", b"t", b"r"):
-        if b"\\" + letter + b"-" in data:
+    for letter in _LETTERS:
+        if letter + b"-" in escapes:
             shape = shape.replace(b" " + letter + b"-", b"  -")
     return shape
 
@@ -392,41 +190,34 @@ def commands_in(data: bytes) -> "list[bytes]":
     """Which commands that have a password among their options a text may hold."""
     if b"-" not in data:
         return []
-    shape = _shape(data)
+    shape = _shape(data, escapes_in(data))
     return [word for word in COMMANDS if word + b" " in shape] if _has_options(shape.split(b" -")[1:]) else []
 
 
 def _has_options(pieces: "list[bytes]") -> bool:
     """Whether an option stands there that may have a password behind it."""
-    return any(piece[:1] in _OPTION_STARTS or piece.startswith(_LONG_OPTIONS) for piece in pieces)
+    firsts = {piece[:1] for piece in pieces}
+    return not firsts.isdisjoint(_OPTION_STARTS) or (
+        not firsts.isdisjoint(_LONG_STARTS) and any(piece.startswith(_LONG_OPTIONS) for piece in pieces)
+    )
 
 
-_OPTION_STARTS = frozenset(bytes([c]) for c in b"puawskx")
-_LONG_OPTIONS = (
-    b"-user",
-    b"-proxy-user",
-    b"-auth",
-    b"-passphrase",
-    b"-password",
-    b"-stdin",
-    b"b ",
-    b"nb",
-    b"cb ",
-    b"bn",
-    b"bc ",
-)
-# Also behind the end of a line or a tab in JSON.
-_COMMANDS = frozenset(letter + word for word in COMMANDS for letter in (b"", b"n", b"t", b"r"))
+_OPTIONS = {option[1:].lower() for _, options, _ in OPTIONS for option in options}
+_OPTION_STARTS = frozenset(option[:1] for option in _OPTIONS if not option.startswith(b"-"))
+_LONG_OPTIONS = (*(option for option in _OPTIONS if option.startswith(b"-")), b"-password", b"-stdin",
+                 b"b ", b"nb", b"cb ", b"bn", b"bc ")  # fmt: skip
+_LONG_STARTS = frozenset(option[:1] for option in _LONG_OPTIONS)
+_COMMANDS = frozenset(letter + word for word in COMMANDS for letter in (b"", *_LETTERS))
 _TOGETHER = tuple((ending, _together(ending)) for ending in ENDINGS) + tuple(
     (ending, _together(ending).rstrip(b"t")) for ending in ENDINGS
 )
 
 
 def _is_name(piece: bytes) -> bool:
-    piece = piece.rstrip(b"t")
-    return piece.endswith(_NAMES) or (
-        piece.endswith(b"value") and piece[:-5].rstrip(b"nrt:").endswith(_NAMES)
-    )
+    bare = piece.rstrip(b"t")
+    if bare.endswith(_BY_LAST.get(bare[-2:], ())):
+        return True
+    return bare.endswith(b"value") and bare[:-5].rstrip(b"nrt:").endswith(_NAMES)
 
 
 def long_runs(data: bytes) -> bytes:
@@ -443,30 +234,39 @@ def long_runs(data: bytes) -> bytes:
     return b" ".join(found)
 
 
-def words_of(runs: bytes, data: bytes) -> "set[bytes]":
-    """The letters and digits between other signs; also what stands in them behind the end of an escape.
+def escapes_in(data: bytes) -> "set[bytes]":
+    """The two bytes behind each backslash."""
+    return {piece[:2] for piece in data.split(b"\\")[1:]}
+
+
+def words_of(runs: bytes) -> "set[bytes]":
+    """The letters and digits between other signs."""
+    return set(runs.translate(_AS_WORDS).split())
+
+
+def beginnings(data: bytes, runs: bytes, words: "set[bytes]", escapes: "set[bytes]") -> "list[bytes]":
+    """The beginnings of tokens that may stand there, some of them twice; also behind the end of an escape.
 
     Text inside of text has its newlines as `\\n`, its quotes as `%22` or `\\u0022`, its colours as `ESC[32m`.
     """
-    words = set(runs.translate(_AS_WORDS).split())
+    known = words & _WORDS
+    fronts = {word[:3] for word in words}
+    if escapes:
+        fronts.update([word[1:4] for word in words if word[0] in _ESCAPED])
+        if any(escape[0] in _XU for escape in escapes if escape):
+            escaped = [word[3 if word[0] == _X else 5 :] for word in words if word[0] in _XU]
+            known |= _WORDS.intersection(escaped)
+            fronts.update([word[:3] for word in escaped])
     if b"%" in data:
-        words |= {word[2:] for word in words if word[0] in _HEX}
-    if b"\\" in data:
-        words |= {word[1:] for word in words if word and word[0] in _LETTERS}
-        if b"\\x" in data or b"\\u" in data:
-            words |= {word[at:] for word in words for at in (3, 5)}
-    if b"[" in data:
-        words |= {
-            word[word.find(b"m") + 1 :] for word in words if word and word[0] in _DIGITS and b"m" in word[:5]
-        }
-    return words
-
-
-def beginnings(runs: bytes, words: "set[bytes]") -> "list[bytes]":
-    """The beginnings of tokens that may stand there."""
-    found = [beginning for word in words & _WORDS for beginning in BY_WORD[word] if beginning in runs]
-    fronts = {word[:3] for word in words} & _FRONTS
-    found += [beginning for front in fronts for beginning in BY_FRONT[front] if beginning in runs]
+        escaped = [word[2:] for word in words if word[0] in _HEX]
+        known |= _WORDS.intersection(escaped)
+        fronts.update([word[:3] for word in escaped])
+    if b"[" in data and not _DIGIT_BYTES.isdisjoint([piece[:1] for piece in data.split(b"[")[1:]]):
+        escaped = [word[word.find(b"m") + 1 :] for word in words if word[0] in _DIGITS and b"m" in word[:5]]
+        known |= _WORDS.intersection(escaped)
+        fronts.update([word[:3] for word in escaped])
+    found = [beginning for word in known for beginning in BY_WORD[word] if beginning in runs]
+    found += [beginning for front in fronts & _FRONTS for beginning in BY_FRONT[front] if beginning in runs]
     if b"SK" in runs:
         found.append(b"SK")
     return found
@@ -479,16 +279,21 @@ FIRST = bytes(sorted({_SEXTETS[a >> 2] for a in _TEXT}))
 SECOND = bytes(sorted({_SEXTETS[(a & 3) << 4 | b >> 4] for a in _TEXT for b in _TEXT}))
 THIRD = bytes(sorted({_SEXTETS[(b & 15) << 2 | c >> 6] for b in _TEXT for c in _TEXT}))
 BASE64_LEAST = 20
+_IS_FIRST = bytes(ord("x") if c in FIRST else 32 for c in range(256))
+_ALL_FIRST = b"x" * (BASE64_LEAST // 4)
+_LOWER, _UPPER = LOWER + DIGIT, UPPER + DIGIT
 
 
 def may_be_base64(word: bytes) -> bool:
     """Whether text in Base64 may begin in the first places of a word, behind an escape's end or not."""
-    if not word.strip(LOWER + DIGIT) or not word.strip(UPPER + DIGIT):
+    if not word.strip(_LOWER) or not word.strip(_UPPER):
         return False
+    first = word[: 6 + BASE64_LEAST].translate(_IS_FIRST)
     for at in range(min(7, len(word) - BASE64_LEAST + 1)):
-        part = word[at : at + BASE64_LEAST]
-        if not part[::4].strip(FIRST) and not part[1::4].strip(SECOND) and not part[2::4].strip(THIRD):
-            return True
+        if first[at : at + BASE64_LEAST : 4] == _ALL_FIRST:
+            part = word[at : at + BASE64_LEAST]
+            if not part[1::4].strip(SECOND) and not part[2::4].strip(THIRD):
+                return True
     return False
 
 

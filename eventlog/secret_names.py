@@ -14,191 +14,16 @@ from eventlog.secret_look import (
     DIGIT,
     DOTTED,
     KEY,
-    KEYS_OF,
     LOWER,
-    OTHERS,
-    PASSWORDS,
     UPPER,
 )
+from eventlog.secret_table import KEYS_OF, OTHERS, PASSWORDS, PLACEHOLDERS, PROSE, PUBLISHED, STOPS
 
 MARK = b"[REDACTED:"
 
 _LETTERS = UPPER + LOWER
-# In a value of which these are a part there is no secret.
-_PLACEHOLDERS = (
-    b"example",
-    b"placeholder",
-    b"your",
-    b"changeme",
-    b"change_me",
-    b"change-me",
-    b"dummy",
-    b"xxxx",
-    b"****",
-    b"....",
-    b"redacted",
-    b"replace",
-    b"insert",
-    b"sample",
-    b"notasecret",
-    b"not-a-",
-    b"not_a_",
-    b"hunter2",
-    b"changeit",
-    b"deadbeef",
-    b"invalid",
-    b"123456789",
-    b"abcdefgh",
-    b"lorem",
-    b"foobar",
-    b"fake",
-    b"mock",
-    b"todo",
-)
-# Nor in what pages of standards and vendors show to everybody; the beginning of each is here.
-_PUBLISHED = (
-    b"wjalrxutnfemi",
-    b"d41d8cd98f00b204e980",
-    b"da39a3ee5e6b4b0d3255",
-    b"e3b0c44298fc1c149afb",
-    b"eby8vdm02xnocqflqu",
-    b"2yotnfzfejr1zcsicmw",
-    b"tgzv3jokf0xg5qx2tlkwia",
-    b"h480djs93hd8",
-    b"dpf43f3p2l4k3l03",
-    b"kd94hf93k423kf44",
-    b"0685bd9184jfhq22",
-    b"ad180jjd733klru7",
-    b"mf_9.b5f-4.1jqm",
-    b"192b9bdd22ab9ed4d12e",
-    b"5f352379324c22463451",
-    b"_5#y2l",
-    b"?\\xbf,\\xb4",
-    b"a0zr98j/3yx",
-    b"qwxhzgrpbjpvcgvu",
-    b"eyjhbgcioijiuzi1niisinr5cci6ikpxvcj9.eyjzdwiioiixmjm0nty3odkw",
-)
-# A value that is made of these and digits is none, either.
-_STOPS = (
-    b"password",
-    b"passphrase",
-    b"passwd",
-    b"passw0rd",
-    b"p@ssw0rd",
-    b"p@ssword",
-    b"passwort",
-    b"secret",
-    b"s3cr3t",
-    b"token",
-    b"test",
-    b"user",
-    b"name",
-    b"admin",
-    b"root",
-    b"pass",
-    b"key",
-    b"api",
-    b"access",
-    b"auth",
-    b"demo",
-    b"default",
-    b"value",
-    b"my",
-    b"the",
-    b"new",
-    b"old",
-    b"some",
-    b"foo",
-    b"bar",
-    b"baz",
-    b"abc",
-    b"qwerty",
-    b"secure",
-    b"letmein",
-    b"welcome",
-    b"hello",
-    b"world",
-    b"temp",
-    b"string",
-    b"none",
-    b"null",
-    b"true",
-    b"false",
-    b"client",
-    b"session",
-    b"private",
-    b"public",
-    b"bearer",
-    b"basic",
-    b"valid",
-    b"wrong",
-    b"good",
-    b"bad",
-    b"super",
-    b"top",
-    b"ansible",
-    b"vault",
-    b"docker",
-    b"git",
-    b"postgres",
-    b"mysql",
-    b"redis",
-    b"mongo",
-    b"django",
-    b"flask",
-    b"http",
-    b"dev",
-    b"prod",
-    b"local",
-    b"host",
-    b"login",
-    b"strong",
-    b"simple",
-    b"random",
-    b"alice",
-    b"bob",
-    b"tobi",
-    b"ssh",
-    b"sekret",
-    b"sikret",
-    b"pa$$word",
-    b"pa$$w0rd",
-    b"p4ssw0rd",
-    b"passw0",
-    b"very",
-    b"another",
-    b"here",
-    b"unsafe",
-    b"credential",
-    b"encrypted",
-    b"decrypted",
-    b"plain",
-    b"text",
-    b"id",
-    b"service",
-    b"account",
-    b"db",
-    b"app",
-)
-# Words by which a sentence about passwords shows: several words that hold none of them may be one.
-_PROSE = frozenset(
-    b"a an the is are be been was were must should may can could will would shall not no yes or and "
-    b"if in on at to of for from with "
-    b"without by as it its this that these those your you our we they use used using enter type set "
-    b"get new old current "
-    b"password passwords passwort passphrase user username name email login log sign account least "
-    b"characters character "
-    b"required require please invalid incorrect wrong empty field value optional default when which "
-    b"what where how "
-    b"forgot forgotten reset change changed confirm confirmation repeat again match matches file "
-    b"path key token secret "
-    b"string text hash hashed plain encrypted generate generated random show hide hidden strong "
-    b"weak one two per only "
-    b"all any each both between long short too than more less same different stored specified given "
-    b"provide provided "
-    b"authentication authenticate failed error missing does do did has have had".split()
-)
-
+_PROSE = frozenset(PROSE)
+_AS_SPELLED = bytes.maketrans(b"013457@$", b"oleastas")  # as people write words of passwords
 _AS_WORDS = bytes(c if c in ALNUM_SET else 32 for c in range(256))
 _AS_CASES = bytes(
     ord("u") if c in UPPER else ord("l") if c in LOWER else ord("d") if c in DIGIT else 32 for c in range(256)
@@ -258,6 +83,8 @@ def is_secret_value(name: bytes, value: bytes, quoted: bool) -> bool:
         or b"#{" in value
     ):
         return False
+    if value.startswith(b"arn:") or _is_setting(value):
+        return False
     if b" " in value:
         return quoted and is_password_name(name) and is_passphrase(value)
     if any(c in value for c in b"\t\r\n\0"):
@@ -269,6 +96,13 @@ def is_secret_value(name: bytes, value: bytes, quoted: bool) -> bool:
     else:
         likely = size >= 12 and is_random(value)
     return likely and not is_placeholder(value) and value.lower() not in name
+
+
+def _is_setting(value: bytes) -> bool:
+    """Whether the value is a name and a value of its own: `state=present`."""
+    name, _, rest = value.partition(b"=")
+    bare = name.replace(b"_", b"")
+    return len(name) > 2 and bool(rest.strip(b"=")) and bare.isalpha() and not _is_jumbled(bare)
 
 
 def _is_made_up(value: bytes) -> bool:
@@ -289,10 +123,21 @@ def _is_made_up(value: bytes) -> bool:
 def is_placeholder(value: bytes) -> bool:
     """Whether the words in a value say that it is an example, or are all that it has."""
     low = value.lower()
-    if any(word in low for word in _PLACEHOLDERS) or low.startswith(_PUBLISHED) or len(set(low)) < 5:
+    if any(word in low for word in PLACEHOLDERS) or low.startswith(PUBLISHED) or len(set(low)) < 5:
         return True
+    plain = low.translate(_AS_SPELLED)
+    return (
+        b"password" in plain
+        or b"passphrase" in plain
+        or low.endswith(b"...")
+        or _is_made_of_stops(low)
+        or _is_made_of_stops(plain)
+    )
+
+
+def _is_made_of_stops(low: bytes) -> bool:
     rest = low
-    for word in _STOPS:
+    for word in STOPS:
         if word in rest:
             rest = rest.replace(word, b"")
     return len(rest) < len(low) and sum(c not in DIGIT and c in ALNUM_SET for c in rest) < 3
@@ -309,7 +154,7 @@ def is_password(value: bytes) -> bool:
 def is_published(token: bytes) -> bool:
     """Whether a token is an example that everybody knows, or counts up."""
     low = token.lower()
-    return b"example" in low or b"1234567890" in low or b"abcdefghij" in low or low.startswith(_PUBLISHED)
+    return b"example" in low or b"1234567890" in low or b"abcdefghij" in low or low.startswith(PUBLISHED)
 
 
 def is_passphrase(value: bytes) -> bool:

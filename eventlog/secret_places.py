@@ -7,6 +7,7 @@ docs/secrets.md is the protocol. On the hook path, where something was seen.
 
 from eventlog.secret_look import ALNUM, ALNUM_SET, CRYPTS, DIGIT, SETTERS, WORD, run
 from eventlog.secret_names import MARK, is_password, is_placeholder, is_random, is_wordy
+from eventlog.secret_table import OPTIONS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,81 +19,9 @@ _URL64 = WORD
 _SSH2 = b"---- BEGIN SSH2 ENCRYPTED " + b"PRIVATE KEY"
 _CRYPT = ALNUM + b"./$=,+-_"
 
-# (words of commands, options, what an option holds): the password itself, attached or behind a space; only
-# attached
-# (`mysql -p`); the part of it behind a sign.
-_OPTIONS: "tuple[tuple[tuple[bytes, ...], tuple[bytes, ...], bytes], ...]" = (
-    (
-        (b"mysql", b"mysqldump", b"mysqladmin", b"mysqlimport", b"mysqlsh", b"mariadb", b"mariadb-dump"),
-        (b"-p",),
-        b"attached",
-    ),
-    ((b"sshpass", b"ldapsearch", b"unrar"), (b"-p", b"-w"), b""),
-    ((b"redis-cli", b"iredis", b"valkey-cli"), (b"-a",), b""),
-    ((b"smbclient", b"rpcclient", b"winexe"), (b"-U", b"--user"), b"%"),
-    ((b"curl", b"curlie"), (b"-u", b"--user", b"-U", b"--proxy-user"), b":"),
-    ((b"httpie", b"xhs"), (b"-a", b"--auth", b"-A"), b":"),
-    ((b"lftp", b"ncftp", b"ncftpget", b"lftpget"), (b"-u", b"-p"), b","),
-    (
-        (
-            b"sqlcmd",
-            b"bcp",
-            b"isql",
-            b"osql",
-            b"ipmitool",
-            b"mosquitto_pub",
-            b"mosquitto_sub",
-            b"zip",
-            b"unzip",
-        ),
-        (b"-P",),
-        b"",
-    ),
-    (
-        (
-            b"mongo",
-            b"mongosh",
-            b"mongodump",
-            b"mongorestore",
-            b"mongoexport",
-            b"mongoimport",
-            b"login",
-            b"cqlsh",
-            b"psexec",
-            b"rdesktop",
-            b"influx",
-            b"nuget",
-            b"7z",
-            b"7za",
-            b"rar",
-            b"arangosh",
-            b"svn",
-            b"evil-winrm",
-            b"crackmapexec",
-            b"netexec",
-            b"nxc",
-        ),
-        (b"-p",),
-        b"",
-    ),
-    (
-        (b"ldapsearch", b"ldapadd", b"ldapmodify", b"ldapdelete", b"ldapwhoami", b"ldappasswd"),
-        (b"-w", b"-s"),
-        b"",
-    ),
-    ((b"plink", b"pscp", b"psftp"), (b"-pw",), b""),
-    (
-        (b"keytool", b"jarsigner", b"apksigner"),
-        (b"-storepass", b"-keypass", b"-srcstorepass", b"-deststorepass"),
-        b"",
-    ),
-    ((b"openssl",), (b"-k", b"-K"), b""),
-    ((b"snmpget", b"snmpwalk", b"snmpset"), (b"-A", b"-X"), b""),
-    ((b"gpg", b"gpg2"), (b"--passphrase",), b""),
-)
 _OPTIONS_OF = {
-    command: [(options, how) for commands, options, how in _OPTIONS if command in commands]
-    for commands, _, _ in _OPTIONS
+    command: [(options, how) for commands, options, how in OPTIONS if command in commands]
+    for commands, _, _ in OPTIONS
     for command in commands
 }
 # (command with an option, how many words further the password stands)

@@ -31,6 +31,7 @@ from eventlog.secret_look import (
     beginnings,
     commands_in,
     endings_in,
+    escapes_in,
     long_runs,
     may_be_base64,
     may_hold,
@@ -45,6 +46,7 @@ from eventlog.secret_names import (
     is_random,
     is_secret_name,
     is_secret_value,
+    is_wordy,
     kind_of,
 )
 from eventlog.secret_table import TOKENS
@@ -72,9 +74,11 @@ _BASE64_MAX = 1 << 16
 _IN_FRONT = {b"k_live_": 1, b"k_test_": 1, b"k_prod_": 1, b".atlasv1.": 14}
 _BOT_DIGITS = (8, 9, 10)  # the number of a Telegram bot
 _URL_WORDS = frozenset(
-    b"pass passwd password pw pwd secret token user username key apikey postgres root admin test".split()
+    b"guest pass passwd password pw pwd secret token user username key apikey "
+    b"postgres root admin test".split()
 )
 _LOW = frozenset(LOWER)
+_ORDER = {beginning: i for i, beginning in enumerate(RULES)}
 
 KINDS = tuple(
     sorted(
@@ -146,8 +150,8 @@ def find(data: bytes, inside: bool = True) -> "list[Span]":
     spans: "list[Span]" = []
     runs = long_runs(data)
     if runs:
-        words = words_of(runs, data)
-        for beginning in beginnings(runs, words):
+        words = words_of(runs)
+        for beginning in sorted(set(beginnings(data, runs, words, escapes_in(data))), key=_ORDER.__getitem__):
             _find_tokens(data, beginning, spans)
         if b"Q~" in runs:
             _find_azure(data, spans)
@@ -170,7 +174,25 @@ def find(data: bytes, inside: bool = True) -> "list[Span]":
     for ending in endings_in(data):
         _find_assigned(data, low, ending, spans)
     secret_places.find(data, low, commands_in(data), spans)
-    return spans
+    return _outside_of_examples(data, spans) if spans and b"\nDOCUMENTATION = " in data else spans
+
+
+def _outside_of_examples(data: bytes, spans: "list[Span]") -> "list[Span]":
+    """Without made-up values in the texts by which modules of Ansible describe themselves; tokens stay."""
+    texts = []
+    for mark in _DESCRIPTIONS:
+        at = data.find(mark)
+        while at >= 0:
+            start = at + len(mark) + (data[at + len(mark) : at + len(mark) + 1] in (b"r", b"u"))
+            quotes = data[start : start + 3]
+            end = data.find(quotes, start + 3) if quotes in (b"'''", b'"""') else start
+            texts.append((start, end if end >= 0 else len(data)))
+            at = data.find(mark, at + 1)
+    return [s for s in spans if s[2] not in _MADE_UP or not any(start < s[0] < end for start, end in texts)]
+
+
+_DESCRIPTIONS = (b"\nDOCUMENTATION = ", b"\nEXAMPLES = ", b"\nRETURN = ")
+_MADE_UP = ("password", "private-key", "secret", "url-password")
 
 
 def _find_tokens(data: bytes, beginning: bytes, spans: "list[Span]") -> None:
@@ -381,7 +403,10 @@ def _is_private(head: bytes) -> bool:
 
 
 def _looks_like_key(text: bytes) -> bool:
-    """A line of Base64 stands in the first bytes behind the head."""
+    """A line of Base64 stands in the first bytes behind the head, and only quotes and headers before it."""
+    first = text.replace(b"\\n", b"\n").replace(b"\\r", b"\n").lstrip(b"\\\"'\r\n\t ,+-").partition(b"\n")[0]
+    if _run(first, 0, _BASE64, 16) < 16 and b":" not in first[:24]:
+        return False
     for c in b"\\\"'\r\n\t ":
         text = text.replace(b"%c" % c, b"\n")
     return any(len(line) >= 32 and not line.strip(_BASE64) and _varied(line) for line in text.split(b"\n"))
@@ -408,7 +433,9 @@ def _cut_by(text: bytes) -> bool:
 
 def _is_url_password(text: bytes) -> bool:
     low = text.lower()
-    return low not in _URL_WORDS and text[:1] not in b"$*[" and len(text) >= 5 and not is_placeholder(text)
+    if low in _URL_WORDS or text[:1] in b"$*[" or len(text) < 5 or is_placeholder(text):
+        return False
+    return b":" not in text or not is_wordy(text)
 
 
 def _find_bearers(data: bytes, low: bytes, spans: "list[Span]") -> None:
@@ -439,13 +466,13 @@ def _find_assigned(data: bytes, low: bytes, ending: bytes, spans: "list[Span]") 
                 front += b"_"
             name = front + ending
             if is_secret_name(name):
-                _find_value(data, behind, name, spans)
+                word = before[len(before.rstrip(DOTTED)) :]
+                _find_value(data, behind, name, (word or ending).startswith(b"-"), spans)
         at = low.find(ending, behind)
 
 
-def _find_value(data: bytes, at: int, name: bytes, spans: "list[Span]") -> None:
+def _find_value(data: bytes, at: int, name: bytes, is_flag: bool, spans: "list[Span]") -> None:
     """The value that stands behind a name, when it is one."""
-    is_flag = name.startswith(b"-")
     at += _run(data, at, DIGIT, 3)
     at += _run(data, at, b"\\\"'`]", 6)
     spaces = _run(data, at, _SPACES, 8)
@@ -462,6 +489,8 @@ def _find_value(data: bytes, at: int, name: bytes, spans: "list[Span]") -> None:
         elif not (is_flag and spaces):
             return
     at += _run(data, at, _SPACES, 8)
+    if data[at : at + 4] == b"&lt;":
+        return  # `<your password>` in HTML
     at += data[at : at + 1] == b"&"  # `: &str = "value"`
     start, end, quoted = _value(data, at)
     if not quoted and data[end : end + 4].lstrip(b" ")[:1] == b"=":  # NAME: type = "value"

@@ -49,9 +49,9 @@ _NOT_FIRST = "$%{<([*/@#"
 _URL_CUT = _BLANK + _QUOTES + "/<>\\(){}|@"
 
 # RE2 takes bytes for Latin-1, and so do the names.
-_PASSWORDS = [word.decode("latin-1") for word in secret_look.PASSWORDS]
-_OTHERS = [word.decode() for word in secret_look.OTHERS]
-_OTHERS += [f"{word.decode()}key" for word in secret_look.KEYS_OF]
+_PASSWORDS = [word.decode("latin-1") for word in secret_table.PASSWORDS]
+_OTHERS = [word.decode() for word in secret_table.OTHERS]
+_OTHERS += [f"{word.decode()}key" for word in secret_table.KEYS_OF]
 _SCHEMES = "bearer |basic |token |apikey "
 
 
@@ -203,7 +203,7 @@ _PLACES = (
     r"(?:\t|\\t)TRUE(?:\t|\\t)",
     r"\]:587|:thin:|PSK |requirepass |masterauth |RSAKeyValue|SSH2 ENC|untrusted c|assword +[^ \n=]*[0-9]",
     "kty|Private-Lines|sig=[A-Za-z0-9%+/=_-]{16}",
-    f"(?:{'|'.join(_bytes_escaped(word) for word in secret_look.COMMANDS)})(?: |\\t|\\\\t)",
+    f"(?:{'|'.join(_bytes_escaped(word) for word in secret_table.COMMANDS)})(?: |\\t|\\\\t)",
 )
 
 
@@ -251,7 +251,7 @@ def _assigned(spell: _Spelling, names: Sequence[str], value: _Value, behind_key:
     beside = f"(?:{spell.some(_SPACES + _QUOTES + _ESCAPE + ',' + chr(13) + chr(10))}|[nrt]){{1,60}}value"
     return (
         f"(?i:(?:{name})(?:{closing}(?:{space}{{0,8}}(?:{signed})|>=|>[^<]* ){behind_key}|{beside})"
-        f"|-[a-z0-9_-]*(?:{words}){closing}{space}{{1,16}}{any_value})"
+        f"|-[a-z0-9_.-]*(?:{words}){closing}{space}{{1,16}}{any_value})"
     )
 
 

@@ -1,7 +1,11 @@
-"""Tokens with a known beginning: kind, beginning, bytes that follow, fewest, most (0: any), check.
+"""What the rules for secrets know: secret_own.toml and secret_published.toml say what each table holds.
 
-Made by scripts/secret_table from secret_own.toml and secret_published.toml: change these. On the hook path.
+Made of them by scripts/secret_table: change these. On the hook path.
 """
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Option = tuple[tuple[bytes, ...], tuple[bytes, ...], bytes]  # commands, options, how they hold it
 
 _HEX = b"0123456789abcdef"
 _HEXES = b"0123456789abcdefABCDEF"
@@ -301,3 +305,111 @@ TOKENS: "tuple[tuple[str, bytes, bytes, int, int, str], ...]" = (
     ("scalingo-token", b"tk-us-", _WORD, 48, 48, "mixed"),
     ("cloudflare-token", b"v1.0-", _HEX_DASH, 171, 171, "mixed"),
 )
+PASSWORDS: "tuple[bytes, ...]" = (
+    b'password', b'passwd', b'passphrase', b'pass', b'pwd', b'passwort', b'kennwort', b'contrase\xc3\xb1a',
+    b'contrasena', b'senha', b'wachtwoord', b'mot_de_passe', b'motdepasse', b'mot\x20de\x20passe', b'parola',
+    b'has\xc5\x82o', b'l\xc3\xb6senord', b'\xe3\x83\x91\xe3\x82\xb9\xe3\x83\xaf\xe3\x83\xbc\xe3\x83\x89',
+    b'\xe5\xaf\x86\xe7\xa0\x81', b'\xd0\xbf\xd0\xb0\xd1\x80\xd0\xbe\xd0\xbb\xd1\x8c', b'bindpw', b'rootpw',
+    b'psk', b'mnemonic', b'seed_phrase', b'seedphrase', b'recovery_phrase',
+)  # fmt: skip
+OTHERS: "tuple[bytes, ...]" = (
+    b'secret', b'token', b'authorization', b'credential', b'credentials', b'auth', b'_pat', b'_jwt',
+    b'key_base', b'keybase', b'key_data', b'secret_id', b'otp_seed',
+)  # fmt: skip
+KEYS_OF: "tuple[bytes, ...]" = (
+    b'access', b'account', b'admin', b'aes', b'api', b'app', b'auth', b'bot', b'cipher', b'client',
+    b'consumer', b'cookie', b'crypt', b'decryption', b'deploy', b'encryption', b'fernet', b'gateway',
+    b'hmac', b'ingest', b'insert', b'integration', b'jwt', b'license', b'master', b'merchant', b'personal',
+    b'private', b'project', b'rest', b'root', b'routing', b'sdk', b'secret', b'server', b'service',
+    b'session', b'shared', b'signing', b'ssh', b'storage', b'subscription', b'tls', b'wallet', b'webhook',
+    b'write', b'ably', b'abuseipdb', b'airtable', b'alchemy', b'algolia', b'alpaca', b'amplitude',
+    b'anthropic', b'anyscale', b'apify', b'application', b'asana', b'assemblyai', b'atlas', b'atlassian',
+    b'aws', b'azure', b'backup', b'binance', b'bitbucket', b'bitly', b'blockfrost', b'braintree', b'brave',
+    b'buildkite', b'cerebras', b'circleci', b'claude', b'clerk', b'cloudflare', b'codecov', b'cohere',
+    b'coinbase', b'comet', b'contentful', b'cosmos', b'datadog', b'deepgram', b'deepl', b'deepseek',
+    b'digitalocean', b'discord', b'docker', b'dropbox', b'elastic', b'elevenlabs', b'etherscan', b'exa',
+    b'fastly', b'figma', b'firebase', b'fireworks', b'function', b'functions', b'gcp', b'gemini', b'github',
+    b'gitlab', b'giphy', b'google', b'grafana', b'groq', b'heroku', b'honeycomb', b'hubspot', b'huggingface',
+    b'ibm', b'infura', b'influx', b'intercom', b'jira', b'jina', b'kraken', b'langfuse', b'langsmith',
+    b'launchdarkly', b'linear', b'linode', b'logdna', b'logtail', b'lokalise', b'mailchimp', b'mailgun',
+    b'mapbox', b'maps', b'meilisearch', b'mistral', b'mixpanel', b'moralis', b'nasa', b'neon', b'newrelic',
+    b'news', b'ngrok', b'notion', b'nuget', b'nvidia', b'okta', b'omdb', b'openai', b'openrouter',
+    b'opsgenie', b'pagerduty', b'paypal', b'perplexity', b'pinecone', b'plaid', b'polygon', b'postmark',
+    b'pusher', b'qdrant', b'quicknode', b'rapidapi', b'razorpay', b'recaptcha', b'redis', b'replicate',
+    b'resend', b'rollbar', b'sendgrid', b'sentry', b'serp', b'serpapi', b'shippo', b'shodan', b'sinch',
+    b'snyk', b'sonar', b'spotify', b'square', b'stability', b'stripe', b'supabase', b'tavily', b'telegram',
+    b'tmdb', b'together', b'transifex', b'travis', b'trello', b'twilio', b'twitter', b'typesense',
+    b'unsplash', b'upstash', b'vercel', b'virustotal', b'voyage', b'vultr', b'wandb', b'weather',
+    b'weaviate', b'workos', b'xai', b'yelp', b'youtube', b'zendesk', b'zoom', b'signature', b'bucket',
+    b'decrypt', b'sas', b'bearer', b'hash_secret',
+)  # fmt: skip
+PLACEHOLDERS: "tuple[bytes, ...]" = (
+    b'example', b'placeholder', b'your', b'changeme', b'change_me', b'change-me', b'dummy', b'xxxx', b'****',
+    b'....', b'redacted', b'replace', b'insert', b'sample', b'notasecret', b'not-a-', b'not_a_', b'hunter2',
+    b'changeit', b'deadbeef', b'invalid', b'1q2w3e', b'1qaz', b'%s', b'{0}', b'{}', b'/$', b'&lt;',
+    b'123456789', b'abcdefg', b'lorem', b'foobar', b'fake', b'mock', b'todo',
+)  # fmt: skip
+PUBLISHED: "tuple[bytes, ...]" = (
+    b'wjalrxutnfemi', b'd41d8cd98f00b204e980', b'da39a3ee5e6b4b0d3255', b'e3b0c44298fc1c149afb',
+    b'eby8vdm02xnocqflqu', b'2yotnfzfejr1zcsicmw', b'tgzv3jokf0xg5qx2tlkwia', b'h480djs93hd8',
+    b'dpf43f3p2l4k3l03', b'kd94hf93k423kf44', b'0685bd9184jfhq22', b'ad180jjd733klru7', b'mf_9.b5f-4.1jqm',
+    b'192b9bdd22ab9ed4d12e', b'5f352379324c22463451', b'_5#y2l', b'?\\xbf,\\xb4', b'a0zr98j/3yx',
+    b'qwxhzgrpbjpvcgvu', b'eyjhbgcioijiuzi1niisinr5cci6ikpxvcj9.eyjzdwiioiixmjm0nty3odkw',
+)  # fmt: skip
+STOPS: "tuple[bytes, ...]" = (
+    b'password', b'passphrase', b'passwd', b'passw0rd', b'p@ssw0rd', b'p@ssword', b'passwort', b'secret',
+    b's3cr3t', b'token', b'test', b'user', b'name', b'admin', b'root', b'pass', b'key', b'api', b'access',
+    b'auth', b'demo', b'default', b'value', b'my', b'the', b'new', b'old', b'some', b'foo', b'bar', b'baz',
+    b'abc', b'qwerty', b'secure', b'letmein', b'welcome', b'hello', b'world', b'temp', b'string', b'none',
+    b'null', b'true', b'false', b'client', b'session', b'private', b'public', b'bearer', b'basic', b'valid',
+    b'wrong', b'good', b'bad', b'super', b'top', b'ansible', b'netapp', b'vault', b'docker', b'git',
+    b'postgres', b'mysql', b'redis', b'mongo', b'django', b'flask', b'http', b'dev', b'prod', b'local',
+    b'host', b'login', b'strong', b'simple', b'random', b'alice', b'bob', b'tobi', b'ssh', b'sekret',
+    b'sikret', b'pa$$word', b'pa$$w0rd', b'p4ssw0rd', b'passw0', b'very', b'another', b'here', b'unsafe',
+    b'credential', b'encrypted', b'decrypted', b'plain', b'text', b'id', b'service', b'account', b'db',
+    b'app',
+)  # fmt: skip
+PROSE: "tuple[bytes, ...]" = (
+    b'a', b'account', b'again', b'all', b'an', b'and', b'any', b'are', b'as', b'at', b'authenticate',
+    b'authentication', b'be', b'been', b'between', b'both', b'by', b'can', b'change', b'changed',
+    b'character', b'characters', b'confirm', b'confirmation', b'could', b'current', b'default', b'did',
+    b'different', b'do', b'does', b'each', b'email', b'empty', b'encrypted', b'enter', b'error', b'failed',
+    b'field', b'file', b'for', b'forgot', b'forgotten', b'from', b'generate', b'generated', b'get', b'given',
+    b'had', b'has', b'hash', b'hashed', b'have', b'hidden', b'hide', b'how', b'if', b'in', b'incorrect',
+    b'invalid', b'is', b'it', b'its', b'key', b'least', b'less', b'log', b'login', b'long', b'match',
+    b'matches', b'may', b'missing', b'more', b'must', b'name', b'new', b'no', b'not', b'of', b'old', b'on',
+    b'one', b'only', b'optional', b'or', b'our', b'passphrase', b'password', b'passwords', b'passwort',
+    b'path', b'per', b'plain', b'please', b'provide', b'provided', b'random', b'repeat', b'require',
+    b'required', b'reset', b'same', b'secret', b'set', b'shall', b'short', b'should', b'show', b'sign',
+    b'specified', b'stored', b'string', b'strong', b'text', b'than', b'that', b'the', b'these', b'they',
+    b'this', b'those', b'to', b'token', b'too', b'two', b'type', b'use', b'used', b'user', b'username',
+    b'using', b'value', b'was', b'we', b'weak', b'were', b'what', b'when', b'where', b'which', b'will',
+    b'with', b'without', b'would', b'wrong', b'yes', b'you', b'your',
+)  # fmt: skip
+OPTIONS: "tuple[Option, ...]" = (
+    ((b'mysql', b'mysqldump', b'mysqladmin', b'mysqlimport', b'mysqlsh', b'mariadb', b'mariadb-dump'),
+    (b'-p',), b'attached'), ((b'sshpass', b'ldapsearch', b'unrar'), (b'-p', b'-w'), b''), ((b'redis-cli',
+    b'iredis', b'valkey-cli'), (b'-a',), b''), ((b'smbclient', b'rpcclient', b'winexe'), (b'-U', b'--user'),
+    b'%'), ((b'curl', b'curlie'), (b'-u', b'--user', b'-U', b'--proxy-user'), b':'), ((b'httpie', b'xhs'),
+    (b'-a', b'--auth', b'-A'), b':'), ((b'lftp', b'ncftp', b'ncftpget', b'lftpget'), (b'-u', b'-p'), b','),
+    ((b'sqlcmd', b'bcp', b'isql', b'osql', b'ipmitool', b'mosquitto_pub', b'mosquitto_sub', b'zip',
+    b'unzip'), (b'-P',), b''), ((b'mongo', b'mongosh', b'mongodump', b'mongorestore', b'mongoexport',
+    b'mongoimport', b'login', b'cqlsh', b'psexec', b'rdesktop', b'influx', b'nuget', b'7z', b'7za', b'rar',
+    b'arangosh', b'svn', b'evil-winrm', b'crackmapexec', b'netexec', b'nxc'), (b'-p',), b''),
+    ((b'ldapsearch', b'ldapadd', b'ldapmodify', b'ldapdelete', b'ldapwhoami', b'ldappasswd'), (b'-w', b'-s'),
+    b''), ((b'plink', b'pscp', b'psftp'), (b'-pw',), b''), ((b'keytool', b'jarsigner', b'apksigner'),
+    (b'-storepass', b'-keypass', b'-srcstorepass', b'-deststorepass'), b''), ((b'openssl',), (b'-k', b'-K'),
+    b''), ((b'snmpget', b'snmpwalk', b'snmpset'), (b'-A', b'-X'), b''), ((b'gpg', b'gpg2'),
+    (b'--passphrase',), b''),
+)  # fmt: skip
+COMMANDS: "tuple[bytes, ...]" = (
+    b'mysql', b'mysqldump', b'mysqladmin', b'mysqlimport', b'mysqlsh', b'mariadb', b'mariadb-dump',
+    b'sshpass', b'ldapsearch', b'unrar', b'redis-cli', b'iredis', b'valkey-cli', b'smbclient', b'rpcclient',
+    b'winexe', b'curl', b'curlie', b'httpie', b'xhs', b'lftp', b'ncftp', b'ncftpget', b'lftpget', b'sqlcmd',
+    b'bcp', b'isql', b'osql', b'ipmitool', b'mosquitto_pub', b'mosquitto_sub', b'zip', b'unzip', b'mongo',
+    b'mongosh', b'mongodump', b'mongorestore', b'mongoexport', b'mongoimport', b'login', b'cqlsh', b'psexec',
+    b'rdesktop', b'influx', b'nuget', b'7z', b'7za', b'rar', b'arangosh', b'svn', b'evil-winrm',
+    b'crackmapexec', b'netexec', b'nxc', b'ldapadd', b'ldapmodify', b'ldapdelete', b'ldapwhoami',
+    b'ldappasswd', b'plink', b'pscp', b'psftp', b'keytool', b'jarsigner', b'apksigner', b'openssl',
+    b'snmpget', b'snmpwalk', b'snmpset', b'gpg', b'gpg2', b'htpasswd', b'sudo', b'docker', b'stdin',
+)  # fmt: skip

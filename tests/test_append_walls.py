@@ -72,8 +72,8 @@ def wrong(event_type: str = "file") -> "Iterator[tuple[str, dict[str, Any]]]":
 
 
 def test_an_append_refuses_what_would_be_wrong_for_ever(store: Store) -> None:
-    """I38: hashes that are none, numbers and times out of range, paths that leave the root; with the number
-    of the event, its field, the value and what to give; nothing of the append is written."""
+    """I38, S1-42: hashes that are none, numbers and times out of range, paths that leave the root; with
+    the number of the event, its field, the value and what to give; nothing of the append is written."""
     for named, event in wrong():
         with pytest.raises(InvalidEvent, match="event 2 of the append: ") as caught:
             store.append([{"event_type": "note"}, event])
@@ -98,7 +98,7 @@ def test_what_is_right_is_accepted(store: Store) -> None:
 
 
 def test_a_content_that_is_not_there_is_refused(store: Store) -> None:
-    """I24, I38: an event names contents and trees that the store holds, each as what it is."""
+    """I24, I38, S1-41: an event names contents and trees that the store holds, each as what it is."""
     with store.blobs.writer() as writer:
         content, tree = writer.put(b"x"), writer.put_tree([])
         for early in (content, tree):  # an id is good after the flush alone
@@ -144,8 +144,8 @@ def test_a_recorder_is_refused_and_its_turn_goes_on(store: Store) -> None:
 
 
 def test_a_turn_that_has_ended_takes_feedback_alone(store: Store) -> None:
-    """I38: whoever ended a turn adds nothing to what it did; a person's word about it comes later, and what
-    becomes known later has a door of its own."""
+    """I38, S1-47: whoever ended a turn adds nothing to what it did; a person's word about it comes later, and
+    what becomes known later has a door of its own."""
     recorder = Recorder(store, agent="script")
     turn = recorder.start_turn("Do it")
     turn.end()
@@ -161,6 +161,10 @@ def test_a_turn_that_has_ended_takes_feedback_alone(store: Store) -> None:
         with pytest.raises(InvalidEvent, match=f"turn {turn.ref.name} has ended"):
             door()
     assert store.journal.next_position() == before
+    with recorder.start_session("Again"), recorder.start_turn("Do more") as left:
+        recorder.end_session()
+        with pytest.raises(InvalidEvent, match=f"turn {left.ref.name} has ended"):
+            left.action("Bash", {})
     turn.feedback("approval", "good")
     late = {**turn.placed(), "event_type": "llm", "session_id": turn.ref.session_id, "turn": turn.ref.turn}
     recorder.append([late])
@@ -168,8 +172,8 @@ def test_a_turn_that_has_ended_takes_feedback_alone(store: Store) -> None:
 
 
 def test_hooks_of_a_runtime_lose_nothing(store: Store) -> None:
-    """P4, I38: fire-and-forget calls keep the event, and what no column can hold in its payload; strict ones
-    raise."""
+    """P4, I38, S0-21: fire-and-forget calls keep the event, and in its payload what no column can hold;
+    strict ones raise."""
     hooks = Hooks(store, agent="script")
     given: "dict[str, Any]" = {"path": "/abs", "tree_hash": "junk", "prompt_tokens": -1}
     with pytest.raises(InvalidEvent, match=r"column (path|tree_hash|prompt_tokens) must be"):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog import gate, redaction, secret_rules
+from eventlog import gate, jsontext, redaction, secret_rules
 from eventlog.fs import REAL
 from eventlog.layout import Layout
 from eventlog.redaction import NOT_LOOKED_THROUGH, Redactor
@@ -331,6 +331,27 @@ def test_hostile_text_takes_linear_time(
 
     assert effort[1] <= 6 * effort[0] + 10_000
     secret_rules.find((unit * ((1 << 20) // len(unit))).encode())  # a megabyte of it comes back at all
+
+
+def test_a_secret_in_the_name_of_a_file_does_not_leave() -> None:
+    """P5: the log has the name of a file, by which a change is found again; what leaves has a mark instead,
+    also in the payload as it is stored. An event of something else is not looked at twice."""
+    redactor = Redactor(b"k" * 32)
+    token = made()["npm"]
+    event: Event = {
+        "event_type": "file",
+        "path": f"keys/{token}",
+        "payload": {"old_path": f"{token}.txt", "n": 1},
+    }
+
+    assert redactor.redact(event) is event
+    new = redactor.leaving(event)
+    assert token not in str(new) and (new["event_type"], new["payload"]["n"]) == ("file", 1)
+    as_stored = redactor.leaving({**event, "payload": jsontext.encode(event["payload"]).decode()})
+    assert as_stored == {**new, "payload": jsontext.encode(new["payload"]).decode()}
+    others: tuple[Event, ...] = ({**event, "event_type": "action"}, {"event_type": "file", "path": "a.py"})
+    for other in others:
+        assert redactor.leaving(other) is other
 
 
 def test_whole_payloads_stay_out_of_the_log(tmp_path: Path) -> None:

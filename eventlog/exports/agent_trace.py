@@ -62,7 +62,7 @@ def records(
 ) -> "Iterator[Said]":
     """A record for each turn that left lines in files; `report` is filled on the way."""
     with store.view() as view:
-        exposure = withheld.Exposure(view)
+        exposure = withheld.Exposure(view, store.redactor)
         for conversation in conversations(store, view, session_id=session_id, since=since):
             for turn, files in _turns(conversation).items():
                 record = _record(store, conversation, turn, files, exposure, report)

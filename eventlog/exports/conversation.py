@@ -124,7 +124,7 @@ def _read(
     events = []
     seen = allowed(store.fs, store.layout)
     texts = PayloadTexts.of(view, store.blobs)
-    for event in view.iterate(session_id=session["session_id"]):
+    for event in map(store.redactor.leaving, view.iterate(session_id=session["session_id"])):
         if event["event_type"] == "llm" and event["position"] not in counted:
             continue
         payload = event["payload"]

@@ -102,12 +102,12 @@ def write(
 
         report.events = sum(batch.num_rows for batch in view.batches(since, columns=("position",)))
         put(_line(header(store, report, contents)))
-        source = _Contents(store, report, put, withheld.Exposure(view)) if contents else None
+        source = _Contents(store, report, put, withheld.Exposure(view, store.redactor)) if contents else None
         settled = Settled(view)
         for event in map(settled.event, view.iterate(since)):
             if source is not None:
                 source.bring(event)
-            put(event_line(_with_people(seen, event)))
+            put(event_line(_with_people(seen, store.redactor.leaving(event))))
         last = _line({"end": True, "events": report.events, "lines": lines, "blake3": digest.hexdigest()})
         file.write(last)
         report.bytes += len(last)
@@ -204,7 +204,10 @@ class _Contents:
             if not is_tree:
                 self._put_parts("blob", id, data)
                 continue
-            waiting.append((id, data))
+            if self._exposure.may_be_named(entry.name for entry in entries):
+                waiting.append((id, data))
+            else:
+                self._report.missing.append((text, withheld.NAMED))
             waiting += [(entry.id, None) for entry in reversed(entries) if entry.id not in self._done]
 
     def _is_tree(self, id: bytes) -> bool:

@@ -204,7 +204,7 @@ class Batch:
         self.report = ExportReport(since, view.next_position, lost=lost)
         self._store = store
         self._view = view
-        self._exposure = withheld.Exposure(view)
+        self._exposure = withheld.Exposure(view, store.redactor)
         self._people = people.allowed(store.fs, store.layout, homes=True)  # no path of this machine leaves
         self._graph_id = graph_id
         self._payload_bytes_max = payload_bytes_max
@@ -300,15 +300,17 @@ class Batch:
                     self.passed += 1
                     self._left_out[kind] += 1
                 else:
-                    yield Entry("events", event["position"], self._of_event(self._settled.event(event)))
+                    seen = self._store.redactor.leaving(self._settled.event(event))
+                    yield Entry("events", event["position"], self._of_event(seen))
 
     def _of_anchor(self, anchor: anchors.Anchor) -> dict[str, Any]:
+        names = self._store.redactor.leaving({"event_type": "file", "payload": anchor.payload})
         return self._record(
             anchor.group,
             anchor.event_kind,
             wire.context(anchor.context_id),
             anchor.source,
-            self._paths.payload(anchor.payload),
+            self._paths.payload(str(names["payload"])),
             anchor.context_id,
             {"extends": [self._settled(one) for one in anchor.extends], "related_to": anchor.related_to},
             anchor.at,

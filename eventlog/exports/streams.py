@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
+from eventlog import jsontext
 from eventlog.layout import TMP_DIR
 from eventlog.projections import source
 from eventlog.projections.prefix import SegmentsPrefix
@@ -61,6 +62,8 @@ def of_views(
             binding = Binding(con, view, store.layout, store.fs, use_index=use_index, people=people)
             try:
                 binding.bind(Statement("", frozenset(names), lists_catalog=False, columns=columns))
+                if columns is None:
+                    _hide(con, store, names)
                 for one in islice(ask(con), given, None):
                     given += 1
                     yield one
@@ -77,6 +80,40 @@ def of_views(
             finally:
                 if isinstance(view.prefix, SegmentsPrefix):
                     view.prefix.give_back()
+
+
+def _hide(con: duckdb.DuckDBPyConnection, store: "Store", names: Collection[str]) -> None:
+    """Put views before those of the same names that show no secret in the name of a file."""
+    redactor = store.redactor
+    named = con.execute(_NAMES_OF_FILES).fetchall()
+    if not redactor.kinds_in("\n".join(name for (name,) in named).encode()):
+        return
+    hidden = {name: new for (name,) in named if (new := redactor.text(name)) != name}
+    hidden |= {jsontext.encode(name)[1:-1].decode(): new for name, new in hidden.items()}
+    con.execute("CREATE SCHEMA memory.leaving")
+    for name in names:
+        kinds = {column: kind for column, kind, *_ in con.execute(f"DESCRIBE {name}").fetchall()}
+        select = f"FROM memory.main.{name}"
+        for old in sorted(hidden, key=len, reverse=True):
+            shown = []
+            for column, kind in kinds.items():
+                value = f"replace({{}}, {source.literal(old)}, {source.literal(hidden[old])})"
+                if kind == "VARCHAR":
+                    shown.append(f'{value.format(column)} AS "{column}"')
+                elif kind == "VARCHAR[]":
+                    shown.append(f'list_transform({column}, lambda x: {value.format("x")}) AS "{column}"')
+            select = f"SELECT * REPLACE ({', '.join(shown)}) FROM ({select})"
+        con.execute(f"CREATE VIEW memory.leaving.{name} AS {select}")
+    con.execute("SET search_path = 'memory.leaving,memory.main'")
+
+
+_NAMES_OF_FILES = """
+    SELECT DISTINCT name FROM (
+        SELECT path AS name FROM events WHERE event_type IN ('file', 'snapshot', 'restore')
+        UNION ALL SELECT TRY(json_extract_string(payload, '$.old_path')) FROM events
+        WHERE contains(payload, '"old_path"')
+    ) WHERE name IS NOT NULL
+"""
 
 
 def rows(con: duckdb.DuckDBPyConnection, select: str, at_once: int | None = None) -> Iterator[dict[str, Any]]:

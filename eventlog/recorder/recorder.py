@@ -320,8 +320,9 @@ _ENDED = (
 class Turn:
     """A turn that is being recorded. Every method appends durably before it returns.
 
-    As a context manager it ends when it is left, as failed where an exception leaves it. What has ended
-    takes feedback, which comes when the work is done, and nothing else (InvalidEvent).
+    As a context manager it ends when it is left, as failed where an exception leaves it; with its session it
+    ends, too. What has ended takes feedback, which comes when the work is done, and nothing else
+    (InvalidEvent).
     """
 
     def __init__(self, recorder: Recorder, ref: TurnRef, key: str, user_message: str) -> None:
@@ -338,7 +339,7 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._ended:
+        if self._has_ended():
             return
         if error is None:
             self.end()
@@ -537,8 +538,13 @@ class Turn:
         self._recorder._append([event])
         self._ended = True
 
+    def _has_ended(self) -> bool:
+        """Whether it was ended, or its session was, by its recorder or where that noticed it."""
+        session = self._recorder.session
+        return self._ended or session is None or session.session_id != self.ref.session_id
+
     def _refuse_after_end(self, event_type: str) -> None:
-        if self._ended:
+        if self._has_ended():
             raise InvalidEvent(_ENDED.format(self.ref.name, event_type))
 
     def placed(self) -> dict[str, Any]:

@@ -187,6 +187,7 @@ class Call:
             if isinstance(said, Receipt):
                 return _receipt(said)
             text = mcp_page.text_of([said] if isinstance(said, str) else said)
+            text = store.redactor.text(text)  # names of files may hold a secret
             if store.unread:
                 text = f"{unread(store.unread)}\n{text}"
         shown, following = mcp_page.page(text, cursor, chars or mcp_page.CHARS)

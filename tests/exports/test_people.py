@@ -28,6 +28,7 @@ from tests.conftest import examples
 NAME, EMAIL, HOST = "Canary Personname", "canary.address@example.org", "canary-hostname"
 AUTHOR, AUTHOR_EMAIL = "Canary Authorname", "canary.author@example.org"
 REVIEWER, HOME_NAME = "Canary Reviewername", "canaryhomename"
+TOKEN = "gh" + "p_" + "4bC9xK2mQ7rT1vW8zL3nP6sD5fG0hJ2kY4aE"  # the name of a file, without its end
 PLANTED = tuple(word.encode() for word in (NAME, EMAIL, HOST, AUTHOR, AUTHOR_EMAIL, REVIEWER, HOME_NAME))
 TOOLS = {tool.name: tool for tool in tools_for("claude-code")}
 _OF_FILES = {"jsonl": "--to", "locusgraph": "--to", "atif": "--to", "otlp": "--to", "agent-trace": "--to"}
@@ -81,10 +82,18 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
         hook(root, "PreToolUse", prompt_id="p1", **call)
         (root / "b.txt").write_text("two\n")
+        (root / f"{TOKEN}.txt").write_text("three\n")
         hook(root, "PostToolUse", prompt_id="p1", tool_response={"filePath": f"{root}/b.txt"}, **call)
         hook(root, "Stop", prompt_id="p1")
         assert run(["search", "write"]) == 0
     return root
+
+
+def test_a_files_name_stays_in_the_log(recorded: Path, tmp_path: Path) -> None:
+    """P1: what is recorded and replayed has the name of the file as it is."""
+    assert ask(recorded, f"select distinct operation from files where path = '{TOKEN}.txt'") == [("add",)]
+    assert run(["--store", str(recorded / ".locus"), "replay", "last", "--to", str(tmp_path / "made")]) == 0
+    assert (tmp_path / "made" / f"{TOKEN}.txt").read_text() == "three\n"
 
 
 def ask(root: Path, sql: str) -> list[tuple[Any, ...]]:
@@ -170,7 +179,7 @@ def test_people_leave_only_as_a_setting_says(
     recorded: Path, tmp_path: Path, word: str | None, leaving: "Callable[..., dict[str, bytes]]"
 ) -> None:
     """P5: no export and no tool of `locus mcp` names a person, an address or a host unless `people` is full;
-    digests stand for them where it says digest."""
+    digests stand for them where it says digest. Whatever it says, no secret leaves in the name of a file."""
     set_people(recorded, word)
     try:
         written = leaving(recorded, tmp_path / "made") if leaving is exported else leaving(recorded)
@@ -178,6 +187,9 @@ def test_people_leave_only_as_a_setting_says(
         set_people(recorded, None)
     named = {name for name, data in written.items() if any(word in data for word in PLANTED)}
     digested = {name for name, data in written.items() if b"person:" in data}
+    assert [name for name, data in written.items() if TOKEN.encode() in data] == []
+    marked = {name for name, data in written.items() if b"[REDACTED:github-token:" in data}
+    assert marked >= ({"jsonl", "locusgraph", "atif"} if leaving is exported else set())
 
     if word == "full":
         assert len(named) >= 4 and not digested
