@@ -21,38 +21,79 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from eventlog.event import Event
+    from eventlog.memory.codes import AutoCapture, InjectionPackage, SessionContext, SessionContextCapture
+    from eventlog.memory.codes_files import SessionCleanupManager, SessionContextInjector
+    from eventlog.memory.engram import EngramStore
+    from eventlog.memory.intent import STALE_SESSION_HOURS
+    from eventlog.memory.shared_nodes import ContextLoadNode, ContextWriteNode, ValidationNode
+    from eventlog.memory.shared_store import ContextStore
+    from eventlog.names import safe_context_name, sanitize_context_id
     from eventlog.query.engine import Limits, Result
     from eventlog.query.lookup import TurnRef
-    from eventlog.recorder.hooks import Hooks
+    from eventlog.recorder.hooks import Hooks, StrictHooks
     from eventlog.recorder.ledger import Consumer
     from eventlog.recorder.recorder import Recorder, Session, Turn
     from eventlog.recorder.requests import (
+        CONTEXT_DECISIONS,
+        CONTEXT_EDITOR,
+        CONTEXT_ERRORS,
+        CONTEXT_SESSIONS,
+        CONTEXT_TERMINAL,
+        CONTEXT_TOOLS,
+        CONTEXT_USER_INTENT,
+        Context,
+        ContextResult,
+        ContextType,
         ContextTypeFilter,
         CreateEventRequest,
         EventKind,
         EventLinks,
+        InsightResult,
+        InsightsOptions,
+        Memory,
         RetrieveOptions,
         TurnSummary,
     )
+    from eventlog.recorder.window import ContextBlock, Situation
     from eventlog.store import Store
 
 __version__ = "0.1.0"
 
 _HOME_OF = {
     "Ambiguous": "eventlog.errors",
+    "AutoCapture": "eventlog.memory.codes",
+    "CONTEXT_DECISIONS": "eventlog.recorder.requests",
+    "CONTEXT_EDITOR": "eventlog.recorder.requests",
+    "CONTEXT_ERRORS": "eventlog.recorder.requests",
+    "CONTEXT_SESSIONS": "eventlog.recorder.requests",
+    "CONTEXT_TERMINAL": "eventlog.recorder.requests",
+    "CONTEXT_TOOLS": "eventlog.recorder.requests",
+    "CONTEXT_USER_INTENT": "eventlog.recorder.requests",
     "Conflict": "eventlog.errors",
     "Consumer": "eventlog.recorder.ledger",
+    "Context": "eventlog.recorder.requests",
+    "ContextBlock": "eventlog.recorder.window",
+    "ContextLoadNode": "eventlog.memory.shared_nodes",
+    "ContextResult": "eventlog.recorder.requests",
+    "ContextStore": "eventlog.memory.shared_store",
+    "ContextType": "eventlog.recorder.requests",
     "ContextTypeFilter": "eventlog.recorder.requests",
+    "ContextWriteNode": "eventlog.memory.shared_nodes",
     "Corruption": "eventlog.errors",
     "CreateEventRequest": "eventlog.recorder.requests",
+    "EngramStore": "eventlog.memory.engram",
     "Event": "eventlog.event",
     "EventKind": "eventlog.recorder.requests",
     "EventLinks": "eventlog.recorder.requests",
     "EventLogError": "eventlog.errors",
     "Hooks": "eventlog.recorder.hooks",
+    "InjectionPackage": "eventlog.memory.codes",
+    "InsightResult": "eventlog.recorder.requests",
+    "InsightsOptions": "eventlog.recorder.requests",
     "InvalidEvent": "eventlog.errors",
     "Limits": "eventlog.query.engine",
     "LockTimeout": "eventlog.errors",
+    "Memory": "eventlog.recorder.requests",
     "NoStore": "eventlog.errors",
     "NotDurable": "eventlog.errors",
     "NotFound": "eventlog.errors",
@@ -61,29 +102,60 @@ _HOME_OF = {
     "Refused": "eventlog.errors",
     "Result": "eventlog.query.engine",
     "RetrieveOptions": "eventlog.recorder.requests",
+    "STALE_SESSION_HOURS": "eventlog.memory.intent",
     "Session": "eventlog.recorder.recorder",
+    "SessionCleanupManager": "eventlog.memory.codes_files",
+    "SessionContext": "eventlog.memory.codes",
+    "SessionContextCapture": "eventlog.memory.codes",
+    "SessionContextInjector": "eventlog.memory.codes_files",
+    "Situation": "eventlog.recorder.window",
     "Store": "eventlog.store",
+    "StrictHooks": "eventlog.recorder.hooks",
     "Turn": "eventlog.recorder.recorder",
     "TurnRef": "eventlog.query.lookup",
     "TurnSummary": "eventlog.recorder.requests",
     "Unsupported": "eventlog.errors",
+    "ValidationNode": "eventlog.memory.shared_nodes",
+    "safe_context_name": "eventlog.names",
+    "sanitize_context_id": "eventlog.names",
 }
 
 __all__ = [
+    "CONTEXT_DECISIONS",
+    "CONTEXT_EDITOR",
+    "CONTEXT_ERRORS",
+    "CONTEXT_SESSIONS",
+    "CONTEXT_TERMINAL",
+    "CONTEXT_TOOLS",
+    "CONTEXT_USER_INTENT",
+    "STALE_SESSION_HOURS",
     "Ambiguous",
+    "AutoCapture",
     "Conflict",
     "Consumer",
+    "Context",
+    "ContextBlock",
+    "ContextLoadNode",
+    "ContextResult",
+    "ContextStore",
+    "ContextType",
     "ContextTypeFilter",
+    "ContextWriteNode",
     "Corruption",
     "CreateEventRequest",
+    "EngramStore",
     "Event",
     "EventKind",
     "EventLinks",
     "EventLogError",
     "Hooks",
+    "InjectionPackage",
+    "InsightResult",
+    "InsightsOptions",
     "InvalidEvent",
     "Limits",
     "LockTimeout",
+    "Memory",
     "NoStore",
     "NotDurable",
     "NotFound",
@@ -93,11 +165,20 @@ __all__ = [
     "Result",
     "RetrieveOptions",
     "Session",
+    "SessionCleanupManager",
+    "SessionContext",
+    "SessionContextCapture",
+    "SessionContextInjector",
+    "Situation",
     "Store",
+    "StrictHooks",
     "Turn",
     "TurnRef",
     "TurnSummary",
     "Unsupported",
+    "ValidationNode",
+    "safe_context_name",
+    "sanitize_context_id",
 ]
 
 
