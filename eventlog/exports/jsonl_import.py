@@ -114,7 +114,7 @@ def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -
             return read(store, copy, path, salvage=salvage)
     head, unsound = _header(file, path, salvage)
     if not salvage:
-        _check_whole(file, path)
+        _check_whole(file, path, head.get("count"))
     foreign = head.get("repo_hash") != store.repo_hash
     report = ImportReport(
         str(head.get("repo_hash")), str(head.get("project_name")), foreign, bool(head.get("contents"))
@@ -470,8 +470,8 @@ def _header(file: IO[bytes], path: str, salvage: bool) -> "tuple[dict[str, Any],
     return head, []
 
 
-def _check_whole(file: IO[bytes], path: str) -> None:
-    """Hold the file against its last line. Raises: DamagedFile."""
+def _check_whole(file: IO[bytes], path: str, count: object) -> None:
+    """Hold the file against its last line. Args: count: of events, as the header says. Raises: DamagedFile."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _LAST_LINE_MAX))
     window = file.read()
@@ -483,14 +483,21 @@ def _check_whole(file: IO[bytes], path: str) -> None:
     if not isinstance(end, dict) or end.get("end") is not True or not last.endswith(b"\n"):
         count = sum(1 for _ in _lines(file, path, from_start=True))
         raise DamagedFile(path, count, "the file ends here without its last line: it was cut off", _NOTHING)
-    digest = blake3()
+    digest, lines = blake3(), 0
     left = size - len(last)
     file.seek(0)
     while left and (chunk := file.read(min(left, _CHUNK_BYTES))):
         digest.update(chunk)
+        lines += chunk.count(b"\n")
         left -= len(chunk)
     if digest.hexdigest() != end.get("blake3"):
         raise _first_unsound(file, path)
+    counted = end.get("events") if count is None else count  # files of the first versions
+    if end.keys() != {"end", "events", "lines", "blake3"} or (end["events"], end["lines"]) != (
+        counted,
+        lines,
+    ):
+        raise DamagedFile(path, None, "its last line does not count what stands before it", _NOTHING)
 
 
 def _first_unsound(file: IO[bytes], path: str) -> DamagedFile:
