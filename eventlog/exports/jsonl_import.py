@@ -471,7 +471,10 @@ def _header(file: IO[bytes], path: str, salvage: bool) -> "tuple[dict[str, Any],
 
 
 def _check_whole(file: IO[bytes], path: str, count: object) -> None:
-    """Hold the file against its last line. Args: count: of events, as the header says. Raises: DamagedFile."""
+    """Hold the file against its last line. Args: count: of events, as the header says it.
+
+    Raises: DamagedFile.
+    """
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _LAST_LINE_MAX))
     window = file.read()
