@@ -197,7 +197,9 @@ def is_hex(text: str, size_bytes: int) -> bool:
 
 
 def _are_hashes(texts: "Collection[object]") -> bool:
-    """The same of each text, at once."""
+    """The same of each text, at once where there are several."""
+    if len(texts) == 1:
+        return all(map(_is_hash, texts))
     if not set(map(type, texts)) <= {str} or not set(map(len, texts)) <= {_HASH_SIZE}:  # type: ignore[arg-type]
         return False
     data = "\n".join(("", *texts)).encode("ascii", "replace")  # type: ignore[arg-type]
