@@ -176,6 +176,8 @@ def keep_ours(named: "dict[str, set[str]]") -> None:
                 if (wanted := fault(name, text)) is not None:
                     raise InvalidEvent(f"column {name} must be {wanted}, not {shown(text)}")
             named[name] = {text for text in named[name] if _is_hash(text)}
+            if not named[name]:
+                del named[name]
 
 
 def shown(value: object) -> str:

@@ -72,8 +72,8 @@ def encode_line(
             nulls = [*(nulls or ()), name]
             continue
         if named is not None:
-            if kind is str and name in gate.HASHES:
-                (named.get(name) or named.setdefault(name, set())).add(value)  # type: ignore[arg-type]
+            if name in gate.HASHES and isinstance(value, str):
+                (named.get(name) or named.setdefault(name, set())).add(value)
                 continue
             if name == "blobs" and gate.are_ids(value):
                 named.setdefault(name, set()).update(value)  # type: ignore[arg-type]
