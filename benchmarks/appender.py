@@ -102,7 +102,7 @@ def locus_without_checks_append(path: str) -> Append:
     from eventlog.log import admission
     from eventlog.log.line import encode_line
 
-    def encode(event: Event, named: object) -> bytes:  # noqa: ARG001
+    def encode(named: object, event: Event) -> bytes:  # noqa: ARG001
         return encode_line(event, jsontext.encode_fast, jsontext.encode_without_floats)
 
     admission._encode = encode

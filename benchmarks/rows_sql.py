@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,8 +18,11 @@ from benchmarks.repository import make_repository
 from benchmarks.stores import sealed_store
 from eventlog import Store
 from eventlog.exports import database
+from eventlog.query.confined import GRACE_S
+from tests.cli.test_confine import LARGE, LONG
 
 _PAGE = Path(__file__).parents[1] / "docs/sql.md"
+_TIMEOUT_S = 0.5
 _ASK_CONTENTS = "select blob_at(path, turn) from (select unnest($1) as path, unnest($2) as turn)"
 
 
@@ -40,7 +44,39 @@ def rows() -> list[Row]:
             durability="neither writes",
             prepare=_file_at,
         ),
+        Row(
+            name="sql-bombs",
+            work=f"the slowest of the questions without end, locus sql --timeout {_TIMEOUT_S:g}",
+            anchor=f"the bound: that time, {GRACE_S:g} s to give way, a second to start and end",
+            unit=TIME_UNIT,
+            durability="neither writes",
+            prepare=_bombs,
+        ),
     ]
+
+
+@contextmanager
+def _bombs(bench: Bench) -> Iterator[Sides]:
+    bombs = list((LONG | LARGE).values())[:: bench.pick(6, 1)]
+    with bench.scratch("sql-bombs") as directory:
+        Store.init(f"{directory}/store").close()
+        command = [*locus(), "--store", f"{directory}/store", "sql", "--memory", str(256 << 20)]
+
+        def seconds_of_bomb(sql: str) -> float:
+            ended = [*command, "--timeout", f"{_TIMEOUT_S:g}", sql]
+            start = time.perf_counter()
+            code = subprocess.run(ended, env=environment(), capture_output=True, check=False).returncode
+            if code != 1:
+                raise RuntimeError(f"a bomb ended with code {code}: {sql}")
+            return time.perf_counter() - start
+
+        yield Sides(
+            ours=lambda: max(map(seconds_of_bomb, bombs)),
+            anchor=lambda: _TIMEOUT_S + GRACE_S + 1,
+            size=f"{len(bombs)} questions",
+            rounds=bench.pick(2, 5),
+            warm_up=False,
+        )
 
 
 def twelve() -> list[str]:

@@ -21,7 +21,7 @@ from eventlog.types import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 NUMBER_MAX = 2**53 - 1  # the largest that every reader of JSON holds exactly
 TIME_MIN, TIME_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
@@ -30,7 +30,7 @@ OURS, ANY, IDS, PATH, NUMBER, SHARE = "ours", "any", "ids", "path", "number", "s
 
 # Columns whose values have a form, and keys of payloads that readers take for one.
 FORMS = {"before_hash": ANY, "after_hash": ANY, "tree_hash": OURS, "blobs": IDS, "path": PATH}
-_HASHES = frozenset(("before_hash", "after_hash", "tree_hash"))
+HASHES = frozenset(("before_hash", "after_hash", "tree_hash"))
 PAYLOAD_FORMS = {
     "file": {"old_path": PATH, "after_size": NUMBER, "deferred": OURS},
     "decision": {"confidence": SHARE},
@@ -46,8 +46,14 @@ _WANTED = {
     TIME: "microseconds since 1970 UTC, within the years 1 to 9999",
 }
 _HEX = b"0123456789abcdef"
-_PREFIX, _HASH_SIZE = b"blake3:", 71
-_PREFIX_REST = _PREFIX.translate(None, _HEX)
+_HASH_SIZE = 71
+
+# What an event is unless it says otherwise.
+_OF_OTHERS: Event = {"event_kind": "observation", "source": "system", "schema_version": SCHEMA_VERSION}
+_OF_TYPE: "dict[str, Event]" = {
+    name: {**_OF_OTHERS, "event_kind": kind, "source": SOURCE_OF_TYPE[name]}
+    for name, kind in KIND_OF_TYPE.items()
+}
 
 # For writers that know no store: the rules without anybody's settings, fingerprints of this process.
 _BY_DEFAULT = Redactor()
@@ -93,12 +99,7 @@ def completed(fs: FileSystem, event: Event) -> Event:
     event_type = event.get("event_type")
     if not isinstance(event_type, str) or not event_type:
         raise InvalidEvent("an event needs an `event_type`, such as 'action' or 'decision'")
-    whole = {
-        "event_kind": KIND_OF_TYPE.get(event_type, "observation"),
-        "source": SOURCE_OF_TYPE.get(event_type, "system"),
-        "schema_version": SCHEMA_VERSION,
-        **event,
-    }
+    whole = {**(_OF_TYPE.get(event_type) or _OF_OTHERS), **event}
     if whole.get("event_id") is None:
         whole["event_id"] = fs.random_bytes(16).hex()
     if whole.get("recorded_at") is None:
@@ -123,11 +124,10 @@ def fault(name: str, value: object) -> "str | None":
 def payload_faults(event_type: object, payload: object) -> "list[tuple[str, object, str]]":
     """(key, value, what is to stand there) for keys that readers take for a path, a size or a hash."""
     forms = PAYLOAD_FORMS.get(event_type) if isinstance(event_type, str) else None
-    faults = []
+    faults: "list[tuple[str, object, str]]" = []
     if forms is not None and isinstance(payload, dict):
         for key, form in forms.items():
-            value = payload.get(key)
-            if value is not None and not _fits(form, value):
+            if (value := payload.get(key)) is not None and not _fits(form, value):
                 faults.append((key, value, _WANTED[form]))
     return faults
 
@@ -160,29 +160,53 @@ def _fits(form: str, value: object) -> bool:
     return _is_hash(value) or (form == ANY and _is_foreign(value))
 
 
-def ours_in(name: str, value: object) -> "Sequence[str] | None":
-    """The hashes of ours in a column that holds nothing else; None for any other column or value."""
-    if name == "blobs":
-        is_list = isinstance(value, (list, tuple)) and value and _are_hashes(value)
-        return value if is_list else None  # type: ignore[return-value]
-    return (value,) if name in _HASHES and _is_hash(value) else None  # type: ignore[return-value]
+def are_ids(value: object) -> bool:
+    """Whether the value of `blobs` is a list of hashes of ours, and not an empty one."""
+    return isinstance(value, (list, tuple)) and bool(value) and _are_hashes(value)
+
+
+def keep_ours(named: "dict[str, set[str]]") -> None:
+    """Leave hashes of ours in what events name by column, others out; many at once, which is much faster.
+
+    Raises: InvalidEvent, that names one which no column may hold.
+    """
+    for name in HASHES & named.keys():
+        if not _are_hashes(named[name]):
+            for text in named[name]:
+                if (wanted := fault(name, text)) is not None:
+                    raise InvalidEvent(f"column {name} must be {wanted}, not {shown(text)}")
+            named[name] = {text for text in named[name] if _is_hash(text)}
+            if not named[name]:
+                del named[name]
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it, its beginning if it is long."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
 
 
 def _is_hash(text: object) -> bool:
-    return isinstance(text, str) and len(text) == _HASH_SIZE and text[:7] == "blake3:" and _is_hex(text[7:])
+    return isinstance(text, str) and text[:7] == "blake3:" and is_hex(text[7:], 32)
 
 
-def _are_hashes(texts: "Sequence[object]") -> bool:
-    """The same of each text, at once."""
+def is_hex(text: str, size_bytes: int) -> bool:
+    """Whether a text is that many bytes in lower-case hex digits, without the white space Python accepts."""
+    try:
+        return len(text) == 2 * size_bytes == 2 * len(bytes.fromhex(text)) and text == text.lower()
+    except ValueError:
+        return False
+
+
+def _are_hashes(texts: "Collection[object]") -> bool:
+    """The same of each text, at once where there are several."""
+    if len(texts) == 1:
+        return all(map(_is_hash, texts))
     if not set(map(type, texts)) <= {str} or not set(map(len, texts)) <= {_HASH_SIZE}:  # type: ignore[arg-type]
         return False
-    data = "".join(texts).encode("ascii", "replace")  # type: ignore[arg-type]
-    begin = all(data[i::_HASH_SIZE] == data[i : i + 1] * len(texts) for i in range(len(_PREFIX)))
-    return begin and data.startswith(_PREFIX) and data.translate(None, _HEX) == _PREFIX_REST * len(texts)
-
-
-def _is_hex(text: str) -> bool:
-    return not text.encode("ascii", "replace").translate(None, _HEX)
+    data = "\n".join(("", *texts)).encode("ascii", "replace")  # type: ignore[arg-type]
+    count = len(texts)
+    return data.count(b"\nblake3:") == count and data.translate(None, _HEX) == b"\nlk:" * count
 
 
 def _is_foreign(text: str) -> bool:

@@ -96,6 +96,9 @@ def decode(data: bytes, path: str) -> Identity:
     try:
         fields = jsontext.decode(data)
         digest = fields.pop("digest")
+        # Before a field is believed: in every format, so that rot is never taken for a newer version.
+        if digest != blake3(jsontext.encode(fields)).hexdigest():
+            raise Corruption(path, "its content does not match its digest")
         if fields["format"] != FORMAT:
             raise Unsupported(
                 f"{path}: this store has format {fields['format']}; this version of Locus reads "
@@ -107,8 +110,6 @@ def decode(data: bytes, path: str) -> Identity:
                 f"{path}: this store needs the feature(s) {', '.join(map(str, unknown))}, which this "
                 "version of Locus does not know. Upgrade Locus to open it."
             )
-        if digest != blake3(jsontext.encode(fields)).hexdigest():
-            raise Corruption(path, "its content does not match its digest")
         if data != jsontext.encode({**fields, "digest": digest}) + b"\n":
             raise Corruption(path, "it is not spelled the way Locus writes it")
         return Identity(

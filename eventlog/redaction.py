@@ -419,9 +419,8 @@ def texts_of(event: Event, payload: bytes) -> bytes:
 
     Raises: TypeError when a column holds something else than a text.
     """
-    get = event.get
-    texts: "list[Any]" = [text for name in _LOOKED_AT_COLUMNS if (text := get(name))]
-    return payload + "\0".join(["", *texts]).encode("utf-8", "surrogatepass")
+    texts: "Iterable[Any]" = filter(None, map(event.get, _LOOKED_AT_COLUMNS))
+    return payload + "\0".join(("", *texts)).encode("utf-8", "surrogatepass")
 
 
 def of_store(fs: FileSystem, layout: Layout, settings: "config.Config | None" = None) -> Redactor:

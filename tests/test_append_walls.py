@@ -78,6 +78,10 @@ def test_an_append_refuses_what_would_be_wrong_for_ever(store: Store) -> None:
         with pytest.raises(InvalidEvent, match="event 2 of the append: ") as caught:
             store.append([{"event_type": "note"}, event])
         assert f"{named} must be " in str(caught.value) and "not" in str(caught.value)
+    good = [{"event_type": "note", "tree_hash": f"blake3:{n:064x}"} for n in range(9)]
+    for text in (f"blake3:{1:063x}G", f"blake3:{171:064X}", f"blake3:{1:063x} ", f"{1:063x}blake3:0", "x"):
+        with pytest.raises(InvalidEvent, match="event 5 of the append: column tree_hash must be "):
+            store.append([*good[:4], {**good[4], "tree_hash": text}, *good[5:]])
     assert store.journal.next_position() == 0
 
 
@@ -108,6 +112,9 @@ def test_a_content_that_is_not_there_is_refused(store: Store) -> None:
     for column in ("before_hash", "after_hash", "tree_hash"):
         with pytest.raises(InvalidEvent, match=f"event 1 of the append: column {column} names {NOWHERE}"):
             store.append([{"event_type": "note", column: NOWHERE}])
+    foreign = {"event_type": "note", "after_hash": "sha256:00ff"}
+    with pytest.raises(InvalidEvent, match=f"event 2 of the append: column after_hash names {NOWHERE}"):
+        store.append([foreign, {"event_type": "note", "after_hash": NOWHERE}])
     with pytest.raises(InvalidEvent, match="a tree, not a file's content"):
         store.append([{"event_type": "note", "after_hash": to_text(tree)}])
     with pytest.raises(InvalidEvent, match="a file's content, not a tree"):
@@ -118,10 +125,13 @@ def test_a_content_that_is_not_there_is_refused(store: Store) -> None:
 def test_contents_are_looked_for_where_a_hash_is_given_alone(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I38: an event without a hash asks nothing of the contents and takes no lock of theirs."""
+    """I38: an event without a hash of ours asks nothing of the contents and takes no lock of theirs."""
     monkeypatch.setattr(store.blobs, "writer", None)
     monkeypatch.setattr(store.blobs, "places", None)
+    monkeypatch.setattr(store, "_holder", None)
     store.append([{"event_type": "action", "path": "a", "turn": 1, "payload": {"x": 1}}])
+    store.append([{"event_type": "note", "after_hash": "sha256:00ff", "before_hash": "md5:00ff"}])
+    monkeypatch.undo()
 
 
 def test_a_recorder_is_refused_and_its_turn_goes_on(store: Store) -> None:

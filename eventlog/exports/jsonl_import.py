@@ -225,7 +225,9 @@ class _Import:
         return line
 
     def _encoded(self, event: Event, payload: bytes) -> bytes:
-        line = encode_line(event, _no_payload, jsontext.encode_without_floats, {})
+        named: dict[str, set[str]] = {}
+        line = encode_line(event, _no_payload, jsontext.encode_without_floats, named)
+        gate.keep_ours(named)
         line = line[: -len(_NO_PAYLOAD)] + payload.translate(_AS_SPACES)
         if len(line) >= PAYLOAD_SIZE_MAX:
             raise InvalidEvent(f"an event of {len(line):,} bytes is more than a log takes")

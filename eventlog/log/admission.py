@@ -23,27 +23,32 @@ def lines(
     fs: FileSystem, events: Iterable[Event], redactor: Redactor, named: "dict[str, set[str]]"
 ) -> Iterator[bytes]:
     """The lines of the events, in order. Raises: InvalidEvent, which says the number of the event, from 1."""
-    encode = partial(_encode, named=named)
     waiting = iter(events)
     at_once = _AT_ONCE if redactor.look is None else BATCH_LINES_MAX
     number = 0
     while some := list(islice(waiting, at_once)):
+        new: dict[str, set[str]] = {}
         try:
-            made = gate.lines(fs, some, encode, redactor)
+            made = gate.lines(fs, some, partial(_encode, new), redactor)
+            gate.keep_ours(new)
         except InvalidEvent:
             for at, event in enumerate(some, number + 1):
                 _try(fs, event, at)
             raise
+        for column, hashes in new.items():
+            named.setdefault(column, set()).update(hashes)
         yield from made
         number += len(some)
 
 
-def _encode(event: Event, named: "dict[str, set[str]]") -> bytes:
+def _encode(named: "dict[str, set[str]]", event: Event) -> bytes:
     return encode_line(event, jsontext.encode_fast, jsontext.encode_without_floats, named)
 
 
 def _try(fs: FileSystem, event: Event, number: int) -> None:
+    named: dict[str, set[str]] = {}
     try:
-        _encode(gate.completed(fs, event), {})
+        _encode(named, gate.completed(fs, event))
+        gate.keep_ours(named)
     except InvalidEvent as error:
         raise InvalidEvent(f"event {number} of the append: {error}. Nothing was written.") from error

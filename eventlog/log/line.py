@@ -18,9 +18,9 @@ _REQUIRED = ("event_type", "event_kind", "source")
 _NAMES = frozenset(ENVELOPE_NAMES)
 _TYPES = {TEXT: str, INT: int, TIME: int, BOOL: bool, LIST: None}  # items of lists are looked at
 _USUAL = {name: _TYPES[COLUMN_KINDS[name]] for name in ENVELOPE_NAMES}
-# The same without columns whose values have a form: an append looks at these one by one.
-_ADMITTED = {name: kind for name, kind in _USUAL.items() if name not in gate.FORMS or name == "path"}
-_ODD_STARTS = ("", "/", '"', "r")  # of paths that may be none, or have a form of their own
+# The same without hashes, which an append collects.
+_ADMITTED = {name: kind for name, kind in _USUAL.items() if name not in gate.HASHES}
+_ODD_STARTS = '/"r'  # of paths that may be none, or have a form of their own; an empty one has any start
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _WANTED = {
     INT: "an integer of 64 bits",
@@ -47,8 +47,8 @@ def encode_line(
     Columns are written in the order given; nulls are left out; a missing payload is `{}`.
 
     Args: dumps_envelope: an encoder for the envelope, which holds no float; `dumps` by default; named: takes,
-    by column, the hashes of contents that the event names. With it the event may say nothing that an append
-    refuses (`gate.fault`); without it the line is one that a log may hold, as earlier versions wrote it.
+    by column, the hashes that the event names, for `gate.keep_ours`. With it the event may say nothing else
+    that an append refuses (`gate.fault`); without it the line is one that earlier versions may have written.
     Raises: InvalidEvent when the event breaks the envelope's rules.
     """
     envelope = event.copy()
@@ -71,10 +71,13 @@ def encode_line(
         if value is None and name in _NAMES:
             nulls = [*(nulls or ()), name]
             continue
-        ours = None if named is None else gate.ours_in(name, value)
-        if named is not None and ours is not None:
-            named.setdefault(name, set()).update(ours)
-            continue
+        if named is not None:
+            if name in gate.HASHES and isinstance(value, str):
+                (named.get(name) or named.setdefault(name, set())).add(value)
+                continue
+            if name == "blobs" and gate.are_ids(value):
+                named.setdefault(name, set()).update(value)  # type: ignore[arg-type]
+                continue
         _check(name, value, event)
         if named is not None:
             _admit(name, value)
@@ -123,25 +126,25 @@ def _check(name: str, value: object, event: Event) -> None:
     else:
         fits = isinstance(value, int) and not isinstance(value, bool) and _INT_MIN <= value <= _INT_MAX
     if not fits:
-        raise InvalidEvent(f"column {name} must be {_WANTED[kind]}, not {_shown(value)}")
+        raise InvalidEvent(f"column {name} must be {_WANTED[kind]}, not {gate.shown(value)}")
 
 
 def check_payload(event_type: object, payload: object) -> None:
     """Raises: InvalidEvent where an append refuses what the payload says (`gate.payload_faults`)."""
     for key, value, wanted in gate.payload_faults(event_type, payload):
-        raise InvalidEvent(f"payload.{key} must be {wanted}, not {_shown(value)}")
+        raise InvalidEvent(f"payload.{key} must be {wanted}, not {gate.shown(value)}")
 
 
 def _admit(name: str, value: object) -> None:
     wanted = gate.fault(name, value)
     if wanted is not None:
-        raise InvalidEvent(f"column {name} must be {wanted}, not {_shown(value)}")
+        raise InvalidEvent(f"column {name} must be {wanted}, not {gate.shown(value)}")
 
 
 def _check_identity(envelope: "dict[str, object]") -> None:
     event_id = envelope.get("event_id")
-    if not isinstance(event_id, str) or len(event_id) != 32 or event_id.strip("0123456789abcdef"):
-        raise InvalidEvent(f"event_id must be 32 lower-case hex digits, not {_shown(event_id)}")
+    if not isinstance(event_id, str) or not gate.is_hex(event_id, 16):
+        raise InvalidEvent(f"event_id must be 32 lower-case hex digits, not {gate.shown(event_id)}")
     for name in _REQUIRED:
         if not envelope.get(name):
             raise InvalidEvent(f"event {event_id} lacks {name}, which every event has")
@@ -152,11 +155,6 @@ def _unknown(event: Event) -> str:
     if "position" in names:
         return "position is assigned by the log and cannot be given"
     return f"unknown column {', '.join(sorted(names))}: put it into the payload"
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"
 
 
 def batches(lines: "Iterable[bytes]") -> "list[list[bytes]]":

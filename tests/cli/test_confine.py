@@ -4,19 +4,25 @@ Through what ships: `locus sql` as a process, the tool of `locus mcp`, `eventlog
 end as an error of one line; what ends it is asserted, when is a matter of benchmarks.
 """
 
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eventlog import Store, question
 from eventlog.errors import QueryError, Refused
+from eventlog.query import confined
 from eventlog.query.engine import Limits
 from eventlog.serve import mcp_sql
+from locus_cli import confine
 from locus_cli.main import run
 from tests.cli.support import locus_process
 
@@ -36,7 +42,8 @@ LONG = {
     "sort": "select max(x) from (select hash(range) x from range(100000000000) order by 1)",
     "regexp": "select count(*) from range(9999999) "
     "where regexp_matches(repeat('ab', 9999) || range, '(a?b?){90}c')",
-    "jaro": "select max(jaro_similarity(repeat('a', 90000 + x::int), repeat('b', 9000))) from range(99) t(x)",
+    "jaro": "select max(jaro_similarity(repeat('a', 90000 + x::int), repeat('b', 9000))) "
+    "from range(99999) t(x)",
     "lists": "select sum(len(list_sort(list_reverse(range(1000000 + x))))) from range(100000) t(x)",
 }
 # Values beyond all memory.
@@ -146,6 +153,72 @@ def test_the_other_doors_have_the_same_walls(root: Path, by: str, monkeypatch: p
             ask(store, REFUSED["file"])
         assert "1" in str(ask(store, "select 1"))
     assert question._running == set()
+
+
+class InThisProcess:
+    """Instead of a process: what the child of `question.ask` would do, here."""
+
+    def __init__(self, command: list[str], **_: object) -> None:
+        assert command == [sys.executable, "-P", "-m", "eventlog.question"]
+        self.returncode = 0
+
+    def communicate(self, data: bytes, timeout: float | None) -> tuple[bytes, bytes]:
+        out = io.TextIOWrapper(io.BytesIO())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+            patch.setattr(sys, "stdout", out)
+            self.returncode = question.main()
+        return out.buffer.getvalue(), b""  # type: ignore[attr-defined]
+
+    def kill(self) -> None: ...
+    def __enter__(self) -> "InThisProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def test_all_doors_ask_within_the_same_walls(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """F11: the command, MCP and Python confine their child by one module, ask in it, and nowhere else.
+
+    So what one bomb of each kind shows of a door, the forty of the command show of all.
+    """
+    seen: list[object] = []
+    sql, limits = "select 42", Limits(timeout_s=mcp_sql.TIMEOUT_S, memory_bytes=mcp_sql._MEMORY_BYTES)
+    really_ask = Store.query
+
+    @contextmanager
+    def within(timeout_s: float | None) -> Iterator[None]:
+        seen.append(("at most", timeout_s))
+        yield
+        seen.append("its end")
+
+    def ask(store: Store, sql: str, *rest: Any, limits: Limits, **more: Any) -> Any:
+        seen.append((sql, limits.memory_bytes, limits.timeout_s))
+        return really_ask(store, sql, *rest, limits=limits, **more)
+
+    monkeypatch.setattr(confined, "enter", lambda memory, parent: seen.append((memory, parent)))
+    monkeypatch.setattr(confined, "within", within)
+    monkeypatch.setattr(Store, "query", ask)
+    monkeypatch.setattr(question.subprocess, "Popen", InThisProcess)
+    monkeypatch.setattr(confine, "is_own_process", True)
+    monkeypatch.setattr(os, "fork", lambda: 0)
+    told = ["--timeout", str(limits.timeout_s), "--memory", str(limits.memory_bytes)]
+    doors = []
+    with Store.open(root) as store:
+        for door in (
+            lambda: run(["--store", str(root), "sql", *told, sql]) or capsys.readouterr().out,
+            lambda: "".join(mcp_sql.ask(store, sql)),
+            lambda: question.ask(store, sql, limits=limits).rows,
+        ):
+            assert "42" in str(door())
+            doors.append((seen[0], set(seen[1:-1]), seen[-1]))  # the command asks in a thread
+            seen.clear()
+
+    memory, time_s = limits.memory_bytes, limits.timeout_s
+    asked = {("at most", time_s), (sql, memory, time_s)}
+    assert doors == 3 * [((memory, os.getpid()), asked, "its end")]
 
 
 def test_an_answer_from_the_other_process_is_the_same(root: Path) -> None:
