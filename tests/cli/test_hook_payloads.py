@@ -27,9 +27,13 @@ def test_what_a_hook_records_is_in_the_log(tmp_path: Path) -> None:
     call, and the state in front of and behind it, all in the session of the agent."""
     work = project(tmp_path)
     head = git(work, "rev-parse", "HEAD").strip()
+    (work / "readme.md").write_text("# Staged\n")
+    git(work, "add", "readme.md")
+    (work / ".gitignore").write_text("*.tmp\n")
     agent = Agent(work)
     agent.prompt("Fix the parser")
     edited = agent.edit("src/app.py", "one", "two")
+    agent.write("src/new.py", "")
     failed = agent.bash("echo no >&2; exit 3")
     usage = {"input_tokens": 7, "cache_read_input_tokens": 3, "output_tokens": 5}
     message = {"id": "msg_1", "model": "model-1", "usage": usage, "stop_reason": "end_turn"}
@@ -39,16 +43,21 @@ def test_what_a_hook_records_is_in_the_log(tmp_path: Path) -> None:
     recorded = events(work)
     first, last = (only(recorded, "snapshot", operation=moment) for moment in ("turn_start", "turn_end"))
     action, error = only(recorded, "action", tool_use_id=edited), only(recorded, "error")
-    changed = only(recorded, "file")
+    changed = only(recorded, "file", path="src/app.py")
     old, new = b"print('one')\n", b"print('two')\n"
 
     assert only(recorded, "turn", operation="start")["payload"]["user_message"] == "Fix the parser"
     assert only(recorded, "intent")["payload"]["message"] == "Fix the parser"
-    names = ("snapshot_type", "git_head", "git_branch", "tracked_files")
-    told = {name: first["payload"][name] for name in names}
-    assert told == {"snapshot_type": "turn_start", "git_head": head, "git_branch": "main", "tracked_files": 3}
-    assert first["tree_hash"] != last["tree_hash"] and last["payload"]["snapshot_type"] == "turn_end"
-    assert isinstance(last["payload"]["files_changed"], int)
+    of_git = {"git_head": head, "git_branch": "main", "git_staged": ["readme.md"]}
+    begun = {"snapshot_type": "turn_start", "tracked_files": 3, "git_dirty": [".gitignore"], **of_git}
+    ended = {"snapshot_type": "turn_end", "tracked_files": 4, "files_changed": 2, **of_git}
+    ended["git_dirty"] = [".gitignore", "src/app.py"]
+    for looked, facts in ((first, begun), (last, ended)):
+        assert {name: looked["payload"].get(name) for name in ("files_changed", *facts)} == {
+            "files_changed": None,
+            **facts,
+        }
+    assert first["tree_hash"] != last["tree_hash"]
     assert (action["tool"], action["success"], action["duration_ms"]) == ("Edit", True, 9)
     assert action["payload"]["args"]["new_string"] == "two"
     assert action["payload"]["result"]["newString"] == "two"
@@ -115,3 +124,24 @@ def test_what_a_person_decides_through_hooks_is_in_the_anchor(tmp_path: Path) ->
     assert anchor == [(acts, ["src/app.py"], ["Cache it? yes"], 1, 1)]
     assert (sessions, feedback) == ([("It is cached.", 1, 1)], [("rejection", words)])
     assert errors == [(True, "seen")]
+
+
+def test_a_folder_of_a_repository_names_its_own_files(tmp_path: Path) -> None:
+    """S1-36, P4, P7: a store in a folder of a repository lists the differing files below it, by their paths in
+    it, fifty at most and how many there are; where git cannot be asked, the lists are unknown."""
+    work = project(tmp_path)
+    inner = work / "src"
+    Store.init(inner / ".locus").close()
+    names = sorted(f"{number}.py" for number in range(60))
+    for name in names:
+        (inner / name).touch()
+    git(work, "add", "-A")
+    (work / "readme.md").write_text("# Changed\n")
+    (inner / "app.py").unlink()
+    Agent(inner).prompt("Go")
+    Agent(inner, environ={"PATH": "/nowhere"}).prompt("Go on")
+    told, unknown = (e["payload"] for e in events(inner, "snapshot"))
+
+    assert told["git_dirty"] == ["app.py"]
+    assert (told["git_staged"], told["git_staged_count"]) == (names[:50], 60)
+    assert not {"git_dirty", "git_staged", "git_staged_count"} & unknown.keys()
