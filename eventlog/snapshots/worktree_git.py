@@ -139,8 +139,8 @@ def ignored(root: bytes, paths: "Iterable[bytes]", deadline: "float | None" = No
 
 
 def status(root: bytes, deadline: "float | None" = None) -> "tuple[list[bytes], list[bytes]]":
-    """(dirty, staged): the tracked paths below `root`, relative to it and in order, that are on disk not as in
-    the index, and in the index not as in the commit.
+    """(dirty, staged): the tracked paths below `root`, relative to it and in order, that are on disk not as
+    in the index, and in the index not as in the commit.
 
     No filter is asked: a file that one converts and that was touched since its checkout shows as dirty.
     Raises: GitFailed, also outside of a repository.

@@ -1,9 +1,11 @@
 """What the events of a hook say, field by field: the real hook program beside a real repository."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from eventlog.exports import locusgraph
 from eventlog.names import session_id_of
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
@@ -77,6 +79,46 @@ def test_what_a_hook_records_is_in_the_log(tmp_path: Path) -> None:
     assert row == ("I fixed it.", "completed", True)
 
 
+def test_a_turn_ends_with_its_snapshot_and_is_listed_by_time(tmp_path: Path) -> None:
+    """S0-18, S1-12, S1-37: the snapshot of its end is the last that a failed turn makes itself, a model
+    call that is told later changes no number, what is listed is in order of time, and on the wire
+    are the snapshots of its start and end alone."""
+    work = project(tmp_path)
+    agent = Agent(work)
+
+    def answered(number: int) -> None:
+        message = {"id": f"msg_{number}", "model": "model-1", "usage": {"output_tokens": 5}}
+        at = f"{datetime.now(UTC):%FT%T.%fZ}"
+        line = {"type": "assistant", "promptId": agent.turn, "timestamp": at, "message": message}
+        with agent.transcript.open("a") as file:
+            file.write(json.dumps({**line, "requestId": f"req_{number}"}) + "\n")
+
+    agent.prompt("Fix the parser")
+    answered(1)
+    agent.edit("src/app.py", "one", "two")
+    agent.say("StopFailure", error="rate_limit")
+    before = {e["event_id"]: e["seq"] for e in events(work)}
+    answered(2)
+    agent.finish()
+    recorded = events(work)
+    numbered = sorted((e for e in recorded if e["turn"] == 1 and e["seq"]), key=lambda e: e["seq"])
+    with Store.open(work / ".locus") as store:
+        listed = [e["event_id"] for e in store.timeline("last")]
+        asked = [id for (id,) in store.query("select event_id from timeline('last')").rows]
+        locusgraph.export(store, str(tmp_path / "wire"))
+    shown = [e["event_type"] for e in sorted(numbered, key=lambda e: listed.index(e["event_id"]))]
+    wire = [json.loads(line) for line in (tmp_path / "wire").read_bytes().splitlines()]
+    sent = [json.loads(r["payload_json"])["data"] for r in wire if r["context_id"].startswith("snapshot:")]
+
+    begun, edited = ["snapshot", "intent"], ["tool_start", "action", "file", "snapshot"]
+    types = [e["event_type"] for e in numbered]
+    assert types == [*begun, *edited, "error", "llm", "snapshot", "llm"]
+    assert shown == [*begun, "llm", *edited, "error", "snapshot", "llm"]
+    assert (numbered[8]["operation"], listed) == ("turn_end", asked)
+    assert before.items() <= {e["event_id"]: e["seq"] for e in recorded}.items()
+    assert [said["snapshot_type"] for said in sent] == ["turn_start", "turn_end"]
+
+
 def test_a_tool_that_names_a_file_elsewhere_says_nothing_of_ours(tmp_path: Path) -> None:
     """P5, P7: an edit of a file outside of the directory lends a file inside neither its text nor its counts,
     even where their paths are equally long."""
@@ -127,8 +169,8 @@ def test_what_a_person_decides_through_hooks_is_in_the_anchor(tmp_path: Path) ->
 
 
 def test_a_folder_of_a_repository_names_its_own_files(tmp_path: Path) -> None:
-    """S1-36, P4, P7: a store in a folder of a repository lists the differing files below it, by their paths in
-    it, fifty at most and how many there are; where git cannot be asked, the lists are unknown."""
+    """S1-36, P4, P7: a store in a folder of a repository lists what differs below it, by paths in the folder,
+    fifty at most and how many there are; where git cannot be asked, the lists are unknown."""
     work = project(tmp_path)
     inner = work / "src"
     Store.init(inner / ".locus").close()
