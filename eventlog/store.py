@@ -27,6 +27,7 @@ from eventlog.query.people import EVERYBODY
 from eventlog.snapshots.held import Holder, Named
 from eventlog.snapshots.store import BlobStore
 from eventlog.types import Event as Row
+from eventlog.types import in_order_of_time
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -378,9 +379,9 @@ class Store:
         return find_turn(self.query, name)
 
     def timeline(self, turn: "TurnRef | str") -> "list[Event]":
-        """All events of a turn in order, anchors included (S1-55)."""
+        """All events of a turn as they happened, anchors included (S1-55)."""
         ref = self._ref(turn)
-        return list(self.events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn))
+        return in_order_of_time(self.events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn))
 
     # -- state of the code ---------------------------------------------------------------------
 

@@ -139,8 +139,10 @@ Event = dict[str, object]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from collections.abc import Iterable, Mapping
+    from typing import Any, TypeVar
+
+    Told = TypeVar("Told", bound=Mapping[str, Any])
 
 # Agents whose sessions are also read from what they left behind, perhaps years later. What an import tells of
 # such a session and gives no time for has an unknown one: it did not happen when it was read.
@@ -162,3 +164,15 @@ def happened_at(event: "Mapping[str, Any]") -> "int | None":
     wrote it (docs/design.md, section 9)."""
     at: "int | None" = event.get("occurred_at")
     return at if at is not None or is_undated(event) else event.get("recorded_at")
+
+
+def in_order_of_time(events: "Iterable[Told]") -> "list[Told]":
+    """Events, given in the order of the log, by when they happened (docs/times.md): those of one moment in
+    the order of the log, an undated one with the one before it."""
+    at: "int | None" = None
+    keyed = []
+    for event in events:
+        known = happened_at(event)
+        at = at if known is None else known
+        keyed.append(((at is not None, at), event))
+    return [event for _, event in sorted(keyed, key=lambda one: one[0])]

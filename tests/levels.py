@@ -30,7 +30,7 @@ _FAST = {
     "reports": "page",
     "search": "index meaning words",
     "serve": "mcp_health mcp_install",
-    "snapshots": "collect gitstate materialize pack repack statcache store tree usage verify worktree "
+    "snapshots": "collect materialize pack repack statcache store tree usage verify worktree "
         "worktree_git worktree_look worktree_rules young",
     "transcripts": "adapters_page claude_code codex codex_patch filestates importer once unified",
 }  # fmt: skip

@@ -18,7 +18,6 @@ from tests.test_house import ROOT, imports, modules
 
 # Modules that nothing imports, and what brings them back. A module that is imported again leaves the list.
 DEAD = {
-    "eventlog.snapshots.gitstate": "dirty and staged files of a snapshot; it returns when hooks record them",
     "eventlog.memory.engram": "the calls of Engram's store; it returns as a public name of `eventlog`",
 }
 

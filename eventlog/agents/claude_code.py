@@ -251,12 +251,12 @@ def _is_tool_error(result: object) -> bool:
 
 def _stop(call: Call, said: "Said") -> None:
     failed = said.get("hook_event_name") == "StopFailure"
-    call.add("snapshot", {"snapshot_type": "turn_end"}, operation="turn_end")
     if failed:
         error_type = text_of(said, "error") or "unknown"
         details = said.get("error_details")
         message = details if isinstance(details, str) else error_type
         call.add("error", {"message": message}, error_type=error_type, resolved=False, related_to=["errors"])
+    call.add("snapshot", {"snapshot_type": "turn_end"}, operation="turn_end")
     outcome = said.get("last_assistant_message")
     call.add(
         "turn",

@@ -80,6 +80,8 @@ _OPENED = ("start", "resume")
 _LOCK_WAIT_S_MIN = 0.02
 _SUSPECT_SIZE = 4 << 20  # of a hook's input
 _SHOWN_MAX = 50
+# Seconds until git is not waited for any more, when it is asked what differs from the commit.
+_GIT_S = 0.5
 
 
 def record(
@@ -194,6 +196,7 @@ class _Recording:
         self.switched: "bool | None" = None  # whether ignored files are kept, from this look on
         self.noted = False  # the turn is among those under way
         self.refused = False
+        self.of_turn: "dict[str, object]" = {}  # what the snapshot at its start or end says beside the tree
         self.place: "Place | None" = None
         self.start: "Start | None" = None
         self.started: "Started | None" = None  # the process that stores what this call defers
@@ -440,6 +443,9 @@ class _Recording:
         files = self._files(done, told, blobs, writer)
         writer.flush()
         facts = self._facts(done, previous, files)
+        if call.moment in (TURN_START, TURN_END):
+            until = min(self.wait_until, time.monotonic() + _GIT_S * patience(self.environ))
+            self.of_turn = live_state.facts_of_turn(call, self.known, self.lines, place, done, blobs, until)
         events = [self._with_facts(one, done, facts) for one in events]
         ends = self._ends(done, previous, told)
         told_by_tree = done.changes or done.modes_changed or previous is None or call.session in told.passed
@@ -560,7 +566,7 @@ class _Recording:
     def _with_facts(self, event: Event, done: "Capture", facts: "dict[str, object]") -> Event:
         """`event` with what the capture says: its tree in a snapshot, its gaps in the event of the moment."""
         if _is_of_look(event):
-            return self._fill_snapshot(event, done, facts)
+            return self._fill_snapshot(event, done, facts, self.of_turn)
         if facts and event["event_type"] == "action":
             payload = event["payload"]
             assert isinstance(payload, dict)
@@ -576,7 +582,13 @@ class _Recording:
         event["payload"] = {"snapshot_type": "tool"}
         return self._admit(event)
 
-    def _fill_snapshot(self, event: Event, done: "Capture", facts: "dict[str, object]") -> Event:
+    def _fill_snapshot(
+        self,
+        event: Event,
+        done: "Capture",
+        facts: "dict[str, object]",
+        of_turn: "dict[str, object] | None" = None,
+    ) -> Event:
         from eventlog.snapshots.ids import to_text
 
         assert self.place is not None
@@ -589,6 +601,7 @@ class _Recording:
             "git_branch": self.place.branch,
             "keep_ignored": self.switched,
             **done.facts(),
+            **(of_turn or {}),
             "capture": {**facts, **done.deferred_facts()} or None,
         }
         return {

@@ -143,8 +143,9 @@ class Completion:
             turn = self.known.subagents.get(short(str(event.get("subagent_id"))))
             if turn is not None:
                 event["agent_turn_id"] = turn
-        # Before the end of the turn that they belong to.
-        at = next((i for i, one in enumerate(self.call.events) if one["event_type"] == "turn"), None)
+        # Before the look at the end of the turn that they belong to (S1-37).
+        ends = ("snapshot", "turn")
+        at = next((i for i, one in enumerate(self.call.events) if one["event_type"] in ends), None)
         at = 0 if at is None else at
         self.call.events[at:at] = found
         if (mark.inode, mark.offset) != (before.inode, before.offset):

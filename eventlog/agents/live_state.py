@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from eventlog.agents.live_place import Place
     from eventlog.fs import FileSystem
+    from eventlog.snapshots.store import BlobStore
+    from eventlog.snapshots.worktree import Capture
 
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -52,6 +54,7 @@ SESSION_ENDED = "session ended"
 # another agent that runs within one of these, the variable means that one.
 _NAMED_BY_VARIABLE = ("claude-code", "opencode")
 _LOCK_WAIT_S = 0.02
+_HEX = frozenset("0123456789abcdef")
 _OPEN_MAX = 32  # so that all of it stands on one page, which is written whole
 
 
@@ -471,7 +474,7 @@ class Calls:
 
     __slots__ = (
         "actions", "begun", "ended", "imported_calls", "imported_turns", "marks", "models", "named", "over",
-        "prompts", "repeats", "stamps", "subagents", "tools", "turns",
+        "prompts", "repeats", "stamps", "subagents", "tools", "trees", "turns",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -492,6 +495,7 @@ class Calls:
         self.tools = Tools()
         self.repeats = Repeats()
         self.subagents: "dict[str, str]" = {}  # `short` subagent → the turn that started it
+        self.trees: "dict[str, bytes]" = {}  # `short` turn → the tree of the look at its start
 
 
 def read_calls(layout: Layout, session: str) -> Calls:
@@ -526,6 +530,8 @@ def read_calls(layout: Layout, session: str) -> Calls:
             calls.marks[words[1]] = Mark(int(words[2]), int(words[3]))
         elif words[0] == "prompt" and len(words) == 3:
             calls.prompts[words[1]] = words[2]
+        elif words[0] == "tree" and len(words) == 3 and len(words[2]) == 64 and _HEX.issuperset(words[2]):
+            calls.trees[words[1]] = bytes.fromhex(words[2])
         elif words[0] == "subagent" and len(words) == 3:
             calls.subagents[words[1]] = words[2]
         elif words[0] in ("opened", "over"):
@@ -536,6 +542,35 @@ def read_calls(layout: Layout, session: str) -> Calls:
             ids = calls.imported_calls.setdefault(tuple(words[1:4]), [])
             ids += () if words[4] in ids else (words[4],)
     return calls
+
+
+def facts_of_turn(
+    call: Call,
+    known: Calls,
+    lines: "list[list[str]]",
+    place: "Place",
+    done: "Capture",
+    blobs: "BlobStore",
+    until: float,
+) -> "dict[str, object]":
+    """What the snapshot at a turn's start or end says beside its tree (S1-36, S1-37), null where unknown.
+
+    Args:
+        lines: gets the tree of a start, which the end counts from.
+        until: monotonic time until git is waited for.
+    """
+    from eventlog.snapshots.worktree import git_facts
+
+    in_git = place.commit is not None or place.branch is not None
+    facts = git_facts(os.fsencode(place.root), until) if in_git else {}
+    if call.turn is None or done.partial:
+        return facts
+    turn = short(call.turn)
+    if call.moment == TURN_START:
+        lines.append(["tree", turn, done.root.hex()])
+    elif turn in known.trees:
+        facts["files_changed"] = done.count_changed(blobs, known.trees[turn])
+    return facts
 
 
 def has_ended(layout: Layout, session: str, turn: str) -> bool:
@@ -551,10 +586,11 @@ def has_ended(layout: Layout, session: str, turn: str) -> bool:
 
 def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:
     """Lines: `named`; `opened`, `over`; `begun` and `ended` of a turn; `action` id state; `mark` path inode
-    offset; `subagent` id turn; of an agent that names no turns `prompt` turn text, `asked` and `answered` of
-    a tool call without an id: key, time; `model` of a model call without an id: key, nonce; `begins`, `ends`
-    of one whose id comes again: key; `imported` of a turn that an import told: turn, time, prompt;
-    `imported_call` of its calls without ids: turn, key, type and id of an event."""
+    offset; `tree` of the look at a turn's start: turn, id; `subagent` id turn; of an agent that names no
+    turns `prompt` turn text, `asked` and `answered` of a tool call without an id: key, time; `model` of a
+    model call without an id: key, nonce; `begins`, `ends` of one whose id comes again: key; `imported` of
+    a turn that an import told: turn, time, prompt; `imported_call` of its calls without ids: turn, key,
+    type and id of an event."""
     if lines:
         _append(layout, f"{short(session)}.calls", lines)
 

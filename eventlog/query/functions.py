@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import duckdb
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
+from eventlog.projections.definitions import HAPPENED_AT
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -106,7 +108,8 @@ _TIMELINE = (
     "TABLE SELECT e.* FROM memory.main.events AS e "
     "JOIN (SELECT unnest(locus_turn(turn_name::VARCHAR), recursive := true)) AS t "
     "ON {also}e.session_id = t.of_session AND e.turn = t.of_turn "
-    "AND e.position >= t.since AND e.position < t.until ORDER BY e.position"
+    "AND e.position >= t.since AND e.position < t.until "
+    f"ORDER BY last_value({HAPPENED_AT} IGNORE NULLS) OVER (ORDER BY e.position) NULLS FIRST, e.position"
 )
 
 # What a connection is given for each function: macros over functions in Python.

@@ -240,10 +240,25 @@ _OF_TYPE = {
         _words("operation tree_hash branch commit worktree"),
         (
             ("git_head", "git_head", "VARCHAR", "commit checked out"),
-            ("git_dirty", "git_dirty", "VARCHAR[]", "paths with changes"),
-            ("git_staged", "git_staged", "VARCHAR[]", "paths with staged changes"),
+            (
+                "git_dirty",
+                "git_dirty",
+                "VARCHAR[]",
+                "tracked paths on disk not as in the index; the first fifty",
+            ),
+            (
+                "git_staged",
+                "git_staged",
+                "VARCHAR[]",
+                "paths in the index not as in the commit; the first fifty",
+            ),
             ("tracked_files", "tracked_files", "BIGINT", "files under version control"),
-            ("files_changed", "files_changed", "BIGINT", "files changed in the turn"),
+            (
+                "files_changed",
+                "files_changed",
+                "BIGINT",
+                "files changed in the turn, of the snapshot at its end",
+            ),
         ),
     ),
     "hooks": _OfType(

@@ -16,7 +16,7 @@ from typing import Any
 from eventlog import config
 from eventlog.snapshots import worktree_git
 from eventlog.snapshots.ids import from_text, to_text
-from eventlog.snapshots.worktree import FILE_SIZE_MAX, capture
+from eventlog.snapshots.worktree import FILE_SIZE_MAX, capture, git_facts
 from eventlog.store import Store
 from eventlog.types import Event
 
@@ -56,14 +56,18 @@ def captured(store: Store, root: "str | os.PathLike[str]", previous: "str | None
             size_max=FILE_SIZE_MAX if settings.max_file_bytes is None else settings.max_file_bytes,
         )
         columns: dict[str, Any] = {"success": not done.partial}
-        git = worktree_git.find(os.fsencode(os.path.realpath(root)))
+        directory = os.fsencode(os.path.realpath(root))
+        git = worktree_git.find(directory)
+        differing: dict[str, Any] = {}
         if git is not None:
+            differing = git_facts(directory)
             columns["commit"], columns["branch"] = worktree_git.head(git.git_dir)
         doubt = {"state": "partial", "warning": done.warning} if done.partial else {}
         facts = {
             **done.facts(),
             "git_head": columns.get("commit"),
             "git_branch": columns.get("branch"),
+            **differing,
             "files_changed": None if previous is None else len(done.changes),
             "capture": {**doubt, **done.deferred_facts()} or None,
         }

@@ -13,7 +13,7 @@ import os
 
 from blake3 import blake3
 
-from eventlog.errors import InvalidEvent, NotFound, Refused
+from eventlog.errors import Corruption, InvalidEvent, NotFound, Refused
 from eventlog.fs import Refusals
 from eventlog.paths import path_text
 from eventlog.redaction import IGNORED
@@ -52,6 +52,7 @@ class Capture:
     """What a capture found. Paths are relative to the working directory."""
 
     __slots__ = (
+        "_lists",
         "_path",
         "_tables",
         "_tracked",
@@ -76,9 +77,10 @@ class Capture:
         "warning",
     )
 
-    def __init__(self, tables: StatCache, scan: Scan, path: bytes) -> None:
+    def __init__(self, tables: StatCache, scan: Scan, path: bytes, lists: Lists) -> None:
         self.root = tables.root
         self._tables = tables
+        self._lists = lists
         self._path = path
         self._tracked: "TrackedRows | None" = None
         kinds = tables.kinds.translate(PLAIN)
@@ -107,10 +109,19 @@ class Capture:
             "root_mode": None if self.root_mode is None else f"040{self.root_mode:03o}",
             "tracked_files": self.files,
             "ignored_count": self.ignored_count,
-            "files_changed": len(self.changes),
             "skipped": [[path_text(path), why] for path, why in self.skipped[:SHOWN_MAX]] or None,
             "skipped_count": len(self.skipped) or None,
         }
+
+    def count_changed(self, blobs: "BlobStore", tree: bytes) -> "int | None":
+        """How many paths differ from an earlier tree; None where that cannot be read."""
+        if tree == self.root:
+            return 0
+        try:
+            changes, _ = changes_between(blobs, tree, None, self._tables)
+            return sum(not self._lists.is_same(change, self._tables) for change in changes)
+        except (NotFound, Corruption):
+            return None
 
     def deferred_facts(self) -> "dict[str, object]":
         """What a snapshot says of the contents that the tree lacks; empty where it lacks none."""
@@ -241,7 +252,7 @@ def capture(
     if tables is not cache:
         # Behind the flush: what the cache names is durable before the cache exists.
         statcache.save(fs, layout, key, tables)
-    done = Capture(tables, scan, path)
+    done = Capture(tables, scan, path, lists)
     done.root_mode = mode if blobs.modes and mode != 0o755 else None
     _left_out(done, blobs, tables, lists, size_max)
     if contents is not None:
@@ -252,6 +263,20 @@ def capture(
     if keep_ignored:
         _withhold_kept(done, writer, tables, None if previous is None else done.changes)
     return done
+
+
+def git_facts(root: bytes, deadline: "float | None" = None) -> "dict[str, object]":
+    """What a snapshot at a turn's start or end says of `worktree_git.status`; {} where git cannot say."""
+    try:
+        dirty, staged = worktree_git.status(root, deadline)
+    except worktree_git.GitFailed:
+        return {}
+    facts: "dict[str, object]" = {}
+    for name, paths in (("git_dirty", dirty), ("git_staged", staged)):
+        facts[name] = [path_text(path) for path in paths[:SHOWN_MAX]]
+        if len(paths) > SHOWN_MAX:
+            facts[f"{name}_count"] = len(paths)
+    return facts
 
 
 def _kept_in(tables: StatCache) -> "frozenset[bytes]":

@@ -1,9 +1,9 @@
-"""What git says of a working directory: where its repository is, what it tracks, what it ignores.
+"""What git says of a working directory: where its repository is, what it tracks, ignores, and sees changed.
 
-Git runs as a child only where its own rules decide (the index, ignore patterns, configuration); HEAD
-and refs are read by hand. Nothing is written, no lock taken, and no program that a configuration
-names is started: the file-system monitor is off, nothing is fetched, no filter is asked. What steers
-git from the environment is dropped, but for where the user's configuration is.
+Git runs as a child only where its own rules decide (the index, ignore patterns, configuration, contents
+against the commit); HEAD and refs are read by hand. Nothing is written, no lock taken, and no program that
+a configuration names is started: the file-system monitor is off, nothing is fetched, no filter is asked.
+What steers git from the environment is dropped, but for where the user's configuration is.
 
 `posix_spawn` instead of `subprocess`, whose import costs a hook 9 ms. Any number of threads and
 processes may call this at once.
@@ -136,6 +136,52 @@ def ignored(root: bytes, paths: "Iterable[bytes]", deadline: "float | None" = No
         return set()
     _, answer = run(root, ["check-ignore", "--no-index", "-z", "--stdin"], names, deadline, fine=(0, 1))
     return {line[2:] for line in answer.split(b"\0") if line}
+
+
+def status(root: bytes, deadline: "float | None" = None) -> "tuple[list[bytes], list[bytes]]":
+    """(dirty, staged): the tracked paths below `root`, relative to it and in order, that are on disk not as
+    in the index, and in the index not as in the commit.
+
+    No filter is asked: a file that one converts and that was touched since its checkout shows as dirty.
+    Raises: GitFailed, also outside of a repository.
+    """
+    place = find(root)
+    if place is None:
+        raise GitFailed("there is no repository")
+    below = b"" if root == place.top else os.path.relpath(root, place.top) + b"/"
+    question = [
+        "status",
+        "--porcelain=v2",
+        "-z",
+        "--no-renames",
+        "--untracked-files=no",
+        "--ignore-submodules=dirty",
+    ]
+    _, answer = run(root, [*_no_filters(root, deadline), *question, "--", "."], b"", deadline)
+    dirty, staged = [], []
+    for line in answer.split(b"\0"):
+        if line[:1] not in (b"1", b"u"):
+            continue
+        # 1 XY sub mH mI mW hH hI path; an unmerged entry has two more fields
+        path = line.split(b" ", 8 if line[:1] == b"1" else 10)[-1].removeprefix(below)
+        if line[2:3] != b".":
+            staged.append(path)
+        if line[3:4] != b".":
+            dirty.append(path)
+    return dirty, staged
+
+
+def _no_filters(root: bytes, deadline: "float | None") -> "list[str]":
+    """Options that leave every configured filter without a program."""
+    question = ["config", "-z", "--name-only", "--get-regexp", r"^filter\."]
+    code, answer = run(root, question, b"", deadline, fine=(0, 1))
+    options = []
+    for key in answer.split(b"\0") if code == 0 else ():
+        if key.endswith((b".clean", b".process", b".smudge")):
+            options += ["-c", os.fsdecode(key) + "="]
+        elif key.endswith(b".required"):
+            options += ["-c", os.fsdecode(key) + "=false"]
+    return options
 
 
 def settings_of(root: bytes, deadline: "float | None" = None) -> "Settings":

@@ -27,7 +27,7 @@ EVENT_TYPES = {
     "PostToolUseFailure": ["action", "error"],
     "PostToolBatch": ["action"],
     "Stop": ["snapshot", "turn"],
-    "StopFailure": ["snapshot", "error", "turn"],
+    "StopFailure": ["error", "snapshot", "turn"],
     "SubagentStart": ["subagent"],
     "SubagentStop": ["subagent"],
 }

@@ -1,9 +1,11 @@
 """What the events of a hook say, field by field: the real hook program beside a real repository."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from eventlog.exports import locusgraph
 from eventlog.names import session_id_of
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
@@ -27,9 +29,13 @@ def test_what_a_hook_records_is_in_the_log(tmp_path: Path) -> None:
     call, and the state in front of and behind it, all in the session of the agent."""
     work = project(tmp_path)
     head = git(work, "rev-parse", "HEAD").strip()
+    (work / "readme.md").write_text("# Staged\n")
+    git(work, "add", "readme.md")
+    (work / ".gitignore").write_text("*.tmp\n")
     agent = Agent(work)
     agent.prompt("Fix the parser")
     edited = agent.edit("src/app.py", "one", "two")
+    agent.write("src/new.py", "")
     failed = agent.bash("echo no >&2; exit 3")
     usage = {"input_tokens": 7, "cache_read_input_tokens": 3, "output_tokens": 5}
     message = {"id": "msg_1", "model": "model-1", "usage": usage, "stop_reason": "end_turn"}
@@ -39,16 +45,21 @@ def test_what_a_hook_records_is_in_the_log(tmp_path: Path) -> None:
     recorded = events(work)
     first, last = (only(recorded, "snapshot", operation=moment) for moment in ("turn_start", "turn_end"))
     action, error = only(recorded, "action", tool_use_id=edited), only(recorded, "error")
-    changed = only(recorded, "file")
+    changed = only(recorded, "file", path="src/app.py")
     old, new = b"print('one')\n", b"print('two')\n"
 
     assert only(recorded, "turn", operation="start")["payload"]["user_message"] == "Fix the parser"
     assert only(recorded, "intent")["payload"]["message"] == "Fix the parser"
-    names = ("snapshot_type", "git_head", "git_branch", "tracked_files")
-    told = {name: first["payload"][name] for name in names}
-    assert told == {"snapshot_type": "turn_start", "git_head": head, "git_branch": "main", "tracked_files": 3}
-    assert first["tree_hash"] != last["tree_hash"] and last["payload"]["snapshot_type"] == "turn_end"
-    assert isinstance(last["payload"]["files_changed"], int)
+    of_git = {"git_head": head, "git_branch": "main", "git_staged": ["readme.md"]}
+    begun = {"snapshot_type": "turn_start", "tracked_files": 3, "git_dirty": [".gitignore"], **of_git}
+    ended = {"snapshot_type": "turn_end", "tracked_files": 4, "files_changed": 2, **of_git}
+    ended["git_dirty"] = [".gitignore", "src/app.py"]
+    for looked, facts in ((first, begun), (last, ended)):
+        assert {name: looked["payload"].get(name) for name in ("files_changed", *facts)} == {
+            "files_changed": None,
+            **facts,
+        }
+    assert first["tree_hash"] != last["tree_hash"]
     assert (action["tool"], action["success"], action["duration_ms"]) == ("Edit", True, 9)
     assert action["payload"]["args"]["new_string"] == "two"
     assert action["payload"]["result"]["newString"] == "two"
@@ -66,6 +77,46 @@ def test_what_a_hook_records_is_in_the_log(tmp_path: Path) -> None:
     with Store.open(work / ".locus") as store:
         [row] = store.query("select outcome, status, completed_at is not null from turns").rows
     assert row == ("I fixed it.", "completed", True)
+
+
+def test_a_turn_ends_with_its_snapshot_and_is_listed_by_time(tmp_path: Path) -> None:
+    """S0-18, S1-12, S1-37: the snapshot of its end is the last that a failed turn makes itself, a model
+    call that is told later changes no number, what is listed is in order of time, and on the wire
+    are the snapshots of its start and end alone."""
+    work = project(tmp_path)
+    agent = Agent(work)
+
+    def answered(number: int) -> None:
+        message = {"id": f"msg_{number}", "model": "model-1", "usage": {"output_tokens": 5}}
+        at = f"{datetime.now(UTC):%FT%T.%fZ}"
+        line = {"type": "assistant", "promptId": agent.turn, "timestamp": at, "message": message}
+        with agent.transcript.open("a") as file:
+            file.write(json.dumps({**line, "requestId": f"req_{number}"}) + "\n")
+
+    agent.prompt("Fix the parser")
+    answered(1)
+    agent.edit("src/app.py", "one", "two")
+    agent.say("StopFailure", error="rate_limit")
+    before = {e["event_id"]: e["seq"] for e in events(work)}
+    answered(2)
+    agent.finish()
+    recorded = events(work)
+    numbered = sorted((e for e in recorded if e["turn"] == 1 and e["seq"]), key=lambda e: e["seq"])
+    with Store.open(work / ".locus") as store:
+        listed = [e["event_id"] for e in store.timeline("last")]
+        asked = [id for (id,) in store.query("select event_id from timeline('last')").rows]
+        locusgraph.export(store, str(tmp_path / "wire"))
+    shown = [e["event_type"] for e in sorted(numbered, key=lambda e: listed.index(e["event_id"]))]
+    wire = [json.loads(line) for line in (tmp_path / "wire").read_bytes().splitlines()]
+    sent = [json.loads(r["payload_json"])["data"] for r in wire if r["context_id"].startswith("snapshot:")]
+
+    begun, edited = ["snapshot", "intent"], ["tool_start", "action", "file", "snapshot"]
+    types = [e["event_type"] for e in numbered]
+    assert types == [*begun, *edited, "error", "llm", "snapshot", "llm"]
+    assert shown == [*begun, "llm", *edited, "error", "snapshot", "llm"]
+    assert (numbered[8]["operation"], listed) == ("turn_end", asked)
+    assert before.items() <= {e["event_id"]: e["seq"] for e in recorded}.items()
+    assert [said["snapshot_type"] for said in sent] == ["turn_start", "turn_end"]
 
 
 def test_a_tool_that_names_a_file_elsewhere_says_nothing_of_ours(tmp_path: Path) -> None:
@@ -115,3 +166,24 @@ def test_what_a_person_decides_through_hooks_is_in_the_anchor(tmp_path: Path) ->
     assert anchor == [(acts, ["src/app.py"], ["Cache it? yes"], 1, 1)]
     assert (sessions, feedback) == ([("It is cached.", 1, 1)], [("rejection", words)])
     assert errors == [(True, "seen")]
+
+
+def test_a_folder_of_a_repository_names_its_own_files(tmp_path: Path) -> None:
+    """S1-36, P4, P7: a store in a folder of a repository lists what differs below it, by paths in the folder,
+    fifty at most and how many there are; where git cannot be asked, the lists are unknown."""
+    work = project(tmp_path)
+    inner = work / "src"
+    Store.init(inner / ".locus").close()
+    names = sorted(f"{number}.py" for number in range(60))
+    for name in names:
+        (inner / name).touch()
+    git(work, "add", "-A")
+    (work / "readme.md").write_text("# Changed\n")
+    (inner / "app.py").unlink()
+    Agent(inner).prompt("Go")
+    Agent(inner, environ={"PATH": "/nowhere"}).prompt("Go on")
+    told, unknown = (e["payload"] for e in events(inner, "snapshot"))
+
+    assert told["git_dirty"] == ["app.py"]
+    assert (told["git_staged"], told["git_staged_count"]) == (names[:50], 60)
+    assert not {"git_dirty", "git_staged", "git_staged_count"} & unknown.keys()

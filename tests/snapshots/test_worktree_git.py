@@ -224,6 +224,66 @@ def test_no_program_of_a_configuration_is_started(bench: Bench) -> None:
     assert "index.lock" not in os.listdir(bench.work / ".git")
 
 
+def test_unborn_packed_and_detached_heads_are_read(bench: Bench) -> None:
+    """S1-36, P7: no commit is None; packed refs, worktrees and a detached HEAD are found without git."""
+
+    def shown(at: Path) -> tuple[str | None, str | None]:
+        place = worktree_git.find(os.fsencode(at))
+        assert place is not None
+        return worktree_git.head(place.git_dir)
+
+    work = bench.work
+    bench.git("symbolic-ref", "HEAD", "refs/heads/topic/one")
+    assert shown(work) == (None, "topic/one")
+    write(work / "f")
+    bench.git("add", "f")
+    bench.git("commit", "-q", "-m", "one")
+    commit = bench.git("rev-parse", "HEAD").strip()
+    bench.git("pack-refs", "--all")
+    bench.git("worktree", "add", "-q", "-b", "other", str(work.parent / "linked"))
+    bench.git("symbolic-ref", "refs/heads/alias", "refs/heads/topic/one")
+    assert shown(work) == (commit, "topic/one")
+    assert shown(work.parent / "linked") == (commit, "other")
+    bench.git("symbolic-ref", "HEAD", "refs/heads/alias")
+    assert shown(work) == (commit, "alias")
+    bench.git("checkout", "-q", "--detach", "other")
+    (work / "sub").mkdir()
+    assert shown(work) == shown(work / "sub") == (commit, None)
+    assert worktree_git.find(os.fsencode(work.parent)) is None
+
+
+def test_what_differs_from_the_commit_is_asked_without_starting_programs_or_writing(bench: Bench) -> None:
+    """S1-36, P4, P5: dirty and staged paths, deleted and added ones too; filters and monitors of the
+    configuration do not run, and the index stays as it is."""
+    work, mark = bench.work, bench.work.parent / "started"
+    for name in ("same.f", "dirty", "staged", "both", "gone", "sp ace"):
+        write(work / name, b"1")
+    write(work / ".gitattributes", b"*.f filter=f\n")
+    bench.git("add", ".")
+    assert worktree_git.status(os.fsencode(work))[1][0] == b".gitattributes"  # before the first commit
+    bench.git("commit", "-q", "-m", "one")
+    for name in ("dirty", "both", "sp ace"):
+        write(work / name, b"22")
+    write(work / "staged", b"333")
+    write(work / "added")
+    bench.git("add", "staged", "both", "added")
+    write(work / "both", b"4444")
+    write(work / "untracked")
+    (work / "gone").unlink()
+    os.utime(work / "same.f", (1, 1))
+    bench.git("config", "core.fsmonitor", f"touch {mark}; false")
+    for key in ("clean", "smudge", "process"):
+        bench.git("config", f"filter.f.{key}", f"touch {mark}; cat")
+    bench.git("config", "filter.f.required", "true")
+    index = (work / ".git" / "index").read_bytes()
+
+    dirty, staged = worktree_git.status(os.fsencode(work))
+
+    assert (dirty, staged) == ([b"both", b"dirty", b"gone", b"sp ace"], [b"added", b"both", b"staged"])
+    assert not mark.exists()
+    assert (work / ".git" / "index").read_bytes() == index
+
+
 def test_the_environment_of_a_git_hook_steers_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """P1: GIT_DIR and GIT_INDEX_FILE of the process that calls do not change what is captured."""
     write(bench.work / ".gitignore", b"*.o\n")
