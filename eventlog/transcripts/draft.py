@@ -235,9 +235,17 @@ class Draft:
             self.outcome = text
 
     def event(
-        self, event_type: str, payload: Mapping[str, object], *key: str | None, **columns: object
+        self,
+        event_type: str,
+        payload: Mapping[str, object],
+        *key: str | None,
+        half: Any = None,
+        **columns: object,
     ) -> Event:
-        """One more event. `key` makes its id; with an unknown part, session and content do."""
+        """One more event. `key` makes its id; with an unknown part, session and content do.
+
+        `half` has the columns in which the event differs where an import ended between its lines.
+        """
         event: Event = {
             "event_type": event_type,
             "event_kind": KIND_OF_TYPE.get(event_type, "observation"),
@@ -261,7 +269,7 @@ class Draft:
                     self._scope(event, parts)
                 elif self._is_reused(event, parts):
                     self._scope(event, parts, is_new=True)
-            self._keep_apart(event)
+            self._keep_apart(event, half)
         return self.tell(event)
 
     def tell(self, event: Event) -> Event:
@@ -356,7 +364,7 @@ class Draft:
         return self.is_held is not None and self.is_held(tool_use_id)
 
     def was(self, event_id: str, former: str) -> None:
-        """Earlier versions gave an event another id."""
+        """An earlier version, or an import that ended within the event's lines, gave it another id."""
         if former != event_id:
             self.former[event_id] = former
 
@@ -391,20 +399,23 @@ class Draft:
         else:
             self.was(str(event["event_id"]), former)
 
-    def _keep_apart(self, event: Event) -> None:
-        """Give a fact whose id another one of the source has an id of its own."""
-        event_id = str(event["event_id"])
+    def _keep_apart(self, event: Event, half: "Event | None") -> None:
+        """Give a fact whose id another one of the source has an id of its own, which its content makes."""
         data = _content_of(event)
-        first = self._contents.setdefault(event_id, hash(data))
+        first = self._contents.setdefault(str(event["event_id"]), hash(data))
         if first == hash(data):
             return
-        own = event_id_of(
-            self.agent, str(event["event_type"]), "again", event_id, blake3(data).hexdigest()[:32]
-        )
+        own = self._id_by_content(event, data)
+        if half is not None:
+            self.was(own, self._id_by_content(event, _content_of({**event, **half})))
         event["event_id"] = own
         if own not in self._contents:
             self.reused.add(own)
             self._contents[own] = hash(data)
+
+    def _id_by_content(self, event: Event, content: bytes) -> str:
+        key = str(event["event_type"]), "again", str(event["event_id"]), blake3(content).hexdigest()[:32]
+        return event_id_of(self.agent, *key)
 
     # -- for the importer ------------------------------------------------------------------------
 
