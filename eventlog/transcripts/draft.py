@@ -298,13 +298,16 @@ class Draft:
         return self._answers[message_id]
 
     def call_key(
-        self, event_type: str, tool_use_id: str | None, args: object, *scope: str
+        self, event_type: str, tool_use_id: str | None, args: object, *scope: str, called_at: object = None
     ) -> tuple[str | None, ...]:
-        """The key of an event of a tool call made with `args`; of an error that of the last action."""
+        """The key of an event of a tool call made with `args`; of an error that of the last action.
+
+        `called_at`: when the call was made, where that is known and `of_line` is its result's.
+        """
         if tool_use_id is None:
             return (event_type, *scope, None)
         session, tells = self._sessions()[1], is_global(tool_use_id)
-        if tells and not self._is_apart(event_type, (*scope, tool_use_id), args):
+        if tells and not self._is_apart(event_type, (*scope, tool_use_id), args, called_at):
             return (event_type, *scope, tool_use_id)
         key: tuple[str, ...] = (event_type, *scope, tool_use_id, session, args_digest(args))
         plain, number = key[1:], self._calls.get(key[1:], 0)
@@ -324,13 +327,13 @@ class Draft:
         here = str(self.of_line.get("agent_session_id") or self.session)
         return here, self.owner or here
 
-    def _is_apart(self, event_type: str, key: "tuple[str, ...]", args: object) -> bool:
+    def _is_apart(self, event_type: str, key: "tuple[str, ...]", args: object, called_at: object) -> bool:
         """Whether a call cannot have the id that the agent gave it; the first with that id decides."""
         if self.is_taken is None or self.is_copy or event_type == "error":
             return self._taken.get(key, False)
         if key not in self._taken:
             call: Event = {"event_type": event_type, **self.of_line, "payload": {"args": args}}
-            self._taken[key] = self.is_taken(Fact(call, self._sessions(), tool_call=key))
+            self._taken[key] = self.is_taken(Fact(call, self._sessions(), tool_call=key, called_at=called_at))
         return self._taken[key]
 
     def _is_reused(self, event: Event, parts: "list[str]") -> bool:

@@ -386,11 +386,13 @@ class SourceSession:
             report.known += 1
             return
         event_type = event["event_type"]
-        self._known.tell(event_id, event.get("message_id") if event_type == "llm" else None)
+        answer = event.get("message_id") if event_type == "llm" else None
+        grows = isinstance(answer, str) and self._known.has_answer(answer)
+        self._known.tell(event_id, answer)
         report.events += 1
         report.reused_ids += event_id in self._draft.reused
         if event_type == "llm":
-            report.calls += 1
+            report.calls += not grows
         elif event_type == "llm_copy":
             report.copies += 1
         elif event_type == "mismatch":

@@ -203,3 +203,15 @@ def test_a_call_with_the_id_of_another_is_one_wherever_the_file_was_cut() -> Non
     whole = told()
     assert sum(count for kind, count in whole[0].items() if kind.startswith("'action'")) == 5
     assert told(*cuts) == whole
+
+
+@pytest.mark.parametrize(
+    ("agent", "of_result"), [("codex", "patch_apply_end"), ("claude-code", "tool_result")]
+)
+def test_a_call_begun_in_one_session_hides_none_of_another_with_its_id(agent: str, of_result: str) -> None:
+    """P7: also where both have the same arguments, and the result of the first comes after the other."""
+    files, name = two_sessions(agent, NAMES[-1], shared=True), NAMES[-1]
+    begun = next(n for n, one in enumerate(files["a"]) if of_result in json.dumps(one))
+    whole = [[(path, size_of(agent, files[path]))] for path in ("b", "a")]
+    plan = [[("a", size_of(agent, files["a"][:begun]))], *whole]
+    assert imported(agent, files, plan, ids=False) == at_once(agent, name, True)

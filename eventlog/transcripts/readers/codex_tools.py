@@ -205,14 +205,15 @@ class Tools:
                 payload["changes"] = {path: _kind_of(change) for path, change in changes.items()}
         if call is not None:
             self._done[call] = _sum_of(args)
+        called_at = None if columns is None else columns.get("occurred_at")
         # What `end` tells where the file ends between the client's word and the output.
         half: Event | None = None
         if details and columns is not None:
-            half = {"occurred_at": columns.get("occurred_at"), "payload": {"args": args}}
+            half = {"occurred_at": called_at, "payload": {"args": args}}
         action = draft.event(
             "action",
             payload,
-            *draft.call_key("action", call, words_of(args)),
+            *draft.call_key("action", call, words_of(args), called_at=called_at),
             half=half,
             tool=name,
             tool_use_id=call,
