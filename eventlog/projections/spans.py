@@ -34,6 +34,7 @@ _STOP = (
 _ASKS = "(event_type = 'intent' OR (event_type = 'subagent' AND operation = 'start'))"
 _ENDS = "(event_type = 'turn' AND operation = 'end')"
 _ANSWERS = "event_type IN ('llm', 'message')"
+_WORK = "session_id, turn, subagent_id"
 _TOOLS = f"event_type IN {d.TOOL_TYPES}"
 
 
@@ -66,7 +67,8 @@ def _of_models(events: str, calls: str) -> str:
     timed = _timed(events, where, asked_at=asked_at, answered_at="event_type = 'llm'", ended_at=_ENDS)
     return f"""
         SELECT position, CASE WHEN asked_at < occurred_at AND (answered_at < asked_at) IS NOT FALSE
-            AND (ended_at < asked_at) IS NOT FALSE THEN asked_at END AS {_BEGUN_AT}
+            AND (ended_at < asked_at) IS NOT FALSE AND is_counted_late IS NOT TRUE
+            THEN asked_at END AS {_BEGUN_AT}
         FROM ({timed}) WHERE event_type = 'llm'"""
 
 
@@ -78,6 +80,7 @@ def _of_tools(events: str) -> str:
     return f"""
         SELECT position, CASE WHEN own_at < occurred_at THEN own_at
             WHEN answered_at < occurred_at AND (asked_at < answered_at) IS NOT FALSE
+                AND is_counted_late IS NOT TRUE
             THEN answered_at END AS {_BEGUN_AT}
         FROM (
             SELECT *, max(CASE WHEN event_type = 'tool_start' AND tool_use_id IS NOT NULL
@@ -89,11 +92,17 @@ def _of_tools(events: str) -> str:
 def _timed(events: str, where: str, **latest: str) -> str:
     """Events of known time, each with the latest times before it of some others of its turn or subagent.
 
+    `is_counted_late`: Codex told of a model call after the tools that it asked for, so the order says neither
+    when the answer ended nor what it answers.
+
     Args: latest: the name of a column, and the condition on the others.
     """
     found = ", ".join(f"max(occurred_at) FILTER ({of}) OVER before AS {name}" for name, of in latest.items())
     return f"""
-        SELECT position, event_type, session_id, tool_use_id, occurred_at, {found} FROM {events}
+        SELECT position, event_type, session_id, tool_use_id, occurred_at, {found},
+            agent = 'codex' AND min(occurred_at) FILTER ({_TOOLS}) OVER (PARTITION BY {_WORK})
+                <= min(occurred_at) FILTER (event_type = 'llm') OVER (PARTITION BY {_WORK}) AS is_counted_late
+        FROM {events}
         WHERE session_id IS NOT NULL AND occurred_at IS NOT NULL AND ({where})
-        WINDOW before AS (PARTITION BY session_id, turn, subagent_id ORDER BY occurred_at, position
+        WINDOW before AS (PARTITION BY {_WORK} ORDER BY occurred_at, position
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"""

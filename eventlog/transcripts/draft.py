@@ -235,9 +235,17 @@ class Draft:
             self.outcome = text
 
     def event(
-        self, event_type: str, payload: Mapping[str, object], *key: str | None, **columns: object
+        self,
+        event_type: str,
+        payload: Mapping[str, object],
+        *key: str | None,
+        half: Any = None,
+        **columns: object,
     ) -> Event:
-        """One more event. `key` makes its id; with an unknown part, session and content do."""
+        """One more event. `key` makes its id; with an unknown part, session and content do.
+
+        `half` has the columns in which the event differs where an import ended between its lines.
+        """
         event: Event = {
             "event_type": event_type,
             "event_kind": KIND_OF_TYPE.get(event_type, "observation"),
@@ -261,7 +269,7 @@ class Draft:
                     self._scope(event, parts)
                 elif self._is_reused(event, parts):
                     self._scope(event, parts, is_new=True)
-            self._keep_apart(event)
+            self._keep_apart(event, half)
         return self.tell(event)
 
     def tell(self, event: Event) -> Event:
@@ -290,13 +298,16 @@ class Draft:
         return self._answers[message_id]
 
     def call_key(
-        self, event_type: str, tool_use_id: str | None, args: object, *scope: str
+        self, event_type: str, tool_use_id: str | None, args: object, *scope: str, called_at: object = None
     ) -> tuple[str | None, ...]:
-        """The key of an event of a tool call made with `args`; of an error that of the last action."""
+        """The key of an event of a tool call made with `args`; of an error that of the last action.
+
+        `called_at`: when the call was made, where that is known and `of_line` is its result's.
+        """
         if tool_use_id is None:
             return (event_type, *scope, None)
         session, tells = self._sessions()[1], is_global(tool_use_id)
-        if tells and not self._is_apart(event_type, (*scope, tool_use_id), args):
+        if tells and not self._is_apart(event_type, (*scope, tool_use_id), args, called_at):
             return (event_type, *scope, tool_use_id)
         key: tuple[str, ...] = (event_type, *scope, tool_use_id, session, args_digest(args))
         plain, number = key[1:], self._calls.get(key[1:], 0)
@@ -316,13 +327,13 @@ class Draft:
         here = str(self.of_line.get("agent_session_id") or self.session)
         return here, self.owner or here
 
-    def _is_apart(self, event_type: str, key: "tuple[str, ...]", args: object) -> bool:
+    def _is_apart(self, event_type: str, key: "tuple[str, ...]", args: object, called_at: object) -> bool:
         """Whether a call cannot have the id that the agent gave it; the first with that id decides."""
         if self.is_taken is None or self.is_copy or event_type == "error":
             return self._taken.get(key, False)
         if key not in self._taken:
             call: Event = {"event_type": event_type, **self.of_line, "payload": {"args": args}}
-            self._taken[key] = self.is_taken(Fact(call, self._sessions(), tool_call=key))
+            self._taken[key] = self.is_taken(Fact(call, self._sessions(), tool_call=key, called_at=called_at))
         return self._taken[key]
 
     def _is_reused(self, event: Event, parts: "list[str]") -> bool:
@@ -356,7 +367,7 @@ class Draft:
         return self.is_held is not None and self.is_held(tool_use_id)
 
     def was(self, event_id: str, former: str) -> None:
-        """Earlier versions gave an event another id."""
+        """An earlier version, or an import that ended within the event's lines, gave it another id."""
         if former != event_id:
             self.former[event_id] = former
 
@@ -391,20 +402,23 @@ class Draft:
         else:
             self.was(str(event["event_id"]), former)
 
-    def _keep_apart(self, event: Event) -> None:
-        """Give a fact whose id another one of the source has an id of its own."""
-        event_id = str(event["event_id"])
+    def _keep_apart(self, event: Event, half: "Event | None") -> None:
+        """Give a fact whose id another one of the source has an id of its own, which its content makes."""
         data = _content_of(event)
-        first = self._contents.setdefault(event_id, hash(data))
+        first = self._contents.setdefault(str(event["event_id"]), hash(data))
         if first == hash(data):
             return
-        own = event_id_of(
-            self.agent, str(event["event_type"]), "again", event_id, blake3(data).hexdigest()[:32]
-        )
+        own = self._id_by_content(event, data)
+        if half is not None:
+            self.was(own, self._id_by_content(event, _content_of({**event, **half})))
         event["event_id"] = own
         if own not in self._contents:
             self.reused.add(own)
             self._contents[own] = hash(data)
+
+    def _id_by_content(self, event: Event, content: bytes) -> str:
+        key = str(event["event_type"]), "again", str(event["event_id"]), blake3(content).hexdigest()[:32]
+        return event_id_of(self.agent, *key)
 
     # -- for the importer ------------------------------------------------------------------------
 

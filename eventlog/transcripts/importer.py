@@ -46,8 +46,9 @@ class ImportReport:
     ones of which something was read. Of the lines read, `malformed` are no JSON objects and `oversized`
     too long; `completed` are lines that an import before found half written. `events` were added, `notes`
     among them are the import's own: how far it read, what is withheld. `known` were in the log before.
-    `calls` are model calls that were added, `copies` those that were found to be one that is known.
-    `reused_ids` are events that were added although another fact has the id that the agent gave theirs.
+    `calls` are model calls that were added, an answer on several lines once; `copies` were found to be one
+    that is known. `reused_ids` are events that were added although another fact has the id that the agent
+    gave theirs.
     `withheld` are contents of which this import was the first to say that they hold a secret. `problems`
     are sources that could not be read to their end, and why; `passed` is what the search for sources
     passed over.

@@ -163,6 +163,11 @@ class Known:
         id = short(event_id)
         return id in self._ids or self._is_told(id)
 
+    def has_answer(self, message_id: str) -> bool:
+        """Whether a model call with this id of its answer is known."""
+        id = short_of_answer(message_id)
+        return id in self._ids or self._is_told(id)
+
     def _is_told(self, id: int) -> bool:
         return id in self._told or any(id in told for told in self._told_before)
 

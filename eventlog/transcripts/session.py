@@ -58,6 +58,7 @@ class SourceSession:
         self._sizes: dict[bytes, int] = {}  # of contents that were put together
         self._left_out: set[object] = set()  # tool calls of which texts were left out
         self._is_numbered = False  # told by a version whose ids have the numbers of lines
+        self._formers: dict[str, str] = {}  # ids that were taken, by those that this version gives
         self._aliases = 0  # of the session, that were looked up
 
     def settle(self, line: Line | None, *, told: bool) -> None:
@@ -100,7 +101,9 @@ class SourceSession:
         former = self._draft.former.pop(event_id, None)
         self._known.take(event_id)
         if former is not None and self._known.takes_former(event_id, former, event.get("agent_turn_id")):
-            event["event_id"] = former
+            event["event_id"] = self._formers[event_id] = former
+        if event.get("cause") in self._formers:
+            event["cause"] = self._formers[str(event["cause"])]
 
     def end(self) -> None:
         """The end of the source: of its last turn and, unless hooks recorded it, of the session."""
@@ -383,11 +386,13 @@ class SourceSession:
             report.known += 1
             return
         event_type = event["event_type"]
-        self._known.tell(event_id, event.get("message_id") if event_type == "llm" else None)
+        answer = event.get("message_id") if event_type == "llm" else None
+        grows = isinstance(answer, str) and self._known.has_answer(answer)
+        self._known.tell(event_id, answer)
         report.events += 1
         report.reused_ids += event_id in self._draft.reused
         if event_type == "llm":
-            report.calls += 1
+            report.calls += not grows
         elif event_type == "llm_copy":
             report.copies += 1
         elif event_type == "mismatch":

@@ -61,10 +61,11 @@ class Fact:
     """A fact as a reader met it: the event with its payload, or the columns of a model call.
 
     `sessions` are that of the line and that which had the turn first. `tool_call` is the key of a tool call,
-    behind the event's type; of a model call `message_id` is the id of its answer.
+    behind the event's type, and `called_at` when it was made; of a model call `message_id` is the id of its
+    answer.
     """
 
-    __slots__ = ("event", "grows", "message_id", "sessions", "tool_call")
+    __slots__ = ("called_at", "event", "grows", "message_id", "sessions", "tool_call")
 
     def __init__(
         self,
@@ -72,12 +73,14 @@ class Fact:
         sessions: "tuple[str, ...]",
         *,
         tool_call: "tuple[str, ...] | None" = None,
+        called_at: object = None,
         message_id: str | None = None,
         grows: bool = False,
     ) -> None:
         self.event = event
         self.sessions = sessions
         self.tool_call = tool_call
+        self.called_at = called_at
         self.message_id = message_id
         self.grows = grows  # the line is not the last of its answer
 
@@ -166,7 +169,8 @@ class Taken:
             event.get("operation"),
         ):
             return False
-        if not has_hooks and event_type == event["event_type"] and at not in (None, time):
+        then = time if event_type == event["event_type"] else fact.called_at or at
+        if not has_hooks and at not in (None, then):
             return False  # hooks have times of their own
         if event_type == "turn" and has_hooks:
             return True  # they cut prompts otherwise

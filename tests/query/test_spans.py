@@ -93,6 +93,24 @@ def test_a_call_after_the_end_of_its_turn_has_no_duration(log: Log) -> None:
     assert _derived(log) == {2: None, 4: 2000}
 
 
+def test_a_model_call_that_is_counted_after_its_tools_has_no_derived_duration(log: Log) -> None:
+    """P7: Codex writes the count of a call after the results of the tools that the answer asked for."""
+    codex = {"agent": "codex", "turn": 1}
+    _tell(
+        log,
+        ("intent", 0, codex),
+        ("action", 9, {**codex, "tool_use_id": "t1"}),
+        ("llm", 10, codex),
+        ("action", 19, {**codex, "tool_use_id": "t2"}),
+        ("llm", 20, codex),
+        ("intent", 30, {**codex, "turn": 2}),
+        ("llm", 34, {**codex, "turn": 2}),
+        ("action", 35, {**codex, "turn": 2, "tool_use_id": "t3"}),
+        ("llm", 38, {**codex, "turn": 2}),
+    )
+    assert _derived(log) == {1: None, 2: None, 3: None, 4: None, 6: 4000, 7: 1000, 8: 3000}
+
+
 _CALLS = st.lists(
     st.tuples(
         st.sampled_from(("intent", "llm", "action", "message", "tool_start", "subagent")),

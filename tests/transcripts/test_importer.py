@@ -85,9 +85,11 @@ def test_a_transcript_becomes_a_turn_with_its_call_counted_once(tmp_path: Path) 
 
 def test_a_second_import_adds_nothing_and_growth_adds_the_growth(tmp_path: Path) -> None:
     """An unchanged file is not read; one that grew adds what is new, also without the notes of files."""
-    path = write(tmp_path / "one.jsonl", TURN[:3])
+    path = write(tmp_path / "one.jsonl", TURN[:2])
     with Store.init(tmp_path / ".locus") as store:
-        run(store, path)
+        assert run(store, path).calls == 1
+        assert run(store, write(path, TURN[:3])).calls == 0  # the same answer, with another line
+        assert store.query("select count(*) from llm_calls").rows == [(1,)]
         before = store.journal.next_position()
         assert run(store, path).unchanged == 1
         (tmp_path / ".locus" / "live" / "imports.json").unlink()

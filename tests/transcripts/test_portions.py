@@ -13,9 +13,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from eventlog.agents.call import is_global
 from eventlog.store import Store
 from tests.conftest import examples
+from tests.transcripts import codex_support as codex
 from tests.transcripts.test_reused_ids import (
     FILES,
     NAMES,
@@ -146,11 +146,9 @@ def test_any_order_and_portions_make_the_same_events_turns_numbers_and_starts(
     Where sessions share ids, what comes later has other ids in the log; all else is the same. Not compared:
     ends of turns and sessions, which each portion tells (the last counts); beginnings of calls that had no
     result yet. OpenCode, SWE-agent and ATIF have one document, so their portions are documents with fewer
-    messages or steps. Not tried: calls of Codex that share an id that looks random (docs/transcripts.md,
-    Going on).
+    messages or steps.
     """
-    names = [name for name in NAMES if agent != "codex" or not is_global(name)]
-    name = data.draw(st.sampled_from((None, *names)))
+    name = data.draw(st.sampled_from((None, *NAMES)))
     shared = name is not None or data.draw(st.booleans())
     files = two_sessions(agent, name, shared)
     sizes = {path: size_of(agent, lines) for path, lines in files.items()}
@@ -169,3 +167,51 @@ def test_any_order_and_portions_make_the_same_events_turns_numbers_and_starts(
     found, expected = imported(agent, files, plan, ids=not shared), at_once(agent, name, shared)
     for part, rows in expected.items():
         assert found[part] == rows, (part, plan)
+
+
+CALL = "call_1a2b1"
+FAILED = codex.patch(6, CALL, codex.UPDATE, {}, success=False)
+FAILED[1]["payload"]["stderr"] = "no such line"
+FAILED[2]["payload"]["output"] = "no such line"
+REPEATED = [
+    codex.meta(),
+    *codex.begin(1, codex.TURN),
+    *codex.prompt(1, "add a price"),
+    *codex.patch(2, CALL, codex.ADD, codex.ADDED),
+    *codex.patch(3, CALL, codex.UPDATE, {f"{codex.HOME}/a.py": codex.UPDATED}),
+    *codex.shell(4, CALL, "ls x", "Process exited with code 2\nOutput:\nno x\n"),
+    *FAILED,
+    *codex.shell(8, CALL, "ls x", "Process exited with code 0\nOutput:\nx\n"),
+    codex.end(9, codex.TURN),
+]
+
+
+def test_a_call_with_the_id_of_another_is_one_wherever_the_file_was_cut() -> None:
+    """P3: also between the line on which Codex says that it ended and that of its output."""
+    sizes = [len(data_of(REPEATED[:number])) for number in range(1, len(REPEATED) + 1)]
+    cuts = [
+        size
+        for size, one in zip(sizes, REPEATED, strict=True)
+        if one["payload"].get("type") == "patch_apply_end"
+    ]
+
+    def told(*cuts: int) -> tuple[Counter[str], Counter[Any]]:
+        found = imported("codex", {"a": REPEATED}, [[("a", cut)] for cut in (*cuts, sizes[-1])], ids=False)
+        kinds = Counter(" ".join(text.split(", ")[2:6]) for text in found["facts"].elements())
+        return kinds, found["views"]
+
+    whole = told()
+    assert sum(count for kind, count in whole[0].items() if kind.startswith("'action'")) == 5
+    assert told(*cuts) == whole
+
+
+@pytest.mark.parametrize(
+    ("agent", "of_result"), [("codex", "patch_apply_end"), ("claude-code", "tool_result")]
+)
+def test_a_call_begun_in_one_session_hides_none_of_another_with_its_id(agent: str, of_result: str) -> None:
+    """P7: also where both have the same arguments, and the result of the first comes after the other."""
+    files, name = two_sessions(agent, NAMES[-1], shared=True), NAMES[-1]
+    begun = next(n for n, one in enumerate(files["a"]) if of_result in json.dumps(one))
+    whole = [[(path, size_of(agent, files[path]))] for path in ("b", "a")]
+    plan = [[("a", size_of(agent, files["a"][:begun]))], *whole]
+    assert imported(agent, files, plan, ids=False) == at_once(agent, name, True)

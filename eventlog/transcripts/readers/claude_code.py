@@ -414,7 +414,7 @@ class Reader:
         action = draft.event(
             "action",
             payload,
-            *draft.call_key("action", tool_use_id, call.args),
+            *draft.call_key("action", tool_use_id, call.args, called_at=call.columns.get("occurred_at")),
             tool=call.name,
             tool_use_id=tool_use_id,
             message_id=call.columns.get("message_id"),

@@ -168,12 +168,12 @@ class Tools:
         if waiting is None and (call is None or self._is_done(call)):
             self._draft.raw(item, f"response_item/{text_of(item, 'type')}")
             return
-        name, args, rest, _, details = waiting or (None, None, {}, {}, {})
+        name, args, rest, columns, details = waiting or (None, None, {}, {}, {})
         extra = {key: value for key, value in item.items() if key not in _OF_OUTPUT and value is not None}
         output = item.get("output")
         if output is None and "tools" in extra:
             output = extra.pop("tools")
-        self._action(call, name, args, output, {**rest, **extra}, details, None)
+        self._action(call, name, args, output, {**rest, **extra}, details, None, columns=columns)
         more = {**extra, "result": output} if details else {}
         self._draft.add_rest("action", more, is_told=self._ended.pop(call or "", False))
 
@@ -186,7 +186,10 @@ class Tools:
         rest: "dict[str, Any]",
         details: "dict[str, Any]",
         success: bool | None,
+        *,
+        columns: "Event | None" = None,
     ) -> None:
+        """Tell a call that ended; `columns` are those of its line, where its output stands on another."""
         draft = self._draft
         text, told = _output_of(output)
         if success is None:
@@ -202,21 +205,29 @@ class Tools:
                 payload["changes"] = {path: _kind_of(change) for path, change in changes.items()}
         if call is not None:
             self._done[call] = _sum_of(args)
+        called_at = None if columns is None else columns.get("occurred_at")
+        # What `end` tells where the file ends between the client's word and the output.
+        half: Event | None = None
+        if details and columns is not None:
+            half = {"occurred_at": called_at, "payload": {"args": args}}
         action = draft.event(
             "action",
             payload,
-            *draft.call_key("action", call, words_of(args)),
+            *draft.call_key("action", call, words_of(args), called_at=called_at),
+            half=half,
             tool=name,
             tool_use_id=call,
             duration_ms=_duration_of(details, text),
             success=success,
         )
         if success is False:
-            message = text or _output_of(details.get("aggregated_output") or details.get("stderr"))[0]
+            by_client = _output_of(details.get("aggregated_output") or details.get("stderr"))[0]
+            said = {"tool": name, "command": _command_of(args)}
             draft.event(
                 "error",
-                {"message": message[:_ERROR_SIZE_MAX], "tool": name, "command": _command_of(args)},
+                {"message": (text or by_client)[:_ERROR_SIZE_MAX], **said},
                 *draft.call_key("error", call, words_of(args)),
+                half=half and {**half, "payload": {"message": by_client[:_ERROR_SIZE_MAX], **said}},
                 tool=name,
                 tool_use_id=call,
                 error_type="tool_failure",
