@@ -117,7 +117,7 @@ def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
 
 
 def session_and_turns(store: "Store", session_id: str, *, whole: bool) -> tuple[Record, str]:
-    """A session as JSON has it and as people read it; `whole`: with columns of its turns that only JSON has."""
+    """A session as JSON has it and as people read it; `whole`: with what only JSON has of its turns."""
     from eventlog.memory import intent
     from eventlog.recorder import retention
     from eventlog.recorder.completeness import completeness

@@ -128,6 +128,20 @@ def derived(name: str, events: str) -> str:
     return f"({_SELECTS[name](events)})"
 
 
+def has_any(events: str) -> str:
+    """A query of one row: of each name of `DERIVED` whether there can be a row of it.
+
+    To plan a derivation takes longer than to look for what it rests on, and few logs have all of it.
+    """
+    return f"SELECT {', '.join(f'coalesce(bool_or({on}), false)' for on in _RESTS_ON.values())} FROM {events}"
+
+
+def none(name: str) -> str:
+    """The relation of a name of `DERIVED` without rows."""
+    columns = ", ".join(f"NULL::{kind} AS {column}" for column, kind in (*_OF_TURN, *_COLUMNS[name]))
+    return f"(SELECT {columns} WHERE false)"
+
+
 def needed(projection: str, extras: "frozenset[str]") -> "tuple[str, ...]":
     """The names of `DERIVED` that a view of a projection with `extras` joins."""
     if projection == "turns":
@@ -269,6 +283,24 @@ _SELECTS: "dict[str, Callable[[str], str]]" = {
     "resolved": resolutions.of_errors,
 }
 DERIVED = tuple(_SELECTS)
+# Of an event: whether there may be rows because of it.
+_RESTS_ON = {
+    "models": "event_type = 'llm' AND model IS NOT NULL",
+    "commits": f"event_type = 'snapshot' OR agent = 'git' OR {calls.ARE_CALLS}",
+    "reverts": "event_type = 'file' AND operation IS DISTINCT FROM 'read'",
+    "acts": calls.ARE_CALLS,
+    "decided": asked.MAY_DECIDE,
+    "resolved": "event_type = 'error'",
+}
+_OF_TURN = (("session_id", "VARCHAR"), ("turn", "BIGINT"))
+_COLUMNS = {
+    "models": (("model", "VARCHAR"), ("models", "VARCHAR[]")),
+    "commits": (("commits_made", "VARCHAR[]"),),
+    "reverts": (("reverted_by", "VARCHAR"),),
+    "acts": (("actions_taken", "VARCHAR[]"), ("files_read", "VARCHAR[]")),
+    "decided": (("decisions", "VARCHAR[]"),),
+    "resolved": (),
+}
 # By what a question can name of turns.
 _DERIVED_OF = {
     "of_turn": ("models", "commits"),

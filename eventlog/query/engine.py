@@ -347,9 +347,7 @@ class Bound:
         wanted = {one for name in projections for one in joins.needed(name, self.extras)} - self.derived
         if names - set(fold.STORED) or wanted or self.extras & {views.PEOPLE, views.COST}:
             self._add_events(ensure)
-        for one in sorted(wanted):
-            self.con.execute(f"CREATE TABLE {added.SCHEMA}.{one} AS FROM {joins.derived(one, 'events')}")
-            self.derived.add(one)
+        self._derive(wanted)
         for name in sorted(names - {"events"}):
             if name in projections:
                 select = self._projection(name)
@@ -357,6 +355,17 @@ class Bound:
                 select = views.over_events(name, counts=self.counts, extras=self.extras)
             self.con.execute(f"CREATE OR REPLACE VIEW {name} AS {select}")
             self.made.add(name)
+
+    def _derive(self, wanted: set[str]) -> None:
+        """Make tables of what the events show of turns."""
+        if not wanted:
+            return
+        found = self.con.execute(joins.has_any("events")).fetchall()[0]
+        there = dict(zip(joins.DERIVED, found, strict=True))
+        for one in sorted(wanted):
+            relation = joins.derived(one, "events") if there[one] else joins.none(one)
+            self.con.execute(f"CREATE TABLE {added.SCHEMA}.{one} AS FROM {relation}")
+            self.derived.add(one)
 
     def _add_events(self, ensure: "Callable[[], None]") -> None:
         if "events" in self.made:
