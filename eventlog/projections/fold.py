@@ -84,7 +84,7 @@ def merge(
     """
     made = closure(wanted)
     _fold_fresh(con, index, fresh, history, made)
-    folded = {
+    folded: dict[str, str] = {
         projection: f"(SELECT * FROM {index}.{projection} WHERE NOT {_IN_TOUCHED} "
         f"UNION ALL SELECT * FROM work.{projection})"
         for projection in ("turns", "sessions")

@@ -128,6 +128,12 @@ def derived(name: str, events: str) -> str:
     return f"({_SELECTS[name](events)})"
 
 
+def of_session(events: str, session_id: str) -> str:
+    """The events of one session, and those that may say of an error in it that it is resolved."""
+    one = "'" + session_id.replace("'", "''") + "'"
+    return f"(SELECT * FROM {events} WHERE session_id = {one} OR (event_type = 'error' AND resolved))"
+
+
 def has_any(events: str) -> str:
     """A query of one row: of each name of `DERIVED` whether there can be a row of it.
 
@@ -283,6 +289,8 @@ _SELECTS: "dict[str, Callable[[str], str]]" = {
     "resolved": resolutions.of_errors,
 }
 DERIVED = tuple(_SELECTS)
+# Those whose rows of a session rest on the events of `of_session` alone; others rest on commits or on files.
+OF_SESSIONS = frozenset(("models", "acts", "decided", "resolved"))
 # Of an event: whether there may be rows because of it.
 _RESTS_ON = {
     "models": "event_type = 'llm' AND model IS NOT NULL",

@@ -227,7 +227,8 @@ def _answer(
             with deadline(binding.con, limits.timeout_s):
                 statement = safe.check(binding.con, sql)
                 called = statement.functions & of_files.NAMES if answering is not None else frozenset[str]()
-                binding.bind(statement, of_files.VIEWS if called else (), before)
+                session = None if called else statement.session_id(parameters)
+                binding.bind(statement, of_files.VIEWS if called else (), before, session)
                 if called and answering is not None:
                     made = of_files.Functions(answering(asking_on(binding.con.cursor())))
                     made.bind(binding.con, called)
@@ -278,7 +279,8 @@ def _ask_again(
             statement = safe.check(bound.con, sql)
             if not bound.fits(statement):
                 return None
-            bound.add(_named(statement), extras_meant(statement) & views.LATER, ensure)
+            session = statement.session_id(parameters)
+            bound.add(_named(statement), extras_meant(statement) & views.LATER, ensure, session)
             return (read(bound.con.sql(statement.sql, params=parameters)),)
     except duckdb.InterruptException as error:
         raise too_long(limits) from error
@@ -314,7 +316,8 @@ class Bound:
     files: "list[str]"  # what the views read
     made: set[str] = field(default_factory=set)  # names of the views
     folded: "dict[str, str]" = field(default_factory=dict)  # projections that can be shown, as `fold.exact`
-    derived: set[str] = field(default_factory=set)  # which of joins.DERIVED are tables
+    # Which of joins.DERIVED are tables: of one session, or of all for None.
+    derived: "dict[str, str | None]" = field(default_factory=dict)
     tail: "str | None" = None  # the table of the tail, where there is one
     columns: frozenset[str] = frozenset()  # those that `events` knows, also of the tail
     counts: "str | None" = None  # the table of LINE_COUNTS, where there is one
@@ -334,20 +337,33 @@ class Bound:
         others = named - set(fold.PROJECTIONS)
         return named - others <= self.folded.keys() and (not others or _meant(statement) <= self.columns)
 
-    def add(self, named: "Collection[str]", extras: frozenset[str], ensure: "Callable[[], None]") -> None:
+    def add(
+        self,
+        named: "Collection[str]",
+        extras: frozenset[str],
+        ensure: "Callable[[], None]",
+        session: "str | None" = None,
+    ) -> None:
         """Make the views of `named` where they are missing, or are without some of `extras`.
 
-        Args: ensure: sees to it that all segments are sound, before the first view over them.
+        Args: ensure: sees to it that all segments are sound, before the first view over them; session: the
+        only one that is asked for.
         """
         grown = extras - self.extras
         self.extras |= grown
         self.made -= {name for extra in grown for name in views.EXTRAS[extra][0]}
         names = set(named) - self.made
-        projections = names & set(fold.PROJECTIONS)
-        wanted = {one for name in projections for one in joins.needed(name, self.extras)} - self.derived
+        projections = set(named) & set(fold.PROJECTIONS)
+        needed = {one for name in projections for one in joins.needed(name, extras)}
+        missing = {one for name in projections & names for one in joins.needed(name, self.extras)}
+        wanted = {one for one in needed if self.derived.get(one, "") not in (None, session)}
+        wanted |= missing - self.derived.keys()
         if names - set(fold.STORED) or wanted or self.extras & {views.PEOPLE, views.COST}:
             self._add_events(ensure)
-        self._derive(wanted)
+        if wanted and session is not None:
+            self._derive(wanted & joins.OF_SESSIONS, joins.of_session("events", session), session)
+            wanted -= joins.OF_SESSIONS
+        self._derive(wanted, "events", None)
         for name in sorted(names - {"events"}):
             if name in projections:
                 select = self._projection(name)
@@ -356,16 +372,18 @@ class Bound:
             self.con.execute(f"CREATE OR REPLACE VIEW {name} AS {select}")
             self.made.add(name)
 
-    def _derive(self, wanted: set[str]) -> None:
+    def _derive(self, wanted: set[str], events: str, session: "str | None") -> None:
         """Make tables of what the events show of turns."""
         if not wanted:
             return
-        found = self.con.execute(joins.has_any("events")).fetchall()[0]
+        self.con.execute(f"CREATE OR REPLACE VIEW {added.SCHEMA}.shown AS FROM {events}")
+        events = f"{added.SCHEMA}.shown"
+        found = self.con.execute(joins.has_any(events)).fetchall()[0]
         there = dict(zip(joins.DERIVED, found, strict=True))
         for one in sorted(wanted):
-            relation = joins.derived(one, "events") if there[one] else joins.none(one)
-            self.con.execute(f"CREATE TABLE {added.SCHEMA}.{one} AS FROM {relation}")
-            self.derived.add(one)
+            relation = joins.derived(one, events) if there[one] else joins.none(one)
+            self.con.execute(f"CREATE OR REPLACE TABLE {added.SCHEMA}.{one} AS FROM {relation}")
+            self.derived[one] = session
 
     def _add_events(self, ensure: "Callable[[], None]") -> None:
         if "events" in self.made:
@@ -452,11 +470,16 @@ class Binding:
         return sealed + self.view.tail_count_raw
 
     def bind(
-        self, statement: safe.Statement, also: "Collection[str]" = (), before: "Bound | None" = None
+        self,
+        statement: safe.Statement,
+        also: "Collection[str]" = (),
+        before: "Bound | None" = None,
+        session: "str | None" = None,
     ) -> None:
         """Make every view of ours that the statement names, those of `also`, and what they rest on.
 
-        Args: before: what was there for an earlier question, and did not suffice.
+        Args: before: what was there for an earlier question, and did not suffice; session: the only one
+        that is asked for.
         """
         named = _named(statement) | set(also)
         if not named:
@@ -490,7 +513,7 @@ class Binding:
             bound.add({"events"}, extras, self._ensure_all)
             self.bound.counts = "memory.main.line_counts"
             self.waits = not bind_counts(self.con, self.bound.counts, self.counting, self.until_s)
-        bound.add(named, extras, self._ensure_all)
+        bound.add(named, extras_meant(statement) | extras, self._ensure_all, session)
 
     def _ensure_all(self) -> None:
         self.checks.ensure(entry for entry in self.view.manifest.segments if entry.rows)
