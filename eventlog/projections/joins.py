@@ -128,10 +128,15 @@ def derived(name: str, events: str) -> str:
     return f"({_SELECTS[name](events)})"
 
 
-def of_session(events: str, session_id: str) -> str:
-    """The events of one session, and those that may say of an error in it that it is resolved."""
+def of_session(name: str, events: str, session_id: str) -> str:
+    """The events of one session, and for a name of `DERIVED` those of others on which its rows rest: of
+    "resolved" those that may say of an error that it is resolved."""
     one = "'" + session_id.replace("'", "''") + "'"
-    return f"(SELECT * FROM {events} WHERE session_id = {one} OR (event_type = 'error' AND resolved))"
+    own = f"SELECT * FROM {events} WHERE session_id = {one}"
+    if name != "resolved":
+        return f"({own})"
+    marks = f"session_id IS DISTINCT FROM {one} AND event_type = 'error' AND resolved"
+    return f"({own} UNION ALL SELECT * FROM {events} WHERE {marks})"
 
 
 def has_any(events: str) -> str:
@@ -289,7 +294,7 @@ _SELECTS: "dict[str, Callable[[str], str]]" = {
     "resolved": resolutions.of_errors,
 }
 DERIVED = tuple(_SELECTS)
-# Those whose rows of a session rest on the events of `of_session` alone; others rest on commits or on files.
+# Those whose rows of a session rest on the events of `of_session`; others rest on all commits or all files.
 OF_SESSIONS = frozenset(("models", "acts", "decided", "resolved"))
 # Of an event: whether there may be rows because of it.
 _RESTS_ON = {

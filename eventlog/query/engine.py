@@ -360,10 +360,9 @@ class Bound:
         wanted |= missing - self.derived.keys()
         if names - set(fold.STORED) or wanted or self.extras & {views.PEOPLE, views.COST}:
             self._add_events(ensure)
-        if wanted and session is not None:
-            self._derive(wanted & joins.OF_SESSIONS, joins.of_session("events", session), session)
-            wanted -= joins.OF_SESSIONS
-        self._derive(wanted, "events", None)
+        own = wanted & joins.OF_SESSIONS if session is not None else frozenset[str]()
+        self._derive(own, session)
+        self._derive(wanted - own, None)
         for name in sorted(names - {"events"}):
             if name in projections:
                 select = self._projection(name)
@@ -372,16 +371,18 @@ class Bound:
             self.con.execute(f"CREATE OR REPLACE VIEW {name} AS {select}")
             self.made.add(name)
 
-    def _derive(self, wanted: set[str], events: str, session: "str | None") -> None:
-        """Make tables of what the events show of turns."""
+    def _derive(self, wanted: "Collection[str]", session: "str | None") -> None:
+        """Make tables of what the events show of turns, of one session or of all."""
         if not wanted:
             return
-        self.con.execute(f"CREATE OR REPLACE VIEW {added.SCHEMA}.shown AS FROM {events}")
-        events = f"{added.SCHEMA}.shown"
-        found = self.con.execute(joins.has_any(events)).fetchall()[0]
+
+        def events(name: str) -> str:
+            return "events" if session is None else joins.of_session(name, "events", session)
+
+        found = self.con.execute(joins.has_any(events(""))).fetchall()[0]
         there = dict(zip(joins.DERIVED, found, strict=True))
         for one in sorted(wanted):
-            relation = joins.derived(one, events) if there[one] else joins.none(one)
+            relation = joins.derived(one, events(one)) if there[one] else joins.none(one)
             self.con.execute(f"CREATE OR REPLACE TABLE {added.SCHEMA}.{one} AS FROM {relation}")
             self.derived[one] = session
 

@@ -331,8 +331,18 @@ def test_a_question_about_one_session_derives_of_its_events_alone(
         assert store.query(one, [name]).rows == [([f"tea{name[-1]}"],)]
         held = connections[-1].execute("SELECT DISTINCT session_id FROM memory.plain.acts").fetchall()
         assert held == [(name,)]
+    assert derivations == ["acts"] * 3
+    assert len(connections) == 1
+    store.append(
+        [
+            event("error", 60, session_id="session0", turn=0, context_id="error:x"),
+            event("error", 61, session_id="session1", turn=1, resolved=True, extends=["error:x"]),
+        ]
+    )
+    resolved = "SELECT errors_resolved FROM turns WHERE session_id = $1"
+    assert store.query(resolved, ["session0"]).rows == [(1,)]
+    derivations.clear()
     either = "SELECT files_read FROM turns WHERE session_id = $1 OR turn = 1 ORDER BY 1"
     assert store.query(either, ["session0"]).rows == [(["tea0"],), (["tea1"],)]
     assert store.query(one, ["session1"]).rows == [(["tea1"],)]
-    assert derivations == ["acts"] * 4
-    assert len(connections) == 1
+    assert derivations == ["acts"]
