@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from eventlog.projections.definitions import all_of
+from eventlog.projections.definitions import ASKED_FOR, all_of
 from eventlog.types import COLUMN_KINDS, COLUMN_NAMES, TIME, happened_at
 
 from .text import microseconds, moment_exact, one_line
@@ -49,11 +49,12 @@ def event_json(event: Mapping[str, Any]) -> Record:
     }
 
 
-def turn_record(store: "Store", turn: "TurnRef") -> Record:
-    """The anchor of a turn: its row of the view `turns`; running where SQL, which knows of no process, says
-    unfinished."""
+def turn_record(store: "Store", turn: "TurnRef", *, whole: bool = True) -> Record:
+    """The anchor of a turn: its row of the view `turns`, `whole` or without `ASKED_FOR`; running where SQL,
+    which knows of no process, says unfinished."""
+    columns = all_of("turns", () if whole else ASKED_FOR)
     found = store.query(
-        f"select {all_of('turns')} from turns where session_id = $1 and turn = $2",
+        f"select {columns} from turns where session_id = $1 and turn = $2",
         [turn.session_id, turn.turn],
     )
     return {**next(records(found)), "end_certainty": store.certainty(turn).state}

@@ -22,5 +22,5 @@ def command(ctx: click.Context, session: str | None, agent: str, as_json: bool) 
     with open_store(ctx) as store:
         end_stale(store)
         one = meant(ctx, store, session, agent)
-        fields, text = session_and_turns(store, one.session_id)
+        fields, text = session_and_turns(store, one.session_id, whole=as_json)
     put(document(fields) if as_json else text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from eventlog.errors import Ambiguous, NotFound
-from eventlog.projections.definitions import all_of
+from eventlog.projections.definitions import ASKED_FOR, all_of
 from eventlog.types import COLUMN_KINDS, COLUMN_NAMES, TIME
 
 from . import table
@@ -47,7 +47,7 @@ def command(ctx: click.Context, name: str, as_json: bool) -> None:
         if kind == "turn":
             fields, text = _turn(store, store.turn(key))
         elif kind == "session":
-            fields, text = session_and_turns(store, key)
+            fields, text = session_and_turns(store, key, whole=as_json)
         elif kind == "context":
             fields, text = _context(store, key)
         else:
@@ -116,7 +116,8 @@ def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
     return fields, _pairs(shown) + more
 
 
-def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
+def session_and_turns(store: "Store", session_id: str, *, whole: bool) -> tuple[Record, str]:
+    """A session as JSON has it and as people read it; `whole`: with what only JSON has of its turns."""
     from eventlog.memory import intent
     from eventlog.recorder import retention
     from eventlog.recorder.completeness import completeness
@@ -124,8 +125,9 @@ def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
     about = intent.find(store, session_id)
     asked = f"select {all_of('sessions')} from sessions where session_id = $1"
     session = next(records(store.query(asked, [session_id])))
-    listed_turns = f"select {all_of('turns')} from turns where session_id = $1 order by turn"
-    turns = list(records(store.query(listed_turns, [session_id])))
+    columns = all_of("turns", () if whole else ASKED_FOR)
+    listed = store.query(f"select {columns} from turns where session_id = $1 order by turn", [session_id])
+    turns = list(records(listed))
     cells = [
         (
             f"{turn['session_id']}_{turn['turn_id']}",
@@ -136,7 +138,7 @@ def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
         for turn in turns
     ]
     heads = ("TURN", "STARTED (UTC)", "EVENTS", "TITLE")
-    listed = "\n" + table.render(heads, cells, right=(2,), width=terminal_width()) if cells else ""
+    shown = "\n" + table.render(heads, cells, right=(2,), width=terminal_width()) if cells else ""
     said = completeness(store, session_id)
     contents = kept_fields(retention.told(store), session_id)
     statement = table.pairs(
@@ -158,7 +160,7 @@ def session_and_turns(store: "Store", session_id: str) -> tuple[Record, str]:
         "completeness": dataclasses.asdict(said),
         "retention": contents,
     }
-    return fields, f"{_pairs(_telling(session))}\n{statement}{listed}"
+    return fields, f"{_pairs(_telling(session))}\n{statement}{shown}"
 
 
 def _context(store: "Store", context_id: str) -> tuple[Record, str]:

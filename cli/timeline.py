@@ -28,7 +28,7 @@ def command(ctx: click.Context, turn: str, as_json: bool) -> None:
     """
     with open_store(ctx) as store:
         ref = store.turn(turn)
-        anchor = turn_record(store, ref)
+        anchor = turn_record(store, ref, whole=as_json)
         events: list[Any] = list(store.timeline(ref))
         known = {at: store.certainty(ref, at) for at in ("start", "end")}
         store.line_counts.fill(events)

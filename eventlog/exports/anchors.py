@@ -9,6 +9,7 @@ an end, has no settled id yet: nothing of it is written. Pure but for the querie
 import datetime
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog.exports import streams, wire
@@ -218,11 +219,12 @@ def _derived(first: int) -> str:
         (SELECT session_id FROM sessions_touched) OR (event_type = 'error' AND resolved)))"""
     turns = "(SELECT t.* FROM turns t JOIN turns_touched USING (session_id, turn))"
     sessions = "(SELECT s.* FROM sessions s JOIN sessions_touched USING (session_id))"
+    of = partial(joins.derived, events=events)
     return f"""
         CREATE TABLE turns_derived AS SELECT session_id, turn, files_read, decisions, actions_taken
-            FROM {joins.with_anchors(turns, events, frozenset(("acts", "decided")))};
+            FROM {joins.with_anchors(turns, of, frozenset(("acts", "decided")))};
         CREATE TABLE sessions_derived AS SELECT session_id, errors_resolved
-            FROM ({joins.sessions(sessions, events, frozenset(("resolved",)))})"""
+            FROM ({joins.sessions(sessions, of, frozenset(("resolved",)))})"""
 
 
 _MASTERS = """

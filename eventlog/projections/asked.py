@@ -6,6 +6,9 @@ events of these types, with the place of the call. Pure text.
 
 from eventlog.projections import calls
 
+# Of an event: whether `decisions` may have a row for it.
+_ASKING = "tool IN ('ExitPlanMode', 'AskUserQuestion') AND success"
+MAY_DECIDE = f"event_type = 'decision' OR {calls.ARE_CALLS} AND {_ASKING}"
 _ANSWERS = "TRY_CAST(TRY(json_extract(payload, '$.result.answers')) AS MAP(VARCHAR, VARCHAR))"
 _QUESTIONS = (
     "TRY(json_transform(json_extract(payload, '$.args.questions'), "

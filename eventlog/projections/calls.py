@@ -61,9 +61,10 @@ def argument(names: "tuple[str, ...]") -> str:
 
 
 def _text(arguments: str) -> str:
-    found = f"list_filter({arguments}, lambda x: x IS NOT NULL)[1]"
-    words = f"array_to_string(TRY_CAST({found} AS VARCHAR[]), ' ')"
-    return f"CASE json_type({found}) WHEN 'VARCHAR' THEN {found} ->> '$' WHEN 'ARRAY' THEN {words} END"
+    # The list stands here once: what stands in a statement twice is planned twice.
+    words = "array_to_string(TRY_CAST(x AS VARCHAR[]), ' ')"
+    text = f"CASE json_type(x) WHEN 'VARCHAR' THEN x ->> '$' WHEN 'ARRAY' THEN {words} END"
+    return f"[{text} FOR x IN {arguments} IF x IS NOT NULL][1]"
 
 
 def with_command(calls: str) -> str:

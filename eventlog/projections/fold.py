@@ -76,61 +76,51 @@ def fold(
 
 
 def merge(
-    con: duckdb.DuckDBPyConnection,
-    index: str,
-    events: str,
-    fresh: str,
-    history: History,
-    wanted: "Collection[str]",
-    extras: frozenset[str] = frozenset(),
-) -> None:
-    """Make views of the projections of `wanted` from an index and the events it does not know.
+    con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: History, wanted: "Collection[str]"
+) -> "dict[str, str]":
+    """The projections of `wanted` from an index and the events it does not know: as `exact` gives them.
 
-    Args: index: the catalog of the index's tables; events: relation of all events; fresh: relation of
-    those behind the index; extras: as in `exact`.
+    Args: index: the catalog of the index's tables; fresh: relation of the events behind the index.
     """
     made = closure(wanted)
     _fold_fresh(con, index, fresh, history, made)
+    folded: dict[str, str] = {
+        projection: f"(SELECT * FROM {index}.{projection} WHERE NOT {_IN_TOUCHED} "
+        f"UNION ALL SELECT * FROM work.{projection})"
+        for projection in ("turns", "sessions")
+        if projection in made
+    }
     if "llm_calls" in made:
-        beaten = f"FROM {index}.beaten UNION ALL FROM work.beaten"
-        con.execute(f"CREATE VIEW llm_calls AS {joins.llm_calls(events, beaten, extras)}")
-    for projection in ("turns", "sessions"):
-        if projection in made:
-            stored = (
-                f"(SELECT * FROM {index}.{projection} WHERE NOT {_IN_TOUCHED} "
-                f"UNION ALL SELECT * FROM work.{projection})"
-            )
-            con.execute(f"CREATE VIEW {projection} AS {_shown(projection, stored, events, extras)}")
+        folded["llm_calls"] = f"FROM {index}.beaten UNION ALL FROM work.beaten"
     if "sessions_master" in made:
         con.execute(f"CREATE VIEW work.master_keys AS {_merged_keys(index, fresh)}")
-        con.execute(f"CREATE VIEW sessions_master AS {d.sessions_master('sessions', 'work.master_keys')}")
+        folded["sessions_master"] = f"({d.sessions_master(folded['sessions'], 'work.master_keys')})"
+    return folded
 
 
-def exact(
-    con: duckdb.DuckDBPyConnection,
-    index: str,
-    events: str,
-    wanted: "Collection[str]",
-    extras: frozenset[str] = frozenset(),
-) -> None:
-    """Make views of the projections of `wanted` from an index that knows all `events`.
+def exact(index: str, wanted: "Collection[str]") -> "dict[str, str]":
+    """Relations of the projections of `wanted` as an index has them that knows all events; of `llm_calls`
+    the query of those that do not count.
 
-    Args: index: the catalog or schema of its tables; extras: which columns that need other events have
-    their values (`query.views.EXTRAS`).
+    Args: index: the catalog or schema of its tables.
     """
-    for projection in wanted:
-        if projection == "llm_calls":
-            select = joins.llm_calls(events, f"FROM {index}.beaten", extras)
-        else:
-            select = _shown(projection, f"{index}.{projection}", events, extras)
-        con.execute(f"CREATE VIEW {projection} AS {select}")
+    return {
+        projection: f"FROM {index}.beaten" if projection == "llm_calls" else f"{index}.{projection}"
+        for projection in wanted
+    }
 
 
-def _shown(projection: str, stored: str, events: str, extras: frozenset[str]) -> str:
-    """What a view of a stored projection shows."""
+def shown(projection: str, folded: str, events: str, of: joins.Derived, extras: frozenset[str]) -> str:
+    """The query of a projection with the columns that need other events.
+
+    Args: folded: what `merge` or `exact` gives of it; events: relation of all events; extras: which of
+    these columns have their values (`query.views.EXTRAS`).
+    """
+    if projection == "llm_calls":
+        return joins.llm_calls(events, folded, extras)
     if projection == "turns":
-        return joins.turns(stored, events, extras)
-    return joins.sessions(stored, events, extras) if projection == "sessions" else f"SELECT * FROM {stored}"
+        return joins.turns(folded, of, extras)
+    return joins.sessions(folded, of, extras) if projection == "sessions" else f"SELECT * FROM {folded}"
 
 
 def update(con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: History) -> None:

@@ -5,6 +5,8 @@ question names one of them and kept nowhere. Where a question names none, they a
 docs/sql.md ("Joined columns") is the rule of each. Pure text.
 """
 
+from collections.abc import Callable
+
 from eventlog.projections import asked, calls, fates, resolutions, spans
 from eventlog.projections import definitions as d
 from eventlog.types import COMMAND_ARGUMENTS
@@ -117,27 +119,68 @@ def llm_calls(events: str, beaten: str, extras: "frozenset[str]") -> str:
     return f"SELECT *, {blank(SUBAGENT)} FROM {calls}"
 
 
-def turns(stored: str, events: str, extras: "frozenset[str]") -> str:
+# Gives the relation of a name of `DERIVED`: a query, or the table that has its answer.
+Derived = Callable[[str], str]
+
+
+def derived(name: str, events: str) -> str:
+    """What events show of turns, or of errors: a row for each that has any of it."""
+    return f"({_SELECTS[name](events)})"
+
+
+def of_session(name: str, events: str, session_id: str) -> str:
+    """The events of one session, and for a name of `DERIVED` those of others on which its rows rest: of
+    "resolved" those that may say of an error that it is resolved."""
+    one = "'" + session_id.replace("'", "''") + "'"
+    own = f"SELECT * FROM {events} WHERE session_id = {one}"
+    if name != "resolved":
+        return f"({own})"
+    marks = f"session_id IS DISTINCT FROM {one} AND event_type = 'error' AND resolved"
+    return f"({own} UNION ALL SELECT * FROM {events} WHERE {marks})"
+
+
+def has_any(events: str) -> str:
+    """A query of one row: of each name of `DERIVED` whether there can be a row of it.
+
+    To plan a derivation takes longer than to look for what it rests on, and few logs have all of it.
+    """
+    return f"SELECT {', '.join(f'coalesce(bool_or({on}), false)' for on in _RESTS_ON.values())} FROM {events}"
+
+
+def none(name: str) -> str:
+    """The relation of a name of `DERIVED` without rows."""
+    columns = ", ".join(f"NULL::{kind} AS {column}" for column, kind in (*_OF_TURN, *_COLUMNS[name]))
+    return f"(SELECT {columns} WHERE false)"
+
+
+def needed(projection: str, extras: "frozenset[str]") -> "tuple[str, ...]":
+    """The names of `DERIVED` that a view of a projection with `extras` joins."""
+    if projection == "turns":
+        return tuple(name for extra, names in _DERIVED_OF.items() if extra in extras for name in names)
+    return ("resolved",) if projection == "sessions" and "resolved" in extras else ()
+
+
+def turns(stored: str, of: Derived, extras: "frozenset[str]") -> str:
     """The turns of `stored` with `TURNS`; without `extras` only what was folded."""
     columns = ["t.*", "(epoch_us(t.completed_at) - epoch_us(t.started_at)) // 1000 AS duration_ms"]
     joins = ""
     if "of_turn" in extras:
         columns.append("m.model, coalesce(m.models, []) AS models, c.commits_made")
         joins += f"""
-            LEFT JOIN ({_models(events)}) AS m ON m.session_id = t.session_id AND m.turn = t.turn
-            LEFT JOIN ({_commits(events)}) AS c ON c.session_id = t.session_id AND c.turn = t.turn"""
+            LEFT JOIN {of("models")} AS m ON m.session_id = t.session_id AND m.turn = t.turn
+            LEFT JOIN {of("commits")} AS c ON c.session_id = t.session_id AND c.turn = t.turn"""
     else:
         columns.append(blank(OF_TURN))
     if "fates" in extras:
         columns.append("f.reverted_by")
         joins += f"""
-            LEFT JOIN ({fates.of_turns(events)}) AS f ON f.session_id = t.session_id AND f.turn = t.turn"""
+            LEFT JOIN {of("reverts")} AS f ON f.session_id = t.session_id AND f.turn = t.turn"""
     else:
         columns.append(blank(fates.OF_TURN))
-    return f"SELECT {', '.join(columns)} FROM {with_anchors(stored, events, extras)} AS t{joins}"
+    return f"SELECT {', '.join(columns)} FROM {with_anchors(stored, of, extras)} AS t{joins}"
 
 
-def with_anchors(turns: str, events: str, extras: "frozenset[str]") -> str:
+def with_anchors(turns: str, of: Derived, extras: "frozenset[str]") -> str:
     """The relation `turns` with those columns of `definitions.ASKED_FOR` that `extras` names, from the events
     of whole sessions."""
     unknown = "CASE WHEN t.agent IS DISTINCT FROM 'git' THEN {} END".format  # git does not say
@@ -149,28 +192,33 @@ def with_anchors(turns: str, events: str, extras: "frozenset[str]") -> str:
         both = "coalesce(t.files_read, []) || coalesce(a.files_read, [])"
         read = f"list_sort(list_distinct({both}))"
         replaced.append(f"coalesce(nullif({read}, []), t.files_read, {unknown('[]')}) AS files_read")
-        joins += f" LEFT JOIN ({calls.of_turns(events)}) AS a {same('a')}"
+        joins += f" LEFT JOIN {of('acts')} AS a {same('a')}"
     if "decided" in extras:
         derived = unknown("coalesce(g.decisions, [])")
         replaced.append(f"coalesce(nullif(t.decisions, []), {derived}) AS decisions")
-        joins += f" LEFT JOIN ({_decisions(events)}) AS g {same('g')}"
+        joins += f" LEFT JOIN {of('decided')} AS g {same('g')}"
     if "resolved" in extras:
         replaced.append(_RESOLVED)
-        joins += f" LEFT JOIN ({resolutions.counted(events, 'session_id, turn')}) AS r {same('r')}"
+        joins += f" LEFT JOIN ({_counted(of, 'session_id, turn')}) AS r {same('r')}"
     return f"(SELECT t.* REPLACE ({', '.join(replaced)}) FROM {turns} AS t{joins})" if replaced else turns
 
 
-def sessions(stored: str, events: str, extras: "frozenset[str]") -> str:
+def sessions(stored: str, of: Derived, extras: "frozenset[str]") -> str:
     """The sessions of `stored`; without "resolved" nobody knows how many of their errors are."""
     if "resolved" not in extras:
         return f"SELECT * FROM {stored}"
     return (
         f"SELECT s.* REPLACE ({_RESOLVED}) FROM {stored} AS s LEFT JOIN "
-        f"({resolutions.counted(events, 'session_id')}) AS r ON r.session_id = s.session_id"
+        f"({_counted(of, 'session_id')}) AS r ON r.session_id = s.session_id"
     )
 
 
 _RESOLVED = "coalesce(r.errors_resolved, 0) AS errors_resolved"
+
+
+def _counted(of: Derived, keys: str) -> str:
+    """How many errors of each of `keys` are resolved."""
+    return f"SELECT {keys}, count(*) AS errors_resolved FROM {of('resolved')} GROUP BY {keys}"
 
 
 def _decisions(events: str) -> str:
@@ -236,3 +284,41 @@ def _commits(events: str) -> str:
 
 
 _HEAD = "TRY(json_extract_string(payload, '$.git_head'))"
+
+_SELECTS: "dict[str, Callable[[str], str]]" = {
+    "models": _models,
+    "commits": _commits,
+    "reverts": fates.of_turns,
+    "acts": calls.of_turns,
+    "decided": _decisions,
+    "resolved": resolutions.of_errors,
+}
+DERIVED = tuple(_SELECTS)
+# Those whose rows of a session rest on the events of `of_session`; others rest on all commits or all files.
+OF_SESSIONS = frozenset(("models", "acts", "decided", "resolved"))
+# Of an event: whether there may be rows because of it.
+_RESTS_ON = {
+    "models": "event_type = 'llm' AND model IS NOT NULL",
+    "commits": f"event_type = 'snapshot' OR agent = 'git' OR {calls.ARE_CALLS}",
+    "reverts": "event_type = 'file' AND operation IS DISTINCT FROM 'read'",
+    "acts": calls.ARE_CALLS,
+    "decided": asked.MAY_DECIDE,
+    "resolved": "event_type = 'error'",
+}
+_OF_TURN = (("session_id", "VARCHAR"), ("turn", "BIGINT"))
+_COLUMNS = {
+    "models": (("model", "VARCHAR"), ("models", "VARCHAR[]")),
+    "commits": (("commits_made", "VARCHAR[]"),),
+    "reverts": (("reverted_by", "VARCHAR"),),
+    "acts": (("actions_taken", "VARCHAR[]"), ("files_read", "VARCHAR[]")),
+    "decided": (("decisions", "VARCHAR[]"),),
+    "resolved": (),
+}
+# By what a question can name of turns.
+_DERIVED_OF = {
+    "of_turn": ("models", "commits"),
+    "fates": ("reverts",),
+    "acts": ("acts",),
+    "decided": ("decided",),
+    "resolved": ("resolved",),
+}

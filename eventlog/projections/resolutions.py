@@ -74,8 +74,3 @@ def with_resolution(errors: str, events: str) -> str:
         SELECT e.* REPLACE (CASE WHEN r.position IS NULL THEN e.resolved ELSE true END AS resolved),
             r.resolved_how, r.resolved_by, r.resolved_at
         FROM {errors} AS e LEFT JOIN ({of_errors(events)}) AS r ON r.position = e.position)"""
-
-
-def counted(events: str, keys: str) -> str:
-    """How many errors of each of `keys` are resolved."""
-    return f"SELECT {keys}, count(*) AS errors_resolved FROM ({of_errors(events)}) GROUP BY {keys}"

@@ -1,8 +1,8 @@
 """Columns that no fold and no index keeps: who worked and where, and what model calls cost.
 
 They are made where a statement names them, on the connection that answers it, in tables of the schema
-`plain`; where it does not they are null and cost nothing. The same schema has the projections as they were
-folded. Text and a connection; nothing is shared between threads.
+`plain`; where it does not they are null and cost nothing. Text and a connection; nothing is shared between
+threads.
 
 **People.** The start of a session says `person` and `host` (docs/people.md), the `intent` of an imported
 commit its author. An event has those of its turn, else of its session. What leaves the machine has what
@@ -36,7 +36,7 @@ COLUMNS_OF: "dict[str, d.Columns]" = {
 OF_PEOPLE = frozenset(d.names_of(PEOPLE))
 OF_COST = frozenset(d.names_of(COST))
 
-# Where the projections stand as they were folded, and what is beside them.
+# Where the tables are that are made for a question.
 SCHEMA = "memory.plain"
 CALL_COSTS = f"{SCHEMA}.call_costs"
 
@@ -131,8 +131,9 @@ def _of_turns(row: str, schema: str = SCHEMA) -> str:
     return f" LEFT JOIN {schema}.authors AS a ON a.session_id = {row}.session_id AND a.turn = {row}.turn"
 
 
-def projection(name: str, people: People, *, named: bool, priced: bool) -> str:
-    """The view of a projection: what was folded, with the columns of this module where it has them."""
+def projection(name: str, relation: str, people: People, *, named: bool, priced: bool) -> str:
+    """The view of a projection: what the query `relation` gives, with the columns of this module where it has
+    them."""
     shown = ", ".join(_texts(name, people, "p."))
     select, joins = [f"p.* REPLACE ({shown})" if shown else "p.*"], []
     if name in ("turns", "sessions"):
@@ -155,4 +156,4 @@ def projection(name: str, people: People, *, named: bool, priced: bool) -> str:
             f"count(*) FILTER (cost_usd IS NULL) AS unpriced_calls FROM {CALL_COSTS} "
             f"WHERE session_id IS NOT NULL GROUP BY {', '.join(keys)}) AS c ON {same}"
         )
-    return f"SELECT {', '.join(select)} FROM {SCHEMA}.{name} AS p {' '.join(joins)}"
+    return f"SELECT {', '.join(select)} FROM ({relation}) AS p {' '.join(joins)}"

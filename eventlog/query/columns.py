@@ -59,6 +59,22 @@ def of_tree(tree: Node, views: "Iterable[str]") -> "frozenset[str] | None":
     return None if names & rows else frozenset(names)
 
 
+def session_parameter(tree: Node) -> "str | None":
+    """The parameter that a statement over one table alone compares with `session_id`, in a condition that all
+    of its rows fulfil; None where there is none."""
+    query = (tree.get("statements") or [{}])[0].get("node") or {}
+    alone = sum(node.get("type") == "BASE_TABLE" for node in nodes(tree)) == 1
+    if not alone or (query.get("from_table") or {}).get("type") != "BASE_TABLE":
+        return None
+    where = query.get("where_clause") or {}
+    conditions = where["children"] if where.get("type") == "CONJUNCTION_AND" else [where]
+    for one in conditions:
+        names = one["left"].get("column_names") if one.get("type") == "COMPARE_EQUAL" else None
+        if names == ["session_id"] and one["right"]["class"] == "PARAMETER":
+            return str(one["right"]["identifier"])
+    return None
+
+
 def _is_view(table: Node, inner: "set[str]") -> bool:
     return str(table["table_name"]).lower() not in inner
 

@@ -25,7 +25,7 @@ from eventlog.fs import FileSystem
 from eventlog.layout import Layout
 from eventlog.log import checked
 from eventlog.log.manifest import Manifest
-from eventlog.projections import fold, index, settled, source
+from eventlog.projections import fold, index, joins, settled, source
 from eventlog.projections.prefix import IndexedPrefix, SegmentsPrefix
 from eventlog.query import added, costs, safe, views
 from eventlog.query import functions as of_files
@@ -227,7 +227,8 @@ def _answer(
             with deadline(binding.con, limits.timeout_s):
                 statement = safe.check(binding.con, sql)
                 called = statement.functions & of_files.NAMES if answering is not None else frozenset[str]()
-                binding.bind(statement, of_files.VIEWS if called else (), before)
+                session = None if called else statement.session_id(parameters)
+                binding.bind(statement, of_files.VIEWS if called else (), before, session)
                 if called and answering is not None:
                     made = of_files.Functions(answering(asking_on(binding.con.cursor())))
                     made.bind(binding.con, called)
@@ -278,7 +279,8 @@ def _ask_again(
             statement = safe.check(bound.con, sql)
             if not bound.fits(statement):
                 return None
-            bound.add(_named(statement), ensure)
+            session = statement.session_id(parameters)
+            bound.add(_named(statement), extras_meant(statement) & views.LATER, ensure, session)
             return (read(bound.con.sql(statement.sql, params=parameters)),)
     except duckdb.InterruptException as error:
         raise too_long(limits) from error
@@ -313,6 +315,9 @@ class Bound:
     con: duckdb.DuckDBPyConnection
     files: "list[str]"  # what the views read
     made: set[str] = field(default_factory=set)  # names of the views
+    folded: "dict[str, str]" = field(default_factory=dict)  # projections that can be shown, as `fold.exact`
+    # Which of joins.DERIVED are tables: of one session, or of all for None.
+    derived: "dict[str, str | None]" = field(default_factory=dict)
     tail: "str | None" = None  # the table of the tail, where there is one
     columns: frozenset[str] = frozenset()  # those that `events` knows, also of the tail
     counts: "str | None" = None  # the table of LINE_COUNTS, where there is one
@@ -326,32 +331,80 @@ class Bound:
         """Whether the statement names nothing but what is made, or what a view over `events` makes."""
         if statement.lists_catalog or statement.functions & of_files.NAMES:
             return False
-        if not extras_meant(statement) <= self.extras:
+        if not extras_meant(statement) <= self.extras | views.LATER:
             return False
         named = _named(statement)
         others = named - set(fold.PROJECTIONS)
-        return named - others <= self.made and (not others or _meant(statement) <= self.columns)
+        return named - others <= self.folded.keys() and (not others or _meant(statement) <= self.columns)
 
-    def add(self, named: "Collection[str]", ensure: "Callable[[], None]") -> None:
-        """Make the view `events`, and those of `named` over it, where they are missing.
+    def add(
+        self,
+        named: "Collection[str]",
+        extras: frozenset[str],
+        ensure: "Callable[[], None]",
+        session: "str | None" = None,
+    ) -> None:
+        """Make the views of `named` where they are missing, or are without some of `extras`.
 
-        Args: ensure: sees to it that all segments are sound, before the first view over them.
+        Args: ensure: sees to it that all segments are sound, before the first view over them; session: the
+        only one that is asked for.
         """
-        names = set(named) - set(fold.PROJECTIONS)
-        if names and "events" not in self.made:
-            ensure()
-            relation = source.events(self.files, self.tail)
-            if views.PEOPLE in self.extras and self.people.mode != NO:
-                self.con.execute(f"CREATE SCHEMA IF NOT EXISTS {added.SCHEMA}")
-                added.bind_people(self.con, relation, self.people)
-            relation = settled.events(relation) if views.SETTLED in self.extras else relation
-            shown = added.events(relation, self.people, named=views.PEOPLE in self.extras)
-            self.con.execute(f"CREATE VIEW events AS {shown}")
-            self.made.add("events")
-        for name in names - self.made:
-            select = views.over_events(name, counts=self.counts, extras=self.extras)
-            self.con.execute(f"CREATE VIEW {name} AS {select}")
+        grown = extras - self.extras
+        self.extras |= grown
+        self.made -= {name for extra in grown for name in views.EXTRAS[extra][0]}
+        names = set(named) - self.made
+        projections = set(named) & set(fold.PROJECTIONS)
+        needed = {one for name in projections for one in joins.needed(name, extras)}
+        missing = {one for name in projections & names for one in joins.needed(name, self.extras)}
+        wanted = {one for one in needed if self.derived.get(one, "") not in (None, session)}
+        wanted |= missing - self.derived.keys()
+        if names - set(fold.STORED) or wanted or self.extras & {views.PEOPLE, views.COST}:
+            self._add_events(ensure)
+        own = wanted & joins.OF_SESSIONS if session is not None else frozenset[str]()
+        self._derive(own, session)
+        self._derive(wanted - own, None)
+        for name in sorted(names - {"events"}):
+            if name in projections:
+                select = self._projection(name)
+            else:
+                select = views.over_events(name, counts=self.counts, extras=self.extras)
+            self.con.execute(f"CREATE OR REPLACE VIEW {name} AS {select}")
             self.made.add(name)
+
+    def _derive(self, wanted: "Collection[str]", session: "str | None") -> None:
+        """Make tables of what the events show of turns, of one session or of all."""
+        if not wanted:
+            return
+
+        def events(name: str) -> str:
+            return "events" if session is None else joins.of_session(name, "events", session)
+
+        found = self.con.execute(joins.has_any(events(""))).fetchall()[0]
+        there = dict(zip(joins.DERIVED, found, strict=True))
+        for one in sorted(wanted):
+            relation = joins.derived(one, events(one)) if there[one] else joins.none(one)
+            self.con.execute(f"CREATE OR REPLACE TABLE {added.SCHEMA}.{one} AS FROM {relation}")
+            self.derived[one] = session
+
+    def _add_events(self, ensure: "Callable[[], None]") -> None:
+        if "events" in self.made:
+            return
+        ensure()
+        relation = source.events(self.files, self.tail)
+        if views.PEOPLE in self.extras and self.people.mode != NO:
+            added.bind_people(self.con, relation, self.people)
+        relation = settled.events(relation) if views.SETTLED in self.extras else relation
+        shown = added.events(relation, self.people, named=views.PEOPLE in self.extras)
+        self.con.execute(f"CREATE VIEW events AS {shown}")
+        self.made.add("events")
+
+    def plain(self, name: str) -> str:
+        """The query of a projection without the columns of `added`."""
+        return fold.shown(name, self.folded[name], "events", f"{added.SCHEMA}.{{}}".format, self.extras)
+
+    def _projection(self, name: str) -> str:
+        named, priced = views.PEOPLE in self.extras, views.COST in self.extras
+        return added.projection(name, self.plain(name), self.people, named=named, priced=priced)
 
 
 def _named(statement: safe.Statement) -> set[str]:
@@ -413,23 +466,29 @@ class Binding:
     @property
     def rows(self) -> int:
         """The events of which the connection may hold something in memory."""
-        folded = self.generation is None and self.bound.made & set(fold.PROJECTIONS)
+        folded = self.generation is None and self.bound.folded
         sealed = sum(entry.rows for entry in self.view.manifest.segments) if folded else 0
         return sealed + self.view.tail_count_raw
 
     def bind(
-        self, statement: safe.Statement, also: "Collection[str]" = (), before: "Bound | None" = None
+        self,
+        statement: safe.Statement,
+        also: "Collection[str]" = (),
+        before: "Bound | None" = None,
+        session: "str | None" = None,
     ) -> None:
         """Make every view of ours that the statement names, those of `also`, and what they rest on.
 
-        Args: before: what was there for an earlier question, and did not suffice.
+        Args: before: what was there for an earlier question, and did not suffice; session: the only one
+        that is asked for.
         """
-        named = _named(statement) | set(also) | (before.made if before is not None else set())
+        named = _named(statement) | set(also)
         if not named:
             return
         extras = extras_meant(statement) | (before.extras if before is not None else frozenset())
         self.bound.extras = extras = extras if self.counting is not None else extras - {views.COUNTS}
-        projections = [name for name in fold.PROJECTIONS if name in named]
+        kept = set() if before is None else before.folded.keys()
+        projections = [name for name in fold.PROJECTIONS if name in named | kept]
         if views.COST in extras and "llm_calls" not in projections:
             projections.append("llm_calls")
         if self.use_index and (projections or self.view.tail_count_raw):
@@ -444,17 +503,18 @@ class Binding:
         meant = _COLUMNS if also or before is not None else _meant(statement)
         self._load_tail(meant if self.bound.people.mode == FULL else meant | OF_NAMES)
         bound = self.bound
-        is_stored = named <= set(fold.STORED) and self.generation is not None
-        if not is_stored or extras:
-            bound.add({"events"}, self._ensure_all)
+        self.con.execute(f"CREATE SCHEMA {added.SCHEMA}")
         if projections:
-            self._bind_projections(projections)
-            self._show_projections()
+            bound.folded = self._folded(projections)
+        if views.COST in extras:
+            bound.add({"events"}, extras, self._ensure_all)
+            self.con.execute(f"CREATE VIEW {added.SCHEMA}.llm_calls AS {bound.plain('llm_calls')}")
+            costs.bind(self.con)
         if self.counting is not None and views.COUNTS in extras:
-            self.bound.add({"events"}, self._ensure_all)
+            bound.add({"events"}, extras, self._ensure_all)
             self.bound.counts = "memory.main.line_counts"
             self.waits = not bind_counts(self.con, self.bound.counts, self.counting, self.until_s)
-        self.bound.add(named, self._ensure_all)
+        bound.add(named, extras_meant(statement) | extras, self._ensure_all, session)
 
     def _ensure_all(self) -> None:
         self.checks.ensure(entry for entry in self.view.manifest.segments if entry.rows)
@@ -482,30 +542,21 @@ class Binding:
         self.con.execute("CREATE VIEW tail AS FROM older UNION ALL FROM newest")
         self.con.execute("USE memory")
 
-    def _bind_projections(self, wanted: "list[str]") -> None:
-        """Make them in the schema `plain`, as they are folded."""
+    def _folded(self, wanted: "list[str]") -> "dict[str, str]":
+        """The projections, as they are folded, and those that are there with them."""
         generation = self.generation
         tail = self.bound.tail
-        self.bound.made |= fold.closure(wanted)
-        # What a fold makes without a schema goes into the first one.
-        self.con.execute(f"CREATE SCHEMA IF NOT EXISTS {added.SCHEMA}")
-        self.con.execute(f"SET search_path = '{added.SCHEMA},memory.main'")
         if generation is None:
             self._ensure_all()
             every = f"({source.events_with_anchors(self.files, tail)})"
-            made = self.bound.made & set(fold.PROJECTIONS)
             self.con.execute("CREATE SCHEMA memory.folded")
             fold.fold(self.con, every, wanted, "memory.folded")
-            fold.exact(self.con, "memory.folded", "events", made, self.bound.extras)
-            return
+            return fold.exact("memory.folded", fold.closure(wanted))
         segments = [e for e in self.view.manifest.segments if e.rows]
         self.checks.ensure(entry for entry in segments if entry.end > generation.next_position)
         newer, of_newer = source.behind(self.layout, segments, generation.next_position)
         if tail is None and not newer:
-            self.bound.made |= set(fold.STORED)  # a view over a table costs next to nothing
-            made = self.bound.made & set(fold.PROJECTIONS)
-            fold.exact(self.con, generation.catalog, "events", made, self.bound.extras)
-            return
+            return fold.exact(generation.catalog, fold.PROJECTIONS)
         self.con.execute(fold.WORK)
         self.con.execute(f"CREATE VIEW work.fresh AS {source.events_with_anchors(newer, tail, of_newer)}")
 
@@ -517,19 +568,7 @@ class Binding:
             paths = [self.layout.segment(entry.name) for entry in entries]
             return f"({source.events_with_anchors(paths, tail)})"
 
-        extras = self.bound.extras
-        fold.merge(self.con, generation.catalog, "events", "work.fresh", history, wanted, extras)
-
-    def _show_projections(self) -> None:
-        """The views over what was folded, with the columns that no fold keeps."""
-        self.con.execute("SET search_path = 'memory.main'")
-        bound = self.bound
-        named, priced = views.PEOPLE in bound.extras, views.COST in bound.extras
-        if priced:
-            costs.bind(self.con)
-        for name in sorted(bound.made & set(fold.PROJECTIONS)):
-            shown = added.projection(name, bound.people, named=named, priced=priced)
-            self.con.execute(f"CREATE VIEW {name} AS {shown}")
+        return fold.merge(self.con, generation.catalog, "work.fresh", history, wanted)
 
 
 def _ensure(view: View, layout: Layout, fs: FileSystem) -> None:

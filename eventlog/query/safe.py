@@ -11,7 +11,7 @@ Pure functions of a connection; one connection, one thread.
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,6 +112,18 @@ class Statement:
     lists_catalog: bool  # it asks which tables or columns there are
     columns: "frozenset[str] | None"  # names of all columns it can mean; None when it may be any
     functions: frozenset[str] = frozenset()  # names of all functions it calls, in lower case
+    session: "str | None" = None  # the parameter that names the one session which it asks for, if it does
+
+    def session_id(self, parameters: "Sequence[Any] | Mapping[str, Any] | None") -> "str | None":
+        """The one session that the statement asks for; None where it may ask for more."""
+        if self.session is None or not parameters:
+            return None
+        if isinstance(parameters, Mapping):
+            value = parameters.get(self.session)
+        else:
+            number = int(self.session) if self.session.isdecimal() else 0
+            value = parameters[number - 1] if 0 < number <= len(parameters) else None
+        return value if isinstance(value, str) else None
 
 
 def check(con: duckdb.DuckDBPyConnection, sql: str) -> Statement:
@@ -227,9 +239,8 @@ def _checked(text: str, tree: "dict[str, Any]") -> Statement:
                 raise Refused(f"the function {name} is not allowed here: queries only read the log.")
             functions.add(name)
     lists_catalog |= any(name.startswith(_CATALOG_WORDS) for name in tables)
-    return Statement(
-        text, frozenset(tables), lists_catalog, columns.of_tree(tree, NAMES), frozenset(functions)
-    )
+    meant, session = columns.of_tree(tree, NAMES), columns.session_parameter(tree)
+    return Statement(text, frozenset(tables), lists_catalog, meant, frozenset(functions), session)
 
 
 def _constant(call: "dict[str, Any]") -> str:

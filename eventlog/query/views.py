@@ -448,6 +448,8 @@ EXTRAS: "dict[str, tuple[frozenset[str], frozenset[str]]]" = {
     SETTLED: (frozenset(NAMES) - frozenset(PROJECTIONS), settled.COLUMNS),
 }
 ALL_EXTRAS = frozenset(EXTRAS)
+# Those that a connection which has answered without them can still add.
+LATER = ALL_EXTRAS - {PEOPLE, COST, COUNTS, SETTLED}
 
 
 def over_events(name: str, *, counts: "str | None" = None, extras: frozenset[str] = ALL_EXTRAS) -> str:

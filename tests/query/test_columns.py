@@ -52,6 +52,25 @@ def test_an_answer_needs_no_other_column(sql: str) -> None:
     assert _answer(sql, found) == _answer(sql, {name for names in VIEWS.values() for name in names})
 
 
+@pytest.mark.parametrize(
+    ("sql", "parameter"),
+    [
+        ("SELECT * FROM turns WHERE session_id = $1 AND turn = $2", "1"),
+        ("SELECT * FROM turns WHERE turn = $1 AND session_id = $2 LIMIT 3", "2"),
+        ("SELECT * FROM turns WHERE session_id = $name", "name"),
+        ("SELECT * FROM turns WHERE session_id = $1 OR turn = 3", None),
+        ("SELECT * FROM turns WHERE NOT session_id = $1", None),
+        ("SELECT * FROM turns WHERE session_id = $1 AND turn IN (SELECT turn FROM turns)", None),
+        ("SELECT * FROM turns, events WHERE session_id = $1", None),
+        ("SELECT * FROM turns WHERE session_id = $1 UNION ALL FROM turns", None),
+        ("SELECT session_id = $1 FROM turns", None),
+    ],
+)
+def test_the_one_session_that_a_statement_asks_for(sql: str, parameter: "str | None") -> None:
+    """A statement asks for one session only where each row it can read has to be of that session."""
+    assert columns.session_parameter(_tree(sql)) == parameter
+
+
 @pytest.mark.parametrize("sql", ANY)
 def test_what_can_mean_any_column_counts_as_all(sql: str) -> None:
     """Stars over a view, whole rows, names by position and joins by all names mean columns without a name."""
@@ -59,9 +78,13 @@ def test_what_can_mean_any_column_counts_as_all(sql: str) -> None:
 
 
 def _found(sql: str) -> "frozenset[str] | None":
+    return columns.of_tree(_tree(sql), VIEWS)
+
+
+def _tree(sql: str) -> Any:
     with duckdb.connect() as con:
         (text,) = con.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()[0]
-    return columns.of_tree(json.loads(text), VIEWS)
+    return json.loads(text)
 
 
 def _answer(sql: str, present: "set[str] | frozenset[str]") -> tuple[Any, list[Any]]:

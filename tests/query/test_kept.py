@@ -15,7 +15,7 @@ import pytest
 from eventlog.errors import QueryError, Refused
 from eventlog.layout import MANIFEST_DIR
 from eventlog.log import pins
-from eventlog.projections import source
+from eventlog.projections import joins, source
 from eventlog.query import engine
 from eventlog.query.engine import Limits
 from eventlog.store import Store
@@ -283,3 +283,66 @@ def test_a_child_asks_and_ends_as_its_parent(store: Store) -> None:
         os.waitpid(child, 0)
     assert ended == (child, 0)
     assert _answers(store) == first
+
+
+@pytest.fixture
+def derivations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What questions derive of turns from events, in the order in which they do."""
+    made: list[str] = []
+    derive = joins.derived
+
+    def noted(name: str, events: str) -> str:
+        made.append(name)
+        return derive(name, events)
+
+    monkeypatch.setattr(joins, "derived", noted)
+    return made
+
+
+def test_a_question_derives_only_what_it_names_and_the_log_has_events_for(
+    store: Store, connections: list[duckdb.DuckDBPyConnection], derivations: list[str]
+) -> None:
+    """P7, I21: a view of turns without derived columns derives nothing, one with them what there can be; a
+    connection that answered without them adds them, and derives them once."""
+    store.append([event("action", 50, tool="Read", path="tea", success=True, session_id="session0", turn=0)])
+    store.query("SELECT session_id, event_count FROM turns")
+    assert derivations == []
+
+    columns = "files_read, decisions, errors_resolved"
+    rows = store.query(f"SELECT {columns} FROM turns").rows
+    assert rows == [(["tea"], [], 0)]
+    assert derivations == ["acts"]
+    assert store.query(f"SELECT {columns} FROM turns WHERE turn = 0").rows == rows
+    assert derivations == ["acts"]
+    assert len(connections) == 1
+
+
+def test_a_question_about_one_session_derives_of_its_events_alone(
+    store: Store, connections: list[duckdb.DuckDBPyConnection], derivations: list[str]
+) -> None:
+    """P7, I21: it answers as one about all of them, and the next one may be about another session."""
+    _tell(store, 1)
+    store.append(
+        event("action", 50 + n, tool="Read", path=f"tea{n}", success=True, session_id=f"session{n}", turn=n)
+        for n in range(2)
+    )
+    one = "SELECT files_read FROM turns WHERE session_id = $1 AND turn >= 0"
+    for name in ("session0", "session1", "session0"):
+        assert store.query(one, [name]).rows == [([f"tea{name[-1]}"],)]
+        held = connections[-1].execute("SELECT DISTINCT session_id FROM memory.plain.acts").fetchall()
+        assert held == [(name,)]
+    assert derivations == ["acts"] * 3
+    assert len(connections) == 1
+    store.append(
+        [
+            event("error", 60, session_id="session0", turn=0, context_id="error:x"),
+            event("error", 61, session_id="session1", turn=1, resolved=True, extends=["error:x"]),
+        ]
+    )
+    resolved = "SELECT errors_resolved FROM turns WHERE session_id = $1"
+    assert store.query(resolved, ["session0"]).rows == [(1,)]
+    derivations.clear()
+    either = "SELECT files_read FROM turns WHERE session_id = $1 OR turn = 1 ORDER BY 1"
+    assert store.query(either, ["session0"]).rows == [(["tea0"],), (["tea1"],)]
+    assert store.query(one, ["session1"]).rows == [(["tea1"],)]
+    assert derivations == ["acts"]
