@@ -5,6 +5,7 @@ be as it was, lists with their order and length. SQL is asked for the columns th
 equal.
 """
 
+import gzip
 import json
 import tomllib
 from collections.abc import Sequence
@@ -37,8 +38,9 @@ def changes() -> list[Change]:
 
 def changed_of(name: str) -> list[Answer]:
     """The answers of a store that take the place of committed ones."""
-    path = STORES / f"{name}.changed.jsonl"
-    return [Answer(**json.loads(line)) for line in path.read_text().splitlines()] if path.exists() else []
+    path = STORES / f"{name}.changed.jsonl.gz"
+    lines = gzip.decompress(path.read_bytes()).splitlines() if path.exists() else ()
+    return [Answer(**json.loads(line)) for line in lines]
 
 
 def expected_of(name: str) -> list[Answer]:

@@ -273,10 +273,10 @@ def write_changed() -> None:
         for now, why in differing:
             if not any(entry.covers(name, now.name) for entry in entries):
                 raise SystemExit(f"{name}: not covered by {compare.CHANGES}: {why}")
-        path = stores.STORES / f"{name}.changed.jsonl"
+        path = stores.STORES / f"{name}.changed.jsonl.gz"
         path.unlink(missing_ok=True)
         if differing:
-            path.write_text(_lines([now for now, _ in differing]))
+            path.write_bytes(gzip.compress(_lines([now for now, _ in differing]).encode(), mtime=0))
         print(f"{name}: {len(differing)} answers changed")
 
 
