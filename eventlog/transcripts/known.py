@@ -16,6 +16,7 @@ from eventlog.transcripts.hooked import Hooked, prompt_of
 from eventlog.transcripts.idsets import SortedIds, short
 from eventlog.transcripts.lines import Mark
 from eventlog.transcripts.taken import Fact, Taken, short_of_answer
+from eventlog.types import Event
 
 _FACTS = (
     "select event_type, operation, event_id, agent, agent_session_id, repo from events "
@@ -67,6 +68,7 @@ class Known:
         self._agent = agent
         self._ids: set[int] = set()
         self._told: set[int] = set()
+        self._requests: set[int] = set()  # of the answers among these
         self._told_before: list[SortedIds] = []
         self._owner_of_call: dict[int, str] = {}
         self._loaded: set[str] = set()
@@ -163,10 +165,17 @@ class Known:
         id = short(event_id)
         return id in self._ids or self._is_told(id)
 
-    def has_answer(self, message_id: str) -> bool:
-        """Whether a model call with this id of its answer is known."""
+    def grows(self, call: Event) -> bool:
+        """Whether an answer goes on of which a model call is known: this import told it, for the same
+        request, or the log has one with its id."""
+        message_id, request_id = call.get("message_id"), call.get("request_id")
+        if not isinstance(message_id, str):
+            return False
+        request = short_of_answer(f"{message_id} {request_id}")
+        is_told = request in self._requests
+        self._requests.add(request)
         id = short_of_answer(message_id)
-        return id in self._ids or self._is_told(id)
+        return is_told or (id in self._ids and not self._is_told(id))
 
     def _is_told(self, id: int) -> bool:
         return id in self._told or any(id in told for told in self._told_before)

@@ -387,7 +387,7 @@ class SourceSession:
             return
         event_type = event["event_type"]
         answer = event.get("message_id") if event_type == "llm" else None
-        grows = isinstance(answer, str) and self._known.has_answer(answer)
+        grows = event_type == "llm" and self._known.grows(event)
         self._known.tell(event_id, answer)
         report.events += 1
         report.reused_ids += event_id in self._draft.reused

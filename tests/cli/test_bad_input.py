@@ -18,6 +18,7 @@ import pytest
 from eventlog.fs import FileSystem
 from eventlog.store import Store
 from tests.cli.support import Ended, Locus, Recorded, git, locus_process, make_history
+from tests.test_compatibility import change
 
 
 def told(ended: Ended, code: int, *words: str) -> bool:
@@ -157,8 +158,7 @@ def test_a_path_that_the_turn_does_not_have_is_told(recorded: Recorded, locus: L
 
 def test_a_newer_format_is_told(copied: Recorded, locus: Locus) -> None:
     """A store of a newer format is not read: exit 1, and the way out is an upgrade."""
-    fields = json.loads((copied.store / "STORE").read_bytes())
-    (copied.store / "STORE").write_text(json.dumps({**fields, "format": 2}, separators=(",", ":")) + "\n")
+    change(copied.store / "STORE", format=2)
 
     assert told(locus("log"), 1, "format 2", "Upgrade")
 

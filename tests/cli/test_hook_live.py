@@ -37,6 +37,7 @@ from tests.cli.hook_support import (
     unique,
 )
 from tests.snapshots.worktree_support import git
+from tests.test_compatibility import change
 
 
 @pytest.fixture
@@ -552,8 +553,7 @@ def test_a_huge_input_still_finds_the_change(work: Path) -> None:
 
 def test_a_store_of_a_newer_locus_is_left_alone(work: Path) -> None:
     """P4: a store that this version does not know is not written to; the note says so."""
-    path = work / ".locus/STORE"
-    path.write_bytes(path.read_bytes().replace(b'"format":1', b'"format":9'))
+    change(work / ".locus/STORE", format=9)
     agent = Agent(work)
     agent.prompt("Go")
 
