@@ -117,7 +117,7 @@ def run(stage, environment):
         output.join(GRACE_S)
     line = output.last_line()
     if code == NOT_RUN:
-        return f"NOT RUN: {line or 'the stage does not say why'}", line
+        return f"left out: {line or 'the stage does not say why'}", line
     if code:
         return f"FAILED: exit code {code}", line
     return f"ok: {line}" if line else "ok", line
@@ -131,7 +131,7 @@ def run_all(stages, environment):
         print(f"\n== {stage.name}, at most {stage.timeout_s:g} s", flush=True)
         began = time.monotonic()
         missing = [name for name in stage.after if not outcomes.get(name, "").startswith("ok")]
-        needs = f"NOT RUN: needs {', '.join(missing)}"
+        needs = f"left out: needs {', '.join(missing)}"
         outcome, line = (needs, "") if missing else run(stage, environment)
         outcomes[stage.name] = outcome
         results.append((stage, outcome, line, time.monotonic() - began))

@@ -73,21 +73,21 @@ def test_a_failing_stage_is_red_and_the_others_still_run(stages: Stages) -> None
     assert "still run" in done.stdout and "never" not in done.stdout
     assert outcomes(done.stdout) == {
         "10-fails": "FAILED: exit code 3",
-        "20-needs-it": "NOT RUN: needs 10-fails",
+        "20-needs-it": "left out: needs 10-fails",
         "30-other": "ok: still run",
     }
 
 
 def test_what_cannot_be_had_is_no_failure(stages: Stages) -> None:
-    """Exit code 77 is NOT RUN with the last line as the reason, and the run is green."""
+    """Exit code 77 is left out with the last line as the reason, and the run is green."""
     stages.add("10-absent", "echo looking; echo no browser is installed; exit 77")
     stages.add("20-mute", "exit 77")
     done = stages.run()
 
     assert done.returncode == 0
     assert outcomes(done.stdout) == {
-        "10-absent": "NOT RUN: no browser is installed",
-        "20-mute": "NOT RUN: the stage does not say why",
+        "10-absent": "left out: no browser is installed",
+        "20-mute": "left out: the stage does not say why",
     }
 
 
