@@ -16,6 +16,8 @@ from eventlog.types import (
     SCHEMA_VERSION,
     SOURCE_OF_TYPE,
     TIME,
+    TIME_MAX,
+    TIME_MIN,
     Event,
 )
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
 NUMBER_MAX = 2**53 - 1  # the largest that every reader of JSON holds exactly
-TIME_MIN, TIME_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
 
 OURS, ANY, IDS, PATH, NUMBER, SHARE = "ours", "any", "ids", "path", "number", "share"
 

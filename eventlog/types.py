@@ -9,6 +9,7 @@ The hook path imports this module, so it holds no dataclasses.
 """
 
 INT, TEXT, BOOL, TIME, LIST, JSON = "int", "text", "bool", "time", "list", "json"
+TIME_MIN, TIME_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
 
 # In the order in which they are written, everywhere.
 COLUMNS: "tuple[tuple[str, str], ...]" = (

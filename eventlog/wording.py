@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eventlog import gate
+from eventlog.types import TIME_MAX, TIME_MIN
 
 _KEPT_IN_LINES = "\n\t"
 # Characters that change the order or the look of the text after them.
@@ -210,7 +210,7 @@ def _joined(*parts: object) -> str:
 
 
 def _utc(us: int) -> datetime.datetime:
-    within = min(max(us, gate.TIME_MIN), gate.TIME_MAX)  # older logs may hold any
+    within = min(max(us, TIME_MIN), TIME_MAX)  # older logs may hold any
     return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=within)
 
 

@@ -288,3 +288,13 @@ def _ordered(value: object) -> object:
     if isinstance(value, list):
         return [_ordered(one) for one in value]
     return value
+
+
+class Mark:
+    """How far a transcript was read: the offset behind the last whole line, in the file of this inode."""
+
+    __slots__ = ("inode", "offset")
+
+    def __init__(self, inode: int = 0, offset: int = 0) -> None:
+        self.inode = inode
+        self.offset = offset

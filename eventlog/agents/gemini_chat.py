@@ -8,8 +8,7 @@ What is taken is figures and ids, never text. On the hook path.
 from blake3 import blake3
 
 from eventlog import jsontext
-from eventlog.agents.call import int_of, object_of, text_of
-from eventlog.agents.live_state import Mark
+from eventlog.agents.call import Mark, int_of, object_of, text_of
 from eventlog.agents.transcript import read_tail, time_of
 from eventlog.names import event_id_of
 from eventlog.types import Event

@@ -5,9 +5,9 @@ Reads the notes of the session and the transcripts of the agent; writes nothing.
 
 from eventlog import identity
 from eventlog.agents import live_state
-from eventlog.agents.call import SESSION, SESSION_END, TOOL, TURN_END, Call, title_of
+from eventlog.agents.call import SESSION, SESSION_END, TOOL, TURN_END, Call, Mark, title_of
 from eventlog.agents.live_place import Place
-from eventlog.agents.live_state import Calls, Mark, short
+from eventlog.agents.live_state import Calls, short
 from eventlog.layout import Layout
 from eventlog.names import event_id_of, session_context, session_id_of, sessions_context, slugify
 from eventlog.types import Event

@@ -24,6 +24,7 @@ from eventlog.agents.call import (
     TURN_END,
     TURN_START,
     Call,
+    Mark,
     int_of,
     text_of,
 )
@@ -396,16 +397,6 @@ def trim_running(layout: Layout, worktree: str) -> None:
             os.unlink(path)
     except OSError:
         pass  # it is small, absent, or stays
-
-
-class Mark:
-    """How far a transcript was read: the offset behind the last whole line, in the file of this inode."""
-
-    __slots__ = ("inode", "offset")
-
-    def __init__(self, inode: int = 0, offset: int = 0) -> None:
-        self.inode = inode
-        self.offset = offset
 
 
 class Tools:

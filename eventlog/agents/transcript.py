@@ -12,8 +12,7 @@ import stat
 from blake3 import blake3
 
 from eventlog import jsontext
-from eventlog.agents.call import args_digest, int_of, is_global, object_of, text_of
-from eventlog.agents.live_state import Mark
+from eventlog.agents.call import Mark, args_digest, int_of, is_global, object_of, text_of
 from eventlog.names import event_id_of
 from eventlog.types import Event
 

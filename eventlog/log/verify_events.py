@@ -21,7 +21,7 @@ from eventlog.log.manifest import SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering
 from eventlog.log.reader import LogView
 from eventlog.log.verify import Finding
-from eventlog.types import COLUMN_KINDS, INT, SCHEMA_VERSION, TIME
+from eventlog.types import COLUMN_KINDS, INT, SCHEMA_VERSION, TIME, TIME_MAX, TIME_MIN
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,7 +113,7 @@ def _check_batch(batch: "pa.RecordBatch", wrong: "dict[str, list[int]]") -> None
                 note(f"whose {name} is not {wanted}", pc.equal(column, value))
     for name in _RANGED:
         column = pc.cast(batch.column(name), "int64")
-        low, high = (gate.TIME_MIN, gate.TIME_MAX) if COLUMN_KINDS[name] == TIME else (0, gate.NUMBER_MAX)
+        low, high = (TIME_MIN, TIME_MAX) if COLUMN_KINDS[name] == TIME else (0, gate.NUMBER_MAX)
         beyond = pc.or_(pc.less(column, low), pc.greater(column, high))
         if beyond.true_count:
             note(f"whose {name} is not {gate.fault(name, pc.filter(column, beyond)[0].as_py())}", beyond)

@@ -12,8 +12,8 @@ from blake3 import blake3
 from eventlog import jsontext
 from eventlog.agents.call import args_digest, is_global, numbered
 from eventlog.names import event_id_of
+from eventlog.transcripts.fact import Fact, words_in
 from eventlog.transcripts.lines import Line
-from eventlog.transcripts.taken import Fact, words_in
 from eventlog.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
 
 # What is told once, however often a line says it; of all else the same id with other content is another fact.

@@ -12,10 +12,11 @@ from eventlog.agents.codex import AGENT as CODEX
 from eventlog.agents.gemini_cli import AGENT as GEMINI_CLI
 from eventlog.names import event_id_of
 from eventlog.store import Store
+from eventlog.transcripts.fact import Fact
 from eventlog.transcripts.hooked import Hooked, prompt_of
 from eventlog.transcripts.idsets import SortedIds, short
 from eventlog.transcripts.lines import Mark
-from eventlog.transcripts.taken import Fact, Taken, short_of_answer
+from eventlog.transcripts.taken import Taken, short_of_answer
 from eventlog.types import Event
 
 _FACTS = (

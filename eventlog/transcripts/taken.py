@@ -18,8 +18,8 @@ from eventlog.names import event_id_of
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.snapshots.payload_texts import IN_BLOBS, replaced
 from eventlog.store import Store
+from eventlog.transcripts.fact import Fact, words_in
 from eventlog.transcripts.idsets import SortedIds, short
-from eventlog.types import Event
 
 # What an answer is found by in a set of short ids: the first eight bytes of this digest of its id.
 _DIGEST_OF_ANSWER = "md5"
@@ -42,47 +42,11 @@ _PAYLOAD = "select payload from events where event_id = $1"
 _ANSWER_US_MAX = 3_600_000_000  # from the first line of an answer to its last
 _OF_CALL = ("action", "tool_start")
 _ASKED = ("model", "prompt_tokens", "cache_read_tokens", "cache_write_tokens")
-# The parts of a payload that hold the fact, where it has them.
-_WORDS = ("text", "message", "user_message", "args", "result")
-
-
-def words_in(payload: "dict[str, Any]") -> object:
-    """What a payload says; the copy that a fork begins with differs in the place where it stands."""
-    said = [payload[name] for name in _WORDS if name in payload]
-    return said or {name: value for name, value in payload.items() if name != "parent"}
 
 
 def short_of_answer(message_id: str) -> int:
     """What stands for the id of a model's answer among short ids of events."""
     return int(md5(message_id.encode("utf-8", "replace"), usedforsecurity=False).hexdigest()[:16], 16)
-
-
-class Fact:
-    """A fact as a reader met it: the event with its payload, or the columns of a model call.
-
-    `sessions` are that of the line and that which had the turn first. `tool_call` is the key of a tool call,
-    behind the event's type, and `called_at` when it was made; of a model call `message_id` is the id of its
-    answer.
-    """
-
-    __slots__ = ("called_at", "event", "grows", "message_id", "sessions", "tool_call")
-
-    def __init__(
-        self,
-        event: Event,
-        sessions: "tuple[str, ...]",
-        *,
-        tool_call: "tuple[str, ...] | None" = None,
-        called_at: object = None,
-        message_id: str | None = None,
-        grows: bool = False,
-    ) -> None:
-        self.event = event
-        self.sessions = sessions
-        self.tool_call = tool_call
-        self.called_at = called_at
-        self.message_id = message_id
-        self.grows = grows  # the line is not the last of its answer
 
 
 class Taken:

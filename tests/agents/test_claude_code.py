@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents.call import Call
+from eventlog.agents.call import Call, Mark
 from eventlog.agents.claude_code import interpret
-from eventlog.agents.live_state import Mark
 from eventlog.agents.live_texts import move
 from eventlog.agents.transcript import read_calls, time_of
 from eventlog.names import event_id_of
