@@ -1,7 +1,7 @@
 """One small day of work, told once through the doors that agents use, and what came of it.
 
-`locus init`, Claude Code and Codex by their hooks, `locus mcp` by the SDK's client, a program by `Recorder`, and
-`locus export locusgraph` to a server that is strict. All of it as processes beside a real repository.
+`locus init`, Claude Code and Codex by their hooks, `locus mcp` by the SDK's client, a program by `Recorder`,
+and `locus export locusgraph` to a server that is strict: processes beside a real repository.
 """
 
 import json
@@ -39,10 +39,7 @@ class Story:
     events: list[Json]  # the log, in order
     sent: dict[str, Json]  # context id → record that the server took
     orphans: list[tuple[str, str]]
-    anchors: dict[str, list[Json]]  # view → its rows, as `locus sql` answers
-    hook_turn: str  # the agent's own name of the first turn
-    answers: dict[str, str]  # command → what it printed
-    transcript: Path
+    views: dict[str, list[Json]]  # view → its rows, as `locus sql` answers
 
     def of(self, who: str, event_type: str, turn: int | None = 1) -> list[Json]:
         """The events of a type in a session's turn, by their number."""
@@ -50,33 +47,37 @@ class Story:
         found = [e for e in self.events if e["event_type"] == event_type and e["session_id"] == session]
         return sorted((e for e in found if turn is None or e["turn"] == turn), key=lambda e: e["seq"] or 0)
 
-    def record(self, event: Json) -> Json:
-        """What the server holds of an event."""
+    def one(self, who: str, event_type: str, turn: int = 1, **columns: object) -> Json:
+        """The record of the only event of a type in a turn with these columns, as the server has it."""
+        [event] = [
+            event
+            for event in self.of(who, event_type, turn)
+            if all(event[name] == columns[name] for name in columns)
+        ]
         return self.sent[event["context_id"]]
 
-    def payload(self, context_id: str) -> Json:
-        """The data of a record, out of its envelope."""
-        payload = self.sent[context_id]["payload"]
-        data = payload.get("data", payload)
-        assert isinstance(data, dict)
-        return data
+    def data(self, context_id: str) -> Json:
+        """What the server holds of an anchor, out of its envelope."""
+        found = self.sent[context_id]["payload"]["data"]
+        assert isinstance(found, dict)
+        return found
 
 
 def tell(place: Path) -> Story:
     """Args: place: an empty directory, which is HOME as well."""
     work = _repository(place)
-    answers = {"init": locus(work, "init")}
+    locus(work, "init")
     agent = _claude(work)
     codex = _codex(work)
     script = _script(work)
     with Store.open(work / ".locus") as store:
         events = [dict(event) for event in store.events()]
-    views = ("turns", "sessions", "sessions_master", "decisions", "errors", "feedback")
+    views = ("turns", "sessions", "sessions_master", "decisions", "errors", "files")
     union = ", ".join(f"(select list(v) from {view} v) as {view}" for view in views)
-    [anchors] = json.loads(locus(work, "sql", "--json", f"select {union}"))
+    [rows] = json.loads(locus(work, "sql", "--json", f"select {union}"))
     with Server(Graph()) as server:
         to = ("--server", server.url, "--graph", GRAPH)
-        answers["export"] = locus(work, "export", "locusgraph", *to, **{KEY_VARIABLE: KEY})
+        locus(work, "export", "locusgraph", *to, **{KEY_VARIABLE: KEY})
         sent = {context: dict(memory.item) for context, memory in server.graph.memories.items()}
         orphans = list(server.graph.orphans)
     sessions = {
@@ -85,7 +86,7 @@ def tell(place: Path) -> Story:
         "script": script,
     }
     head = git(work, "rev-parse", "HEAD").strip()
-    return Story(work, head, sessions, events, sent, orphans, anchors, agent.turn, answers, agent.transcript)
+    return Story(work, head, sessions, events, sent, orphans, rows)
 
 
 def locus(work: Path, *arguments: str, **environ: str) -> str:
@@ -158,6 +159,10 @@ def _claude(work: Path) -> Agent:
         words = "That looks good, now run the tests"
         mcp.call("store_feedback", message=words, feedback_type="approval", sentiment="positive", **where)
     agent.prompt("Now say so in the readme")
+    missing = {"file_path": str(work / AUTH), "old_string": "no such text", "new_string": ""}
+    tool = agent.begin("Edit", missing)
+    words = "String to replace not found in file."
+    agent.say("PostToolUseFailure", tool_name="Edit", tool_input=missing, tool_use_id=tool, error=words)
     agent.write("README.md", "# The shop\n\nRefreshes safely.\n")
     agent.stop("The readme says so.")
     agent.finish()
@@ -165,7 +170,7 @@ def _claude(work: Path) -> Agent:
 
 
 def _codex(work: Path) -> Codex:
-    """One turn: a file read by a shell, and a patch. The session goes on."""
+    """A turn that reads a file by a shell and patches it, and one that goes on."""
     agent = Codex(work)
     agent.start()
     agent.prompt("Rename the function")
@@ -173,6 +178,7 @@ def _codex(work: Path) -> Codex:
     lines = ["*** Begin Patch", f"*** Update File: {JWT}", "@@", f"-{NEW.strip()}", "+fn renew() {}"]
     agent.patch("\n".join([*lines, "*** End Patch"]), lambda: (work / JWT).write_text("fn renew() {}\n"))
     agent.stop("Renamed.")
+    agent.prompt("Rename its callers")
     return agent
 
 

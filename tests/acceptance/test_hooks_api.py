@@ -89,7 +89,7 @@ def test_the_ids_are_those_of_the_examples(sent: dict[str, Json]) -> None:
 
 
 def test_a_session_that_began(sent: dict[str, Json]) -> None:
-    """S0-10, S0-11, S0-20, S1-6, S1-18: fact from system below the master: what it is, and zero of everything."""
+    """S0-10, S0-11, S0-20, S1-6, S1-18: fact from system below the master: what it is, and zero totals."""
     record = sent["session:add-mcp-support_e5f6g7h8"]
     said = data(record, "started_at", "last_turn")
 
@@ -166,11 +166,14 @@ def test_snapshots_of_a_turn(sent: dict[str, Json]) -> None:
     """S0-17, S0-18, S0-20: fact from system below its turn: what git said at its start and at its end."""
     first, last = sent[f"snapshot:{SID}_001_001"], sent[f"snapshot:{SID}_001_003"]
 
-    assert (
-        shape(first) == shape(last) == ("fact", "system", [f"turn:{SID}_001"], "codebase_snapshot")
-    )
+    assert shape(first) == shape(last) == ("fact", "system", [f"turn:{SID}_001"], "codebase_snapshot")
     git = {"git_head": "f" * 40, "git_branch": "main"}
-    start = {"git_dirty": ["src/auth/jwt.rs"], "git_staged": ["a.rs"], "snapshot_type": "turn_start", "seq": 1}
+    start = {
+        "git_dirty": ["src/auth/jwt.rs"],
+        "git_staged": ["a.rs"],
+        "snapshot_type": "turn_start",
+        "seq": 1,
+    }
     end = {"git_dirty": [], "git_staged": [], "snapshot_type": "turn_end", "seq": 3}
     assert (data(first), data(last)) == ({**git, **start}, {**git, **end})
 
@@ -200,8 +203,8 @@ def test_what_a_program_imports() -> None:
         "store_event", "retrieve_memories", "generate_insights", "list_context_types", "search_contexts",
     )  # fmt: skip
     older = (
-        "tool_run", "file_edit", "user_intent", "error", "decision", "project_convention", "skill", "llm_call",
-        "test_run", "git_op", "tool_schema", "tool_usage",
+        "tool_run", "file_edit", "user_intent", "error", "decision", "project_convention", "skill",
+        "llm_call", "test_run", "git_op", "tool_schema", "tool_usage",
     )  # fmt: skip
 
     assert constants == {
