@@ -1,7 +1,7 @@
 """What agents leave of their turns, field by field, in the form of the requirements' own examples.
 
-One day is told through the doors (tests/acceptance/story.py); each test looks at one record of it, as the log,
-SQL or a strict server has it.
+One day is told through the doors (tests/acceptance/story.py); each test looks at one record of it, as the
+log, SQL or a strict server has it.
 """
 
 import re
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from eventlog.recorder import lifecycle
 from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.types import KIND_OF_TYPE
+from tests.acceptance.door import unlike_the_door
 from tests.acceptance.story import AUTH, JWT, NEW, OLD, REQUEST, Story
 
 Json = dict[str, Any]
@@ -372,22 +372,3 @@ def test_every_door_makes_the_same_event(story: Story) -> None:
     """S0-16, S1-29…S1-38, S1-52: what hooks, MCP and programs leave is what `lifecycle.timeline_event` makes
     of its payload: kind, links and columns."""
     assert unlike_the_door(story.events) == []
-
-
-def unlike_the_door(events: list[Json]) -> list[tuple[object, ...]]:
-    """(context id, column, what the door makes, what the event has), where these differ.
-
-    Who says it (`source`) is known better by the agent's own adapter: a person's command, a file that changed
-    by itself.
-    """
-    found = []
-    for event in events:
-        if event["event_type"] in KIND_OF_TYPE and event["event_type"] not in ("session", "sessions", "turn"):
-            place = event["session_id"], event["turn"]
-            made = lifecycle.timeline_event(event["event_type"], *place, event["payload"])
-            found += [
-                (event["context_id"], name, value, event.get(name))
-                for name, value in made.items()
-                if name not in ("payload", "source") and event.get(name) != value
-            ]
-    return found
