@@ -186,7 +186,7 @@ def _script(work: Path) -> str:
     """A session of a program, of which nothing is left out."""
     with Store.open(work / ".locus") as store:
         recorder = Recorder(store, agent="script")
-        turn = recorder.start_turn("Count the words")
+        turn = recorder.start_turn("Count the words, please", intent_summary="Count words")
         facts = {"context_memories": 5, "stop_reason": "end_turn"}
         turn.llm("model-2", prompt_tokens=10, completion_tokens=2, duration_ms=3500, payload=facts)
         turn.end(title="Counted", outcome="There are 12.")

@@ -37,10 +37,12 @@ def some(said: Json, *names: str) -> Json:
 
 
 def test_a_message(story: Story) -> None:
-    """S1-29: the user's message in full, an observation from the user."""
+    """S1-29: the user's message in full, an observation from the user; its summary, where a program tells it."""
     said = whole(story.one("claude", "intent"), "intent", "observation", "user")
+    told = whole(story.one("script", "intent"), "intent", "observation", "user")
 
     assert some(said, "message", "seq") == {"message": REQUEST, "seq": 2}
+    assert told == {"message": "Count the words, please", "intent_summary": "Count words", "seq": 2}
 
 
 def test_a_tool_call(story: Story) -> None:
