@@ -278,9 +278,9 @@ class Recorder:
 
         Resumes or starts the session as needed, and rolls over to a new one that extends the old
         after `turn_limit` turns (S1-58).
-        Args: intent_summary: what the message wants, in a line; root: the directory to capture as it is now, where the turn's changes begin; tree_hash: its
-        tree, for who has stored that; git: `git_head`, `git_branch`, `git_dirty`, `git_staged`,
-        `tracked_files` as known.
+        Args: intent_summary: what the message wants, in a line; root: the directory to capture as it is now,
+        where the turn's changes begin; tree_hash: its tree, for who has stored that; git: `git_head`,
+        `git_branch`, `git_dirty`, `git_staged`, `tracked_files` as known.
         Raises: InvalidEvent (both `root` and `tree_hash`, no tree), NotFound, and as `Store.append`.
         """
         if root is not None and tree_hash is not None:

@@ -37,7 +37,7 @@ def some(said: Json, *names: str) -> Json:
 
 
 def test_a_message(story: Story) -> None:
-    """S1-29: the user's message in full, an observation from the user; its summary, where a program tells it."""
+    """S1-29: the user's message in full, an observation from the user; its summary, where one is told."""
     said = whole(story.one("claude", "intent"), "intent", "observation", "user")
     told = whole(story.one("script", "intent"), "intent", "observation", "user")
 
