@@ -77,7 +77,7 @@ def data(record: Json, *without: str) -> Json:
 
 
 def test_the_ids_are_those_of_the_examples(sent: dict[str, Json]) -> None:
-    """S0-7, S0-22, S1-4, S1-14: each id of the example comes out as it is, in two layers."""
+    """S0-7, S0-22, S1-4, S1-14, S1-59: each id of the example comes out as it is, in two layers."""
     assert {
         f"{REPO}:sessions",
         SESSION,
