@@ -230,14 +230,17 @@ def test_names_and_kinds() -> None:
 
 
 def test_no_call_is_heard(tmp_path: Path) -> None:
-    """S0-1, S0-21: a call returns nothing and raises nothing, on a store that is closed too; what only asks
-    leaves nothing."""
+    """S0-1, S0-21: a call returns nothing and raises nothing, whatever it is given; what only asks leaves
+    nothing."""
     with Store.init(tmp_path / ".locus", repo_hash=REPO) as store:
-        hooks = Hooks(store, agent="script")
-        heard = [hooks.store_session_start("a", SID, "A", REPO), hooks.store_turn_start(SID, SESSION, 0, "")]
+        hooks: Any = Hooks(store, agent="script")
+        heard = [
+            hooks.store_session_start("a", SID, "A", REPO),
+            hooks.store_snapshot(SID, "001", 1, "f" * 40, "main", [], [], "any moment"),
+            hooks.store_turn_start(SID),
+        ]
         before = store.status().events
         hooks.retrieve_memories("a"), hooks.search_contexts("a"), hooks.list_context_types()
         after = store.status().events
-    heard.append(hooks.store_turn_start(SID, SESSION, 2, "Go"))
 
-    assert heard == [None, None, None] and before == after
+    assert heard == [None, None, None] and before == after == 1
