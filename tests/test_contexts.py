@@ -8,7 +8,6 @@ import pytest
 from blake3 import blake3
 
 from eventlog import Recorder, Store
-from eventlog.recorder import lifecycle
 
 
 @pytest.fixture
@@ -112,23 +111,6 @@ def test_an_event_of_a_turn(store: Store) -> None:
     assert event["payload"] == payload
 
 
-@pytest.mark.parametrize("kind", ["turn_start", "turn_end"])
-def test_a_snapshot_says_what_git_said(kind: str) -> None:
-    """S0-17, S0-18: head, branch, dirty and staged files, at a turn's start or end."""
-    event = lifecycle.snapshot(
-        "abcd1234", 1, kind, None, git_head="f" * 40, git_branch="main", git_dirty=["a"], git_staged=[]
-    )
-
-    assert (event["event_kind"], event["source"], event["operation"]) == ("fact", "system", kind)
-    assert event["payload"] == {
-        "git_head": "f" * 40,
-        "git_branch": "main",
-        "git_dirty": ["a"],
-        "git_staged": [],
-        "snapshot_type": kind,
-    }
-
-
 def test_ids_have_two_layers(store: Store) -> None:
     """S0-22, S1-4: every context id is one type and one name."""
     record(store)
@@ -196,16 +178,3 @@ def test_what_happens_when(store: Store) -> None:
         ("turn", "end"),
         ("session", "end"),
     ]
-
-
-def test_the_five_calls_of_the_context_master() -> None:
-    """S1-59: session start and end, turn start and end, turn event, with ids that agree."""
-    start = lifecycle.session_start("abcd1234", "fix-parser", "Fix the parser", "0123456789ab")
-    end = lifecycle.session_end("abcd1234", "fix-parser", "0123456789ab")
-    turn_start = lifecycle.turn_start("abcd1234", 1, "Fix")
-    turn_end = lifecycle.turn_end("abcd1234", 1, "Fixed")
-    event = lifecycle.timeline_event("intent", "abcd1234", 1, {"message": "Fix"})
-
-    assert start["context_id"] == end["context_id"] == "session:fix-parser_abcd1234"
-    assert start["extends"] == end["extends"] == ["0123456789ab:sessions"]
-    assert {(e["session_id"], e["turn"]) for e in (turn_start, turn_end, event)} == {("abcd1234", 1)}

@@ -285,10 +285,14 @@ class _Recording:
 
     def _name_paths(self) -> None:
         """Give the events of tools the path that their arguments name, where it is one in the directory."""
+        paths: "dict[object, str | None]" = {}  # of each call
         for event in self.call.events:
             payload, is_of_tool = event.get("payload"), event["event_type"] in live_texts.OF_TOOLS
             if self.place is not None and is_of_tool and isinstance(payload, dict):
-                event["path"] = self.place.path_of(payload.get("args"), self.call.columns.get("cwd"))
+                path = self.place.path_of(payload.get("args"), self.call.columns.get("cwd"))
+                event["path"] = paths[event.get("tool_use_id")] = path
+            elif event["event_type"] == "error":
+                event["path"] = paths.get(event.get("tool_use_id"))
 
     def let_go(self) -> None:
         """Wait for the copies of what was deferred, made while the event is written, if time is left."""

@@ -239,11 +239,16 @@ def _tool_end(call: Call, said: "Said") -> None:
         tool=tool,
         success=False if failed else success_of(metadata),
         duration_ms=duration_of(object_of(said, "time")),
+        title=text_of(said, "title"),
     )
     if failed:
         call.add_of_tool(
             "error",
-            {"message": error_text(said.get("error")), "tool": tool},
+            {
+                "message": error_text(said.get("error")),
+                "tool": tool,
+                "command": object_of(said, "args").get("command"),
+            },
             tool_use_id,
             said.get("args"),
             tool=tool,

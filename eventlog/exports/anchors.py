@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog.exports import streams, wire
 from eventlog.log.numbering import default_context
-from eventlog.names import project_context
+from eventlog.names import project_context, turn_context
 from eventlog.projections import definitions, joins, resolutions
 from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.replay.certainty import EXACT, NONE
@@ -311,7 +311,7 @@ def _session(row: _Row) -> Anchor:
         "started_at": _iso(row["started_at"]),
         "status": row["status"],
         "turn_count": row["turn_count"],
-        "last_turn": row["last_turn"],
+        "last_turn": row["last_turn"] and turn_context(str(row["session_id"]), int(row["last_turn"])),
         "totals": {name: row[name] for name in _TOTALS},
     }
     if closed:

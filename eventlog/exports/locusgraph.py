@@ -334,8 +334,12 @@ class Batch:
             columns["snapshot_type"] = columns.pop("operation", None)
             text = wire.envelope("codebase_snapshot", wire.with_columns(text, columns))
         else:
+            if event_type == "error" and event["path"] is not None:
+                columns["file"] = event["path"]  # S1-33: the key has this name on the wire
             if event_type == "file" and self._diffs:
                 diff = self._diff(event)
+                if diff is not None and (event["before_hash"] or event["after_hash"]):
+                    columns = {**wire.lines_of(diff), **columns}
                 text = self._paths.payload(wire.with_columns(text, columns))
                 columns = {"diff": None if diff is None else self._paths.diff(diff)}
                 where += "".join(f", {h}" for h in (event["before_hash"], event["after_hash"]) if h)

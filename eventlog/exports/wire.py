@@ -136,6 +136,13 @@ def cut_text(text: str, bytes_max: int) -> str:
     return text if len(encoded) <= bytes_max else encoded[:bytes_max].decode("utf-8", "ignore")
 
 
+def lines_of(diff: str) -> dict[str, int]:
+    """How many lines a unified diff of one file adds and removes (S1-31), as keys of a payload."""
+    lines = f"\n{diff}".partition("\n@@")[2].split("\n")  # after the names of the file
+    signs = {"lines_added": "+", "lines_removed": "-"}
+    return {name: sum(line.startswith(sign) for line in lines) for name, sign in signs.items()}
+
+
 def decode(text: str) -> Any:
     """The value of a payload's text; None when nobody could make sense of it. Long integers become text."""
     try:

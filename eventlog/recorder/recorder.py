@@ -56,11 +56,12 @@ class Session:
         self,
         user_message: str,
         *,
+        intent_summary: str | None = None,
         root: "str | os.PathLike[str] | None" = None,
         git: Mapping[str, Any] | None = None,
     ) -> "Turn":
         """Begin the next turn, as `Recorder.start_turn` does."""
-        return self.recorder.start_turn(user_message, root=root, git=git)
+        return self.recorder.start_turn(user_message, intent_summary=intent_summary, root=root, git=git)
 
     def __enter__(self) -> "Session":
         return self
@@ -268,6 +269,7 @@ class Recorder:
         user_message: str,
         *,
         turn: int | None = None,
+        intent_summary: str | None = None,
         root: "str | os.PathLike[str] | None" = None,
         tree_hash: str | None = None,
         git: Mapping[str, Any] | None = None,
@@ -276,9 +278,9 @@ class Recorder:
 
         Resumes or starts the session as needed, and rolls over to a new one that extends the old
         after `turn_limit` turns (S1-58).
-        Args: root: the directory to capture as it is now, where the turn's changes begin; tree_hash: its
-        tree, for who has stored that; git: `git_head`, `git_branch`, `git_dirty`, `git_staged`,
-        `tracked_files` as known.
+        Args: intent_summary: what the message wants, in a line; root: the directory to capture as it is now,
+        where the turn's changes begin; tree_hash: its tree, for who has stored that; git: `git_head`,
+        `git_branch`, `git_dirty`, `git_staged`, `tracked_files` as known.
         Raises: InvalidEvent (both `root` and `tree_hash`, no tree), NotFound, and as `Store.append`.
         """
         if root is not None and tree_hash is not None:
@@ -293,12 +295,13 @@ class Recorder:
         snapshot = lifecycle.snapshot(
             session.session_id, turn, lifecycle.TURN_START, tree_hash, **dict(git or {}), **placed
         )
+        summary = {"intent_summary": intent_summary}
         with nullcontext() if root is None else looked.captured(self.store, root) as look:
             positions = self._append(
                 [
                     lifecycle.turn_start(session.session_id, turn, user_message, **placed),
                     snapshot if look is None else look.into(snapshot),
-                    lifecycle.intent(session.session_id, turn, user_message, **placed),
+                    lifecycle.intent(session.session_id, turn, user_message, payload=summary, **placed),
                 ]
             )
         handle.tree = tree_hash if look is None else look.tree

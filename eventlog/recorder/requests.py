@@ -114,7 +114,7 @@ class CreateEventRequest:
 
 @dataclass(frozen=True, slots=True)
 class TurnSummary:
-    """What a turn came to (S0-8). `event_count` None lets the log count for itself."""
+    """What a turn came to (S0-8). `event_count` is the caller's; anchors say what the log holds."""
 
     title: str
     user_request: str = ""

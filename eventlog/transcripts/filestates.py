@@ -18,7 +18,7 @@ from eventlog.snapshots.ids import to_text
 from eventlog.transcripts.draft import BACKUP, DELETE, PATCH, REPLACE, SEEN, WRITE, FileEdit, FileItem
 from eventlog.transcripts.readers.codex_patch import apply_section, is_section, without_names
 from eventlog.transcripts.unified import agrees, apply_patch
-from eventlog.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
+from eventlog.types import KIND_OF_TYPE, RELATED_OF_TYPE, SOURCE_OF_TYPE, Event
 
 Put = Callable[[bytes], bytes]
 # The content of a repository-relative path at the commit that the session names; None when there is none.
@@ -169,7 +169,7 @@ class FileStates:
                 payload["diff"] = without_names(edit.patch) if names else edit.patch
         key = (_ANY_OUTSIDE, str(number)) if number else (path, str(self._nth(item, path)))
         event = self._event(item, "file", payload, *key)
-        event |= {"operation": operation, "path": path}
+        event |= {"operation": operation, "path": path, "related_to": RELATED_OF_TYPE["file"]}
         for name, value in (
             ("before_hash", before_hash),
             ("after_hash", after_hash),

@@ -88,6 +88,8 @@ class SourceSession:
                 self._name_path(item)
                 if item["event_type"] == "action":
                     self._compare_with_hooks(item, told)
+            elif item["event_type"] == "error" and (path := self._path_of_call(item)) is not None:
+                item["path"] = path
             unheard = item["event_type"] == "subagent" and self._known.hooked is not None  # of subagents
             if item.get("operation") == "end" and self._is_live(item) and not unheard:
                 item = {**item, "event_type": "transcript"}  # hooks tell the ends of what they record
@@ -245,6 +247,11 @@ class SourceSession:
         path = path_below(tuple(dict.fromkeys((root, os.path.realpath(root)))), named[0], event.get("cwd"))
         if path is not None:
             event["path"] = path
+
+    def _path_of_call(self, error: Event) -> object:
+        """The path of the call that failed, whose action stands right before the error."""
+        action, call = self._last or {}, error.get("tool_use_id")
+        return None if call is None or action.get("tool_use_id") != call else action.get("path")
 
     def _compare_with_hooks(self, action: Event, told: bool) -> None:
         event_id = str(action["event_id"])

@@ -138,7 +138,7 @@ def test_a_session_that_ended(store: Store, tmp_path: Path) -> None:
             "started_at": "2026-02-02T02:40:02Z",
             "status": "closed",
             "turn_count": 2,
-            "last_turn": "002",
+            "last_turn": f"turn:{SID}_002",
             "totals": {
                 "events": 8,
                 "tool_calls": 1,

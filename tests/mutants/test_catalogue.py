@@ -16,7 +16,7 @@ from tests.mutants.__main__ import Trial
 from tests.mutants.catalogue import MUTANTS, ROOT, Mutant
 from tests.mutants.ground import Ground
 from tests.test_house import outline
-from tests.test_requirements import quotes
+from tests.test_requirements import TEST, quotes
 from tests.test_requirements import rows as requirements
 
 CHEAP = ("frame-digest-forgets-the-offset", "append-without-expect", "lock-order-unchecked")
@@ -95,9 +95,13 @@ def test_every_wall_has_a_mutant() -> None:
 
 
 def test_every_requirement_has_a_mutant(docstrings: dict[str, str]) -> None:
-    """P7: what builds a required thing is taken away by a mutant that a test quoting its number notices, or
-    the number stands in docs/mutants.md with the reason."""
+    """P7: what builds a required thing is taken away by a mutant that a test notices which quotes its number,
+    and which its row cites, or the number stands in docs/mutants.md with the reason."""
     numbers = [number for number, _, _ in requirements()]
+    cited = {number: {"::".join(one) for one in TEST.findall(shown)} for number, _, shown in requirements()}
+    noticed = {
+        (number, test) for mutant in MUTANTS for number in mutant.requirements for test in mutant.tests
+    }
     named = {number for mutant in MUTANTS for number in mutant.requirements}
     without = {number for numbers in table_of("Without a mutant") for number in numbers.split(", ")}
     unquoted = [
@@ -110,6 +114,7 @@ def test_every_requirement_has_a_mutant(docstrings: dict[str, str]) -> None:
     assert unquoted == []
     assert named - set(numbers) == set()
     assert [number for number in numbers if number not in named and number not in without] == []
+    assert [one for one in named if not any((one, test) in noticed for test in cited[one])] == []
     assert sorted(named & without) == [], "these have a mutant by now: take them off the list"
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from eventlog.store import Store
 from eventlog.transcripts import importer, sources
+from tests.acceptance.door import unlike_the_door
 from tests.agents import test_captured_sessions as captured
 from tests.agents.test_captured_sessions import _add_lines
 from tests.golden import make_stores
@@ -112,7 +113,8 @@ def test_hooks_and_an_import_tell_one_session_in_either_order(
 
 
 def test_four_agents_in_either_order(tmp_path: Path) -> None:
-    """P3: the same of a session of each agent with hooks, and of its transcript, rollout, chat or export."""
+    """P3, S0-16, S1-30, S1-38, S1-52: the same of a session of each agent with hooks, and of its transcript,
+    rollout, chat or export; and each event is what the one door for events of a turn makes."""
     found = []
     for make in (make_stores.hooks_first, make_stores.transcripts_first):
         place = Place(tmp_path / make.__name__)
@@ -123,6 +125,7 @@ def test_four_agents_in_either_order(tmp_path: Path) -> None:
         place.imports()
         assert answers(place.project, place=place.directory) == found[-1]
         with Store.open(place.store) as store:
+            assert unlike_the_door(store.events()) == []
             for view in ("turns", "actions", "llm_calls"):
                 rows = store.query(f"select distinct agent from {view}").rows
                 assert {agent for (agent,) in rows} == FOUR, view

@@ -165,7 +165,7 @@ def check(store: Store) -> None:
     assert rows_of(store, "select tool, success, duration_ms from actions order by position") == [
         ("write", True, 40), ("edit", True, 40), ("bash", False, 40), ("edit", False, 40),
     ]  # fmt: skip
-    assert rows_of(store, "select error_type, tool from errors") == [("tool_failure", "edit")]
+    assert rows_of(store, "select error_type, tool, path from errors") == [("tool_failure", "edit", "b.py")]
     files = rows_of(store, "select operation, path, after_hash from files order by position")
     assert [one[:2] for one in files] == [("add", "a.py"), ("edit", "a.py")]
     assert [store.blob(one[2]) for one in files] == [b"price = 1\n", b"price = 2\n"]
@@ -173,7 +173,8 @@ def check(store: Store) -> None:
 
 @pytest.mark.parametrize("form", ["database", "database in use", "files", "export"])
 def test_every_form_says_the_same(form: str, tmp_path: Path) -> None:
-    """P3: a model call is one step, cache and reasoning counted in, whatever the session is kept in."""
+    """P3, S1-33: a model call is one step, cache and reasoning counted in, an error has the file of its call,
+    whatever the session is kept in."""
     with Store.init(tmp_path / ".locus") as store:
         report = import_of(store, kept_as(form, tmp_path))
         assert (report.sessions, report.problems, report.malformed) == (1, [], 0)

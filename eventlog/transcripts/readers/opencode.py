@@ -315,10 +315,12 @@ class Reader:
             *draft.call_key("action", tool_use_id, args, *scope),
             success=False if failed else success_of(metadata),
             duration_ms=duration_of(time),
+            title=text_of(state, "title"),
             **place,
         )
         if failed:
-            error = {"message": error_text(output), "tool": tool}
+            command = args.get("command") if isinstance(args, dict) else None
+            error = {"message": error_text(output), "tool": tool, "command": command}
             draft.event(
                 "error", error, *draft.call_key("error", tool_use_id, args, *scope),
                 error_type="tool_failure", resolved=False, related_to=["errors"], **place,
