@@ -37,6 +37,7 @@ def command(
     """
     from eventlog.errors import NotFound
     from eventlog.memory import codes, codes_files, codes_of_log
+    from eventlog.memory.budget import tokens_of
     from eventlog.recorder import sessions
 
     said = {
@@ -69,7 +70,7 @@ def command(
         return
     data = codes_files.stored(found.context)
     lines = codes.lines_of(data)
-    tokens = codes.tokens_of("\n".join(lines))
+    tokens = tokens_of("\n".join(lines))
     if as_json:
         put(document({**data, "codes": lines, "tokens": tokens, "session": found.session_id}))
     else:

@@ -21,8 +21,13 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from eventlog.event import Event
-    from eventlog.memory.codes import AutoCapture, InjectionPackage, SessionContext, SessionContextCapture
-    from eventlog.memory.codes_files import SessionCleanupManager, SessionContextInjector
+    from eventlog.memory.codes import AutoCapture, SessionContextCapture
+    from eventlog.memory.codes_files import (
+        InjectionPackage,
+        SessionCleanupManager,
+        SessionContext,
+        SessionContextInjector,
+    )
     from eventlog.memory.engram import EngramStore
     from eventlog.memory.intent import STALE_SESSION_HOURS
     from eventlog.memory.shared_nodes import ContextLoadNode, ContextWriteNode, ValidationNode
@@ -87,7 +92,7 @@ _HOME_OF = {
     "EventLinks": "eventlog.recorder.requests",
     "EventLogError": "eventlog.errors",
     "Hooks": "eventlog.recorder.hooks",
-    "InjectionPackage": "eventlog.memory.codes",
+    "InjectionPackage": "eventlog.memory.codes_files",
     "InsightResult": "eventlog.recorder.requests",
     "InsightsOptions": "eventlog.recorder.requests",
     "InvalidEvent": "eventlog.errors",
@@ -105,7 +110,7 @@ _HOME_OF = {
     "STALE_SESSION_HOURS": "eventlog.memory.intent",
     "Session": "eventlog.recorder.recorder",
     "SessionCleanupManager": "eventlog.memory.codes_files",
-    "SessionContext": "eventlog.memory.codes",
+    "SessionContext": "eventlog.memory.codes_files",
     "SessionContextCapture": "eventlog.memory.codes",
     "SessionContextInjector": "eventlog.memory.codes_files",
     "Situation": "eventlog.recorder.window",

@@ -15,7 +15,7 @@ from eventlog import config
 from eventlog.jsontext import decode, encode
 from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.tail import walk
-from eventlog.memory import codes, codes_of_log, intent, who
+from eventlog.memory import codes_of_log, intent, who
 from eventlog.memory.briefing import FORMAT, TOKENS, Briefing, Reader, briefing
 from eventlog.memory.files import replace_file
 from eventlog.memory.freshness import Looker
@@ -27,8 +27,6 @@ from eventlog.store import Store
 
 _NEWEST = 50
 _PATHS, _PATH_EVENTS = 200, 400
-# Codes that name what a line of the briefing tells with its file's state, or its first line.
-_TOLD_ELSEWHERE = ("proj:", "impl:")
 _AT = f"epoch_us({HAPPENED_AT})"
 
 
@@ -98,8 +96,6 @@ def gather(store: Store) -> "dict[str, Any]":
         "select total_sessions, total_turns from sessions_master where repo = $1", [store.repo_hash]
     ).rows
     sessions, turns = totals[0] if totals else (0, 0)
-    left = codes_of_log.of_store(store)
-    lines = [] if left is None or left.context.status == codes.COMPLETED else codes.lines_of(_stored(left))
     opened = [failure for failure in failures(store.query) if failure.resolved is None]
     decisions, decisions_total = _decisions(store)
     warnings, warnings_total = _warnings(store)
@@ -147,8 +143,7 @@ def gather(store: Store) -> "dict[str, Any]":
         "files": _files(store, "true", []),
         "more_files": [],
         "others": [],
-        "codes_of": None if left is None else left.session_id,
-        "codes": [line for line in lines if not line.startswith(_TOLD_ELSEWHERE)],
+        "codes": codes_of_log.facts(store),
     }
 
 
@@ -298,9 +293,3 @@ def _payload(text: object) -> "dict[str, Any]":
     except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
-
-
-def _stored(left: codes_of_log.SessionCodes) -> "dict[str, Any]":
-    from eventlog.memory.codes_files import stored
-
-    return stored(left.context)

@@ -13,18 +13,22 @@ from hypothesis import strategies as st
 
 from eventlog.keep import erasure
 from eventlog.memory import codes_of_log
+from eventlog.memory.budget import tokens_of
 from eventlog.memory.codes import (
     ACTIVE,
     AutoCapture,
-    InjectionPackage,
-    SessionContext,
     SessionContextCapture,
     functions_in,
     lines_of,
     runner_of,
-    tokens_of,
 )
-from eventlog.memory.codes_files import SessionCleanupManager, SessionContextInjector, stored
+from eventlog.memory.codes_files import (
+    InjectionPackage,
+    SessionCleanupManager,
+    SessionContext,
+    SessionContextInjector,
+    stored,
+)
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
 from tests.recorder.kept import new_store
@@ -349,7 +353,9 @@ def worked(store: Store) -> str:
     turn.file("gone.go", before=b"func Gone() {}\n", after=None)
     turn.decision("split proxy", "3 files")
     turn.error("tool_failure", "it failed\nmore", tool="Bash", command="make check")
-    turn.error("race", "line 712\nmore", tool="Bash", command="go test -race")
+    turn.error("race", "line 712\nmore", tool="Bash", command="go run -race .")
+    report = "Exit code 101\n=== FAILURES ===\n>   assert x\nE   assert 1 == 2\n1 failed"
+    turn.error("tool_failure", report, tool="Bash", command="cd core && RUST_LOG=1 cargo test")
     turn.action("Bash", {"command": "make check"}, success=True)
     turn.action("Bash", {"command": "pytest -q"}, success=True)
     turn.action("Bash", {"command": "cargo test"}, success=False)
@@ -370,6 +376,7 @@ LINES = [
     "impl:Serve",
     "dec:split-proxy-3-files",
     "block:race:line-712",
+    "block:test:cargo-E-assert-1-==-2",
     "next:add-a-mutex",
 ]
 
@@ -408,7 +415,7 @@ def test_what_people_say_is_in_the_log_first(store: Store) -> None:
     assert found is not None
     assert found.context.next_actions == ("ask-Ann-about-the-proxy",)
     assert found.context.completed[-1] == "add-a-mutex"
-    assert found.context.blockers[-2:] == ("block:need:-a-key", "block:race:line-712")
+    assert found.context.blockers[:2] == ("block:need:-a-key", "block:race:line-712")
     assert found.context.decisions[-1] == "dec:no-cache-it-lies"
     assert [event["event_type"] for event in store.events()][-4:] == ["code"] * 4
 
