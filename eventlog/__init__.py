@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from eventlog.memory.intent import STALE_SESSION_HOURS
     from eventlog.memory.shared_nodes import ContextLoadNode, ContextWriteNode, ValidationNode
     from eventlog.memory.shared_store import ContextStore
+    from eventlog.memory.window import ContextBlock, Situation
     from eventlog.names import safe_context_name, sanitize_context_id
     from eventlog.query.engine import Limits, Result
     from eventlog.query.lookup import TurnRef
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
         RetrieveOptions,
         TurnSummary,
     )
-    from eventlog.recorder.window import ContextBlock, Situation
     from eventlog.store import Store
 
 __version__ = "0.1.0"
@@ -77,7 +77,7 @@ _HOME_OF = {
     "Conflict": "eventlog.errors",
     "Consumer": "eventlog.recorder.ledger",
     "Context": "eventlog.recorder.requests",
-    "ContextBlock": "eventlog.recorder.window",
+    "ContextBlock": "eventlog.memory.window",
     "ContextLoadNode": "eventlog.memory.shared_nodes",
     "ContextResult": "eventlog.recorder.requests",
     "ContextStore": "eventlog.memory.shared_store",
@@ -113,7 +113,7 @@ _HOME_OF = {
     "SessionContext": "eventlog.memory.codes_files",
     "SessionContextCapture": "eventlog.memory.codes",
     "SessionContextInjector": "eventlog.memory.codes_files",
-    "Situation": "eventlog.recorder.window",
+    "Situation": "eventlog.memory.window",
     "Store": "eventlog.store",
     "StrictHooks": "eventlog.recorder.hooks",
     "Turn": "eventlog.recorder.recorder",

@@ -94,6 +94,14 @@ class _About:
 
 def briefing(facts: "Facts", reader: Reader, looker: Looker, now_us: int, tokens: int = TOKENS) -> Briefing:
     """The briefing of these facts."""
+    about, others, sections = parts(facts, reader, looker, now_us)
+    return Briefing(fill(_head(facts, about), sections, tokens), facts, about, others)
+
+
+def parts(
+    facts: "Facts", reader: Reader, looker: Looker, now_us: int
+) -> "tuple[_About, list[Facts], tuple[Section, ...]]":
+    """What a briefing is about, the other active sessions, and its sections from the top to the bottom."""
     active = active_sessions(facts["sessions"], now_us)
     about = _about(reader, active)
     others = [
@@ -123,7 +131,7 @@ def briefing(facts: "Facts", reader: Reader, looker: Looker, now_us: int, tokens
         ),
         _codes(facts),
     )
-    return Briefing(fill(_head(facts, about), sections, tokens), facts, about, others)
+    return about, others, sections
 
 
 def fields(made: Briefing, budget: int) -> "Facts":

@@ -15,13 +15,12 @@ from eventlog import config
 from eventlog.jsontext import decode, encode
 from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.tail import walk
-from eventlog.memory import codes_of_log, intent, who
+from eventlog.memory import codes_of_log, intent, who, window
 from eventlog.memory.briefing import FORMAT, TOKENS, Briefing, Reader, briefing
 from eventlog.memory.files import replace_file
 from eventlog.memory.freshness import Looker
+from eventlog.memory.retrieved import retrieve
 from eventlog.projections.definitions import EVENTS_NEWEST_FIRST, HAPPENED_AT, TURNS_NEWEST_FIRST
-from eventlog.recorder import retrieval, window
-from eventlog.recorder.requests import RetrieveOptions
 from eventlog.search.failures import failures
 from eventlog.store import Store
 
@@ -53,7 +52,7 @@ def brief(
         except OSError:
             pass  # whoever may only read is briefed all the same
     if reader.focus or reader.scope:
-        _add_what_bears_on(store, facts, reader)
+        _add_what_bears_on(store, facts, reader, writes=writes)
     return briefing(facts, reader, looker or Looker(working_directory(store)), now_us, tokens)
 
 
@@ -256,7 +255,7 @@ def _files(store: Store, where: str, parameters: "Sequence[Any]") -> "list[dict[
     return list(found.values())
 
 
-def _add_what_bears_on(store: Store, facts: "dict[str, Any]", reader: Reader) -> None:
+def _add_what_bears_on(store: Store, facts: "dict[str, Any]", reader: Reader, *, writes: bool) -> None:
     """What is older than the newest of each kind, and bears on what the reader said."""
     known = {one["path"] for one in facts["files"]}
     for top in reader.scope:
@@ -266,8 +265,8 @@ def _add_what_bears_on(store: Store, facts: "dict[str, Any]", reader: Reader) ->
         known |= {one["path"] for one in found}
     if reader.focus:
         seen = {one["event"] for name in ("decisions", "errors", "warnings") for one in facts[name]}
-        for memory in retrieval.find(store, reader.focus, RetrieveOptions(_NEWEST)):
-            if memory.event_id not in seen and memory.event_type not in ("turn", "session", "file"):
+        for memory in (one.memory for one in retrieve(store, reader.focus, _NEWEST, writes=writes)):
+            if memory.event_id not in seen and memory.event_type not in ("turn", "session"):
                 facts["others"].append(
                     {
                         "event": memory.event_id,

@@ -314,23 +314,6 @@ def test_cleaning_up(tmp_path: Path) -> None:
     assert len(list((directory / "archive").iterdir())) == 2  # of one id, and both are kept
 
 
-def test_both_injections_together(tmp_path: Path) -> None:
-    """S4-30, S4-31, S4-32, S4-33, S4-46: memory, a blank line, codes, below 2500 tokens; no empty parts."""
-    auto = AutoCapture("20260122-133514", "p")
-    for number in range(300):
-        auto.capture.record_file_modified(f"{number}.py")
-    files = codes_of_log.on_session_save(auto, "phase", base=tmp_path)
-    memory = "word " * 1100
-    together = codes_of_log.inject_all("p", memory.strip(), base=tmp_path)
-
-    assert files == 300
-    assert codes_of_log.on_session_start("p", base=tmp_path) == together.split("\n\n")[1]
-    assert together.startswith("word word") and "\n\nproj:p\nimpl:0.py" in together
-    assert tokens_of(together) < 2500
-    assert codes_of_log.inject_all("other", "memory", base=tmp_path) == "memory"
-    assert codes_of_log.inject_all("other", None, base=tmp_path) == ""
-
-
 def test_a_completed_project_leaves_nothing(tmp_path: Path) -> None:
     """S4-22, S4-48: its file goes, and nobody minds when there is none."""
     saved(tmp_path, "p")
