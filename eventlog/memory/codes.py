@@ -34,6 +34,23 @@ _SAID_SIZE_MAX = 30
 _CONTENT_SIZE_MAX = 1 << 20
 _DEFINING = ("def", "func", "function", "function*", "fn")
 _TESTING = frozenset(("test", "tests", "pytest", "unittest", "vitest", "nextest", "jest", "ctest", "rspec"))
+# Programs that are given tests to do something else with.
+_NO_RUNNERS = (
+    "test",
+    "[",
+    "cd",
+    "ls",
+    "cat",
+    "echo",
+    "rm",
+    "mkdir",
+    "rg",
+    "grep",
+    "git",
+    "sed",
+    "head",
+    "vim",
+)
 _DECISIONS = ("let's use", "we'll use", "decision:")
 _BLOCKERS = frozenset(("blocked", "unclear", "need", "needs", "issue", "issues"))
 # Lists of things to do, as the agents' own tools are given them: the name of the list, of a text.
@@ -319,12 +336,11 @@ def runner_of(command: str) -> "str | None":
     """
     for part in command.replace("&&", ";").replace("||", ";").replace("\n", ";").split(";"):
         words = [word for word in part.split() if "=" not in word.partition("/")[0] or word.startswith("-")]
-        if not words or words[0] in ("test", "[", "cd", "ls", "cat", "echo", "rm", "mkdir", "rg", "grep"):
+        if not words or words[0] in _NO_RUNNERS:
             continue
-        program = words[0].rpartition("/")[2]
-        if _TESTING.intersection(_words(" ".join(words))) or any(
-            _TESTING.intersection(_words(word.replace("_", " "))) for word in (program, *words[1:2])
-        ):
+        program, others = words[0].rpartition("/")[2], [word for word in words[1:] if "/" not in word]
+        named = [program, *(word for word in others[:1] if "." not in word)]
+        if _TESTING.intersection(_words(" ".join((*others, *(one.replace("_", " ") for one in named))))):
             return program if words[0].startswith("./") else words[0]
     return None
 

@@ -31,6 +31,7 @@ from eventlog.memory.codes_files import (
 )
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
+from locus_cli.main import run
 from tests.recorder.kept import new_store
 
 NOW = datetime(2026, 1, 22, 13, 35, 14, tzinfo=UTC)
@@ -154,10 +155,24 @@ def test_tools_and_words_become_codes() -> None:
 
 
 def test_ordinary_words_are_no_tests() -> None:
-    """S4-25: `latest`, `contest` and the shell's own `test` are none."""
-    assert [runner_of(c) for c in ("npm i x@latest", "ls contest", "test -f a", "", "make test")] == [
-        None, None, None, None, "make",
+    """S4-25: `latest`, `contest` and the shell's own `test` are none; runners that do not say `test` are."""
+    ordinary = ("npm i x@latest", "ls contest", "test -f a", "", "cat tests/a.py", "git add tests/a.py")
+    assert [runner_of(command) for command in ordinary[:5]] == [None] * 5
+    tests = (
+        "make test_all",
+        "./run_tests.sh -q",
+        "python -m unittest",
+        "cargo nextest run",
+        "vitest",
+        "make test",
+    )
+    assert [runner_of(command) for command in tests] == [
+        "make", "run_tests.sh", "python", "cargo", "vitest", "make",
     ]  # fmt: skip
+    assert functions_in("pub fn go<T>(x: T)\nexport const run = async (x) => {}\nconst n = 1") == [
+        "go",
+        "run",
+    ]
     assert functions_in("undefined (x)\ndefine y") == []
 
 
@@ -401,6 +416,28 @@ def test_what_people_say_is_in_the_log_first(store: Store) -> None:
     assert found.context.blockers[:2] == ("block:need:-a-key", "block:race:line-712")
     assert found.context.decisions[-1] == "dec:no-cache-it-lies"
     assert [event["event_type"] for event in store.events()][-4:] == ["code"] * 4
+
+
+def test_what_a_user_wrote_is_noted_where_it_is_asked_for(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """S4-26, S4-30, S4-31: words of decisions and blockers become codes of the session; saving says how many
+    files were modified; the next start is given the lines. Without asking, nobody guesses from a prompt."""
+    worked(store)
+    messages = ("Decision: we ship on Friday", "I am BLOCKED by the missing certificate of it", "Thank you")
+    said = [part for message in messages for part in ("--said", message)]
+    assert run(["--store", store.layout.root, "codes", *said, "--export"]) == 0
+    lines, told = capsys.readouterr()
+
+    assert lines.splitlines() == [
+        *LINES[:4],
+        "dec:user_specified-explicit",
+        "block:user_reported:I-am-BLOCKED-by-the-missing-ce",
+        *LINES[4:],
+    ]
+    assert told.endswith("active-locus.json: 1 file\n")
+    package = SessionContextInjector(store.layout.root).inject("locus")
+    assert package is not None and f"{package.codes}\n" == lines
 
 
 def test_the_exported_file_is_a_view(store: Store, tmp_path: Path) -> None:
