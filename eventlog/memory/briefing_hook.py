@@ -17,6 +17,7 @@ from eventlog.log.frame import HEADER_SIZE, decode_frame, decode_header
 from eventlog.log.line import decode_line
 from eventlog.memory.briefing import FORMAT, TOKENS, Reader, briefing
 from eventlog.memory.freshness import Looker
+from eventlog.memory.open_errors import OpenErrors
 from eventlog.names import session_id_of
 
 TYPE_CHECKING = False
@@ -36,7 +37,7 @@ _NEWEST = 50
 _CACHE_SIZE_MAX = 4 << 20
 _TAIL_SIZE_MAX = 1 << 20
 _LOOKED_AT_BYTES_MAX = 4 << 20
-_TYPES = (b"session", b"turn", b"file", b"decision", b"error", b"warning")
+_TYPES = (b"session", b"turn", b"file", b"decision", b"error", b"warning", b"action", b"mcp_action")
 _TYPE = b'"event_type":"'
 
 # The agents that take text in from a hook that starts a session; OpenCode by our plugin.
@@ -201,6 +202,7 @@ class _Fold:
             for name in ("warnings", "errors", "decisions", "files", "turns")
             for one in facts[name]
         }
+        self._errors = OpenErrors(facts["errors"])
         self._asked: "dict[tuple[str, str | None], str]" = {}
         # The event that is taken in.
         self._position = 0
@@ -328,16 +330,18 @@ class _Fold:
             }
             self._add("decisions", one, counted=True)
 
+    def _take_action(self) -> None:
+        before = len(self._facts["errors"])
+        self._errors.take_call(self._session, self._event, self._said)
+        self._facts["errors_total"] -= before - len(self._facts["errors"])
+
+    _take_mcp_action = _take_action
+
     def _take_error(self) -> None:
-        if self._event.get("resolved") is not True:
-            message = self._said.get("message")
-            one = {
-                "event": self._event["event_id"],
-                "type": self._event.get("error_type"),
-                "tool": self._event.get("tool"),
-                "path": self._event.get("path"),
-                "text": message if isinstance(message, str) else self._event.get("title") or "",
-            }
+        before = len(self._facts["errors"])
+        one = self._errors.take_error(self._session, self._event, self._said, self._position)
+        self._facts["errors_total"] -= before - len(self._facts["errors"])
+        if one is not None:
             self._add("errors", one, counted=True)
 
     def _take_warning(self) -> None:

@@ -22,7 +22,7 @@ from eventlog.memory.freshness import Looker
 from eventlog.projections.definitions import EVENTS_NEWEST_FIRST, HAPPENED_AT, TURNS_NEWEST_FIRST
 from eventlog.recorder import retrieval, window
 from eventlog.recorder.requests import RetrieveOptions
-from eventlog.search.failures import failures
+from eventlog.search.failures import Failure, failures
 from eventlog.store import Store
 
 _NEWEST = 50
@@ -130,16 +130,7 @@ def gather(store: Store) -> "dict[str, Any]":
         "overlaps_total": len(met),
         "warnings": warnings,
         "warnings_total": warnings_total,
-        "errors": [
-            {
-                "event": one.event_id,
-                "type": one.error_type,
-                "tool": one.tool,
-                "path": one.path,
-                "text": one.message or "",
-            }
-            for one in sorted(opened, key=lambda one: one.position, reverse=True)[:_NEWEST]
-        ],
+        "errors": _errors(store, opened),
         "errors_total": len(opened),
         "turns": _turns(store),
         "decisions": decisions,
@@ -225,6 +216,33 @@ def _decisions(store: Store) -> "tuple[list[dict[str, Any]], int]":
             }
         )
     return found, int(rows[0][-1]) if rows else 0
+
+
+def _errors(store: Store, opened: "list[Failure]") -> "list[dict[str, Any]]":
+    """The newest of these, with what failed: a file, a command."""
+    newest = sorted(opened, key=lambda one: one.position, reverse=True)[:_NEWEST]
+    rows = store.query(
+        "select e.position, coalesce(nullif(any_value(a.path), ''), nullif(any_value(a.command), ''), "
+        "any_value(a.title), nullif(any_value(e.path), ''), any_value(e.command)) "
+        "from errors as e left join actions as a on a.session_id = e.session_id "
+        "and a.tool_use_id = e.tool_use_id where list_contains($1, e.position) group by e.position",
+        [[one.position for one in newest]],
+    ).rows
+    targets = dict(rows)
+    return [
+        {
+            "event": one.event_id,
+            "type": one.error_type,
+            "tool": one.tool,
+            "path": one.path,
+            "text": one.message or "",
+            "session": one.session_id,
+            "target": targets.get(one.position),
+            "context": one.context_id,
+            "position": one.position,
+        }
+        for one in newest
+    ]
 
 
 def _warnings(store: Store) -> "tuple[list[dict[str, Any]], int]":

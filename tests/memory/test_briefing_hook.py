@@ -154,6 +154,8 @@ def test_what_came_since_is_read_from_the_journal(store: Store) -> None:
     Recorder(store, agent="cursor").end_session("done")
     turn.end(title="Split", outcome="done")
     folded, gathered = now(store), briefing_of_log.gather(store)
+    for one in (*folded["errors"], *gathered["errors"]):
+        del one["context"]  # of an event since then, the index alone knows it
 
     for name in (
         "position",
@@ -172,6 +174,49 @@ def test_what_came_since_is_read_from_the_journal(store: Store) -> None:
     store.journal.rotate()
     store.append([{"event_type": "warning", "agent": "codex", "payload": {"message": "disk fuller"}}])
     assert [one["text"] for one in now(store)["warnings"]] == ["disk fuller", "disk full"]
+
+
+def test_an_error_that_was_dealt_with_since_is_told_no_more(store: Store) -> None:
+    """P2, S3-21: one rule says which errors are open, in the index and at the journal's end: told, seen,
+    exploratory."""
+
+    def call(id: str, tool: str, args: dict[str, str], success: bool, **columns: object) -> dict[str, object]:
+        said = {"success": success, "tool": tool, "tool_use_id": id, "payload": {"args": args}, **columns}
+        return {"event_type": "action", **session, **said}
+
+    def error(id: str | None, tool: str | None, text: str, **columns: object) -> dict[str, object]:
+        said = {"tool": tool, "tool_use_id": id, "payload": {"message": text}, **columns}
+        return {"event_type": "error", **session, **said}
+
+    session = {"session_id": "abcdefgh", "turn": 1}
+    make, edit = {"command": "make"}, {"file_path": "a.py"}
+    failed = [
+        call("t1", "Bash", make, False), error("t1", "Bash", "make failed"),
+        call("t2", "Bash", {"command": "pytest -q"}, False), error("t2", "Bash", "tests failed"),
+        error("t3", "Edit", "not read yet"), call("t3", "Edit", edit, False, path="a.py"),
+        error(None, "ci", "a build failed", context_id="error:abcdefgh_001_099"),
+    ]  # fmt: skip
+    since = [
+        call("t4", "Bash", {"command": "cd src && rg x | head"}, False), error("t4", "Bash", "Exit code 1"),
+        error("t5", "Bash", "Exit code 2"), call("t5", "Bash", {"command": "which zsh"}, False),
+        error("t6", "Read", "File does not exist."),
+        error(None, None, "said by a person", payload={"message": "x", "command": "rg y"}),
+        call("t7", "Bash", make, True), call("t8", "MultiEdit", edit, True, path="a.py"),
+        error(None, None, "dealt with", resolved=True, related_to=["error:abcdefgh_001_099"]),
+    ]  # fmt: skip
+    store.append(failed)
+    briefing_of_log.export(store)
+    assert [one["text"] for one in now(store)["errors"]] == [
+        "a build failed", "not read yet", "tests failed", "make failed",
+    ]  # fmt: skip
+    store.append(since)
+    folded, gathered = now(store), briefing_of_log.gather(store)
+
+    assert [one["text"] for one in folded["errors"]] == ["x", "tests failed"]
+    assert [one["text"] for one in gathered["errors"]] == ["x", "tests failed"]
+    assert folded["errors_total"] == gathered["errors_total"] == 2
+    os.unlink(store.layout.briefing)
+    assert [one["text"] for one in now(store)["errors"]] == ["x", "tests failed"], "without kept facts, too"
 
 
 def test_without_kept_facts_a_young_log_is_read_and_an_old_one_is_not(store: Store) -> None:
