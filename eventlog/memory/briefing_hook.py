@@ -15,6 +15,7 @@ from eventlog import jsontext
 from eventlog.errors import Corruption, EventLogError
 from eventlog.log.frame import HEADER_SIZE, decode_frame, decode_header
 from eventlog.log.line import decode_line
+from eventlog.memory import last_turn
 from eventlog.memory.briefing import FORMAT, TOKENS, Reader, briefing
 from eventlog.memory.freshness import Looker
 from eventlog.memory.open_errors import OpenErrors
@@ -203,7 +204,6 @@ class _Fold:
             for one in facts[name]
         }
         self._errors = OpenErrors(facts["errors"])
-        self._asked: "dict[tuple[str, str | None], str]" = {}
         # The event that is taken in.
         self._position = 0
         self._event: "Facts" = {}
@@ -276,29 +276,33 @@ class _Fold:
 
     def _take_turn(self) -> None:
         session = self._session
-        key = (str(session), self._event.get("agent_turn_id") or self._event.get("turn"))
-        if self._event.get("operation") == "start":
-            self._asked[key] = self._event.get("title") or self._said.get("user_message") or ""
-        elif self._event.get("operation") == "end":
-            turns = self._facts["turns"]
-            begun = next((one for one in turns if one["open"] and one["session"] == session), None)
-            if begun is not None:
-                turns.remove(begun)
-            text = self._event.get("title") or self._asked.get(key) or (begun["text"] if begun else "")
-            outcome = self._said.get("outcome")
-            self._add(
-                "turns",
-                {
-                    "turn": begun["turn"] if begun else None,
-                    "event": self._event["event_id"],
-                    "session": session,
-                    "text": text,
-                    "outcome": outcome if isinstance(outcome, str) else None,
-                    "open": False,
-                    "paths": [],
-                    "position": self._position,
-                },
-            )
+        operation = self._event.get("operation")
+        if operation not in ("start", "end"):
+            return
+        turns = self._facts["turns"]
+        begun: "Facts" = next((one for one in turns if one["open"] and one["session"] == session), {})
+        if operation == "end" and begun:
+            turns.remove(begun)
+        asked = last_turn.kept(self._said.get("user_message"))
+        one = {
+            "turn": None,
+            "event": self._event["event_id"],
+            "session": session,
+            "agent": self._event.get("agent"),
+            "text": self._event.get("title") or asked or "",
+            "asked": asked,
+            "outcome": last_turn.kept(self._said.get("outcome")),
+            "status": self._said.get("status"),
+            "open": operation == "start",
+            "paths": [],
+            "at": self._event.get("occurred_at") or self._event.get("recorded_at"),
+            "began": self._position,
+            "position": self._position,
+        }
+        if operation == "end" and begun:
+            one |= {name: begun[name] for name in ("turn", "asked", "began")}
+            one["text"] = self._event.get("title") or begun["text"]
+        self._add("turns", one)
 
     def _take_file(self) -> None:
         path = self._event.get("path")

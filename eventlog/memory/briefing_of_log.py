@@ -15,7 +15,7 @@ from eventlog import config
 from eventlog.jsontext import decode, encode
 from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.tail import walk
-from eventlog.memory import codes, codes_of_log, intent, who
+from eventlog.memory import codes, codes_of_log, intent, last_turn, who
 from eventlog.memory.briefing import FORMAT, TOKENS, Briefing, Reader, briefing
 from eventlog.memory.files import replace_file
 from eventlog.memory.freshness import Looker
@@ -173,7 +173,8 @@ def _session(one: intent.Intent) -> "dict[str, Any]":
 
 def _turns(store: Store) -> "list[dict[str, Any]]":
     rows = store.query(
-        "select context_id, session_id, title, user_request, outcome, status, files_modified, last_position "
+        "select context_id, session_id, agent, title, user_request, outcome, status, files_modified, "
+        "epoch_us(coalesce(completed_at, started_at)), first_position, last_position "
         f"from turns order by {TURNS_NEWEST_FIRST} limit {_NEWEST}"
     ).rows
     return [
@@ -181,13 +182,18 @@ def _turns(store: Store) -> "list[dict[str, Any]]":
             "turn": context_id,
             "event": context_id,
             "session": session_id,
+            "agent": agent,
             "text": title or request or "",
-            "outcome": outcome,
+            "asked": last_turn.kept(request),
+            "outcome": last_turn.kept(outcome),
+            "status": status,
             "open": status == "active",
             "paths": list(paths or ())[:_NEWEST],
+            "at": at,
+            "began": began,
             "position": position,
         }
-        for context_id, session_id, title, request, outcome, status, paths, position in rows
+        for context_id, session_id, agent, title, request, outcome, status, paths, at, began, position in rows
     ]
 
 

@@ -96,7 +96,8 @@ def test_a_session_that_begins_is_told_what_is_known(work: Path, agent: str) -> 
     text = text_in(hook(work, agent))
 
     assert text.split("\n")[1] == NOTE
-    assert '"Parser looked at" → "It is sound"' in text and '"keep the old parser"' in text
+    assert text.index('cursor was asked: "Look at the parser"') < text.index('came of it: "It is sound"')
+    assert '"keep the old parser"' in text
     assert "cursor: " in text and f"{agent}: " not in text  # it is not told of itself
     with Store.open(work / ".locus") as store:
         assert agent in {one.agent for one in intent.at_work(store)}
@@ -292,7 +293,7 @@ def test_facts_are_made_before_a_session_asks_for_them(work: Path, store: Store,
         time.sleep(0.02)
     fcntl.flock(lock, fcntl.LOCK_EX)  # whoever makes them has ended
     os.close(lock)
-    assert "Parser looked at" in text_in(hook(work, "claude-code"))
+    assert "Look at the parser" in text_in(hook(work, "claude-code"))
 
 
 def test_kept_facts_that_are_damaged_or_of_another_store_count_as_none(store: Store) -> None:
@@ -347,11 +348,11 @@ def test_a_budget_and_overlaps_are_settings(work: Path, store: Store) -> None:
     two = [intent.start(store, agent, "x", ["src/"]) for agent in ("cursor", "codex")]
     briefing_of_log.export(store)
     assert "overlap" not in text_in(hook(work, "claude-code"))
-    (work / ".locus/config.toml").write_text(ENABLED + "overlaps = true\ntokens = 120\n")
+    (work / ".locus/config.toml").write_text(ENABLED + "overlaps = true\ntokens = 150\n")
     text = text_in(hook(work, "claude-code", session_id="s-2"))
 
     assert f"overlap: {two[1].name} and {two[0].name} both have src/" in text
-    assert int(len(text.split()) * 1.3) <= 120 and "left out: " in text
+    assert int(len(text.split()) * 1.3) <= 150 and "left out: " in text
     (work / ".locus/config.toml").write_text(ENABLED + "tokens = 0\n")
     assert hook(work, "claude-code", session_id="s-3") == b""
 
@@ -372,7 +373,7 @@ def test_the_hook_that_tells_loads_no_heavy_module(work: Path, tmp_path: Path) -
     )
     *told, at_import, in_all = done.stdout.splitlines()
 
-    assert "Parser looked at" in told[0]
+    assert "Look at the parser" in told[0]
     assert at_import == "locus_cli.hook_entry"
     banned = {
         "click", "pyarrow", "duckdb", "orjson", "dataclasses", "typing", "pathlib", "re", "enum", "json",
