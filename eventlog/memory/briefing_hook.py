@@ -264,7 +264,10 @@ class _Fold:
         )
 
     def end(self) -> None:
-        """Facts of codes as JSON has them, those of the session that something was done in last first."""
+        """Facts of codes as JSON has them; contents are read for the session alone whose codes are told."""
+        left = codes.last([one.facts() for one in self._codes.values()])
+        if left is not None:
+            self._codes[left["session"]].read(self._text_of)
         found = [one.facts() for one in self._codes.values()]
         self._facts["codes"] = sorted(found, key=lambda one: (-one["at_us"], -one["position"]))
 
@@ -281,7 +284,7 @@ class _Fold:
             self._codes[session] = codes.AutoCapture(session, self._facts["project"]["name"])
         one = self._codes[session]
         at: int = event.get("occurred_at") or event.get("recorded_at") or 0
-        one.take(event, lambda: said, at, self._position, self._text_of)
+        one.take(event, lambda: said, at, self._position)
 
     def _take_session(self) -> None:
         session = self._session

@@ -123,6 +123,7 @@ class AutoCapture:
         self.at_us = 0
         self.position = -1
         self._failed: "list[dict[str, Any]]" = []
+        self._changes: "list[tuple[object, object]]" = []
         self._tried: "dict[str, str | None]" = {}
 
     def on_tool_use(self, tool_name: str, params: "Mapping[str, object]", result: object = None) -> None:
@@ -159,18 +160,16 @@ class AutoCapture:
         said: "Callable[[], dict[str, Any]]",
         at_us: int,
         position: int,
-        text_of: "Callable[[object], str]",
     ) -> None:
         """One of the session's events of `TYPES`, in the order of the log; of errors those that are open.
 
-        Args: said: gives its payload, asked where it matters; text_of: the text of a content's hash, empty
-        where there is none.
+        Args: said: gives its payload, asked where it matters.
         """
         self.began_us = at_us if self.began_us is None else self.began_us
         self.at_us, self.position, self.status = max(self.at_us, at_us), position, ACTIVE
         match event["event_type"]:
             case "file":
-                self._take_file(event, text_of)
+                self._take_file(event)
             case "action":
                 self._take_action(event, said())
             case "decision":
@@ -180,12 +179,24 @@ class AutoCapture:
             case "code":
                 self._take_code(str(event.get("operation")), _text(said(), "text"))
 
-    def _take_file(self, event: "Mapping[str, Any]", text_of: "Callable[[object], str]") -> None:
+    def read(self, text_of: "Callable[[object], str]") -> None:
+        """Note what the contents of changed files define: call it when all events were taken.
+
+        Args: text_of: the text of a content's hash, empty where there is none.
+        """
+        before_hash, text = None, ""
+        for before, after in self._changes:
+            old = text if before == before_hash else text_of(before)
+            before_hash, text = after, text_of(after)
+            self._note_functions(old, text)
+        self._changes.clear()
+
+    def _take_file(self, event: "Mapping[str, Any]") -> None:
         path, before, after = event.get("path"), event.get("before_hash"), event.get("after_hash")
         if isinstance(path, str) and event.get("operation") not in ("delete", "read"):
             self.capture.record_file_modified(path)
             if after is not None and after != before:
-                self._note_functions(text_of(before), text_of(after))
+                self._changes.append((before, after))
 
     def _note_functions(self, before: str, after: str) -> None:
         old = set(before.split("\n"))
