@@ -12,7 +12,7 @@ from eventlog.agents.install import Homes
 from eventlog.errors import Refused
 from eventlog.fs import REAL
 from eventlog.serve import mcp_install as engine
-from tests.cli.support import Locus
+from tests.cli.support import Locus, server_program
 
 # What somebody has in their settings, in the file of a project, in their own layout.
 THEIRS = {
@@ -39,12 +39,6 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program(bin, 'read line; echo \'{"id": 1, "result": {"serverInfo": {"name": "locus"}}}\'')
     monkeypatch.setenv("PATH", f"{bin}:/usr/bin:/bin")
     return root
-
-
-def program(directory: Path, does: str) -> None:
-    """A program `locus` that is quicker than ours, or worse."""
-    (directory / "locus").write_text(f"#!/bin/sh\n{does}\n")
-    (directory / "locus").chmod(0o755)
 
 
 def entry_in(agent: str, path: Path) -> dict[str, object]:
@@ -188,7 +182,7 @@ def test_a_server_that_does_not_start_is_not_installed(
         ("echo '{}'; read line; sleep 9", "no answer"),
         ("cat", "no answer"),
     ):
-        program(tmp_path / "bin", does)
+        server_program(tmp_path / "bin", does)
         ended = locus("mcp", "install", "--agent", "claude-code")
         assert ended.code == 1 and f"does not start: {said}" in ended.err
     (tmp_path / "bin/mcp.py").write_text("raise ImportError('not here')\n")

@@ -251,8 +251,8 @@ def test_a_server_for_one_store_serves_no_other(project: Path, tmp_path: Path) -
         Place.of(None, {"LOCUS_DIR": str(project / ".locus")}),
     ):
         assert not place.needs_roots(None)
-        assert place.root(None, None) == str(project / ".locus")
-        assert place.root(str(project), None) == str(project / ".locus")
+        assert place.root(None, None) == (str(project / ".locus"), False)
+        assert place.root(str(project), None) == (str(project / ".locus"), False)
         with pytest.raises(Refused, match="serves no other store"):
             place.root(str(tmp_path / "other"), None)
 
