@@ -34,10 +34,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(root)
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    bin = tmp_path / "bin"
-    bin.mkdir()
-    program(bin, 'read line; echo \'{"id": 1, "result": {"serverInfo": {"name": "locus"}}}\'')
-    monkeypatch.setenv("PATH", f"{bin}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{server_program(tmp_path / 'bin')}:/usr/bin:/bin")
     return root
 
 
