@@ -17,10 +17,22 @@ if TYPE_CHECKING:
 @click.command("install")
 @where_options
 @click.option("--statusline", is_flag=True, help="Set Claude Code's status line, too: `locus statusline`.")
+@click.option(
+    "--brief/--no-brief",
+    "brief",
+    default=None,
+    help="Tell agents what is known here when they begin a session, or nothing.",
+)
 @edit_options
 @click.pass_context
 def command(
-    ctx: click.Context, agent: str | None, level: str | None, statusline: bool, dry_run: bool, as_json: bool
+    ctx: click.Context,
+    agent: str | None,
+    level: str | None,
+    statusline: bool,
+    brief: bool | None,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Have coding agents tell Locus what they do.
 
@@ -34,10 +46,15 @@ def command(
     A hook of --local and --user names this Python and a stub file beside it; one of --project, which other
     machines read too, names the program locus-hook and does nothing where that is not on the PATH.
 
+    On a terminal it asks once whether agents are to be told what is known here when they begin a session;
+    elsewhere they are told nothing until --brief. The answer stands in the store's config.toml.
+
     --statusline puts `locus statusline` into the same file of Claude Code; a status line of somebody else is
     never replaced. Installing again without the option leaves ours there.
     """
-    install(ctx, agent, level or "local", dry_run=dry_run, as_json=as_json, statusline=statusline)
+    install(
+        ctx, agent, level or "local", dry_run=dry_run, as_json=as_json, statusline=statusline, brief=brief
+    )
 
 
 def install(
@@ -48,6 +65,7 @@ def install(
     dry_run: bool,
     as_json: bool,
     statusline: bool = False,
+    brief: bool | None = None,
 ) -> None:
     """Edit the settings and say what was done and what is left to do."""
     from eventlog.agents import install as engine
@@ -73,7 +91,7 @@ def install(
         excluded += _left_out(directory, path, level, stub, places, dry_run=dry_run)
     told(changes, dry_run=dry_run, as_json=as_json, excluded=excluded)
     if not dry_run:
-        _say_what_is_left(ctx, directory, [change for _, change in changes])
+        _say_what_is_left(ctx, directory, [change for _, change in changes], brief)
 
 
 def _status_line(level: str) -> "dict[str, object]":
@@ -105,12 +123,15 @@ def _left_out(
     return found
 
 
-def _say_what_is_left(ctx: click.Context, directory: str, changes: "list[Change]") -> None:
+def _say_what_is_left(
+    ctx: click.Context, directory: str, changes: "list[Change]", brief: bool | None
+) -> None:
     from eventlog import identity
     from eventlog.agents import install as engine
     from eventlog.errors import Refused
     from eventlog.layout import Layout
 
+    from . import brief_choice
     from .ignored_files import ask_once
     from .person import note_once
 
@@ -123,6 +144,7 @@ def _say_what_is_left(ctx: click.Context, directory: str, changes: "list[Change]
         elif os.path.isfile(Layout(store).store_file):
             ask_once(Layout(store))
             note_once(store, directory)
+            brief_choice.settle(Layout(store), brief)
     except Refused as error:  # installed they are: for other projects, or for when this is put right
         say(f"The hooks record nothing here: {error}")
     say("Start running agents anew; `locus doctor` checks all of it.")

@@ -1,7 +1,7 @@
 """`locus mcp install`: our server into the settings of coding agents."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -10,7 +10,7 @@ from .access import say
 from .hooks_text import edit_options, homes, project_directory, told
 
 if TYPE_CHECKING:
-    from eventlog.agents.settings_file import Change
+    from collections.abc import Sequence
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,6 +56,8 @@ def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
     entry of that name that is not ours is refused. A file of the project that is made for this is ignored by
     git from then on, by a line in info/exclude.
 
+    The server is started once, as the agent will start it. Where it does not answer, nothing is written.
+
     Entries of a project name the program locus, which must be on the PATH of whoever reads them.
     """
     from eventlog import identity
@@ -72,9 +74,19 @@ def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
         store = None
         say(f"The server would serve nothing here: {error}")
     changes, excluded = [], []
-    for name in chosen(agent, directory):
-        path = engine.settings_path(name, scope, directory, places, os.environ)
-        line = engine.command_line(name, scope, store or f"{directory}/.locus")
+    entries = [
+        (
+            name,
+            engine.settings_path(name, scope, directory, places, os.environ),
+            engine.command_line(name, scope, store or f"{directory}/.locus"),
+        )
+        for name in chosen(agent, directory)
+    ]
+    if entries and not dry_run:
+        for name, path, line in entries:  # what is refused is refused before anything is started or written
+            engine.install(REAL, name, path, line, places, dry_run=True)
+        _try(entries[0][2], directory)
+    for name, path, line in entries:
         change = engine.install(REAL, name, path, line, places, dry_run=dry_run)
         changes.append((scope, change))
         claim = git_exclude.claim_of_server(path)
@@ -87,7 +99,6 @@ def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
         return
     if any(one.state == git_exclude.ADDED for one in excluded):
         say("To share such a file with others all the same: `git add -f` it.")
-    _say_what_does_not_start([change for _, change in changes], scope)
     if store is None:
         say("There is no store here yet: `locus init` makes one.")
     if any(change.agent == "codex" for _, change in changes):
@@ -98,26 +109,19 @@ def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
                 "path on this machine, since Codex does not tell servers where they are."
             )
         else:
-            say("Codex does not tell servers where they are: with --scope user each call names the store.")
+            say(
+                "Codex does not tell servers where they are: with --scope user the server serves the project "
+                "that it is started in, or the one that a call names."
+            )
     say("A session that is running may not see it: start the agent anew.")
 
 
-def _say_what_does_not_start(changes: "list[Change]", scope: str) -> None:
-    """What `locus doctor` would find in the entries that stand there now."""
-    from eventlog.agents.health_store import OK, Finding
-    from eventlog.fs import REAL
-    from eventlog.serve import mcp_health
-    from eventlog.serve import mcp_install as engine
+def _try(line: "Sequence[str]", directory: str) -> None:
+    """Start the server as the agent will. Raises: EventLogError (nothing was written yet)."""
+    from eventlog.errors import EventLogError
+    from eventlog.serve import mcp_trial
 
-    started: dict[str, Finding | None] = {}
-    said = set()
-    for change in changes:
-        entry = engine.entry_in(REAL, change.agent, change.path)
-        if not isinstance(entry, Mapping):
-            continue
-        again = f"`locus mcp install --agent {change.agent} --scope {scope}`"
-        found = mcp_health.finding_of(change.agent, change.path, entry, again, os.environ, started)
-        if found.level != OK and found.what not in said:
-            said.add(found.what)
-            todo = f" Next: {found.todo}." if found.todo else ""
-            say(f"Warning: {found.what}.{todo}")
+    found = mcp_trial.problem(line, directory, os.environ)
+    if found is not None:
+        what, todo = found
+        raise EventLogError(f"{what}. No settings were changed. Next: {todo}.")

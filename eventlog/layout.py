@@ -3,7 +3,7 @@
     .locus/
       .gitignore                                      "*": a log is never committed by accident
       STORE                                           identity, written once
-      config.toml                                     settings; a person writes it
+      config.toml                                     settings; a person writes or answers them
       config.json                                     derived: what came of parsing it
       keep-ignored                                    "yes" or "no": are ignored files kept?
       redaction.key                                   made at the first secret, random, not exported

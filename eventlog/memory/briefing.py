@@ -6,6 +6,7 @@ bytes. Each line says which event it stands on, each claim about a file what bec
 path: imports neither `dataclasses` nor `re`; `briefing_of_log` gathers, `briefing_hook` adds what came since.
 """
 
+from eventlog.memory import codes, last_turn
 from eventlog.memory.budget import Filled, Section, fill, tokens_of
 from eventlog.memory.evidence import NOTE, cited, harmless, quoted
 from eventlog.memory.freshness import Looker
@@ -18,14 +19,12 @@ if TYPE_CHECKING:
 
     Facts = dict[str, Any]
 
-FORMAT = 2
+FORMAT = 3
 TOKENS = 1_000
 STALE_HOURS = 24  # `intent.STALE_SESSION_HOURS`, which this path cannot import; a test compares them
 
 # The most lines of each section; what is beyond them counts as left out.
-_KNOWLEDGE, _WARNINGS, _ERRORS, _SESSIONS, _RELEVANT, _TURNS, _DECISIONS, _FILES, _CODES = (
-    5, 10, 5, 10, 10, 5, 10, 10, 10,
-)  # fmt: skip
+_KNOWLEDGE, _WARNINGS, _ERRORS, _SESSIONS, _RELEVANT, _TURNS, _DECISIONS, _FILES = 5, 10, 5, 10, 10, 5, 10, 10
 _HOUR_US = 3_600_000_000
 _WORD_SIZE_MIN = 3
 # A path within the scope counts as much as so many words of the focus.
@@ -95,6 +94,14 @@ class _About:
 
 def briefing(facts: "Facts", reader: Reader, looker: Looker, now_us: int, tokens: int = TOKENS) -> Briefing:
     """The briefing of these facts."""
+    about, others, sections = parts(facts, reader, looker, now_us)
+    return Briefing(fill(_head(facts, about), sections, tokens), facts, about, others)
+
+
+def parts(
+    facts: "Facts", reader: Reader, looker: Looker, now_us: int
+) -> "tuple[_About, list[Facts], tuple[Section, ...]]":
+    """What a briefing is about, the other active sessions, and its sections from the top to the bottom."""
     active = active_sessions(facts["sessions"], now_us)
     about = _about(reader, active)
     others = [
@@ -103,13 +110,15 @@ def briefing(facts: "Facts", reader: Reader, looker: Looker, now_us: int, tokens
         if reader.agent_session is None or one["agent_session_id"] != reader.agent_session
     ]
     maker = _Lines(looker, now_us, {one["path"]: one for one in facts["files"]})
-    relevant, told = _relevant(facts, about, maker)
+    last = last_turn.last_of(facts["turns"])
+    turns = [one for one in facts["turns"] if one is not last]
+    relevant, told = _relevant({**facts, "turns": turns}, about, maker)
+    errors_total = facts["errors_total"]
     sections = (
-        _knowledge(facts),
+        last_turn.section(facts, last, lambda at: ago(at, now_us)),
         _warnings(facts, reader, {one["id"] for one in active}, maker),
         _sessions(others, now_us),
         relevant,
-        _section("turns", "## Recent turns", facts["turns"], told, maker.turn, _TURNS, 0),
         _section(
             "decisions",
             f"## Open decisions ({facts['decisions_total']:,})",
@@ -119,12 +128,23 @@ def briefing(facts: "Facts", reader: Reader, looker: Looker, now_us: int, tokens
             _DECISIONS,
             facts["decisions_total"],
         ),
+        _section("turns", "## Recent turns", turns, told, maker.turn, _TURNS, 0),
+        _codes(facts),
+        _section(
+            "errors",
+            f"## Unresolved errors ({errors_total:,})",
+            facts["errors"],
+            told,
+            maker.error,
+            _ERRORS,
+            errors_total,
+        ),
         _section(
             "files", "## Files changed last", facts["files"], told, maker.file, _FILES, len(facts["files"])
         ),
-        _codes(facts),
+        _knowledge(facts),
     )
-    return Briefing(fill(_head(facts, about), sections, tokens), facts, about, others)
+    return about, others, sections
 
 
 def fields(made: Briefing, budget: int) -> "Facts":
@@ -227,14 +247,13 @@ def _count(count: int, what: str) -> str:
 
 
 def _warnings(facts: "Facts", reader: Reader, active: "set[str]", maker: "_Lines") -> Section:
-    """Warnings that agents left, where sessions meet, and what failed and was not dealt with."""
+    """Warnings that agents left, and where sessions meet."""
     met = [one for one in facts["overlaps"] if reader.overlaps and active.issuperset(one["between"])]
     lines = [maker.overlap(one) for one in met[:_WARNINGS]]
     lines += [maker.warning(one) for one in facts["warnings"][: _WARNINGS - len(lines)]]
-    lines += [maker.error(one) for one in facts["errors"][:_ERRORS]]
     more = int(facts["overlaps_total"]) - len(facts["overlaps"]) if reader.overlaps else 0
-    total = len(met) + more + int(facts["warnings_total"]) + int(facts["errors_total"])
-    return Section("warnings", f"## Critical warnings and unresolved errors ({total})", lines, total)
+    total = len(met) + more + int(facts["warnings_total"])
+    return Section("warnings", f"## Critical warnings ({total})", lines, total)
 
 
 def _sessions(active: "list[Facts]", now_us: int) -> Section:
@@ -257,8 +276,9 @@ def _section(
 
 
 def _codes(facts: "Facts") -> Section:
-    lines = [f"- [sess-{facts['codes_of']}] {quoted(code)}" for code in facts["codes"][:_CODES]]
-    return Section("codes", "## Continuity codes", lines, len(facts["codes"]))
+    """The codes of the last session, all of them, as lines of their own without a title (S4-1, S4-35)."""
+    lines = codes.lines_left(facts["codes"], facts["project"]["name"])
+    return Section("codes", "", [harmless(line) for line in lines], is_whole=True)
 
 
 def _relevant(facts: "Facts", about: _About, maker: "_Lines") -> "tuple[Section, set[str]]":

@@ -15,20 +15,17 @@ from eventlog import config
 from eventlog.jsontext import decode, encode
 from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.tail import walk
-from eventlog.memory import codes, codes_of_log, intent, who
+from eventlog.memory import codes_of_log, intent, last_turn, who, window
 from eventlog.memory.briefing import FORMAT, TOKENS, Briefing, Reader, briefing
 from eventlog.memory.files import replace_file
 from eventlog.memory.freshness import Looker
+from eventlog.memory.retrieved import retrieve
 from eventlog.projections.definitions import EVENTS_NEWEST_FIRST, HAPPENED_AT, TURNS_NEWEST_FIRST
-from eventlog.recorder import retrieval, window
-from eventlog.recorder.requests import RetrieveOptions
-from eventlog.search.failures import failures
+from eventlog.search.failures import Failure, failures
 from eventlog.store import Store
 
 _NEWEST = 50
 _PATHS, _PATH_EVENTS = 200, 400
-# Codes that name what a line of the briefing tells with its file's state, or its first line.
-_TOLD_ELSEWHERE = ("proj:", "impl:")
 _AT = f"epoch_us({HAPPENED_AT})"
 
 
@@ -55,7 +52,7 @@ def brief(
         except OSError:
             pass  # whoever may only read is briefed all the same
     if reader.focus or reader.scope:
-        _add_what_bears_on(store, facts, reader)
+        _add_what_bears_on(store, facts, reader, writes=writes)
     return briefing(facts, reader, looker or Looker(working_directory(store)), now_us, tokens)
 
 
@@ -98,8 +95,6 @@ def gather(store: Store) -> "dict[str, Any]":
         "select total_sessions, total_turns from sessions_master where repo = $1", [store.repo_hash]
     ).rows
     sessions, turns = totals[0] if totals else (0, 0)
-    left = codes_of_log.of_store(store)
-    lines = [] if left is None or left.context.status == codes.COMPLETED else codes.lines_of(_stored(left))
     opened = [failure for failure in failures(store.query) if failure.resolved is None]
     decisions, decisions_total = _decisions(store)
     warnings, warnings_total = _warnings(store)
@@ -130,16 +125,7 @@ def gather(store: Store) -> "dict[str, Any]":
         "overlaps_total": len(met),
         "warnings": warnings,
         "warnings_total": warnings_total,
-        "errors": [
-            {
-                "event": one.event_id,
-                "type": one.error_type,
-                "tool": one.tool,
-                "path": one.path,
-                "text": one.message or "",
-            }
-            for one in sorted(opened, key=lambda one: one.position, reverse=True)[:_NEWEST]
-        ],
+        "errors": _errors(store, opened),
         "errors_total": len(opened),
         "turns": _turns(store),
         "decisions": decisions,
@@ -147,8 +133,7 @@ def gather(store: Store) -> "dict[str, Any]":
         "files": _files(store, "true", []),
         "more_files": [],
         "others": [],
-        "codes_of": None if left is None else left.session_id,
-        "codes": [line for line in lines if not line.startswith(_TOLD_ELSEWHERE)],
+        "codes": codes_of_log.facts(store),
     }
 
 
@@ -182,7 +167,8 @@ def _session(one: intent.Intent) -> "dict[str, Any]":
 
 def _turns(store: Store) -> "list[dict[str, Any]]":
     rows = store.query(
-        "select context_id, session_id, title, user_request, outcome, status, files_modified, last_position "
+        "select context_id, session_id, agent, title, user_request, outcome, status, files_modified, "
+        "epoch_us(coalesce(completed_at, started_at)), first_position, last_position "
         f"from turns order by {TURNS_NEWEST_FIRST} limit {_NEWEST}"
     ).rows
     return [
@@ -190,13 +176,18 @@ def _turns(store: Store) -> "list[dict[str, Any]]":
             "turn": context_id,
             "event": context_id,
             "session": session_id,
+            "agent": agent,
             "text": title or request or "",
-            "outcome": outcome,
+            "asked": last_turn.kept(request),
+            "outcome": last_turn.kept(outcome),
+            "status": status,
             "open": status == "active",
             "paths": list(paths or ())[:_NEWEST],
+            "at": at,
+            "began": began,
             "position": position,
         }
-        for context_id, session_id, title, request, outcome, status, paths, position in rows
+        for context_id, session_id, agent, title, request, outcome, status, paths, at, began, position in rows
     ]
 
 
@@ -225,6 +216,33 @@ def _decisions(store: Store) -> "tuple[list[dict[str, Any]], int]":
             }
         )
     return found, int(rows[0][-1]) if rows else 0
+
+
+def _errors(store: Store, opened: "list[Failure]") -> "list[dict[str, Any]]":
+    """The newest of these, with what failed: a file, a command."""
+    newest = sorted(opened, key=lambda one: one.position, reverse=True)[:_NEWEST]
+    rows = store.query(
+        "select e.position, coalesce(nullif(any_value(a.path), ''), nullif(any_value(a.command), ''), "
+        "any_value(a.title), nullif(any_value(e.path), ''), any_value(e.command)) "
+        "from errors as e left join actions as a on a.session_id = e.session_id "
+        "and a.tool_use_id = e.tool_use_id where list_contains($1, e.position) group by e.position",
+        [[one.position for one in newest]],
+    ).rows
+    targets = dict(rows)
+    return [
+        {
+            "event": one.event_id,
+            "type": one.error_type,
+            "tool": one.tool,
+            "path": one.path,
+            "text": one.message or "",
+            "session": one.session_id,
+            "target": targets.get(one.position),
+            "context": one.context_id,
+            "position": one.position,
+        }
+        for one in newest
+    ]
 
 
 def _warnings(store: Store) -> "tuple[list[dict[str, Any]], int]":
@@ -261,7 +279,7 @@ def _files(store: Store, where: str, parameters: "Sequence[Any]") -> "list[dict[
     return list(found.values())
 
 
-def _add_what_bears_on(store: Store, facts: "dict[str, Any]", reader: Reader) -> None:
+def _add_what_bears_on(store: Store, facts: "dict[str, Any]", reader: Reader, *, writes: bool) -> None:
     """What is older than the newest of each kind, and bears on what the reader said."""
     known = {one["path"] for one in facts["files"]}
     for top in reader.scope:
@@ -271,8 +289,8 @@ def _add_what_bears_on(store: Store, facts: "dict[str, Any]", reader: Reader) ->
         known |= {one["path"] for one in found}
     if reader.focus:
         seen = {one["event"] for name in ("decisions", "errors", "warnings") for one in facts[name]}
-        for memory in retrieval.find(store, reader.focus, RetrieveOptions(_NEWEST)):
-            if memory.event_id not in seen and memory.event_type not in ("turn", "session", "file"):
+        for memory in (one.memory for one in retrieve(store, reader.focus, _NEWEST, writes=writes)):
+            if memory.event_id not in seen and memory.event_type not in ("turn", "session"):
                 facts["others"].append(
                     {
                         "event": memory.event_id,
@@ -298,9 +316,3 @@ def _payload(text: object) -> "dict[str, Any]":
     except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
-
-
-def _stored(left: codes_of_log.SessionCodes) -> "dict[str, Any]":
-    from eventlog.memory.codes_files import stored
-
-    return stored(left.context)

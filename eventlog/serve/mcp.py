@@ -153,8 +153,8 @@ def make_server(place: Place, agent: str) -> "Server[Any]":
             )
         return directories([str(root.uri) for root in getattr(said, "roots", ())])
 
-    async def where(ctx: Any, params: Any, said: str | None) -> "str | InputRequiredResult":
-        """The store of a call. Raises: EventLogError."""
+    async def where(ctx: Any, params: Any, said: str | None) -> "tuple[str, bool] | InputRequiredResult":
+        """The store of a call, and whether nobody named it. Raises: EventLogError."""
         found: Any = None
         if place.needs_roots(said):
             try:
@@ -168,7 +168,8 @@ def make_server(place: Place, agent: str) -> "Server[Any]":
                 ) from error
             if isinstance(found, types.InputRequiredResult):
                 return found
-        return str(await soon(partial(place.root, said, found)))
+        root: tuple[str, bool] = await soon(partial(place.root, said, found))
+        return root
 
     async def list_tools(_ctx: Any, _params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=listed)
@@ -182,9 +183,9 @@ def make_server(place: Place, agent: str) -> "Server[Any]":
         try:
             call = Call.of(tool, params.arguments or {})
             root = await where(ctx, params, call.store)
-            if not isinstance(root, str):
+            if not isinstance(root, tuple):
                 return root
-            answer: dict[str, str] = await within(partial(call.answer, root))
+            answer: dict[str, str] = await within(partial(call.answer, *root))
             return types.CallToolResult(content=[_text(answer["text"])], structured_content=answer)
         except EventLogError as error:
             text = lines(str(error))
@@ -199,7 +200,7 @@ def make_server(place: Place, agent: str) -> "Server[Any]":
         """The newest turns and sessions; none without a store, since clients ask this at their start."""
         try:
             root = await where(ctx, params, None)
-            found = await within(partial(_newest, root)) if isinstance(root, str) else []
+            found = await within(partial(_newest, root[0])) if isinstance(root, tuple) else []
         except EventLogError:
             found = []
         return types.ListResourcesResult(
@@ -229,9 +230,9 @@ def make_server(place: Place, agent: str) -> "Server[Any]":
         try:
             call = _of_resource(tools, params.uri)
             root = await where(ctx, params, None)
-            if not isinstance(root, str):
+            if not isinstance(root, tuple):
                 return root
-            answer = await within(partial(call.answer, root))
+            answer = await within(partial(call.answer, *root))
         except EventLogError as error:
             raise MCPError(types.INVALID_PARAMS, lines(str(error))) from error
         contents = types.TextResourceContents(uri=params.uri, mime_type="text/plain", text=answer["text"])

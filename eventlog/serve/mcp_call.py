@@ -176,8 +176,12 @@ class Call:
         arguments = tool.checked(given)
         return cls(tool, arguments, arguments.pop("store"))
 
-    def answer(self, root: str) -> Structured:
-        """The answer by the store at `root`, as `Tool.output_schema` has it. Raises: EventLogError."""
+    def answer(self, root: str, unnamed: bool = False) -> Structured:
+        """The answer by the store at `root`, as `Tool.output_schema` has it. Raises: EventLogError.
+
+        Args: unnamed: nobody said which store, so the answer says it.
+        """
+        named = f"Store: {harmless(root)}\n" if unnamed else ""
         arguments = dict(self.arguments)
         chars, cursor = arguments.pop("max_chars", None), arguments.pop("cursor", None)
         with Store.open(root) as store:
@@ -185,16 +189,16 @@ class Call:
             store.people = allowed(store.fs, store.layout)
             said = self.tool.run(store, **arguments)
             if isinstance(said, Receipt):
-                return _receipt(said)
+                return _receipt(said, named)
             text = mcp_page.text_of([said] if isinstance(said, str) else said)
             text = store.redactor.text(text)  # names of files may hold a secret
             if store.unread:
                 text = f"{unread(store.unread)}\n{text}"
         shown, following = mcp_page.page(text, cursor, chars or mcp_page.CHARS)
-        answer = {"text": mcp_page.RECORD + shown}
+        answer = {"text": mcp_page.RECORD + named + shown}
         return answer if following is None else {**answer, "cursor": following}
 
 
-def _receipt(said: Receipt) -> Structured:
+def _receipt(said: Receipt, named: str) -> Structured:
     ids = {"event_id": said.event_id, "session_id": said.session_id}
-    return {"text": mcp_page.text_of([said.text]), **{k: v for k, v in ids.items() if v is not None}}
+    return {"text": mcp_page.text_of([named + said.text]), **{k: v for k, v in ids.items() if v is not None}}

@@ -1,12 +1,11 @@
 """Is `locus mcp` in the settings of the agents that are here, and does it start? Reads only.
 
 For `locus doctor`. A project's settings may come from anybody, so no line of theirs is run: what is started
-is the program of this installation, when an entry names it, and it gets no input.
+is the program of this installation, when an entry names it.
 """
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 
@@ -15,11 +14,9 @@ from eventlog.agents.health_store import NOTE, OK, PROBLEM, Finding
 from eventlog.agents.install import Homes
 from eventlog.errors import EventLogError
 from eventlog.fs import REAL
-from eventlog.serve import mcp_install
+from eventlog.serve import mcp_install, mcp_trial
 
 ABOUT = "mcp"
-_START_TIMEOUT_S = 20
-_SHOWN = 300
 
 
 def findings(directory: str, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -80,21 +77,6 @@ def finding_of(
 
 
 def _started(environ: Mapping[str, str]) -> Finding | None:
-    """What is wrong with the server of this installation, None when it starts; without input it ends."""
-    todo = "pip install 'locus-eventlog[mcp]'"
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "locus_cli", "mcp"],
-            input=b"",
-            env={**environ},
-            capture_output=True,
-            timeout=_START_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding(PROBLEM, ABOUT, f"the server of tools does not start: {error}", todo)
-    if done.returncode == 0:
-        return None
-    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    what = said[-1][:_SHOWN] if said else f"exit code {done.returncode}"
-    return Finding(PROBLEM, ABOUT, f"the server of tools does not start: {what}", todo)
+    """What is wrong with the server of this installation, None when it starts."""
+    found = mcp_trial.problem([sys.executable, "-m", "locus_cli", "mcp"], os.getcwd(), environ)
+    return None if found is None else Finding(PROBLEM, ABOUT, *found)

@@ -1,4 +1,8 @@
-"""Which store a call is about: never the one around the working directory, which is anywhere."""
+"""Which store a call is about, and whether its answer must name it.
+
+The store around the server's own directory comes last: nobody said it. It is the one that a hook there would
+record into, found by the same walls (`identity.find`), and each answer names it (docs/threat-model.md).
+"""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -15,24 +19,30 @@ _PASS = "Pass the argument store, or start the server as `locus --store DIR mcp`
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What the server was told at its start: `pinned` by --store or LOCUS_DIR, `project` by the client."""
+    """What the server was told at its start: `pinned` by --store or LOCUS_DIR, `project` by the client;
+    `around` is where it was started."""
 
     pinned: str | None = None
     project: str | None = None
+    around: str | None = None
 
     @classmethod
     def of(cls, given: str | None, environ: Mapping[str, str]) -> "Place":
         pinned = given or environ.get("LOCUS_DIR")
         project = environ.get(PROJECT_VARIABLE)
         absolute = project if project and os.path.isabs(project) else None
-        return cls(os.path.abspath(pinned) if pinned else None, absolute)
+        try:
+            around: str | None = os.getcwd()
+        except OSError:
+            around = None
+        return cls(os.path.abspath(pinned) if pinned else None, absolute, around)
 
     def needs_roots(self, said: str | None) -> bool:
         """Whether the client must be asked for its roots."""
         return self.pinned is None and said is None
 
-    def root(self, said: str | None, roots: Sequence[str] | None) -> str:
-        """The `.locus` directory of a call.
+    def root(self, said: str | None, roots: Sequence[str] | None) -> tuple[str, bool]:
+        """The `.locus` directory of a call, and whether nobody named it.
 
         Args: said: its argument `store`; roots: the client's, None when it has none to say.
         Raises: NoStore, Refused.
@@ -44,14 +54,16 @@ class Place:
                     f"this server was started for {self.pinned} and serves no other store. Leave the "
                     "argument store out."
                 )
-            return found
+            return found, False
         if self.pinned is not None:
-            return self.pinned
+            return self.pinned, False
         if roots:
-            return _of_roots(roots)
+            return _of_roots(roots), False
         if self.project is not None:
-            return _of_roots([self.project])
-        raise NoStore(f"no store is named, and the client says no roots. {_PASS}.")
+            return _of_roots([self.project]), False
+        if self.around is not None:
+            return _of_roots([self.around]), True
+        raise NoStore(f"the directory of the server is gone. {_PASS}.")
 
 
 def directories(uris: Sequence[str]) -> list[str]:

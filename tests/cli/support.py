@@ -79,6 +79,17 @@ def locus_process(*arguments: object, cwd: Path, stdin: bytes = b"", **environme
     return Ended(done.returncode, done.stdout, done.stderr.decode("utf-8", "backslashreplace"))
 
 
+_ANSWERS = """read line; echo '{"id": 1, "result": {"serverInfo": {"name": "locus"}}}'"""
+
+
+def server_program(directory: Path, does: str = _ANSWERS) -> Path:
+    """A directory with a program `locus` that answers `initialize` at once, or does something else."""
+    directory.mkdir(exist_ok=True)
+    (directory / "locus").write_text(f"#!/bin/sh\n{does}\n")
+    (directory / "locus").chmod(0o755)
+    return directory
+
+
 @dataclass(frozen=True)
 class Recorded:
     """A repository, its commits, and the store in it."""

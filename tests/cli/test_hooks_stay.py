@@ -12,7 +12,7 @@ from eventlog.agents import install
 from eventlog.agents.install import Homes
 from eventlog.fs import REAL
 from eventlog.store import Store
-from tests.cli.support import Locus, git, locus_process
+from tests.cli.support import Locus, git, locus_process, server_program
 
 FILES = {
     "claude-code": ".claude/settings.local.json",
@@ -27,7 +27,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A git repository with a commit and a store."""
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_STATE_HOME", "GEMINI_CLI_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{server_program(tmp_path / 'bin')}:/usr/bin:/bin")
     monkeypatch.setenv("LOCUS_NO_MAINTENANCE", "1")
     project = tmp_path / "project"
     project.mkdir()

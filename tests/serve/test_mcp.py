@@ -21,6 +21,7 @@ from eventlog.recorder import retrieval, window
 from eventlog.recorder.requests import RetrieveOptions
 from eventlog.serve import mcp
 from eventlog.serve.mcp_call import Call
+from eventlog.serve.mcp_page import RECORD
 from eventlog.serve.mcp_place import Place
 from eventlog.serve.mcp_tools import tools_for
 from eventlog.store import Store
@@ -34,7 +35,7 @@ TOOLS = {tool.name: tool for tool in tools_for("claude-code")}
 
 READING = {
     "list_sessions", "briefing", "who", "search", "timeline", "show", "file_at", "diff", "decisions", "sql",
-    "context_bundle",
+    "context", "context_bundle",
 }  # fmt: skip
 WRITING = {"session_start", "session_end", "post_event", "store_decision", "store_error", "store_feedback"}
 
@@ -135,6 +136,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "session_end": {"agent_id": "shaper"},
     "list_sessions": {"active_only": False},
     "briefing": {"scope": ["src"]},
+    "context": {"message": "kiosk"},
     "who": {},
     "search": {"words": "kiosk", "limit": 2},
     "decisions": {},
@@ -355,15 +357,29 @@ def test_a_call_that_cannot_be_is_an_error_in_words(modern: Served) -> None:
         modern.result("nothing")
 
 
-def test_the_working_directory_is_not_trusted(elsewhere: Path) -> None:
-    """A server in a project's directory, with a client that says no roots, serves nothing until told what."""
-    with served(LEGACY, "mcp", cwd=elsewhere) as it:
-        said = it.refusal("who")
-        assert "the client says no roots. Pass the argument store" in said
-        assert it.portal.call(it.client.list_resources).resources == []
-        assert it.call("sql", query="select 1", store=str(elsewhere)).endswith("[1]\n")
+def test_the_store_around_a_server_passes_the_walls_of_a_hook_and_is_named(tmp_path: Path) -> None:
+    """P5, I33: without roots a server serves the nearest store around it where a hook would record into that,
+    and each answer says which it is; one that others may write or that git tracks is refused."""
+    own, inner = tmp_path / "own", tmp_path / "own/deep"
+    make_project(own)
+    inner.mkdir()
+    named = f"Store: {own}/.locus\n"
+    with served(LEGACY, "mcp", cwd=inner) as it:
+        assert it.call("who").startswith(f"{RECORD}{named}")
+        assert it.call("store_decision", summary="Serve tea").startswith(named)
+        [found, *_] = it.portal.call(it.client.list_resources).resources
+        [told] = it.portal.call(it.client.read_resource, found.uri).contents
+        assert told.text.startswith(f"{RECORD}{named}")
+        assert "Store: " not in it.call("sql", query="select 1", store=str(own))
         assert "No Locus store" in it.refusal("who", store="/").replace("no L", "No L")
         assert "must be an absolute path" in it.refusal("who", store=".")
+        os.chmod(own / ".locus", 0o777)
+        assert "chmod" in it.refusal("who")
+        os.chmod(own / ".locus", 0o700)
+        subprocess.run(["git", "init", "-q", own], check=True)
+        subprocess.run(["git", "-C", own, "add", "-f", ".locus/STORE"], check=True)
+        os.chmod(own / ".locus/STORE", 0o644)
+        assert "came with the repository" in it.refusal("who")
 
 
 def test_nothing_is_held_between_calls(modern: Served, project: Path) -> None:

@@ -1,6 +1,8 @@
 """`locus mcp install` and `uninstall`: our entry in the settings of four agents, and nothing else of them."""
 
 import json
+import os
+import sys
 import tomllib
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from eventlog.agents.install import Homes
 from eventlog.errors import Refused
 from eventlog.fs import REAL
 from eventlog.serve import mcp_install as engine
-from tests.cli.support import Locus
+from tests.cli.support import Locus, server_program
 
 # What somebody has in their settings, in the file of a project, in their own layout.
 THEIRS = {
@@ -32,6 +34,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(root)
     for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", f"{server_program(tmp_path / 'bin')}:/usr/bin:/bin")
     return root
 
 
@@ -157,3 +160,35 @@ def test_the_users_file_of_claude_code_is_where_it_looks(tmp_path: Path) -> None
     for environ, expected in ((home, ".claude.json"), (chosen, "c/.claude.json")):
         path = engine.settings_path("claude-code", "user", "/p", Homes.of(environ), environ)
         assert path == str(tmp_path / expected)
+
+
+def test_a_server_that_does_not_start_is_not_installed(
+    work: Path, tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P4, P8: the line is started once as the agent will start it; without an answer to `initialize` the
+    command fails, says the way out and writes nothing. Ours answers."""
+    here = os.path.dirname(sys.executable)
+    (tmp_path / "bin/locus").unlink()
+    ended = locus("mcp", "install", "--agent", "claude-code")
+    assert (
+        ended.code == 1
+        and f"locus is not on the PATH. No settings were changed. Next: put {here}" in ended.err
+    )
+    for does, said in (
+        ("exit 7", "exit code 7"),
+        ("echo '{}'; read line; sleep 9", "no answer"),
+        ("cat", "no answer"),
+    ):
+        server_program(tmp_path / "bin", does)
+        ended = locus("mcp", "install", "--agent", "claude-code")
+        assert ended.code == 1 and f"does not start: {said}" in ended.err
+    (tmp_path / "bin/mcp.py").write_text("raise ImportError('not here')\n")
+    monkeypatch.setenv("PATH", f"{here}:/usr/bin:/bin")
+    with monkeypatch.context() as without:
+        without.setenv("PYTHONPATH", str(tmp_path / "bin"))
+        ended = locus("mcp", "install", "--agent", "claude-code")
+    assert ended.code == 1 and "not here" in ended.err and "pip install 'locus-eventlog[mcp]'" in ended.err
+    assert not (work / ".mcp.json").exists()
+
+    assert locus("mcp", "install", "--agent", "claude-code").code == 0
+    assert (work / ".mcp.json").exists()

@@ -41,6 +41,7 @@ def ask(project: Path, tool: str, **arguments: Any) -> str:
 READING: list[tuple[str, dict[str, Any], str]] = [
     ("list_sessions", {"active_only": False}, "Make the kiosk polite"),
     ("briefing", {"focus": "kiosk", "scope": ["src"]}, "Greet in English"),
+    ("context", {"message": "the kiosk in English"}, "## Relevant to the message\n- ["),
     ("who", {}, "Nobody is at work here."),
     ("search", {"words": "morning", "path": "src"}, "src/kiosk.py"),
     ("timeline", {"turn": "last"}, "file  edit src/kiosk.py"),
@@ -215,19 +216,21 @@ def test_the_store_is_that_of_the_roots(project: Path, tmp_path: Path) -> None:
     make_project(other)
     bare.mkdir()
     (other / "deep/er").mkdir(parents=True)
-    place = Place()
+    place, of_project = Place(), Place.of(None, {"CLAUDE_PROJECT_DIR": str(other)})
+    ours, theirs = (str(project / ".locus"), False), (str(other / ".locus"), False)
 
-    assert place.root(None, [str(project)]) == str(project / ".locus")
-    assert place.root(None, [str(bare), str(other / "deep/er")]) == str(other / ".locus")
-    assert place.root(None, [str(other), str(other / "deep")]) == str(other / ".locus")
-    assert place.root(str(other), [str(project)]) == str(other / ".locus")
-    assert place.root(str(other / ".locus"), None) == str(other / ".locus")
-    assert Place.of(None, {"CLAUDE_PROJECT_DIR": str(other)}).root(None, None) == str(other / ".locus")
-    assert Place.of(None, {"CLAUDE_PROJECT_DIR": str(other)}).root(None, [str(project)]) == str(
-        project / ".locus"
-    )
+    assert place.root(None, [str(project)]) == ours
+    assert place.root(None, [str(bare), str(other / "deep/er")]) == theirs
+    assert place.root(None, [str(other), str(other / "deep")]) == theirs
+    assert place.root(str(other), [str(project)]) == theirs
+    assert place.root(str(other / ".locus"), None) == theirs
+    assert of_project.root(None, None) == theirs
+    assert of_project.root(None, [str(project)]) == ours
     for roots in (None, []):
-        with pytest.raises(NoStore, match=r"the client says no roots\. Pass the argument store"):
+        assert Place(around=str(other / "deep")).root(None, roots) == (str(other / ".locus"), True)
+        with pytest.raises(NoStore, match=r"bare\. `locus init` in the project makes one"):
+            Place(around=str(bare)).root(None, roots)
+        with pytest.raises(NoStore, match=r"the directory of the server is gone\. Pass the argument store"):
             place.root(None, roots)
     with pytest.raises(
         NoStore, match=r"bare\. `locus init` in the project makes one\. Pass the argument store"
@@ -249,8 +252,8 @@ def test_a_server_for_one_store_serves_no_other(project: Path, tmp_path: Path) -
         Place.of(None, {"LOCUS_DIR": str(project / ".locus")}),
     ):
         assert not place.needs_roots(None)
-        assert place.root(None, None) == str(project / ".locus")
-        assert place.root(str(project), None) == str(project / ".locus")
+        assert place.root(None, None) == (str(project / ".locus"), False)
+        assert place.root(str(project), None) == (str(project / ".locus"), False)
         with pytest.raises(Refused, match="serves no other store"):
             place.root(str(tmp_path / "other"), None)
 
