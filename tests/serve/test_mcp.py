@@ -461,7 +461,7 @@ def test_a_call_that_cannot_begin_says_so(project: Path, monkeypatch: pytest.Mon
     """P1: of too many calls at once, those that waited too long are told that nothing of them was done."""
     asked, held = [], threading.Event()
 
-    def answer(self: Call, root: str) -> dict[str, str]:
+    def answer(self: Call, root: str, unnamed: bool) -> dict[str, str]:
         asked.append(root)
         held.wait(60)
         return {"text": "done"}
