@@ -19,7 +19,7 @@ def command(ctx: click.Context, workstream: str, phase: str) -> None:
     """
     from eventlog.memory.shared_entry import new_entry
     from eventlog.memory.shared_nodes import key_here
-    from eventlog.memory.shared_state import staleness, state_of
+    from eventlog.memory.shared_state import marked, staleness, state_of
 
     with open_store(ctx) as store:
         contexts = contexts_of(store)
@@ -32,7 +32,7 @@ def command(ctx: click.Context, workstream: str, phase: str) -> None:
         document(
             {
                 "phase": phase,
-                "entry": entry,
+                "entry": marked(entry, found),
                 "stale": found.stale,
                 "reasons": list(found.reasons),
                 "scan_again": found.scan_again,

@@ -18,7 +18,7 @@ def command(ctx: click.Context, workstream: str, phase: str, as_json: bool) -> N
     The entry of WORKSTREAM must fit the repository, and its claims must have evidence; exit code 3 otherwise.
     """
     from eventlog.errors import Refused
-    from eventlog.memory.shared_claims import doubts, freshness
+    from eventlog.memory.shared_claims import claims_of, doubts, freshness
     from eventlog.memory.shared_nodes import key_here
     from eventlog.memory.shared_state import staleness, state_of
 
@@ -27,8 +27,7 @@ def command(ctx: click.Context, workstream: str, phase: str, as_json: bool) -> N
         entry = contexts.entry(phase, key_here(contexts, workstream))
         found = staleness(contexts.root, entry, state_of(contexts.root))
         ledger = entry.get("evidence_ledger") or []
-        summary = str((entry.get("working_summary") or {}).get("text") or "")
-        doubted = doubts(contexts.root, ledger, summary)
+        doubted = doubts(contexts.root, ledger, claims_of(entry))
         files = [
             (file.get("path"), freshness(contexts.root, file)) for item in ledger for file in item["files"]
         ]
