@@ -169,9 +169,13 @@ def lines_of(data: "Mapping[str, object]") -> "list[str]":
         for code in found if isinstance(found, list) else ():
             if isinstance(code, str):
                 line = _one_line(code)
-                prefixed = name != "next_actions" or _PREFIX.match(line)
-                lines.append(line if prefixed else f"next:{line}")
+                lines.append(next_code(line) if name == "next_actions" else line)
     return lines
+
+
+def next_code(action: str) -> str:
+    """The code of a next action: `next:` stands before one that has no prefix of its own."""
+    return action if _PREFIX.match(action) else f"next:{action}"
 
 
 def _add(codes: "list[str]", code: str) -> None:
