@@ -69,7 +69,7 @@ class Project:
 
     def events(self, *types: str) -> list[Json]:
         with Store.open(self.store) as store:
-            return [dict(event) for event in store.events(event_types=types)]
+            return [dict(event) for event in store.events(event_types=types or None)]
 
     def git(self, *arguments: str) -> str:
         return git(self.root, *arguments)

@@ -108,14 +108,14 @@ def _work(project: Project) -> Agent:
         server.call("store_error", context="race", message="test failure line 712")
     agent.stop()
     project.must(
-        "codes", "--next", "write it down", "--decision", "no llm=pure data", "--blocker", "need:the analyzer",
-        "--done", "test:clustering",
+        "codes", "--next", "write it down", "--decision", "no llm=pure data",
+        "--blocker", "need:the analyzer", "--done", "test:clustering",
     )  # fmt: skip
     return agent
 
 
 def _others(project: Project, told: Story) -> None:
-    """Files of other programs in the same directory: one that counts, two that expired, one that is broken."""
+    """Files of other programs in the same directory: one that counts, two that expired, a broken one."""
     directory = told.base / "memory/sessions"
     now = datetime.now(UTC)
     for name, days in (("hydra", 1), ("old", -1), ("older", -8)):
