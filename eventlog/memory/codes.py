@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath, PureWindowsPath
 
 from eventlog.memory.budget import tokens_of as tokens_of
-from eventlog.memory.defined_names import functions_in
 
 EXPIRES_AFTER = timedelta(days=7)
 ACTIVE, COMPLETED, EXPIRED = "active", "completed", "expired"
@@ -20,12 +19,8 @@ ACTIVE, COMPLETED, EXPIRED = "active", "completed", "expired"
 # Above this many tokens a session's codes are worth a warning; nothing is ever left out for it (S4-35).
 TOKENS_WARNED = 1500
 
-# `test`, alone or in the name of what runs tests, also within `run_tests.sh`; `latest` is none.
-_TEST = re.compile(r"(?<![^\W_])(?:py|unit|nex|vi|doc|c)?tests?(?![^\W_])", re.IGNORECASE)
-_RUN_NO_TESTS = {
-    "test", "[", "cat", "cd", "cp", "echo", "find", "git", "grep", "head", "less", "ls", "mkdir", "mv", "pip",
-    "rg", "rm", "sed", "tail", "touch", "vim", "wc",
-}  # fmt: skip
+_FUNCTION = re.compile(r"\b(?:def|function)\s+(\w+)|\bfunc\s+(?:\([^()\n]*\)\s*)?(\w+)")
+_TEST = re.compile(r"(?<![\w-])(?:py)?tests?(?![\w-])", re.IGNORECASE)
 _DECISION_WORDS = re.compile(r"\blet's use\b|\bwe'll use\b|\bdecision:", re.IGNORECASE)
 _BLOCKER_WORDS = re.compile(r"\b(?:blocked|unclear|needs?|issues?)\b", re.IGNORECASE)
 _PREFIX = re.compile(r"[a-z]+:\S")
@@ -134,7 +129,7 @@ class AutoCapture:
                 self.capture.record_file_modified(path)
             for name in ("content", "new_string"):
                 text = params.get(name)
-                for function in functions_in(text, str(path)) if isinstance(text, str) else ():
+                for function in functions_in(text) if isinstance(text, str) else ():
                     self.capture.record_function(function)
         command = params.get("command")
         if tool_name == "Bash" and isinstance(command, str):
@@ -153,10 +148,15 @@ class AutoCapture:
         return self.capture.to_context(phase)
 
 
+def functions_in(text: str) -> "list[str]":
+    """Names that Python, Go and JavaScript define in `text`, methods of Go among them."""
+    return [python or go for python, go in _FUNCTION.findall(text)]
+
+
 def runner_of(command: str) -> "str | None":
-    """The program of a command that runs tests, None for others, such as one that looks at files."""
+    """The program of a command that runs tests, None for others; `latest` is no test."""
     words = command.split()
-    if not words or not _TEST.search(command) or words[0] in _RUN_NO_TESTS:
+    if not words or not _TEST.search(command) or words[0] in ("test", "["):
         return None
     return words[0]
 
@@ -169,13 +169,9 @@ def lines_of(data: "Mapping[str, object]") -> "list[str]":
         for code in found if isinstance(found, list) else ():
             if isinstance(code, str):
                 line = _one_line(code)
-                lines.append(next_code(line) if name == "next_actions" else line)
+                prefixed = name != "next_actions" or _PREFIX.match(line)
+                lines.append(line if prefixed else f"next:{line}")
     return lines
-
-
-def next_code(action: str) -> str:
-    """The code of a next action: `next:` stands before one that has no prefix of its own."""
-    return action if _PREFIX.match(action) else f"next:{action}"
 
 
 def _add(codes: "list[str]", code: str) -> None:

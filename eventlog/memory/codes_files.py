@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from eventlog.memory.codes import (
-    EXPIRES_AFTER,
-    InjectionPackage,
-    SessionContext,
-    lines_of,
-    next_code,
-    tokens_of,
-)
+from eventlog.memory.codes import EXPIRES_AFTER, InjectionPackage, SessionContext, lines_of, tokens_of
 from eventlog.memory.files import make_private, read_json, replace_file
 
 _ACTIVE, _ARCHIVE = "active-", "archive"
@@ -92,7 +85,7 @@ def stored(context: SessionContext) -> "dict[str, Any]":
         "functions": list(context.key_functions),
         "decisions": list(context.decisions),
         "blockers": list(context.blockers),
-        "next_actions": [next_code(action) for action in context.next_actions],
+        "next_actions": lines_of({"next_actions": list(context.next_actions)})[1:],
         "completed": list(context.completed),
         "phase": context.phase,
         "metadata": {"expires_at": _text_of(context.timestamp + EXPIRES_AFTER)},

@@ -19,10 +19,10 @@ from eventlog.memory.codes import (
     AutoCapture,
     SessionContext,
     SessionContextCapture,
+    functions_in,
     runner_of,
 )
 from eventlog.memory.codes_files import SessionContextInjector, encoded
-from eventlog.memory.defined_names import functions_in
 from eventlog.recorder.sessions import SessionRow, named, recent
 from eventlog.snapshots.ids import from_text
 from eventlog.store import Store
@@ -197,7 +197,7 @@ def _note_file(
     if isinstance(after, str) and after != before and not {before, after} & withheld:
         old = set(_content(store, before).split("\n"))
         for line in _content(store, after).split("\n"):
-            for name in functions_in(line, path) if line not in old else ():
+            for name in functions_in(line) if line not in old else ():
                 capture.record_function(name)
 
 

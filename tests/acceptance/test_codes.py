@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from eventlog import SessionCleanupManager
-from tests.acceptance.story import Json, Project, new_project
+from tests.acceptance.project import Json, Project, new_project
 from tests.cli.hook_support import Agent
 from tests.cli.support import Ended
 
@@ -97,7 +97,7 @@ def _work(project: Project) -> Agent:
     agent.start()
     agent.prompt("Split the proxy")
     agent.write("cmd/proxy.go", "package main\n\nfunc (s *S) Process() {}\n\nfunc Load() {}\n")
-    agent.write("web/app.ts", "export const render = (a: number) => a;\n")
+    agent.write("web/app.py", "async def render(a):\n    return a\n")
     agent.bash("true # go test ./...")
     agent.bash("false # pytest")
     call = agent.begin("TodoWrite", {"todos": TODOS})
@@ -152,7 +152,7 @@ def test_a_session_leaves_its_codes(story: Story) -> None:
     assert [line for line in story.lines if line != failure] == [
         "proj:kiosk",
         "impl:proxy.go",
-        "impl:app.ts",
+        "impl:app.py",
         "impl:Process",
         "impl:Load",
         "impl:render",

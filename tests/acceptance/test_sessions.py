@@ -14,7 +14,7 @@ import pytest
 from eventlog import EngramStore
 from eventlog.memory.engram import Event, Session
 from eventlog.store import Store
-from tests.acceptance.story import Json, Project, new_project
+from tests.acceptance.project import Json, Project, new_project
 from tests.cli.support import Ended
 
 AUTH, TESTS = "refactoring auth module", "adding tests"

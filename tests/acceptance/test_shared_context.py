@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.acceptance.story import Json, Project, new_project
+from tests.acceptance.project import Json, Project, new_project
 from tests.cli.support import Ended
 
 SOURCE = "def greet():\n    return 'hello'\n\n\ndef price():\n    return 2\n"
