@@ -61,6 +61,7 @@ class Story:
     of_next: list[str] = field(default_factory=list)
     complete: Ended | None = None
     files_at_the_end: set[str] = field(default_factory=set)
+    archived: Json = field(default_factory=dict)
     cleaned: int = -1
     large: list[str] = field(default_factory=list)
     large_said: Ended | None = None
@@ -125,6 +126,7 @@ def _others(project: Project, told: Story) -> None:
     (directory / "active-broken.json").write_text('{"session_id": ', "utf-8")
     for name in ("hydra", "old", "broken", "new-project"):
         told.of_others[name] = project.locus("codes", "--project", name)
+    told.archived = json.loads((directory / "archive/of-old.json").read_text("utf-8"))
     told.cleaned = SessionCleanupManager(told.base).cleanup_expired()
 
 
@@ -213,9 +215,8 @@ def test_what_expired_or_is_broken_is_nothing(story: Story) -> None:
         assert (ended.code, ended.text, ended.err) == (
             1, "", f"locus: no codes of project '{name}' that still count\n",
         )  # fmt: skip
-    archived = json.loads((story.base / "memory/sessions/archive/of-old.json").read_text("utf-8"))
-    assert archived.pop("archived_at")
-    assert {name: archived[name] for name in STORED} == {**STORED, "project": "old", "session_id": "of-old"}
+    assert story.archived["archived_at"]
+    assert {name: story.archived[name] for name in STORED} == {**STORED, "project": "old", "session_id": "of-old"}
 
 
 def test_cleaning_up(story: Story) -> None:
