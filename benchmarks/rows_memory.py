@@ -19,8 +19,8 @@ from benchmarks.stores import fill, sealed_store
 from benchmarks.workload import WORDS, Blocks
 from eventlog import Store
 from eventlog.memory import briefing_of_log
-from eventlog.memory.codes import SessionContext, SessionContextCapture
-from eventlog.memory.codes_files import SessionCleanupManager, SessionContextInjector, stored
+from eventlog.memory.codes import SessionContextCapture
+from eventlog.memory.codes_files import SessionCleanupManager, SessionContext, SessionContextInjector, stored
 
 _PROJECTS = 10
 _NOW = datetime(2026, 1, 22, 13, 35, 14, tzinfo=UTC)

@@ -14,6 +14,9 @@ from .jsonout import document
 @click.option("--decision", metavar="CHOICE[=REASON]", multiple=True, help="Note a decision.")
 @click.option("--blocker", metavar="[KIND:]TEXT", multiple=True, help="Note something that is in the way.")
 @click.option("--complete", is_flag=True, help="Note that nothing of it is needed any more.")
+@click.option(
+    "--said", metavar="MESSAGE", multiple=True, help="What a user wrote: a decision, a blocker in it."
+)
 @click.option("--export", "export_", is_flag=True, help="Write the project's file, and say where it is.")
 @json_option
 @click.pass_context
@@ -26,6 +29,7 @@ def command(
     decision: tuple[str, ...],
     blocker: tuple[str, ...],
     complete: bool,
+    said: tuple[str, ...],
     export_: bool,
     as_json: bool,
 ) -> None:
@@ -37,27 +41,32 @@ def command(
     """
     from eventlog.errors import NotFound
     from eventlog.memory import codes, codes_files, codes_of_log
+    from eventlog.memory.budget import tokens_of
+    from eventlog.memory.files import read_json
     from eventlog.recorder import sessions
 
-    said = {
+    heard = codes.AutoCapture("", "")
+    for message in said:
+        heard.on_user_message(message)
+    noted = {
         codes_of_log.NEXT: next_,
         codes_of_log.DONE: done,
-        codes_of_log.DECISION: decision,
-        codes_of_log.BLOCKER: blocker,
+        codes_of_log.DECISION: (*decision, *("user_specified=explicit" for _ in heard.capture.decisions)),
+        codes_of_log.BLOCKER: (*blocker, *(c.removeprefix("block:") for c in heard.capture.blockers)),
         codes_of_log.COMPLETE: ("",) if complete else (),
     }
-    with open_store(ctx, records=any(said.values())) as store:
+    with open_store(ctx, records=any(noted.values())) as store:
         if project is not None and project != store.project_name:
             package = codes_files.SessionContextInjector(codes_of_log.base_of(store)).inject(project)
             if package is None:
                 raise NotFound(f"no codes of project {project!r} that still count")
             put(document({"codes": package.codes.split("\n")}) if as_json else f"{package.codes}\n")
             return
-        if any(said.values()):
+        if any(noted.values()):
             rows = [sessions.named(store, name)] if name else sessions.recent(store, limit=1)
             if not rows:
                 raise NotFound("there is no session to note it for; `locus session start` begins one")
-            for operation, texts in said.items():
+            for operation, texts in noted.items():
                 for text in texts:
                     codes_of_log.say(store, operation, text, rows[0].session_id)
         found = codes_of_log.of_session(store, name) if name else codes_of_log.of_store(store)
@@ -69,7 +78,7 @@ def command(
         return
     data = codes_files.stored(found.context)
     lines = codes.lines_of(data)
-    tokens = codes.tokens_of("\n".join(lines))
+    tokens = tokens_of("\n".join(lines))
     if as_json:
         put(document({**data, "codes": lines, "tokens": tokens, "session": found.session_id}))
     else:
@@ -77,4 +86,5 @@ def command(
     if tokens > codes.TOKENS_WARNED:
         say(f"about {tokens:,} tokens; above {codes.TOKENS_WARNED:,} they cost a new session much to read")
     if path is not None:
-        say(f"written to {path}")
+        files = (read_json(path) or {}).get("files") or []
+        say(f"written to {path}: {len(files):,} file{'' if len(files) == 1 else 's'}")

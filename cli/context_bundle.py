@@ -19,20 +19,22 @@ def command(
 ) -> None:
     """Print what goes into a prompt, within its budget.
 
-    At most 2,200 characters for planning, 1,700 for implementation.
+    At most 2,200 characters for planning, 1,700 for implementation. What earlier sessions decided and did is
+    in it where it bears on the feature request.
     """
-    from eventlog.memory.shared_bundle import role_rounds
-    from eventlog.memory.shared_nodes import bundle_here
+    from eventlog.memory.shared_bundle import Bundle, role_rounds
+    from eventlog.memory.shared_nodes import ContextLoadNode
 
     with open_store(ctx) as store:
-        contexts = contexts_of(store)
-        made, found = bundle_here(contexts, phase, workstream, size_max=size_max)
+        made = ContextLoadNode(contexts_of(store), workstream, phase, size_max)({})["context"][phase]
+    text, left_out = made["bundle"], made["left_out"]
+    rounds = role_rounds(Bundle(text, left_out)) if roles else []
     if as_json:
-        rounds = [{"role": role, "text": text} for role, text in role_rounds(made)] if roles else None
-        put(document({"text": made.text, "left_out": made.left_out, "stale": found.stale, "rounds": rounds}))
+        said = [{"role": role, "text": told} for role, told in rounds] if roles else None
+        put(document({"text": text, "left_out": left_out, "stale": made["stale"], "rounds": said}))
     elif roles:
-        put("\n\n".join(f"# {role}\n\n{text}" for role, text in role_rounds(made)) + "\n")
+        put("\n\n".join(f"# {role}\n\n{told}" for role, told in rounds) + "\n")
     else:
-        put(f"{made.text}\n")
-    if made.left_out:
-        say("left out: " + ", ".join(f"{count} of {name}" for name, count in made.left_out.items()))
+        put(f"{text}\n")
+    if left_out:
+        say("left out: " + ", ".join(f"{count} of {name}" for name, count in left_out.items()))

@@ -1,4 +1,4 @@
-"""`locus context …`: what people and tools pass on about a workstream, in files of the repository."""
+"""`locus context …`: what a model should know for a message, and what is shared of a workstream."""
 
 import click
 
@@ -8,6 +8,7 @@ SECTIONS: Sections = (
     (
         "Look",
         (
+            Entry("for", "context_for", "Print what a model should know for a message."),
             Entry("status", "context_status", "Show whether context is shared, and what there is."),
             Entry("load", "context_load", "Show what is known of a workstream, and whether it still holds."),
             Entry("bundle", "context_bundle", "Print what goes into a prompt, within its budget."),
@@ -20,8 +21,9 @@ SECTIONS: Sections = (
 
 @click.command("context", cls=LazyGroup, sections=SECTIONS, subcommand_metavar="VERB …")
 def command() -> None:
-    """Share what is known of a workstream between sessions and tools.
+    """Give a model what it should know, and share what is known of a workstream.
 
-    It lies in data/context/ of the repository, to be committed. All of it is off unless config.toml says
+    `for` gives all of it for one message. The other verbs are about workstreams: what sessions and tools
+    share of one lies in data/context/ of the repository, to be committed. It is off unless config.toml says
     [context] shared = true, or SHARED_CONTEXT_ENABLED is true.
     """

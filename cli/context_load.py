@@ -17,28 +17,12 @@ def command(ctx: click.Context, workstream: str, phase: str) -> None:
     That is the entry of WORKSTREAM on this branch, as JSON. What somebody else committed since is taken
     into the log.
     """
-    from eventlog.memory.shared_entry import new_entry
-    from eventlog.memory.shared_nodes import key_here
-    from eventlog.memory.shared_state import marked, staleness, state_of
+    from eventlog.memory.shared_nodes import ContextLoadNode
 
     with open_store(ctx) as store:
-        contexts = contexts_of(store)
-        key = key_here(contexts, workstream)
-        loaded = contexts.load(phase)
-        entry = loaded.entries.get(key) or new_entry(key)
-        found = staleness(contexts.root, entry, state_of(contexts.root))
-        sessions = contexts.sessions(phase).get(key, {})
-    put(
-        document(
-            {
-                "phase": phase,
-                "entry": marked(entry, found),
-                "stale": found.stale,
-                "reasons": list(found.reasons),
-                "scan_again": found.scan_again,
-                "cli_sessions": sessions,
-            }
-        )
-    )
-    for problem in loaded.problems:
+        state = ContextLoadNode(contexts_of(store), workstream, phase)({})
+    loaded = state["context"][phase]
+    shown = {name: loaded[name] for name in ("entry", "stale", "reasons", "scan_again")}
+    put(document({"phase": phase, **shown, "cli_sessions": state["plan"]["metadata"]["cli_sessions"]}))
+    for problem in loaded["problems"]:
         say(problem)

@@ -33,7 +33,7 @@ def command(
     needs evidence (exit code 3).
     """
     from eventlog.errors import InvalidEvent
-    from eventlog.memory.shared_nodes import key_here, write
+    from eventlog.memory.shared_nodes import ContextWriteNode
 
     if rebuild == (update is not None):
         raise click.UsageError("it takes either an UPDATE or --rebuild")
@@ -49,5 +49,6 @@ def command(
         if not isinstance(said, dict):
             raise InvalidEvent(f"{update.name}: an update is a JSON object")
         verified = {"tests_passed": tests_passed, "diff_applied": diff_applied}
-        write(contexts, phase, key_here(contexts, workstream), {**said, "verified": verified})
+        change = {**said, "verified": verified}
+        ContextWriteNode(contexts, workstream, phase)({"context": {"shared_update": change}})
     put(f"{contexts.path(phase)}\n")

@@ -60,7 +60,11 @@ SECTIONS: Sections = (
         (
             Entry("briefing", "briefing", "Show what a new session should know, from what is recorded."),
             Entry("codes", "codes", "Show what the last session did and left to do, a short line each."),
-            Entry("context", "context_group", "Share what is known of a workstream."),
+            Entry(
+                "context",
+                "context_group",
+                "Give a model what it should know; share what is known of a workstream.",
+            ),
         ),
     ),
     ("Ask", (Entry("sql", "sql", "Ask a question in SQL."),)),

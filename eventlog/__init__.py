@@ -21,12 +21,18 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from eventlog.event import Event
-    from eventlog.memory.codes import AutoCapture, InjectionPackage, SessionContext, SessionContextCapture
-    from eventlog.memory.codes_files import SessionCleanupManager, SessionContextInjector
+    from eventlog.memory.codes import AutoCapture, SessionContextCapture
+    from eventlog.memory.codes_files import (
+        InjectionPackage,
+        SessionCleanupManager,
+        SessionContext,
+        SessionContextInjector,
+    )
     from eventlog.memory.engram import EngramStore
     from eventlog.memory.intent import STALE_SESSION_HOURS
     from eventlog.memory.shared_nodes import ContextLoadNode, ContextWriteNode, ValidationNode
     from eventlog.memory.shared_store import ContextStore
+    from eventlog.memory.window import ContextBlock, Situation
     from eventlog.names import safe_context_name, sanitize_context_id
     from eventlog.query.engine import Limits, Result
     from eventlog.query.lookup import TurnRef
@@ -54,7 +60,6 @@ if TYPE_CHECKING:
         RetrieveOptions,
         TurnSummary,
     )
-    from eventlog.recorder.window import ContextBlock, Situation
     from eventlog.store import Store
 
 __version__ = "0.1.0"
@@ -72,7 +77,7 @@ _HOME_OF = {
     "Conflict": "eventlog.errors",
     "Consumer": "eventlog.recorder.ledger",
     "Context": "eventlog.recorder.requests",
-    "ContextBlock": "eventlog.recorder.window",
+    "ContextBlock": "eventlog.memory.window",
     "ContextLoadNode": "eventlog.memory.shared_nodes",
     "ContextResult": "eventlog.recorder.requests",
     "ContextStore": "eventlog.memory.shared_store",
@@ -87,7 +92,7 @@ _HOME_OF = {
     "EventLinks": "eventlog.recorder.requests",
     "EventLogError": "eventlog.errors",
     "Hooks": "eventlog.recorder.hooks",
-    "InjectionPackage": "eventlog.memory.codes",
+    "InjectionPackage": "eventlog.memory.codes_files",
     "InsightResult": "eventlog.recorder.requests",
     "InsightsOptions": "eventlog.recorder.requests",
     "InvalidEvent": "eventlog.errors",
@@ -105,10 +110,10 @@ _HOME_OF = {
     "STALE_SESSION_HOURS": "eventlog.memory.intent",
     "Session": "eventlog.recorder.recorder",
     "SessionCleanupManager": "eventlog.memory.codes_files",
-    "SessionContext": "eventlog.memory.codes",
+    "SessionContext": "eventlog.memory.codes_files",
     "SessionContextCapture": "eventlog.memory.codes",
     "SessionContextInjector": "eventlog.memory.codes_files",
-    "Situation": "eventlog.recorder.window",
+    "Situation": "eventlog.memory.window",
     "Store": "eventlog.store",
     "StrictHooks": "eventlog.recorder.hooks",
     "Turn": "eventlog.recorder.recorder",

@@ -6,6 +6,7 @@ bytes. Each line says which event it stands on, each claim about a file what bec
 path: imports neither `dataclasses` nor `re`; `briefing_of_log` gathers, `briefing_hook` adds what came since.
 """
 
+from eventlog.memory import codes
 from eventlog.memory.budget import Filled, Section, fill, tokens_of
 from eventlog.memory.evidence import NOTE, cited, harmless, quoted
 from eventlog.memory.freshness import Looker
@@ -18,14 +19,12 @@ if TYPE_CHECKING:
 
     Facts = dict[str, Any]
 
-FORMAT = 2
+FORMAT = 3
 TOKENS = 1_000
 STALE_HOURS = 24  # `intent.STALE_SESSION_HOURS`, which this path cannot import; a test compares them
 
 # The most lines of each section; what is beyond them counts as left out.
-_KNOWLEDGE, _WARNINGS, _ERRORS, _SESSIONS, _RELEVANT, _TURNS, _DECISIONS, _FILES, _CODES = (
-    5, 10, 5, 10, 10, 5, 10, 10, 10,
-)  # fmt: skip
+_KNOWLEDGE, _WARNINGS, _ERRORS, _SESSIONS, _RELEVANT, _TURNS, _DECISIONS, _FILES = 5, 10, 5, 10, 10, 5, 10, 10
 _HOUR_US = 3_600_000_000
 _WORD_SIZE_MIN = 3
 # A path within the scope counts as much as so many words of the focus.
@@ -95,6 +94,14 @@ class _About:
 
 def briefing(facts: "Facts", reader: Reader, looker: Looker, now_us: int, tokens: int = TOKENS) -> Briefing:
     """The briefing of these facts."""
+    about, others, sections = parts(facts, reader, looker, now_us)
+    return Briefing(fill(_head(facts, about), sections, tokens), facts, about, others)
+
+
+def parts(
+    facts: "Facts", reader: Reader, looker: Looker, now_us: int
+) -> "tuple[_About, list[Facts], tuple[Section, ...]]":
+    """What a briefing is about, the other active sessions, and its sections from the top to the bottom."""
     active = active_sessions(facts["sessions"], now_us)
     about = _about(reader, active)
     others = [
@@ -124,7 +131,7 @@ def briefing(facts: "Facts", reader: Reader, looker: Looker, now_us: int, tokens
         ),
         _codes(facts),
     )
-    return Briefing(fill(_head(facts, about), sections, tokens), facts, about, others)
+    return about, others, sections
 
 
 def fields(made: Briefing, budget: int) -> "Facts":
@@ -257,8 +264,9 @@ def _section(
 
 
 def _codes(facts: "Facts") -> Section:
-    lines = [f"- [sess-{facts['codes_of']}] {quoted(code)}" for code in facts["codes"][:_CODES]]
-    return Section("codes", "## Continuity codes", lines, len(facts["codes"]))
+    """The codes of the last session, all of them, as lines of their own without a title (S4-1, S4-35)."""
+    lines = codes.lines_left(facts["codes"], facts["project"]["name"])
+    return Section("codes", "", [harmless(line) for line in lines], is_whole=True)
 
 
 def _relevant(facts: "Facts", about: _About, maker: "_Lines") -> "tuple[Section, set[str]]":

@@ -13,20 +13,23 @@ from blake3 import blake3
 
 from eventlog import jsontext
 from eventlog.errors import Corruption, EventLogError
+from eventlog.fs import REAL
 from eventlog.log.frame import HEADER_SIZE, decode_frame, decode_header
 from eventlog.log.line import decode_line
+from eventlog.memory import codes
 from eventlog.memory.briefing import FORMAT, TOKENS, Reader, briefing
 from eventlog.memory.freshness import Looker
 from eventlog.names import session_id_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from eventlog.config import Config
     from eventlog.identity import Identity
     from eventlog.layout import Layout
+    from eventlog.snapshots.store import BlobStore
 
     Facts = dict[str, Any]
 
@@ -36,8 +39,10 @@ _NEWEST = 50
 _CACHE_SIZE_MAX = 4 << 20
 _TAIL_SIZE_MAX = 1 << 20
 _LOOKED_AT_BYTES_MAX = 4 << 20
-_TYPES = (b"session", b"turn", b"file", b"decision", b"error", b"warning")
+_TYPES = (b"session", b"turn", b"file", b"action", b"decision", b"error", b"warning", b"code")
 _TYPE = b'"event_type":"'
+# What the payload of an action holds that leaves a code, or ends a failure.
+_TELLING = (b"test", b"jest", b"spec", b'"todos"', b'"plan"', b'"new_string"', b'"content"')
 
 # The agents that take text in from a hook that starts a session; OpenCode by our plugin.
 _TAKE_JSON = ("claude-code", "codex", "gemini-cli", "opencode")
@@ -110,17 +115,30 @@ def text_at_start(
 def facts_now(layout: "Layout", who: "Identity", deadline_s: float) -> "Facts | None":
     """The kept facts with what the journals say since; None without any."""
     facts = _kept(layout, who)
+    blobs: "list[BlobStore]" = []
+
+    def text_of(content_hash: object) -> str:
+        """The text of a content, empty where there is none to be had, or no time."""
+        if content_hash is None or time.monotonic() > deadline_s:
+            return ""
+        if not blobs:
+            from eventlog.snapshots.store import BlobStore
+
+            blobs.append(BlobStore(REAL, layout, who.store_id))
+        return codes.text_in(blobs[0], content_hash)
+
     if facts is None:
         if _begins_in_segments(layout):
             return None
         facts = _nothing(who)
-    fold = _Fold(facts)
+    fold = _Fold(facts, text_of)
     try:
         for position, line in _lines(layout, who, facts["journal"], facts["offset"], deadline_s):
             if position >= facts["position"]:
                 fold.take(position, line)
     except (EventLogError, OSError):
         pass  # the kept facts alone
+    fold.end()
     return facts
 
 
@@ -153,7 +171,6 @@ def _nothing(who: "Identity") -> "Facts":
         "journal": 1,
         "offset": HEADER_SIZE,
         "project": {"name": who.project_name, "repo": who.repo_hash, "sessions": None, "turns": None},
-        "codes_of": None,
         **{name: [] for name in (*lists, "more_files", "others", "codes")},
         **dict.fromkeys(("overlaps_total", "warnings_total", "errors_total", "decisions_total"), 0),
     }
@@ -191,10 +208,12 @@ def _lines(
 
 
 class _Fold:
-    """Brings facts up to date, event by event, in the order of the log."""
+    """Brings facts up to date, event by event, in the order of the log; `end` says that it is over."""
 
-    def __init__(self, facts: "Facts") -> None:
+    def __init__(self, facts: "Facts", text_of: "Callable[[object], str]") -> None:
         self._facts = facts
+        self._text_of = text_of
+        self._codes = {one["session"]: codes.AutoCapture.of_facts(one) for one in facts["codes"]}
         self._sessions: "dict[str, Facts]" = {one["id"]: one for one in facts["sessions"]}
         self._seen = {
             one["event"]
@@ -216,7 +235,9 @@ class _Fold:
             return
         try:
             event, payload = decode_line(line)
-            said = jsontext.decode(payload)
+            # Most actions leave no code; their payloads are the largest part of a journal.
+            is_read = kind != b"action" or any(word in payload for word in _TELLING) or self._awaits(event)
+            said = jsontext.decode(payload) if is_read else {}
         except (EventLogError, ValueError, RecursionError):
             return
         if not isinstance(said, dict) or event["event_id"] in self._seen:
@@ -230,10 +251,37 @@ class _Fold:
         if known is not None:
             known["last_position"] = position
         self._position, self._event, self._said, self._session = position, event, said, session
-        getattr(self, f"_take_{kind.decode()}")()
+        self._take_codes(kind.decode())
+        if kind not in (b"action", b"code"):
+            getattr(self, f"_take_{kind.decode()}")()
         self._facts["sessions"] = sorted(
             self._sessions.values(), key=lambda one: int(one["last_position"]), reverse=True
         )
+
+    def end(self) -> None:
+        """Facts of codes as JSON has them, those of the session that something was done in last first."""
+        found = [one.facts() for one in self._codes.values()]
+        self._facts["codes"] = sorted(found, key=lambda one: (-one["at_us"], -one["position"]))
+
+    def _awaits(self, event: "Facts") -> bool:
+        """Whether an action may show that an error of this tool is over, or say what failed."""
+        tools = [one["tool"] for one in self._facts["errors"]]
+        return event.get("success") is False or event.get("tool") in tools
+
+    def _take_codes(self, kind: str) -> None:
+        session, event, said = self._session, self._event, self._said
+        if kind not in codes.TYPES or session is None:
+            return
+        if session not in self._codes:
+            self._codes[session] = codes.AutoCapture(session, self._facts["project"]["name"])
+        one = self._codes[session]
+        at: int = event.get("occurred_at") or event.get("recorded_at") or 0
+        one.take(event, lambda: said, at, self._position, self._text_of)
+        for event_id in one.resolved:
+            before = len(self._facts["errors"])
+            self._facts["errors"] = [error for error in self._facts["errors"] if error["event"] != event_id]
+            self._facts["errors_total"] -= before - len(self._facts["errors"])
+        one.resolved.clear()
 
     def _take_session(self) -> None:
         session = self._session

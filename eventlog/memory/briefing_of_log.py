@@ -15,20 +15,17 @@ from eventlog import config
 from eventlog.jsontext import decode, encode
 from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.tail import walk
-from eventlog.memory import codes, codes_of_log, intent, who
+from eventlog.memory import codes_of_log, intent, who, window
 from eventlog.memory.briefing import FORMAT, TOKENS, Briefing, Reader, briefing
 from eventlog.memory.files import replace_file
 from eventlog.memory.freshness import Looker
+from eventlog.memory.retrieved import retrieve
 from eventlog.projections.definitions import EVENTS_NEWEST_FIRST, HAPPENED_AT, TURNS_NEWEST_FIRST
-from eventlog.recorder import retrieval, window
-from eventlog.recorder.requests import RetrieveOptions
 from eventlog.search.failures import failures
 from eventlog.store import Store
 
 _NEWEST = 50
 _PATHS, _PATH_EVENTS = 200, 400
-# Codes that name what a line of the briefing tells with its file's state, or its first line.
-_TOLD_ELSEWHERE = ("proj:", "impl:")
 _AT = f"epoch_us({HAPPENED_AT})"
 
 
@@ -55,7 +52,7 @@ def brief(
         except OSError:
             pass  # whoever may only read is briefed all the same
     if reader.focus or reader.scope:
-        _add_what_bears_on(store, facts, reader)
+        _add_what_bears_on(store, facts, reader, writes=writes)
     return briefing(facts, reader, looker or Looker(working_directory(store)), now_us, tokens)
 
 
@@ -98,8 +95,6 @@ def gather(store: Store) -> "dict[str, Any]":
         "select total_sessions, total_turns from sessions_master where repo = $1", [store.repo_hash]
     ).rows
     sessions, turns = totals[0] if totals else (0, 0)
-    left = codes_of_log.of_store(store)
-    lines = [] if left is None or left.context.status == codes.COMPLETED else codes.lines_of(_stored(left))
     opened = [failure for failure in failures(store.query) if failure.resolved is None]
     decisions, decisions_total = _decisions(store)
     warnings, warnings_total = _warnings(store)
@@ -147,8 +142,7 @@ def gather(store: Store) -> "dict[str, Any]":
         "files": _files(store, "true", []),
         "more_files": [],
         "others": [],
-        "codes_of": None if left is None else left.session_id,
-        "codes": [line for line in lines if not line.startswith(_TOLD_ELSEWHERE)],
+        "codes": codes_of_log.facts(store),
     }
 
 
@@ -261,7 +255,7 @@ def _files(store: Store, where: str, parameters: "Sequence[Any]") -> "list[dict[
     return list(found.values())
 
 
-def _add_what_bears_on(store: Store, facts: "dict[str, Any]", reader: Reader) -> None:
+def _add_what_bears_on(store: Store, facts: "dict[str, Any]", reader: Reader, *, writes: bool) -> None:
     """What is older than the newest of each kind, and bears on what the reader said."""
     known = {one["path"] for one in facts["files"]}
     for top in reader.scope:
@@ -271,8 +265,8 @@ def _add_what_bears_on(store: Store, facts: "dict[str, Any]", reader: Reader) ->
         known |= {one["path"] for one in found}
     if reader.focus:
         seen = {one["event"] for name in ("decisions", "errors", "warnings") for one in facts[name]}
-        for memory in retrieval.find(store, reader.focus, RetrieveOptions(_NEWEST)):
-            if memory.event_id not in seen and memory.event_type not in ("turn", "session", "file"):
+        for memory in (one.memory for one in retrieve(store, reader.focus, _NEWEST, writes=writes)):
+            if memory.event_id not in seen and memory.event_type not in ("turn", "session"):
                 facts["others"].append(
                     {
                         "event": memory.event_id,
@@ -298,9 +292,3 @@ def _payload(text: object) -> "dict[str, Any]":
     except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
-
-
-def _stored(left: codes_of_log.SessionCodes) -> "dict[str, Any]":
-    from eventlog.memory.codes_files import stored
-
-    return stored(left.context)

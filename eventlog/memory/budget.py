@@ -24,15 +24,27 @@ def words_in(tokens: int) -> int:
 
 
 class Section:
-    """A titled list of lines. `total` counts what there is, also where not every item has a line."""
+    """A titled list of lines. `total` counts what there is, also where not every item has a line.
 
-    __slots__ = ("kind", "lines", "title", "total")
+    One that is `whole` has all of its lines or none, and gets its place before the others get theirs.
+    """
 
-    def __init__(self, kind: str, title: str, lines: "Sequence[str]", total: "int | None" = None) -> None:
+    __slots__ = ("is_whole", "kind", "lines", "title", "total")
+
+    def __init__(
+        self,
+        kind: str,
+        title: str,
+        lines: "Sequence[str]",
+        total: "int | None" = None,
+        *,
+        is_whole: bool = False,
+    ) -> None:
         self.kind = kind  # in the plural, as in "3 decisions"; one word
         self.title = title
         self.lines = lines
         self.total = max(len(lines), total or 0)
+        self.is_whole = is_whole
 
 
 class Filled:
@@ -77,8 +89,13 @@ def _chosen(
     everything = {section.kind: section.total for section in sections if section.total}
     used = _words("\n".join(head)) + _words(_left_line(everything, tokens))
     for section in sections:
+        cost = _words(section.title) + sum(map(_words, section.lines))
+        if section.is_whole and section.lines and used + cost <= words:
+            used += cost
+            chosen[section.kind] = len(section.lines)
+    for section in sections:
         title = _words(section.title)
-        for line in section.lines:
+        for line in () if section.is_whole else section.lines:
             cost = _words(line) + (title if not chosen[section.kind] else 0)
             if used + cost > words:
                 break
@@ -91,7 +108,8 @@ def _text(head: "Sequence[str]", sections: "Sequence[Section]", chosen: "dict[st
     parts = ["\n".join(head)]
     for section in sections:
         if chosen[section.kind]:
-            parts.append("\n".join((section.title, *section.lines[: chosen[section.kind]])))
+            title = (section.title,) if section.title else ()
+            parts.append("\n".join((*title, *section.lines[: chosen[section.kind]])))
     left = {s.kind: s.total - chosen[s.kind] for s in sections if s.total > chosen[s.kind]}
     if left:
         parts.append(_left_line(left, tokens))

@@ -1,83 +1,91 @@
 """Continuity codes: what a session did and left to do, one short line each, for the next session to read.
 
-Pure: the values, what fills them, and how they are written. No prose, no language model. `from_log.py` fills
-them from a store, `codes_files.py` keeps them in files. Words and rules are those of S4; where they
-contradict each other, docs/codes.md says which way was taken.
+Pure: the rules that make codes of a session's events, and how codes are written. No prose, no language model.
+`codes_of_log` reads the events of a store, `facts_now` those of the journals' end; both fold them here, so
+both give the same codes. Words and rules are those of S4; docs/codes.md says which way was taken where they
+contradict each other. On the hook path: imports neither `dataclasses` nor `re`.
 """
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from pathlib import PurePosixPath, PureWindowsPath
+from eventlog.errors import EventLogError
+from eventlog.snapshots.ids import from_text
+from eventlog.types import COMMAND_ARGUMENTS
 
-from eventlog.memory.budget import tokens_of as tokens_of
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
+    from typing import Any
 
-EXPIRES_AFTER = timedelta(days=7)
+    from eventlog.memory.codes_files import SessionContext
+    from eventlog.snapshots.store import BlobStore
+
 ACTIVE, COMPLETED, EXPIRED = "active", "completed", "expired"
+# The events that leave codes; `code` is what somebody noted.
+CODE = "code"
+TYPES = ("file", "action", "decision", "error", CODE)
+# The lists of a session's codes in the order of their lines; completions are kept and not among the lines.
+LISTS = ("files", "functions", "decisions", "blockers", "next_actions")
 
 # Above this many tokens a session's codes are worth a warning; nothing is ever left out for it (S4-35).
 TOKENS_WARNED = 1500
 
-_FUNCTION = re.compile(r"\b(?:def|function)\s+(\w+)|\bfunc\s+(?:\([^()\n]*\)\s*)?(\w+)")
-_TEST = re.compile(r"(?<![\w-])(?:py)?tests?(?![\w-])", re.IGNORECASE)
-_DECISION_WORDS = re.compile(r"\blet's use\b|\bwe'll use\b|\bdecision:", re.IGNORECASE)
-_BLOCKER_WORDS = re.compile(r"\b(?:blocked|unclear|needs?|issues?)\b", re.IGNORECASE)
-_PREFIX = re.compile(r"[a-z]+:\S")
-_MESSAGE_SIZE_MAX = 30
-# A code is one line: what would break it, or command a terminal, becomes what a space becomes.
-_BREAKING = re.compile("[\\s\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_MESSAGE_SIZE_MAX = 80
+_SAID_SIZE_MAX = 30
+_CONTENT_SIZE_MAX = 1 << 20
+_DEFINING = ("def", "func", "function", "function*", "fn")
+_TESTING = frozenset(("test", "tests", "pytest", "unittest", "vitest", "nextest", "jest", "ctest", "rspec"))
+# Programs that are given tests to do something else with.
+_NO_RUNNERS = (
+    "test",
+    "[",
+    "cd",
+    "ls",
+    "cat",
+    "echo",
+    "rm",
+    "mkdir",
+    "rg",
+    "grep",
+    "git",
+    "sed",
+    "head",
+    "vim",
+)
+_DECISIONS = ("let's use", "we'll use", "decision:")
+_BLOCKERS = frozenset(("blocked", "unclear", "need", "needs", "issue", "issues"))
+# Lists of things to do, as the agents' own tools are given them: the name of the list, of a text.
+_TODO_LISTS = ("todos", "plan")
+_TODO_TEXTS = ("content", "step", "description", "text", "title")
+# What a failure says first without saying what failed.
+_SAYS_NOTHING = (
+    "exit code",
+    "traceback (most recent",
+    "command failed",
+    "error: exit status",
+    "stderr:",
+    "stdout:",
+)
+_SAYS_WHAT = ("error", "failed", "fatal", "panicked", "assert", "not found", "denied", "no such")
 
 
-@dataclass(frozen=True, slots=True)
-class SessionContext:
-    """What one session leaves to the next. Every list holds codes, without repetitions, in order of arrival.
-
-    `id` is `YYYYMMDD-HHMMSS`, the beginning of the session in UTC; times are aware.
-    """
-
-    id: str
-    project: str
-    timestamp: datetime
-    expires: datetime
-    phase: "str | None" = None
-    completed: "tuple[str, ...]" = ()
-    next_actions: "tuple[str, ...]" = ()
-    decisions: "tuple[str, ...]" = ()
-    blockers: "tuple[str, ...]" = ()
-    files_modified: "tuple[str, ...]" = ()
-    key_functions: "tuple[str, ...]" = ()
-    status: str = ACTIVE
-
-
-@dataclass(frozen=True, slots=True)
-class InjectionPackage:
-    """Codes ready for a session's start. `token_count` is an estimate (`tokens_of`)."""
-
-    codes: str
-    token_count: int
-    session_id: str
-    expires_at: str
-
-
-@dataclass(slots=True)
 class SessionContextCapture:
-    """Collects the codes of one session. One thread at a time."""
+    """Collects the codes of one session: lists without repetitions, in order of arrival."""
 
-    session_id: str
-    project: str
-    completed: "list[str]" = field(default_factory=list)
-    next_actions: "list[str]" = field(default_factory=list)
-    decisions: "list[str]" = field(default_factory=list)
-    blockers: "list[str]" = field(default_factory=list)
-    files_modified: "list[str]" = field(default_factory=list)
-    key_functions: "list[str]" = field(default_factory=list)
+    def __init__(self, session_id: str, project: str) -> None:
+        self.session_id = session_id
+        self.project = project
+        self.completed: "list[str]" = []
+        self.next_actions: "list[str]" = []
+        self.decisions: "list[str]" = []
+        self.blockers: "list[str]" = []
+        self.files_modified: "list[str]" = []
+        self.key_functions: "list[str]" = []
 
     def record_completion(self, action: str) -> None:
-        _add(self.completed, _one_line(action))
+        _add(self.completed, one_line(action))
 
     def record_next(self, action: str) -> None:
-        _add(self.next_actions, _one_line(action))
+        _add(self.next_actions, one_line(action))
 
     def record_decision(self, choice: str, reason: "str | None" = None) -> None:
         _add(self.decisions, _joined("dec:" + "-".join(part for part in (choice, reason) if part)))
@@ -87,91 +95,303 @@ class SessionContextCapture:
 
     def record_file_modified(self, path: str) -> None:
         """The name alone: files of one name in two folders are one code."""
-        name = PureWindowsPath(path).name if "\\" in path and "/" not in path else PurePosixPath(path).name
-        _add(self.files_modified, _one_line(f"impl:{name}"))
+        parts = path.replace("\\", "/") if "/" not in path else path
+        _add(self.files_modified, one_line(f"impl:{parts.rstrip('/').rpartition('/')[2]}"))
 
     def record_function(self, name: str) -> None:
-        _add(self.key_functions, _one_line(f"impl:{name}"))
+        _add(self.key_functions, one_line(f"impl:{name}"))
 
     def to_context(
         self, phase: "str | None" = None, *, now: "datetime | None" = None, status: str = ACTIVE
-    ) -> SessionContext:
+    ) -> "SessionContext":
         """What was collected, as of `now`; it expires a week later."""
-        at = now or datetime.now(UTC)
-        return SessionContext(
-            self.session_id,
-            self.project,
-            at,
-            at + EXPIRES_AFTER,
-            phase,
-            tuple(self.completed),
-            tuple(self.next_actions),
-            tuple(self.decisions),
-            tuple(self.blockers),
-            tuple(self.files_modified),
-            tuple(self.key_functions),
-            status,
-        )
+        from eventlog.memory.codes_files import context_of
+
+        return context_of(self, phase, now, status)
 
 
 class AutoCapture:
-    """Collects codes from what a session's tools and user say, for callers that hear them one by one."""
+    """The codes of a session, from what its tools and user say, one by one; `take` is given events instead.
+
+    `at_us` and `position` are those of the last event that counted. One thread at a time.
+    """
 
     def __init__(self, session_id: str, project: str) -> None:
         self.capture = SessionContextCapture(session_id, project)
+        self.status = ACTIVE
+        self.began_us: "int | None" = None
+        self.at_us = 0
+        self.position = -1
+        self.resolved: "list[str]" = []  # ids of errors that a later event showed to be over
+        self._failed: "list[dict[str, Any]]" = []
+        self._tried: "dict[str, str | None]" = {}
 
     def on_tool_use(self, tool_name: str, params: "Mapping[str, object]", result: object = None) -> None:
-        """A tool ran. Only the parameters are read."""
+        """A tool ran and did not fail. Of an edit's lines those count that were not there before."""
         del result
         if tool_name in ("Edit", "Write"):
             path = params.get("file_path")
             if isinstance(path, str) and path:
                 self.capture.record_file_modified(path)
+            before = str(params.get("old_string") or "")
             for name in ("content", "new_string"):
-                text = params.get(name)
-                for function in functions_in(text) if isinstance(text, str) else ():
-                    self.capture.record_function(function)
-        command = params.get("command")
-        if tool_name == "Bash" and isinstance(command, str):
-            tested = runner_of(command)
-            if tested is not None:
-                self.capture.record_completion(f"test:{tested}")
+                self._note_functions(before, str(params.get(name) or ""))
+        command = command_of(params)
+        tested = None if command is None else runner_of(command)
+        if tested is not None:
+            self.capture.record_completion(f"test:{tested}")
 
     def on_user_message(self, message: str) -> None:
         """The user wrote: words that sound like a decision, or like something in the way, are noted."""
-        if _DECISION_WORDS.search(message):
+        said = message.lower()
+        if any(word in said for word in _DECISIONS):
             self.capture.record_decision("user_specified", "explicit")
-        if _BLOCKER_WORDS.search(message):
-            self.capture.record_blocker("user_reported", message[:_MESSAGE_SIZE_MAX])
+        if _BLOCKERS.intersection(_words(said)):
+            self.capture.record_blocker("user_reported", message[:_SAID_SIZE_MAX])
 
-    def get_context(self, phase: "str | None" = None) -> SessionContext:
-        return self.capture.to_context(phase)
+    def get_context(self, phase: "str | None" = None) -> "SessionContext":
+        return self.capture.to_context(phase, status=self.status)
+
+    # -- events --------------------------------------------------------------------------------
+
+    def take(
+        self,
+        event: "Mapping[str, Any]",
+        said: "Callable[[], dict[str, Any]]",
+        at_us: int,
+        position: int,
+        text_of: "Callable[[object], str]",
+    ) -> None:
+        """One of the session's events of `TYPES`, in the order of the log.
+
+        Args: said: gives its payload, asked where it matters; text_of: the text of a content's hash, empty
+        where there is none.
+        """
+        self.began_us = at_us if self.began_us is None else self.began_us
+        self.at_us, self.position, self.status = max(self.at_us, at_us), position, ACTIVE
+        match event["event_type"]:
+            case "file":
+                self._take_file(event, text_of)
+            case "action":
+                self._take_action(event, said())
+            case "decision":
+                self.capture.record_decision(_text(said(), "decision"), _text(said(), "reasoning") or None)
+            case "error":
+                self._take_error(event, said())
+            case "code":
+                self._take_code(str(event.get("operation")), _text(said(), "text"))
+
+    def _take_file(self, event: "Mapping[str, Any]", text_of: "Callable[[object], str]") -> None:
+        path, before, after = event.get("path"), event.get("before_hash"), event.get("after_hash")
+        if isinstance(path, str) and event.get("operation") not in ("delete", "read"):
+            self.capture.record_file_modified(path)
+            if after is not None and after != before:
+                self._note_functions(text_of(before), text_of(after))
+
+    def _note_functions(self, before: str, after: str) -> None:
+        old = set(before.split("\n"))
+        for line in after.split("\n"):
+            for name in functions_in(line) if line not in old else ():
+                self.capture.record_function(name)
+
+    def _take_action(self, event: "Mapping[str, Any]", said: "dict[str, Any]") -> None:
+        args = said.get("args")
+        if not isinstance(args, dict):
+            return
+        tool, command = event.get("tool"), command_of(args)
+        if event.get("success") is not False:
+            self.on_tool_use(tool or "", args)
+            target = event.get("path") or command or event.get("title")
+            over = [one for one in self._failed if (one["tool"], one["target"]) == (tool, target)]
+            self.resolved += [one["event"] for one in over if target]
+            self._failed = [one for one in self._failed if one not in over or not target]
+        elif isinstance(event.get("tool_use_id"), str):
+            self._tried[event["tool_use_id"]] = command
+        for name in _TODO_LISTS:
+            if isinstance(args.get(name), list):
+                self.capture.next_actions.clear()  # each list replaces the one before
+                for text, done in _things_to_do(args[name]):
+                    (self.capture.record_completion if done else self.capture.record_next)(text)
+
+    def _take_error(self, event: "Mapping[str, Any]", said: "dict[str, Any]") -> None:
+        if event.get("resolved") is True:
+            return
+        command = command_of(said) or self._tried.get(str(event.get("tool_use_id")))
+        code = _joined(blocker_of(event.get("error_type"), command, _text(said, "message")))
+        target = event.get("path") or command
+        failed = {"event": event["event_id"], "tool": event.get("tool"), "target": target, "code": code}
+        self._failed.append(failed)
+
+    def _take_code(self, operation: str, text: str) -> None:
+        """What somebody said."""
+        capture, code = self.capture, "-".join(text.split())
+        match operation:
+            case "next":
+                capture.record_next(code)
+            case "done":
+                capture.record_completion(code)
+                if code in capture.next_actions:
+                    capture.next_actions.remove(code)
+            case "decision":
+                choice, _, reason = text.partition("=")
+                capture.record_decision(choice.strip(), reason.strip() or None)
+            case "blocker":
+                kind, _, description = text.partition(":")
+                capture.record_blocker(*((kind, description) if description else ("user_reported", kind)))
+            case "complete":
+                self.status = COMPLETED
+
+    # -- as facts ------------------------------------------------------------------------------
+
+    def finished(self) -> SessionContextCapture:
+        """The codes, with a blocker for each error that is open: call it when all events were taken."""
+        for one in self._failed:
+            _add(self.capture.blockers, one["code"])
+        return self.capture
+
+    def facts(self) -> "dict[str, Any]":
+        """All of it as JSON has it, from which `of_facts` goes on."""
+        capture = self.capture
+        return {
+            "session": capture.session_id,
+            "began_us": self.began_us,
+            "at_us": self.at_us,
+            "position": self.position,
+            "status": self.status,
+            "files": capture.files_modified,
+            "functions": capture.key_functions,
+            "decisions": capture.decisions,
+            "blockers": capture.blockers,
+            "failed": self._failed,
+            "next_actions": capture.next_actions,
+            "completed": capture.completed,
+        }
+
+    @staticmethod
+    def of_facts(facts: "dict[str, Any]") -> "AutoCapture":
+        one = AutoCapture(facts["session"], "")
+        one.began_us, one.at_us, one.position = facts["began_us"], facts["at_us"], facts["position"]
+        one.status, one._failed = facts["status"], facts["failed"]
+        capture = one.capture
+        capture.files_modified, capture.key_functions = facts["files"], facts["functions"]
+        capture.decisions, capture.blockers = facts["decisions"], facts["blockers"]
+        capture.next_actions, capture.completed = facts["next_actions"], facts["completed"]
+        return one
 
 
-def functions_in(text: str) -> "list[str]":
-    """Names that Python, Go and JavaScript define in `text`, methods of Go among them."""
-    return [python or go for python, go in _FUNCTION.findall(text)]
+def last(sessions: "Sequence[dict[str, Any]]") -> "dict[str, Any] | None":
+    """Of sessions' facts those of the one that something was done in last; None where none left any code."""
+    lists = (*LISTS, "failed", "completed")
+    left = [one for one in sessions if one["status"] == COMPLETED or any(one[name] for name in lists)]
+    return max(left, key=lambda one: (one["at_us"], one["position"]), default=None)
 
 
-def runner_of(command: str) -> "str | None":
-    """The program of a command that runs tests, None for others; `latest` is no test."""
-    words = command.split()
-    if not words or not _TEST.search(command) or words[0] in ("test", "["):
-        return None
-    return words[0]
+def lines_left(sessions: "Sequence[dict[str, Any]]", project: str) -> "list[str]":
+    """The lines that the last session left to the next one; none when it left none, or is complete."""
+    found = last(sessions)
+    if found is None or found["status"] == COMPLETED:
+        return []
+    blockers = [*found["blockers"]]
+    for one in found["failed"]:
+        _add(blockers, one["code"])
+    return lines_of({**found, "blockers": blockers, "project": project})
 
 
 def lines_of(data: "Mapping[str, object]") -> "list[str]":
     """The codes of a stored context: project, files, functions, decisions, blockers, next actions."""
-    lines = [f"proj:{_one_line(str(data.get('project', '')))}"]
-    for name in ("files", "functions", "decisions", "blockers", "next_actions"):
+    lines = [f"proj:{one_line(str(data.get('project', '')))}"]
+    for name in LISTS:
         found = data.get(name)
         for code in found if isinstance(found, list) else ():
             if isinstance(code, str):
-                line = _one_line(code)
-                prefixed = name != "next_actions" or _PREFIX.match(line)
+                line = one_line(code)
+                prefixed = name != "next_actions" or _is_prefixed(line)
                 lines.append(line if prefixed else f"next:{line}")
     return lines
+
+
+def functions_in(text: str) -> "list[str]":
+    """Names that Python, Go, JavaScript, TypeScript and Rust define in `text` with a word of their own, and
+    arrow functions that get a name."""
+    found = []
+    for line in text.split("\n"):
+        words = line.replace("(", " ( ").replace(")", " ) ").split()
+        for at, word in enumerate(words[:-1]):
+            if word in _DEFINING:
+                after = words[at + 1 :]
+                if word == "func" and after[0] == "(" and ")" in after:
+                    after = after[after.index(")") + 1 :]
+                found += [name] if after and (name := _name(after[0])) else []
+            elif word in ("const", "let", "var") and "=>" in words and "=" in words[at + 2 :]:
+                value = words[words.index("=", at + 2) + 1 :]
+                is_arrow = value[0] in ("(", "async") or value[1:2] == ["=>"]
+                found += [name] if is_arrow and (name := _name(words[at + 1])) else []
+    return found
+
+
+def runner_of(command: str) -> "str | None":
+    """The program of a command that runs tests, None for others; `latest` is no test.
+
+    `test`, `pytest` and the like count as whole words, `make test_all` and `./run_tests.sh` as well.
+    """
+    for part in command.replace("&&", ";").replace("||", ";").replace("\n", ";").split(";"):
+        words = [word for word in part.split() if "=" not in word.partition("/")[0] or word.startswith("-")]
+        if not words or words[0] in _NO_RUNNERS:
+            continue
+        program, others = words[0].rpartition("/")[2], [word for word in words[1:] if "/" not in word]
+        named = [program, *(word for word in others[:1] if "." not in word)]
+        if _TESTING.intersection(_words(" ".join((*others, *(one.replace("_", " ") for one in named))))):
+            return program if words[0].startswith("./") else words[0]
+    return None
+
+
+def blocker_of(error_type: "str | None", command: "str | None", message: str) -> str:
+    """The code of a failure: what kind, what ran, and the first line that says what failed (S4-9)."""
+    line = _telling_line(message)
+    tested = None if command is None else runner_of(command)
+    if tested is not None:
+        return f"block:test:{tested} {line}"
+    program = _program(command or "")
+    if program and error_type in (None, "tool_failure", "error"):
+        return f"block:{program}:{line}"
+    return f"block:{error_type or 'error'}:{line}"
+
+
+def command_of(said: "Mapping[str, object]") -> "str | None":
+    """The command that a tool was given, None where it was given none."""
+    for name in COMMAND_ARGUMENTS:
+        command = said.get(name)
+        if isinstance(command, str):
+            return command
+        if isinstance(command, list):
+            return " ".join(str(part) for part in command)
+    return None
+
+
+def text_in(blobs: "BlobStore", content_hash: object) -> str:
+    """The text of a content, empty where there is none to be had."""
+    if not isinstance(content_hash, str):
+        return ""
+    try:
+        id = from_text(content_hash)
+        # To be told why a content is missing takes a look through the log.
+        data = blobs.get(id) if blobs.contains(id) else b""
+    except EventLogError:
+        return ""
+    return "" if len(data) > _CONTENT_SIZE_MAX or b"\0" in data else data.decode("utf-8", "replace")
+
+
+def one_line(text: str) -> str:
+    """`text` without what breaks a line or commands a terminal; spaces stay."""
+    return "".join("-" if c != " " and _breaks(c) else c for c in text)
+
+
+def _joined(text: str) -> str:
+    return "".join("-" if _breaks(c) else c for c in text)
+
+
+def _breaks(c: str) -> bool:
+    return c.isspace() or c < " " or "\x7f" <= c <= "\x9f" or c in "\u2028\u2029"
 
 
 def _add(codes: "list[str]", code: str) -> None:
@@ -179,9 +399,52 @@ def _add(codes: "list[str]", code: str) -> None:
         codes.append(code)
 
 
-def _one_line(text: str) -> str:
-    return _BREAKING.sub(lambda found: " " if found[0] == " " else "-", text)
+def _is_prefixed(line: str) -> bool:
+    """Whether a line begins like `next:x`."""
+    prefix, colon, rest = line.partition(":")
+    return bool(colon and rest[:1].strip() and prefix.isascii() and prefix.isalpha() and prefix.islower())
 
 
-def _joined(text: str) -> str:
-    return _BREAKING.sub("-", text)
+def _words(text: str) -> "Iterator[str]":
+    """Words of letters, digits, `_` and `-`, in lower case: `--test` and `latest` are not `test`."""
+    return iter("".join(c if c.isalnum() or c in "_-" else " " for c in text.lower()).split())
+
+
+def _name(text: str) -> str:
+    """The name that `text` begins with, empty for none."""
+    end = 0
+    while end < len(text) and (text[end].isalnum() or text[end] in "_$"):
+        end += 1
+    return text[:end]
+
+
+def _program(command: str) -> str:
+    """The name of the program that a command runs, after `cd …` and variables."""
+    for part in command.replace("&&", ";").replace("\n", ";").split(";"):
+        words = [word for word in part.split() if "=" not in word]
+        if words and words[0] not in ("cd", "sudo", "env", "set", "export"):
+            return words[0].rpartition("/")[2]
+    return ""
+
+
+def _telling_line(message: str) -> str:
+    """The first line of a failure's text that says what failed; else its first line."""
+    lines = [" ".join(line.split()) for line in message.splitlines()[:2000]]
+    lines = [line for line in lines if any(c.isalnum() for c in line)]
+    telling = [line for line in lines if not line.lower().startswith(_SAYS_NOTHING) and line[0] not in "=_"]
+    marked = [line for line in telling if line.startswith("E ")]
+    naming = [line for line in telling if any(word in line.lower() for word in _SAYS_WHAT)]
+    return next(iter(marked or naming or telling or lines), "")[:_MESSAGE_SIZE_MAX]
+
+
+def _things_to_do(items: "Sequence[object]") -> "Iterator[tuple[str, bool]]":
+    for item in items:
+        if isinstance(item, dict):
+            text = next((item[name] for name in _TODO_TEXTS if isinstance(item.get(name), str)), None)
+            if text and item.get("status") not in ("cancelled", "deleted"):
+                yield "-".join(text.split()), item.get("status") in ("completed", "done")
+
+
+def _text(said: "dict[str, Any]", name: str) -> str:
+    value = said.get(name)
+    return value if isinstance(value, str) else ""

@@ -7,15 +7,70 @@ new one; any number of processes may read and write.
 
 import json
 import os
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from eventlog.memory.codes import EXPIRES_AFTER, InjectionPackage, SessionContext, lines_of, tokens_of
+from eventlog.memory.budget import tokens_of
+from eventlog.memory.codes import ACTIVE, SessionContextCapture, lines_of
 from eventlog.memory.files import make_private, read_json, replace_file
 
+EXPIRES_AFTER = timedelta(days=7)
 _ACTIVE, _ARCHIVE = "active-", "archive"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionContext:
+    """What one session leaves to the next. Every list holds codes, without repetitions, in order of arrival.
+
+    `id` is `YYYYMMDD-HHMMSS`, the beginning of the session in UTC; times are aware.
+    """
+
+    id: str
+    project: str
+    timestamp: datetime
+    expires: datetime
+    phase: "str | None" = None
+    completed: "tuple[str, ...]" = ()
+    next_actions: "tuple[str, ...]" = ()
+    decisions: "tuple[str, ...]" = ()
+    blockers: "tuple[str, ...]" = ()
+    files_modified: "tuple[str, ...]" = ()
+    key_functions: "tuple[str, ...]" = ()
+    status: str = ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class InjectionPackage:
+    """Codes ready for a session's start. `token_count` is an estimate (`tokens_of`)."""
+
+    codes: str
+    token_count: int
+    session_id: str
+    expires_at: str
+
+
+def context_of(
+    capture: SessionContextCapture, phase: "str | None", now: "datetime | None", status: str
+) -> SessionContext:
+    """What was collected, as of `now`; it expires a week later."""
+    at = now or datetime.now(UTC)
+    return SessionContext(
+        capture.session_id,
+        capture.project,
+        at,
+        at + EXPIRES_AFTER,
+        phase,
+        tuple(capture.completed),
+        tuple(capture.next_actions),
+        tuple(capture.decisions),
+        tuple(capture.blockers),
+        tuple(capture.files_modified),
+        tuple(capture.key_functions),
+        status,
+    )
 
 
 class SessionContextInjector:

@@ -5,7 +5,7 @@ have their own limits, and when the whole is too long they are shed in a fixed o
 checkpoint always stay. Recorded text is quoted as data: one line an item, marked as what was noted before.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,6 @@ _TITLES = {
 
 # (relevance from 0 to 1, text, where it is from)
 Snippet = tuple[float, str, str]
-Retrieve = Callable[[str], Iterable[Snippet]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ def bundle(
     staleness: Staleness,
     *,
     diff: str = "",
-    retrieve: "Retrieve | None" = None,
+    snippets: "Iterable[Snippet]" = (),
     sessions: "Mapping[str, Any] | None" = None,
     size_max: "int | None" = None,
 ) -> Bundle:
@@ -90,11 +89,11 @@ def bundle(
 
     Args:
         diff: what changed since the checkpoint; shown in front of every summary, and always when stale.
-        retrieve: snippets for the feature request; only those of RELEVANCE_MIN and more are taken.
+        snippets: what was found for the feature request; only what has RELEVANCE_MIN and more is taken.
         sessions: ids of tools' sessions on this machine.
         size_max: characters; the phase's own limit by default.
     """
-    items = _items(phase, entry, staleness, diff, retrieve, sessions)
+    items = _items(phase, entry, staleness, diff, snippets, sessions)
     limit = min(size_max or SIZE_MAX[phase], SIZE_MAX[phase])
     left_out: dict[str, int] = {}
     parts: dict[str, str] = {}
@@ -138,7 +137,7 @@ def _items(
     entry: Entry,
     staleness: Staleness,
     diff: str,
-    retrieve: "Retrieve | None",
+    snippets: "Iterable[Snippet]",
     sessions: "Mapping[str, Any] | None",
 ) -> "dict[str, list[str]]":
     found: dict[str, list[str]] = {"pinned": [*RULES, *_texts(entry.get("pinned_rules"))]}
@@ -164,12 +163,8 @@ def _items(
         f"{item.get('claim')}: {', '.join(_place(file) for file in item.get('files') or ())}"
         for item in reversed(entry.get("evidence_ledger") or ())
     ]
-    request = str(entry.get("feature_request") or "")
-    if retrieve is not None and request:
-        kept = [s for s in retrieve(request) if s[0] >= RELEVANCE_MIN]
-        found["retrieved"] = [
-            f"{text} [{where}]" for _, text, where in sorted(kept, key=lambda s: (-s[0], s[2]))
-        ]
+    kept = [snippet for snippet in snippets if snippet[0] >= RELEVANCE_MIN]
+    found["retrieved"] = [f"{text} [{where}]" for _, text, where in sorted(kept, key=lambda s: (-s[0], s[2]))]
     return {name: found.get(name, []) for name, _ in SECTIONS[phase]}
 
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from eventlog import config
 from eventlog.errors import Refused
-from eventlog.memory.shared_bundle import Bundle, Retrieve, bundle
-from eventlog.memory.shared_claims import claims_of, doubts, refuse_doubts, with_hashes
+from eventlog.memory.retrieved import retrieve
+from eventlog.memory.shared_bundle import Bundle, bundle
+from eventlog.memory.shared_claims import claims_of, doubts, freshness, refuse_doubts, with_hashes
 from eventlog.memory.shared_entry import (
     PHASES,
     PLANNING,
@@ -38,6 +39,7 @@ from eventlog.memory.shared_store import ContextStore, stamp
 
 FLAG = "share_session"
 VARIABLE = "SHARED_CONTEXT_ENABLED"
+_SNIPPETS_MAX = 10
 
 State = Mapping[str, Any]
 Changes = dict[str, Any]
@@ -62,12 +64,14 @@ def key_here(contexts: ContextStore, workstream_id: str) -> Key:
 
 @dataclass(slots=True)
 class _Node:
-    """What the nodes have in common. Args: phase: `planning` or `implementation`."""
+    """What the nodes have in common. Args: phase: `planning` or `implementation`; size_max: characters of a
+    bundle, the phase's own limit by default; writes: whether the search index may be brought up to date."""
 
     contexts: ContextStore
     workstream_id: str
     phase: str = PLANNING
-    retrieve: "Retrieve | None" = None
+    size_max: "int | None" = None
+    writes: bool = True
 
     def __post_init__(self) -> None:
         if self.phase not in PHASES:
@@ -79,8 +83,20 @@ class _Node:
     def key(self) -> Key:
         return key_here(self.contexts, self.workstream_id)
 
-    def _look(self, entry: Entry) -> Staleness:
-        return staleness(self.contexts.root, entry, state_of(self.contexts.root))
+    def _look(self, entry: Entry, sessions: "Mapping[str, Any]") -> "tuple[Staleness, Bundle]":
+        """Whether an entry still holds, and its bundle: changes first, and what earlier sessions found."""
+        found = staleness(self.contexts.root, entry, state_of(self.contexts.root))
+        head = commit_of(entry)
+        diff = "" if head is None else diff_since(self.contexts.root, head)
+        request = str(entry.get("feature_request") or "")
+        snippets = [
+            (one.relevance, one.memory.text, " ".join(filter(None, one.memory.cites)))
+            for one in retrieve(self.contexts.store, request, _SNIPPETS_MAX, writes=self.writes)
+        ]
+        made = bundle(
+            self.phase, entry, found, diff=diff, snippets=snippets, sessions=sessions, size_max=self.size_max
+        )
+        return found, made
 
 
 class ContextLoadNode(_Node):
@@ -94,16 +110,15 @@ class ContextLoadNode(_Node):
         key = self.key()
         loaded = self.contexts.load(self.phase)
         entry = loaded.entries.get(key) or new_entry(key)
-        found = self._look(entry)
         sessions = self.contexts.sessions(self.phase).get(key, {})
-        diff = _diff(self.contexts, entry) if found.stale else ""
-        text = bundle(self.phase, entry, found, diff=diff, retrieve=self.retrieve, sessions=sessions)
+        found, made = self._look(entry, sessions)
         shared = {
             "entry": marked(entry, found),
             "stale": found.stale,
             "reasons": list(found.reasons),
             "scan_again": found.scan_again,
-            "bundle": text.text,
+            "bundle": made.text,
+            "left_out": made.left_out,
             "problems": loaded.problems,
         }
         plan = _dict(state, "plan")
@@ -126,18 +141,23 @@ class ValidationNode(_Node):
         if self._is_off(state):
             return {}
         entry = self.contexts.entry(self.phase, self.key())
-        found = self._look(entry)
-        doubted = doubts(self.contexts.root, entry.get("evidence_ledger") or (), claims_of(entry))
-        made = bundle(self.phase, entry, found, diff=_diff(self.contexts, entry), retrieve=self.retrieve)
-        context = _dict(state, "context")
+        found, made = self._look(entry, {})
+        root, ledger = self.contexts.root, entry.get("evidence_ledger") or ()
+        doubted = doubts(root, ledger, claims_of(entry))
         validation = {
             "ok": not found.stale and not doubted,
             "stale": list(found.reasons),
             "scan_again": found.scan_again,
+            "changed": [list(one) for one in found.changed] if found.stale else [],
             "doubts": [{"claim": doubt.claim, "why": doubt.why} for doubt in doubted],
+            "evidence": [
+                {"path": file.get("path"), "freshness": freshness(root, file)}
+                for item in ledger
+                for file in item["files"]
+            ],
             "bundle": made.text,
         }
-        return {"context": {**context, "validation": validation}}
+        return {"context": {**_dict(state, "context"), "validation": validation}}
 
 
 class ContextWriteNode(_Node):
@@ -218,24 +238,6 @@ def _summary(
         )
     summary = {"text": text, "updated_at": stamp(now), "stale": False}
     return {"checkpoint": checkpoint_of(state, text), "working_summary": summary}
-
-
-def bundle_here(
-    contexts: ContextStore, phase: str, workstream_id: str, *, size_max: "int | None" = None
-) -> "tuple[Bundle, Staleness]":
-    """The bundle of a workstream on the branch that is checked out, and how stale it is."""
-    key = key_here(contexts, workstream_id)
-    entry = contexts.entry(phase, key)
-    found = staleness(contexts.root, entry, state_of(contexts.root))
-    sessions = contexts.sessions(phase).get(key, {})
-    diff = _diff(contexts, entry)
-    return bundle(phase, entry, found, diff=diff, sessions=sessions, size_max=size_max), found
-
-
-def _diff(contexts: ContextStore, entry: Entry) -> str:
-    """What changed since an entry's checkpoint."""
-    head = commit_of(entry)
-    return "" if head is None else diff_since(contexts.root, head)
 
 
 def _dict(said: "Mapping[str, Any]", name: str) -> "dict[str, Any]":

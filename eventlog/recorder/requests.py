@@ -196,6 +196,11 @@ class Memory:
     at: int | None  # microseconds since 1970 UTC
     text: str
 
+    @property
+    def cites(self) -> tuple[str, str]:
+        """What it stands on: its context, else its type, and the beginning of its event's id."""
+        return self.context_id or self.event_type, self.event_id[:12]
+
 
 @dataclass(frozen=True, slots=True)
 class ContextResult:

@@ -45,6 +45,10 @@ _OCCURRENCES = frozenset(
 
 _HAYSTACK = "lower(concat_ws(' ', title, path, tool, error_type, operation, model, context_id, payload))"
 _AT = f"epoch_us({HAPPENED_AT})"
+_COLUMNS = (
+    f"context_id, event_id, event_type, position, {_AT} as happened, title, operation, path, tool, "
+    "error_type, payload"
+)
 
 
 def find(store: Store, query: str, options: RetrieveOptions | None = None) -> list[Memory]:
@@ -69,11 +73,9 @@ def find(store: Store, query: str, options: RetrieveOptions | None = None) -> li
     words = [] if options.extends is not None else words_of(query)
     score = " + ".join(f"contains({_HAYSTACK}, {where.parameter(word)})::int" for word in words) or "0"
     order = "position" if options.extends is not None else "score desc, position desc"
-    said = "title, operation, path, tool, error_type, payload"
-    columns = f"context_id, event_id, event_type, position, {_AT} as happened, {said}"
     rows = store.query(
-        f"select context_id, event_id, event_type, position, happened, {said} from "
-        f"(select {columns}, {score} as score from events {where}) where score > 0 or {not words} "
+        f"select * exclude (score) from (select {_COLUMNS}, {score} as score from events {where}) "
+        f"where score > 0 or {not words} "
         f"order by {order} limit {limit * _EVENTS_PER_MEMORY}",
         where.parameters,
     ).rows
@@ -86,6 +88,18 @@ def find(store: Store, query: str, options: RetrieveOptions | None = None) -> li
             memory = Memory(context_id, event_id, event_type, position, at, _text(*texts))
             newest[key] = memory
     return _with_anchors(store, list(newest.values()))
+
+
+def memories_at(store: Store, positions: Sequence[int]) -> list[Memory]:
+    """The memories of the events at some positions, in their order."""
+    rows = store.query(
+        f"select {_COLUMNS} from events where list_contains($1, position) order by position",
+        [list(positions)],
+    ).rows
+    found = []
+    for context_id, event_id, event_type, position, at, *texts in rows:
+        found.append(Memory(context_id, event_id, event_type, position, at, _text(*texts)))
+    return _with_anchors(store, found)
 
 
 def retrieve_memories(store: Store, query: str, options: RetrieveOptions | None = None) -> ContextResult:
@@ -108,7 +122,7 @@ def result_of(memories: Sequence[Memory]) -> ContextResult:
 def cited(memory: Memory) -> str:
     """A memory on one line, with what it stands on."""
     day = "" if memory.at is None else f"{datetime.fromtimestamp(memory.at / 1e6, UTC):%Y-%m-%d} "
-    return f"[{memory.context_id or memory.event_type} {memory.event_id[:12]}] {day}{memory.text}".rstrip()
+    return f"[{' '.join(memory.cites)}] {day}{memory.text}".rstrip()
 
 
 def generate_insights(store: Store, task: str, options: InsightsOptions | None = None) -> InsightResult:

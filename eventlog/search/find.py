@@ -58,7 +58,8 @@ class Hit:
     """An event whose words fit, or (`is_content`) the file version that it made.
 
     `snippet` has the words at `marks`, pairs of (start, end); None when the content is not there any more.
-    `versions` counts the versions of the path that fit, as far as was looked.
+    `versions` counts the versions of the path that fit, as far as was looked; `terms` are the numbers of the
+    wanted terms that stand anywhere in it.
     """
 
     position: int
@@ -79,6 +80,7 @@ class Hit:
     snippet: "str | None"
     marks: "tuple[tuple[int, int], ...]"
     versions: int = 1
+    terms: "frozenset[int]" = frozenset()
 
     @property
     def turn_name(self) -> "str | None":
@@ -335,7 +337,7 @@ class _Found:
         if row is None:
             return
         row = self._with_content(place, row)
-        text, marks = self._said(row) if place.path is None else self._content(row)
+        text, marks, terms = self._said(row) if place.path is None else self._content(row)
         cut: str | None = None
         spans: list[tuple[int, int]] = []
         if text is not None:
@@ -349,6 +351,7 @@ class _Found:
             snippet=cut,
             marks=tuple(spans),
             versions=group.versions,
+            terms=terms,
         )
 
     def _with_content(self, place: Place, row: Event) -> Event:
@@ -361,22 +364,25 @@ class _Found:
             return row  # collected since
         return {**row, "after_hash": to_text(id)}
 
-    def _said(self, row: Event) -> "tuple[str, list[tuple[int, int, int]]]":
-        """The text of an event in which words stand: its body, else its title or path."""
+    def _said(self, row: Event) -> "tuple[str, list[tuple[int, int, int]], frozenset[int]]":
+        """The text of an event in which words stand: its body, else its title or path; the terms in any."""
         texts = self._texts(row)
         best: tuple[str, list[tuple[int, int, int]]] = (next(filter(None, texts), ""), [])
+        terms: frozenset[int] = frozenset()
         for text in texts:
             marks = self._wanted.marks(text)
+            terms |= {mark[2] for mark in marks}
             if len({mark[2] for mark in marks}) > len({mark[2] for mark in best[1]}):
                 best = (text, marks)
-        return best
+        return *best, terms
 
-    def _content(self, row: Event) -> "tuple[str | None, list[tuple[int, int, int]]]":
+    def _content(self, row: Event) -> "tuple[str | None, list[tuple[int, int, int]], frozenset[int]]":
         try:
             text = document.text_of(self._store.blobs.get(from_text(str(row["after_hash"]))))
         except EventLogError:
             text = None  # collected since it was indexed
-        return (None, []) if text is None else (text, self._wanted.marks(text))
+        marks = [] if text is None else self._wanted.marks(text)
+        return text, marks, frozenset(mark[2] for mark in marks)
 
     def _holds(self, place: Place) -> bool:
         """Whether phrases that the index knows by their beginnings are there to their ends."""

@@ -1,10 +1,11 @@
-"""Tools over what sessions remember: `who` and `briefing`. They read."""
+"""Tools over what sessions remember: `context`, `briefing` and `who`. They read."""
 
 import os
 from collections.abc import Iterator
 
 from eventlog.identity import STORE_DIRECTORY
 from eventlog.memory import intent, who
+from eventlog.serve import mcp_read
 from eventlog.store import Store
 from eventlog.wording import moment, one_line
 
@@ -21,6 +22,35 @@ def briefing_text(
     reader = briefing.Reader(agent_id, focus, intent.scope_of(scope) or ())
     looker, now_us = Looker(beside(store)), intent.now_us(store)
     return briefing_of_log.brief(store, reader, now_us, budget, looker=looker, writes=False).text
+
+
+def context_text(
+    store: Store,
+    message: str,
+    session_id: str | None,
+    workstream: str | None,
+    phase: str,
+    agent_id: str,
+    budget: int,
+) -> str:
+    """What to know for a message, within one budget."""
+    from eventlog.memory import context
+    from eventlog.memory.freshness import Looker
+    from eventlog.recorder.sessions import named
+
+    node = None if workstream is None else mcp_read.load_node(store, workstream, phase)
+    session = None if session_id is None else named(store, session_id).session_id
+    return context.context_for(
+        store,
+        message,
+        intent.now_us(store),
+        session_id=session,
+        agent=agent_id,
+        node=node,
+        looker=Looker(beside(store)),
+        tokens=budget,
+        writes=False,
+    ).text
 
 
 def beside(store: Store) -> str | None:

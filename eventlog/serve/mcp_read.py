@@ -33,6 +33,7 @@ from eventlog.wording import (
 )
 
 if TYPE_CHECKING:
+    from eventlog.memory.shared_nodes import ContextLoadNode
     from eventlog.query.lookup import TurnRef
     from eventlog.replay.diffs import FileDiff
     from eventlog.search.find import Answer, Hit
@@ -338,8 +339,9 @@ def _decisions_with(store: Store, words: str, path: str | None, limit: int) -> "
     return find.search(store, query.parse(words), filters, limit=limit + 1, writes=False)
 
 
-def context_bundle(store: Store, workstream: str, phase: str = "planning") -> Iterator[str]:
-    from eventlog.memory.shared_nodes import bundle_here, is_enabled
+def load_node(store: Store, workstream: str, phase: str) -> "ContextLoadNode":
+    """What loads the bundle of a workstream. Raises: Refused when context is not shared."""
+    from eventlog.memory.shared_nodes import ContextLoadNode, is_enabled
     from eventlog.memory.shared_store import ContextStore
 
     contexts = ContextStore(store, os.path.dirname(store.layout.root))
@@ -348,10 +350,14 @@ def context_bundle(store: Store, workstream: str, phase: str = "planning") -> It
             f"context is not shared here. To share it, set `shared = true` under [context] in "
             f"{store.layout.config_file}."
         )
-    made, _ = bundle_here(contexts, phase, workstream)
-    yield f"{made.text}\n"
-    if made.left_out:
-        yield "left out: " + ", ".join(f"{count} of {name}" for name, count in made.left_out.items()) + "\n"
+    return ContextLoadNode(contexts, workstream, phase, writes=False)
+
+
+def context_bundle(store: Store, workstream: str, phase: str = "planning") -> Iterator[str]:
+    made = load_node(store, workstream, phase)({})["context"][phase]
+    yield f"{made['bundle']}\n"
+    if made["left_out"]:
+        yield "left out: " + ", ".join(f"{n} of {name}" for name, n in made["left_out"].items()) + "\n"
 
 
 def newest(store: Store, limit: int) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

@@ -12,6 +12,7 @@ _SESSION = Parameter("session_id", TEXT, "A session, sess-….", aliases=("sessi
 _TURN = Parameter("turn", TEXT, "SID_TID, git:COMMIT, or last.", required=True)
 _PATH = Parameter("path", TEXT, "A file or folder.")
 _SCOPE = Parameter("scope", TEXTS, "Files and folders.", aliases=("paths",))
+_PHASE = Parameter("phase", TEXT, default="planning", choices=("planning", "implementation"))
 _REASONING = Parameter("reasoning", TEXT, "Why.")
 _WORDS = 'All must occur; "a phrase", begin*, -without.'
 
@@ -154,6 +155,20 @@ def _reading(agent: Parameter) -> tuple[Tool, ...]:
             ),
         ),
         Tool(
+            "context",
+            "Context for a message",
+            "What to know for a message: goal, last turns, what bears on it, errors, decisions, codes.",
+            mcp_memory.context_text,
+            (
+                Parameter("message", TEXT, required=True, aliases=("prompt", "query")),
+                _SESSION,
+                Parameter("workstream", TEXT, "With its bundle."),
+                _PHASE,
+                agent,
+                Parameter("budget", NUMBER, "Tokens.", default=2500, least=100, most=8000),
+            ),
+        ),
+        Tool(
             "who",
             "Who is at work",
             "Agents at work here, on what, in which files, and where two of them meet.",
@@ -228,7 +243,7 @@ def _reading(agent: Parameter) -> tuple[Tool, ...]:
             mcp_read.context_bundle,
             (
                 Parameter("workstream", TEXT, required=True),
-                Parameter("phase", TEXT, default="planning", choices=("planning", "implementation")),
+                _PHASE,
             ),
         ),
     )

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.keep import erasure
-from eventlog.memory import briefing, briefing_of_log, codes, intent
+from eventlog.memory import briefing, briefing_of_log, intent
 from eventlog.memory.briefing import Briefing, Reader
 from eventlog.memory.briefing import briefing as made
 from eventlog.memory.budget import Section, fill, tokens_of, words_in
@@ -24,6 +24,7 @@ from tests.recorder.kept import copy_of, new_store
 
 HOUR_US = 3_600_000_000
 AUTH = "refactoring auth module"
+CODES = ("proj:", "impl:", "dec:", "block:", "next:")
 
 
 @pytest.fixture(scope="module")
@@ -97,14 +98,16 @@ def test_a_briefing_has_its_parts_in_order(facts: dict[str, Any]) -> None:
         "## Active Sessions (2)",
         "## Relevant to the focus",
         "## Files changed last",
-        "## Continuity codes",
     ]
     assert [line for line in told(facts).text.split("\n") if line.startswith("##")][3:] == [
         "## Recent turns",
         "## Open decisions (1)",
         "## Files changed last",
-        "## Continuity codes",
     ]
+    # S4-1, S4-35: all codes, as lines of their own: no title, no bullets, no quotation.
+    made = "proj:locus\nimpl:token.py\nimpl:parser.py\n"
+    left = f"{made}dec:keep-tokens-in-the-cookie-the-mobile-client-reads-it\n"
+    assert f"\n\n{left}block:tool_failure:2-tests-failed\n" in text
     assert text.split("\n")[1] == NOTE
     assert "2 sessions and 1 turn" in part(text, "Project")[0]
     warned, failed = part(text, "Critical")
@@ -145,7 +148,7 @@ def test_every_line_says_what_it_stands_on(store: Store) -> None:
     """S3-38, P7: an event's id or a turn in each line, and it is there."""
     for line in brief(store, Reader("claude-code")).text.split("\n")[3:]:
         if not line.startswith(("- [", "[")):
-            assert not line or line.startswith(("#", "- recorded", "Briefing"))
+            assert not line or line.startswith(("#", "- recorded", "Briefing", *CODES))
             continue
         for name in line[line.index("[") + 1 : line.index("]")].split():
             if name.startswith("turn:"):
@@ -220,7 +223,7 @@ def test_recorded_text_stays_within_its_quotation(store: Store) -> None:
 
     assert text.index(NOTE) < text.index("done'")
     for line in text.split("\n"):
-        assert line == "" or line.startswith(("#", "- ", "[sess-", "Briefing scoped", NOTE))
+        assert line == "" or line.startswith(("#", "- ", "[sess-", "Briefing scoped", NOTE, *CODES))
         assert line.isprintable()
     assert not any(bad in text for bad in ("```", "<", "\x1b", "‮", "\\"))
     assert sum(line.startswith("## ") for line in text.split("\n")) == len(
@@ -270,7 +273,7 @@ def test_words_in_a_budget(tokens: int) -> None:
     words = words_in(tokens)
 
     assert tokens_of("a " * words) <= tokens < tokens_of("a " * (words + 1))
-    assert codes.tokens_of("a b c d") == tokens_of("a b c d") == 5
+    assert tokens_of("a b c d") == 5
 
 
 def test_a_budget_of_nothing_and_ten_thousand_decisions(store: Store) -> None:

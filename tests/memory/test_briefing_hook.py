@@ -340,3 +340,45 @@ def test_the_hook_that_tells_loads_no_heavy_module(work: Path, tmp_path: Path) -
         "query",
         "store",
     } == set()
+
+
+def test_a_session_within_seconds_is_given_the_codes_of_the_very_last(
+    work: Path, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """S4-1, S4-31, S4-35: facts were kept when an older session was the last. The session that begins is told
+    what the last one left: all of it, line by line as `locus codes` prints it, a failure by what failed, and
+    nothing of a failure that is over."""
+
+    def tool(
+        name: str, use: str, event: str = "PostToolUse", error: str | None = None, **args: object
+    ) -> None:
+        said = {"tool_name": name, "tool_use_id": use, "tool_input": args, "prompt_id": "p"}
+        hook(work, "claude-code", event, session_id="s-2", **said, **({"error": error} if error else {}))
+
+    old = Recorder(store, agent="cursor").start_turn("Old work")
+    old.decision("backoff", "jitter")
+    old.action("TodoWrite", {"todos": [{"content": "add mutex", "status": "pending"}]})
+    old.end(title="Old work")
+    briefing_of_log.export(store)
+    hook(work, "claude-code", session_id="s-2")
+    hook(work, "claude-code", "UserPromptSubmit", session_id="s-2", prompt="Mend it", prompt_id="p")
+    (work / "flaky.py").write_text("def retry():\n    pass\n")
+    tool("Write", "t1", file_path=str(work / "flaky.py"), content="def retry():\n    pass\n")
+    failure = "Exit code 1\n==== FAILURES ====\nE       assert 1 == 2\n1 failed in 0.1s"
+    tool("Bash", "t2", "PostToolUseFailure", failure, command="pytest -q tests/test_a.py")
+    tool("Bash", "t3", "PostToolUseFailure", "Exit code 2\nno rule", command="make all")
+    tool("Bash", "t4", command="make all")
+    tool("TodoWrite", "t5", todos=[{"content": "fix flaky test", "status": "pending"}])
+    hook(work, "claude-code", "SessionEnd", session_id="s-2", reason="exit")
+
+    text = text_in(hook(work, "claude-code", session_id="s-3"))
+    assert run(["--store", str(work / ".locus"), "codes"]) == 0
+    codes = capsys.readouterr().out
+
+    assert f"\n\n{codes}" in f"{text}\n" and "add-mutex" not in text
+    assert codes.splitlines()[1:] == [
+        "impl:flaky.py",
+        "impl:retry",
+        "block:test:pytest-E-assert-1-==-2",
+        "next:fix-flaky-test",
+    ]

@@ -13,20 +13,25 @@ from hypothesis import strategies as st
 
 from eventlog.keep import erasure
 from eventlog.memory import codes_of_log
+from eventlog.memory.budget import tokens_of
 from eventlog.memory.codes import (
     ACTIVE,
     AutoCapture,
-    InjectionPackage,
-    SessionContext,
     SessionContextCapture,
     functions_in,
     lines_of,
     runner_of,
-    tokens_of,
 )
-from eventlog.memory.codes_files import SessionCleanupManager, SessionContextInjector, stored
+from eventlog.memory.codes_files import (
+    InjectionPackage,
+    SessionCleanupManager,
+    SessionContext,
+    SessionContextInjector,
+    stored,
+)
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
+from locus_cli.main import run
 from tests.recorder.kept import new_store
 
 NOW = datetime(2026, 1, 22, 13, 35, 14, tzinfo=UTC)
@@ -150,11 +155,20 @@ def test_tools_and_words_become_codes() -> None:
 
 
 def test_ordinary_words_are_no_tests() -> None:
-    """S4-25: `latest`, `contest` and the shell's own `test` are none."""
-    assert [runner_of(c) for c in ("npm i x@latest", "ls contest", "test -f a", "", "make test")] == [
-        None, None, None, None, "make",
-    ]  # fmt: skip
-    assert functions_in("undefined (x)\ndefine y") == []
+    """S4-25: `latest`, `contest` and the shell's own `test` are none; runners that do not say `test` are."""
+    ordinary = ("npm i x@latest", "ls contest", "test -f a", "", "cat tests/a.py", "git add tests/a.py")
+    assert [runner_of(command) for command in ordinary] == [None] * 6
+    tests = (
+        "make test_all",
+        "./run_tests.sh -q",
+        "python -m unittest",
+        "cargo nextest run",
+        "cd a && vitest",
+    )
+    assert [runner_of(c) for c in tests] == ["make", "run_tests.sh", "python", "cargo", "vitest"]
+    assert functions_in("undefined (x)\ndefine y\nconst n = 1") == []
+    defined = "pub fn go<T>(x: T)\nexport const run = async (x) => 1"
+    assert functions_in(defined) == ["go", "run"]
 
 
 @given(st.text(), st.text(max_size=20))
@@ -310,23 +324,6 @@ def test_cleaning_up(tmp_path: Path) -> None:
     assert len(list((directory / "archive").iterdir())) == 2  # of one id, and both are kept
 
 
-def test_both_injections_together(tmp_path: Path) -> None:
-    """S4-30, S4-31, S4-32, S4-33, S4-46: memory, a blank line, codes, below 2500 tokens; no empty parts."""
-    auto = AutoCapture("20260122-133514", "p")
-    for number in range(300):
-        auto.capture.record_file_modified(f"{number}.py")
-    files = codes_of_log.on_session_save(auto, "phase", base=tmp_path)
-    memory = "word " * 1100
-    together = codes_of_log.inject_all("p", memory.strip(), base=tmp_path)
-
-    assert files == 300
-    assert codes_of_log.on_session_start("p", base=tmp_path) == together.split("\n\n")[1]
-    assert together.startswith("word word") and "\n\nproj:p\nimpl:0.py" in together
-    assert tokens_of(together) < 2500
-    assert codes_of_log.inject_all("other", "memory", base=tmp_path) == "memory"
-    assert codes_of_log.inject_all("other", None, base=tmp_path) == ""
-
-
 def test_a_completed_project_leaves_nothing(tmp_path: Path) -> None:
     """S4-22, S4-48: its file goes, and nobody minds when there is none."""
     saved(tmp_path, "p")
@@ -349,7 +346,9 @@ def worked(store: Store) -> str:
     turn.file("gone.go", before=b"func Gone() {}\n", after=None)
     turn.decision("split proxy", "3 files")
     turn.error("tool_failure", "it failed\nmore", tool="Bash", command="make check")
-    turn.error("race", "line 712\nmore", tool="Bash", command="go test -race")
+    turn.error("race", "line 712\nmore", tool="Bash", command="go run -race .")
+    report = "Exit code 101\n=== FAILURES ===\n>   assert x\nE   assert 1 == 2\n1 failed"
+    turn.error("tool_failure", report, tool="Bash", command="cd core && RUST_LOG=1 cargo test")
     turn.action("Bash", {"command": "make check"}, success=True)
     turn.action("Bash", {"command": "pytest -q"}, success=True)
     turn.action("Bash", {"command": "cargo test"}, success=False)
@@ -370,6 +369,7 @@ LINES = [
     "impl:Serve",
     "dec:split-proxy-3-files",
     "block:race:line-712",
+    "block:test:cargo-E-assert-1-==-2",
     "next:add-a-mutex",
 ]
 
@@ -408,9 +408,31 @@ def test_what_people_say_is_in_the_log_first(store: Store) -> None:
     assert found is not None
     assert found.context.next_actions == ("ask-Ann-about-the-proxy",)
     assert found.context.completed[-1] == "add-a-mutex"
-    assert found.context.blockers[-2:] == ("block:need:-a-key", "block:race:line-712")
+    assert found.context.blockers[:2] == ("block:need:-a-key", "block:race:line-712")
     assert found.context.decisions[-1] == "dec:no-cache-it-lies"
     assert [event["event_type"] for event in store.events()][-4:] == ["code"] * 4
+
+
+def test_what_a_user_wrote_is_noted_where_it_is_asked_for(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """S4-26, S4-30, S4-31: words of decisions and blockers become codes of the session; saving says how many
+    files were modified; the next start is given the lines. Without asking, nobody guesses from a prompt."""
+    worked(store)
+    messages = ("Decision: we ship on Friday", "I am BLOCKED by the missing certificate of it", "Thank you")
+    said = [part for message in messages for part in ("--said", message)]
+    assert run(["--store", store.layout.root, "codes", *said, "--export"]) == 0
+    lines, told = capsys.readouterr()
+
+    assert lines.splitlines() == [
+        *LINES[:4],
+        "dec:user_specified-explicit",
+        "block:user_reported:I-am-BLOCKED-by-the-missing-ce",
+        *LINES[4:],
+    ]
+    assert told.endswith("active-locus.json: 1 file\n")
+    package = SessionContextInjector(store.layout.root).inject("locus")
+    assert package is not None and f"{package.codes}\n" == lines
 
 
 def test_the_exported_file_is_a_view(store: Store, tmp_path: Path) -> None:

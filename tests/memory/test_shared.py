@@ -402,15 +402,17 @@ def long_entry(key: Key, *, size: int = 400) -> "dict[str, Any]":
     }
 
 
-def retrieve(_: str) -> "list[shared_bundle.Snippet]":
-    return [(0.9, "use base 10", "turn:a_001"), (0.2, "irrelevant", "turn:b_001")]
+SNIPPETS: "list[shared_bundle.Snippet]" = [
+    (0.9, "use base 10", "turn:a_001"),
+    (0.2, "irrelevant", "turn:b_001"),
+]
 
 
 def test_a_planning_bundle_has_its_sections_in_order(contexts: ContextStore, key: Key) -> None:
     """S2-4, S2-16, S2-24, S2-27, S2-33: rules, checkpoint, decisions, summary, pointers, snippets."""
     entry = long_entry(key, size=20)
     made = shared_bundle.bundle(
-        PLANNING, entry, Staleness(), retrieve=retrieve, sessions={"codex": {"id": "c1"}}
+        PLANNING, entry, Staleness(), snippets=SNIPPETS, sessions={"codex": {"id": "c1"}}
     )
     titles = [line[3:] for line in made.text.splitlines() if line.startswith("## ")]
 
@@ -464,10 +466,10 @@ def test_a_bundle_fits_its_budget(phase: str, size: int, size_max: int, rules: "
     """S2-28, S2-29, S2-30, S2-36: within its limit, the same twice, rules and checkpoint in it."""
     entry = long_entry(Key("r", "b", "w"), size=size) | {"pinned_rules": rules}
     stale = Staleness(("the commit was a and is b",), tuple(("M", f"src/{n}.py") for n in range(50)))
-    made = shared_bundle.bundle(phase, entry, stale, retrieve=retrieve, size_max=size_max)
+    made = shared_bundle.bundle(phase, entry, stale, snippets=SNIPPETS, size_max=size_max)
     limit = min(size_max or 9999, shared_bundle.SIZE_MAX[phase])
 
-    assert made == shared_bundle.bundle(phase, entry, stale, retrieve=retrieve, size_max=size_max)
+    assert made == shared_bundle.bundle(phase, entry, stale, snippets=SNIPPETS, size_max=size_max)
     assert made.text.startswith("## Rules\n- The repository's state is truth")
     assert "## Checkpoint\n- aaaaaaaaaaaa, STALE" in made.text
     assert len(made.text) <= max(limit, 350 + 150 + 2)
@@ -481,7 +483,7 @@ def test_what_is_shed_goes_in_a_fixed_order(contexts: ContextStore, key: Key) ->
     seen = [
         [n for n in ("retrieved", "pointers", "summary", "decisions") if n not in shed(made, n)]
         for made in (
-            shared_bundle.bundle(PLANNING, entry, Staleness(), retrieve=retrieve, size_max=limit)
+            shared_bundle.bundle(PLANNING, entry, Staleness(), snippets=SNIPPETS, size_max=limit)
             for limit in (2200, 1900, 1500, 1000, 120)
         )
     ]
@@ -511,8 +513,7 @@ def test_every_role_gets_the_same_bundle(contexts: ContextStore, key: Key) -> No
         assert "State no fact that is not in the bundle" in text and "decision log" in text
 
 
-def long_snippets(_: str) -> "list[shared_bundle.Snippet]":
-    return [(0.9, "word " * 200, "turn:a_001")]
+LONG: "list[shared_bundle.Snippet]" = [(0.9, "word " * 200, "turn:a_001")]
 
 
 def test_each_section_and_each_role_has_its_size(contexts: ContextStore, key: Key) -> None:
@@ -533,12 +534,12 @@ def test_each_section_and_each_role_has_its_size(contexts: ContextStore, key: Ke
     for phase, whole in ((PLANNING, 2200), (IMPLEMENTATION, 1700)):
         for left in ("working_summary", "open_decisions", "file_pointers", "checklist", "evidence_ledger"):
             entry = {**new_entry(key), "feature_request": "x", left: long_entry(key, size=2000)[left]}
-            made = shared_bundle.bundle(phase, entry, stale, retrieve=long_snippets)
+            made = shared_bundle.bundle(phase, entry, stale, snippets=LONG)
             for section in made.text.split("\n\n"):
                 assert len(section) <= sizes[phase][section.splitlines()[0][3:]], section
         steps = [{"text": "step " * 23 + str(n)} for n in range(3)]
         full = {**long_entry(key, size=2000), "pinned_rules": ["rule"] * 60, "checklist": steps}
-        assert len(shared_bundle.bundle(phase, full, stale, retrieve=long_snippets).text) <= whole
+        assert len(shared_bundle.bundle(phase, full, stale, snippets=LONG).text) <= whole
     rounds = [text for _, text in shared_bundle.role_rounds(made)]
     asked = [f"in {least} to {most} characters" for least, most in answers]
     assert all(words in text for words, text in zip(asked, rounds, strict=True))
@@ -548,7 +549,7 @@ def test_snippets_are_let_in_from_one_half_on(contexts: ContextStore, key: Key) 
     """S2-33: a relevance of 0.5 is enough, and less is not."""
     snippets = [(0.5, "just enough", "turn:a_001"), (0.49, "too little", "turn:b_001")]
     entry = {**new_entry(key), "feature_request": "read numbers"}
-    made = shared_bundle.bundle(PLANNING, entry, Staleness(), retrieve=lambda _: snippets)
+    made = shared_bundle.bundle(PLANNING, entry, Staleness(), snippets=snippets)
 
     assert "just enough" in made.text and "too little" not in made.text
 

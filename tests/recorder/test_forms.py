@@ -6,8 +6,8 @@ import pytest
 
 from eventlog import layout
 from eventlog.errors import InvalidEvent
+from eventlog.memory import window
 from eventlog.names import session_id_of
-from eventlog.recorder import window
 from eventlog.recorder.hooks import Hooks
 from eventlog.recorder.recorder import Recorder
 from eventlog.recorder.requests import ContextTypeFilter, RetrieveOptions

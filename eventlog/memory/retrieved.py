@@ -1,0 +1,52 @@
+"""Which memories bear on a message, and how much: search over the log with a relevance from 0 to 1.
+
+The one answer for the block of a message, the "Retrieved" tier of a bundle (S2-33) and a briefing's focus.
+"""
+
+import math
+from dataclasses import dataclass
+
+from eventlog.recorder import retrieval
+from eventlog.recorder.requests import Memory
+from eventlog.search import find, query
+from eventlog.store import Store
+
+# What was said, decided, failed or came of something; not what tools printed, nor what files hold.
+TYPES = (
+    "decision", "error", "turn", "session", "feedback", "discovery", "warning", "mutation", "outcome",
+    "message", "project_convention", "skill",
+)  # fmt: skip
+_RANKED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """A memory and its relevance: the share of the message's words that it holds, each word counting the
+    more the fewer memories hold it."""
+
+    relevance: float
+    memory: Memory
+
+
+def retrieve(store: Store, message: str, limit: int, *, writes: bool = True) -> "list[Retrieved]":
+    """What bears on a message, in any session: the most relevant first, then the newest.
+
+    Args: writes: whether the search index may be brought up to date. Raises: EventLogError.
+    """
+    words = retrieval.words_of(message)
+    wanted = " ".join(f'"{word}"' for word in words if any(c.isalnum() for c in word))
+    if not wanted or limit <= 0:
+        return []
+    asked = query.parse(wanted, any_word=True)
+    filters = find.Filters(event_types=TYPES)
+    hits = find.search(store, asked, filters, limit=_RANKED, writes=writes).hits
+    holding = [sum(term in hit.terms for hit in hits) for term in range(len(asked.terms))]
+    weights = [math.log(1 + len(hits) / (count or len(hits) or 1)) for count in holding]
+    relevance = {hit.position: sum(weights[t] for t in hit.terms) / sum(weights) for hit in hits}
+    best: "dict[str, Retrieved]" = {}
+    for memory in retrieval.memories_at(store, list(relevance)):
+        one = Retrieved(min(1.0, relevance[memory.position]), memory)
+        known = best.get(key := memory.context_id or memory.event_id)
+        if known is None or (known.relevance, known.memory.position) < (one.relevance, memory.position):
+            best[key] = one
+    return sorted(best.values(), key=lambda one: (-one.relevance, -one.memory.position))[:limit]
