@@ -23,8 +23,8 @@ def work(tmp_path: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_from_off_to_a_bundle_that_is_stale(work: Path, locus: Locus) -> None:
-    """S2-5, S2-7, S2-12, S2-15, S2-19, S2-20, S2-26, S2-36: off, and how to turn it on; then write,
-    bundle, change, validate."""
+    """S2-5, S2-7, S2-12, S2-15, S2-17, S2-18, S2-19, S2-20, S2-26, S2-36: off, and how to turn it on; then
+    write, bundle, change, validate, load."""
     refused = locus("context", "load", "parser")
     assert (refused.code, "[context]" in refused.err) == (3, True)
     (work / ".locus/config.toml").write_text("[context]\nshared = true\n", "utf-8")

@@ -87,7 +87,8 @@ def part(text: str, title: str) -> list[str]:
 
 
 def test_a_briefing_has_its_parts_in_order(facts: dict[str, Any]) -> None:
-    """S1-27, S1-54, S3-23, S3-28: project, warnings, active sessions, relevant, turns, decisions, files."""
+    """S1-27, S1-54, S3-23, S3-28, S4-1, S4-35: project, warnings, active sessions, relevant, turns,
+    decisions, files; all codes, as lines of their own: no title, no bullets, no quotation."""
     text = told(facts, Reader("claude-code")).text
     titles = [line for line in text.split("\n") if line.startswith("#")]
 
@@ -104,7 +105,6 @@ def test_a_briefing_has_its_parts_in_order(facts: dict[str, Any]) -> None:
         "## Open decisions (1)",
         "## Files changed last",
     ]
-    # S4-1, S4-35: all codes, as lines of their own: no title, no bullets, no quotation.
     made = "proj:locus\nimpl:token.py\nimpl:parser.py\n"
     left = f"{made}dec:keep-tokens-in-the-cookie-the-mobile-client-reads-it\n"
     assert f"\n\n{left}block:tool_failure:2-tests-failed\n" in text

@@ -345,9 +345,9 @@ def test_the_hook_that_tells_loads_no_heavy_module(work: Path, tmp_path: Path) -
 def test_a_session_within_seconds_is_given_the_codes_of_the_very_last(
     work: Path, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """S4-1, S4-31, S4-35: facts were kept when an older session was the last. The session that begins is told
-    what the last one left: all of it, line by line as `locus codes` prints it, a failure by what failed, and
-    nothing of a failure that is over."""
+    """S4-1, S4-9, S4-31, S4-35: facts were kept when an older session was the last. One that begins is told
+    what the very last one left: all of it, line by line as `locus codes` prints it, a failure by what failed,
+    and nothing of a failure that is over."""
 
     def tool(
         name: str, use: str, event: str = "PostToolUse", error: str | None = None, **args: object

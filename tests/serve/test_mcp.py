@@ -34,7 +34,7 @@ TOOLS = {tool.name: tool for tool in tools_for("claude-code")}
 
 READING = {
     "list_sessions", "briefing", "who", "search", "timeline", "show", "file_at", "diff", "decisions", "sql",
-    "context_bundle",
+    "context", "context_bundle",
 }  # fmt: skip
 WRITING = {"session_start", "session_end", "post_event", "store_decision", "store_error", "store_feedback"}
 
@@ -135,6 +135,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "session_end": {"agent_id": "shaper"},
     "list_sessions": {"active_only": False},
     "briefing": {"scope": ["src"]},
+    "context": {"message": "kiosk"},
     "who": {},
     "search": {"words": "kiosk", "limit": 2},
     "decisions": {},

@@ -41,6 +41,7 @@ def ask(project: Path, tool: str, **arguments: Any) -> str:
 READING: list[tuple[str, dict[str, Any], str]] = [
     ("list_sessions", {"active_only": False}, "Make the kiosk polite"),
     ("briefing", {"focus": "kiosk", "scope": ["src"]}, "Greet in English"),
+    ("context", {"message": "the kiosk in English"}, "## Relevant to the message\n- ["),
     ("who", {}, "Nobody is at work here."),
     ("search", {"words": "morning", "path": "src"}, "src/kiosk.py"),
     ("timeline", {"turn": "last"}, "file  edit src/kiosk.py"),
