@@ -216,7 +216,8 @@ def test_what_expired_or_is_broken_is_nothing(story: Story) -> None:
             1, "", f"locus: no codes of project '{name}' that still count\n",
         )  # fmt: skip
     assert story.archived["archived_at"]
-    assert {name: story.archived[name] for name in STORED} == {**STORED, "project": "old", "session_id": "of-old"}
+    stored = {**STORED, "project": "old", "session_id": "of-old"}
+    assert {name: story.archived[name] for name in STORED} == stored
 
 
 def test_cleaning_up(story: Story) -> None:
