@@ -1,7 +1,6 @@
 """What the next session is told of the one before: its codes, and what bears on a workstream."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -54,7 +53,7 @@ def test_a_bundle_retrieves_what_earlier_sessions_decided(project: Project) -> N
 
 
 def test_the_next_session_is_told_all_codes(told: str, project: Project) -> None:
-    """S4-1, S4-31, S4-33, S4-35, S4-48: files, functions, decisions, blockers and next actions of the very last
+    """S4-1, S4-31, S4-33, S4-35, S4-48: files, functions, decisions, blockers, next actions of the very last
     session, as pure lines, without anybody's command in between."""
     lines = told.splitlines()
     for code in ("impl:login.py", "impl:login", "next:store-the-token"):
