@@ -131,7 +131,7 @@ def _tools(project: Project, told: Story) -> None:
         )
         told.tools["inside"] = server.call("post_event", event_type="warning", content="it leaks")
         told.tools["named"] = server.call(
-            "post_event", event_type="outcome", content="it holds", agent_id="cursor", session_id=SECOND
+            "post_event", event_type="outcome", content="it holds", session_id=SECOND
         )
         told.tools["list"] = server.call("list_sessions")
         told.tools["start again"] = server.call("session_start", focus="no scope", scope=[])
@@ -301,3 +301,10 @@ def test_posted_events_find_their_session(story: Story) -> None:
         "it leaks": begun[0].removeprefix("sess-"),
         "it holds": SECOND.removeprefix("sess-"),
     }
+
+
+def test_a_session_stays_its_agents(story: Story) -> None:
+    """S3-1, S3-9, S3-20: what one agent posts into the session of another does not make it its own."""
+    [posted] = [one for one in story.events if one["event_type"] == "outcome"]
+    assert (posted["agent"], f"sess-{posted['session_id']}") == ("codex", SECOND)
+    assert (story.all[SECOND]["agent_id"], story.all[SECOND]["ended_at"]) == ("cursor", None)
