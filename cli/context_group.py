@@ -8,7 +8,7 @@ SECTIONS: Sections = (
     (
         "Look",
         (
-            Entry("for", "context_for", "Print what a model should know for a message."),
+            Entry("for", "context_for", "Print what a model should know for MESSAGE, within one budget."),
             Entry("status", "context_status", "Show whether context is shared, and what there is."),
             Entry("load", "context_load", "Show what is known of a workstream, and whether it still holds."),
             Entry("bundle", "context_bundle", "Print what goes into a prompt, within its budget."),

@@ -40,9 +40,9 @@ def command(
 ) -> int | None:
     """List what failed, newest first, and whether and when it was resolved.
 
-    An error is resolved when the log says so (told), or when the same tool worked later in the
-    session on the same path, or with the same command (seen). Anything else counts as open. With WORDS
-    what bears on them, the best first.
+    An error is resolved when the log says so (told), when the same worked later in the session on the
+    same path, or with the same command (seen), or when what failed only looked, such as rg or which
+    (exploratory). Anything else counts as open. With WORDS what bears on them, the best first.
     """
     from eventlog.search.failures import failures, median_us
 

@@ -63,7 +63,7 @@ SECTIONS: Sections = (
             Entry(
                 "context",
                 "context_group",
-                "Give a model what it should know; share what is known of a workstream.",
+                "Give a model what it should know, and share what is known of a workstream.",
             ),
         ),
     ),

@@ -6,7 +6,7 @@ bytes. Each line says which event it stands on, each claim about a file what bec
 path: imports neither `dataclasses` nor `re`; `briefing_of_log` gathers, `briefing_hook` adds what came since.
 """
 
-from eventlog.memory import codes
+from eventlog.memory import codes, last_turn
 from eventlog.memory.budget import Filled, Section, fill, tokens_of
 from eventlog.memory.evidence import NOTE, cited, harmless, quoted
 from eventlog.memory.freshness import Looker
@@ -110,13 +110,15 @@ def parts(
         if reader.agent_session is None or one["agent_session_id"] != reader.agent_session
     ]
     maker = _Lines(looker, now_us, {one["path"]: one for one in facts["files"]})
-    relevant, told = _relevant(facts, about, maker)
+    last = last_turn.last_of(facts["turns"])
+    turns = [one for one in facts["turns"] if one is not last]
+    relevant, told = _relevant({**facts, "turns": turns}, about, maker)
+    errors_total = facts["errors_total"]
     sections = (
-        _knowledge(facts),
+        last_turn.section(facts, last, lambda at: ago(at, now_us)),
         _warnings(facts, reader, {one["id"] for one in active}, maker),
         _sessions(others, now_us),
         relevant,
-        _section("turns", "## Recent turns", facts["turns"], told, maker.turn, _TURNS, 0),
         _section(
             "decisions",
             f"## Open decisions ({facts['decisions_total']:,})",
@@ -126,10 +128,21 @@ def parts(
             _DECISIONS,
             facts["decisions_total"],
         ),
+        _section("turns", "## Recent turns", turns, told, maker.turn, _TURNS, 0),
+        _codes(facts),
+        _section(
+            "errors",
+            f"## Unresolved errors ({errors_total:,})",
+            facts["errors"],
+            told,
+            maker.error,
+            _ERRORS,
+            errors_total,
+        ),
         _section(
             "files", "## Files changed last", facts["files"], told, maker.file, _FILES, len(facts["files"])
         ),
-        _codes(facts),
+        _knowledge(facts),
     )
     return about, others, sections
 
@@ -234,14 +247,13 @@ def _count(count: int, what: str) -> str:
 
 
 def _warnings(facts: "Facts", reader: Reader, active: "set[str]", maker: "_Lines") -> Section:
-    """Warnings that agents left, where sessions meet, and what failed and was not dealt with."""
+    """Warnings that agents left, and where sessions meet."""
     met = [one for one in facts["overlaps"] if reader.overlaps and active.issuperset(one["between"])]
     lines = [maker.overlap(one) for one in met[:_WARNINGS]]
     lines += [maker.warning(one) for one in facts["warnings"][: _WARNINGS - len(lines)]]
-    lines += [maker.error(one) for one in facts["errors"][:_ERRORS]]
     more = int(facts["overlaps_total"]) - len(facts["overlaps"]) if reader.overlaps else 0
-    total = len(met) + more + int(facts["warnings_total"]) + int(facts["errors_total"])
-    return Section("warnings", f"## Critical warnings and unresolved errors ({total})", lines, total)
+    total = len(met) + more + int(facts["warnings_total"])
+    return Section("warnings", f"## Critical warnings ({total})", lines, total)
 
 
 def _sessions(active: "list[Facts]", now_us: int) -> Section:

@@ -16,9 +16,10 @@ from eventlog.errors import Corruption, EventLogError
 from eventlog.fs import REAL
 from eventlog.log.frame import HEADER_SIZE, decode_frame, decode_header
 from eventlog.log.line import decode_line
-from eventlog.memory import codes
+from eventlog.memory import codes, last_turn
 from eventlog.memory.briefing import FORMAT, TOKENS, Reader, briefing
 from eventlog.memory.freshness import Looker
+from eventlog.memory.open_errors import OpenErrors, kind_of
 from eventlog.names import session_id_of
 
 TYPE_CHECKING = False
@@ -39,7 +40,9 @@ _NEWEST = 50
 _CACHE_SIZE_MAX = 4 << 20
 _TAIL_SIZE_MAX = 1 << 20
 _LOOKED_AT_BYTES_MAX = 4 << 20
-_TYPES = (b"session", b"turn", b"file", b"action", b"decision", b"error", b"warning", b"code")
+_TYPES = (
+    b"session", b"turn", b"file", b"action", b"mcp_action", b"decision", b"error", b"warning", b"code",
+)  # fmt: skip
 _TYPE = b'"event_type":"'
 # What the payload of an action holds that leaves a code, or ends a failure.
 _TELLING = (b"test", b"jest", b"spec", b'"todos"', b'"plan"', b'"new_string"', b'"content"')
@@ -220,7 +223,7 @@ class _Fold:
             for name in ("warnings", "errors", "decisions", "files", "turns")
             for one in facts[name]
         }
-        self._asked: "dict[tuple[str, str | None], str]" = {}
+        self._errors = OpenErrors(facts["errors"])
         # The event that is taken in.
         self._position = 0
         self._event: "Facts" = {}
@@ -236,7 +239,8 @@ class _Fold:
         try:
             event, payload = decode_line(line)
             # Most actions leave no code; their payloads are the largest part of a journal.
-            is_read = kind != b"action" or any(word in payload for word in _TELLING) or self._awaits(event)
+            is_call = kind in (b"action", b"mcp_action")
+            is_read = not is_call or any(word in payload for word in _TELLING) or self._awaits(event)
             said = jsontext.decode(payload) if is_read else {}
         except (EventLogError, ValueError, RecursionError):
             return
@@ -251,22 +255,26 @@ class _Fold:
         if known is not None:
             known["last_position"] = position
         self._position, self._event, self._said, self._session = position, event, said, session
-        self._take_codes(kind.decode())
-        if kind not in (b"action", b"code"):
+        if kind != b"error":
+            self._take_codes(kind.decode())
+        if kind != b"code":
             getattr(self, f"_take_{kind.decode()}")()
         self._facts["sessions"] = sorted(
             self._sessions.values(), key=lambda one: int(one["last_position"]), reverse=True
         )
 
     def end(self) -> None:
-        """Facts of codes as JSON has them, those of the session that something was done in last first."""
+        """Facts of codes as JSON has them; contents are read for the session alone whose codes are told."""
+        left = codes.last([one.facts() for one in self._codes.values()])
+        if left is not None:
+            self._codes[left["session"]].read(self._text_of)
         found = [one.facts() for one in self._codes.values()]
         self._facts["codes"] = sorted(found, key=lambda one: (-one["at_us"], -one["position"]))
 
     def _awaits(self, event: "Facts") -> bool:
-        """Whether an action may show that an error of this tool is over, or say what failed."""
-        tools = [one["tool"] for one in self._facts["errors"]]
-        return event.get("success") is False or event.get("tool") in tools
+        """Whether a call may show that an error of this tool is over, or say what failed."""
+        kinds = [kind_of(one["tool"]) for one in self._facts["errors"]]
+        return event.get("success") is False or kind_of(event.get("tool")) in kinds
 
     def _take_codes(self, kind: str) -> None:
         session, event, said = self._session, self._event, self._said
@@ -276,12 +284,7 @@ class _Fold:
             self._codes[session] = codes.AutoCapture(session, self._facts["project"]["name"])
         one = self._codes[session]
         at: int = event.get("occurred_at") or event.get("recorded_at") or 0
-        one.take(event, lambda: said, at, self._position, self._text_of)
-        for event_id in one.resolved:
-            before = len(self._facts["errors"])
-            self._facts["errors"] = [error for error in self._facts["errors"] if error["event"] != event_id]
-            self._facts["errors_total"] -= before - len(self._facts["errors"])
-        one.resolved.clear()
+        one.take(event, lambda: said, at, self._position)
 
     def _take_session(self) -> None:
         session = self._session
@@ -322,29 +325,33 @@ class _Fold:
 
     def _take_turn(self) -> None:
         session = self._session
-        key = (str(session), self._event.get("agent_turn_id") or self._event.get("turn"))
-        if self._event.get("operation") == "start":
-            self._asked[key] = self._event.get("title") or self._said.get("user_message") or ""
-        elif self._event.get("operation") == "end":
-            turns = self._facts["turns"]
-            begun = next((one for one in turns if one["open"] and one["session"] == session), None)
-            if begun is not None:
-                turns.remove(begun)
-            text = self._event.get("title") or self._asked.get(key) or (begun["text"] if begun else "")
-            outcome = self._said.get("outcome")
-            self._add(
-                "turns",
-                {
-                    "turn": begun["turn"] if begun else None,
-                    "event": self._event["event_id"],
-                    "session": session,
-                    "text": text,
-                    "outcome": outcome if isinstance(outcome, str) else None,
-                    "open": False,
-                    "paths": [],
-                    "position": self._position,
-                },
-            )
+        operation = self._event.get("operation")
+        if operation not in ("start", "end"):
+            return
+        turns = self._facts["turns"]
+        begun: "Facts" = next((one for one in turns if one["open"] and one["session"] == session), {})
+        if operation == "end" and begun:
+            turns.remove(begun)
+        asked = last_turn.kept(self._said.get("user_message"))
+        one = {
+            "turn": None,
+            "event": self._event["event_id"],
+            "session": session,
+            "agent": self._event.get("agent"),
+            "text": self._event.get("title") or asked or "",
+            "asked": asked,
+            "outcome": last_turn.kept(self._said.get("outcome")),
+            "status": self._said.get("status"),
+            "open": operation == "start",
+            "paths": [],
+            "at": self._event.get("occurred_at") or self._event.get("recorded_at"),
+            "began": self._position,
+            "position": self._position,
+        }
+        if operation == "end" and begun:
+            one |= {name: begun[name] for name in ("turn", "asked", "began")}
+            one["text"] = self._event.get("title") or begun["text"]
+        self._add("turns", one)
 
     def _take_file(self) -> None:
         path = self._event.get("path")
@@ -376,17 +383,27 @@ class _Fold:
             }
             self._add("decisions", one, counted=True)
 
+    def _take_action(self) -> None:
+        before = {one["event"] for one in self._facts["errors"]}
+        self._errors.take_call(self._session, self._event, self._said)
+        self._note_over(before)
+
+    _take_mcp_action = _take_action
+
     def _take_error(self) -> None:
-        if self._event.get("resolved") is not True:
-            message = self._said.get("message")
-            one = {
-                "event": self._event["event_id"],
-                "type": self._event.get("error_type"),
-                "tool": self._event.get("tool"),
-                "path": self._event.get("path"),
-                "text": message if isinstance(message, str) else self._event.get("title") or "",
-            }
+        before = {one["event"] for one in self._facts["errors"]}
+        one = self._errors.take_error(self._session, self._event, self._said, self._position)
+        self._note_over(before)
+        if one is not None:
             self._add("errors", one, counted=True)
+            self._take_codes("error")
+
+    def _note_over(self, before: "set[str]") -> None:
+        """What errors were open and are not any more count no more, nor do they leave a blocker."""
+        over = before.difference(one["event"] for one in self._facts["errors"])
+        self._facts["errors_total"] -= len(over)
+        for one in self._codes.values() if over else ():
+            one.forget(over)
 
     def _take_warning(self) -> None:
         if self._event.get("resolved") is not True:

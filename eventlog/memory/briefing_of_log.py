@@ -15,13 +15,13 @@ from eventlog import config
 from eventlog.jsontext import decode, encode
 from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.tail import walk
-from eventlog.memory import codes_of_log, intent, who, window
+from eventlog.memory import codes_of_log, intent, last_turn, who, window
 from eventlog.memory.briefing import FORMAT, TOKENS, Briefing, Reader, briefing
 from eventlog.memory.files import replace_file
 from eventlog.memory.freshness import Looker
 from eventlog.memory.retrieved import retrieve
 from eventlog.projections.definitions import EVENTS_NEWEST_FIRST, HAPPENED_AT, TURNS_NEWEST_FIRST
-from eventlog.search.failures import failures
+from eventlog.search.failures import Failure, failures
 from eventlog.store import Store
 
 _NEWEST = 50
@@ -125,16 +125,7 @@ def gather(store: Store) -> "dict[str, Any]":
         "overlaps_total": len(met),
         "warnings": warnings,
         "warnings_total": warnings_total,
-        "errors": [
-            {
-                "event": one.event_id,
-                "type": one.error_type,
-                "tool": one.tool,
-                "path": one.path,
-                "text": one.message or "",
-            }
-            for one in sorted(opened, key=lambda one: one.position, reverse=True)[:_NEWEST]
-        ],
+        "errors": _errors(store, opened),
         "errors_total": len(opened),
         "turns": _turns(store),
         "decisions": decisions,
@@ -176,7 +167,8 @@ def _session(one: intent.Intent) -> "dict[str, Any]":
 
 def _turns(store: Store) -> "list[dict[str, Any]]":
     rows = store.query(
-        "select context_id, session_id, title, user_request, outcome, status, files_modified, last_position "
+        "select context_id, session_id, agent, title, user_request, outcome, status, files_modified, "
+        "epoch_us(coalesce(completed_at, started_at)), first_position, last_position "
         f"from turns order by {TURNS_NEWEST_FIRST} limit {_NEWEST}"
     ).rows
     return [
@@ -184,13 +176,18 @@ def _turns(store: Store) -> "list[dict[str, Any]]":
             "turn": context_id,
             "event": context_id,
             "session": session_id,
+            "agent": agent,
             "text": title or request or "",
-            "outcome": outcome,
+            "asked": last_turn.kept(request),
+            "outcome": last_turn.kept(outcome),
+            "status": status,
             "open": status == "active",
             "paths": list(paths or ())[:_NEWEST],
+            "at": at,
+            "began": began,
             "position": position,
         }
-        for context_id, session_id, title, request, outcome, status, paths, position in rows
+        for context_id, session_id, agent, title, request, outcome, status, paths, at, began, position in rows
     ]
 
 
@@ -219,6 +216,33 @@ def _decisions(store: Store) -> "tuple[list[dict[str, Any]], int]":
             }
         )
     return found, int(rows[0][-1]) if rows else 0
+
+
+def _errors(store: Store, opened: "list[Failure]") -> "list[dict[str, Any]]":
+    """The newest of these, with what failed: a file, a command."""
+    newest = sorted(opened, key=lambda one: one.position, reverse=True)[:_NEWEST]
+    rows = store.query(
+        "select e.position, coalesce(nullif(any_value(a.path), ''), nullif(any_value(a.command), ''), "
+        "any_value(a.title), nullif(any_value(e.path), ''), any_value(e.command)) "
+        "from errors as e left join actions as a on a.session_id = e.session_id "
+        "and a.tool_use_id = e.tool_use_id where list_contains($1, e.position) group by e.position",
+        [[one.position for one in newest]],
+    ).rows
+    targets = dict(rows)
+    return [
+        {
+            "event": one.event_id,
+            "type": one.error_type,
+            "tool": one.tool,
+            "path": one.path,
+            "text": one.message or "",
+            "session": one.session_id,
+            "target": targets.get(one.position),
+            "context": one.context_id,
+            "position": one.position,
+        }
+        for one in newest
+    ]
 
 
 def _warnings(store: Store) -> "tuple[list[dict[str, Any]], int]":

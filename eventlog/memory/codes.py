@@ -122,8 +122,8 @@ class AutoCapture:
         self.began_us: "int | None" = None
         self.at_us = 0
         self.position = -1
-        self.resolved: "list[str]" = []  # ids of errors that a later event showed to be over
         self._failed: "list[dict[str, Any]]" = []
+        self._changes: "list[tuple[object, object]]" = []
         self._tried: "dict[str, str | None]" = {}
 
     def on_tool_use(self, tool_name: str, params: "Mapping[str, object]", result: object = None) -> None:
@@ -160,18 +160,16 @@ class AutoCapture:
         said: "Callable[[], dict[str, Any]]",
         at_us: int,
         position: int,
-        text_of: "Callable[[object], str]",
     ) -> None:
-        """One of the session's events of `TYPES`, in the order of the log.
+        """One of the session's events of `TYPES`, in the order of the log; of errors those that are open.
 
-        Args: said: gives its payload, asked where it matters; text_of: the text of a content's hash, empty
-        where there is none.
+        Args: said: gives its payload, asked where it matters.
         """
         self.began_us = at_us if self.began_us is None else self.began_us
         self.at_us, self.position, self.status = max(self.at_us, at_us), position, ACTIVE
         match event["event_type"]:
             case "file":
-                self._take_file(event, text_of)
+                self._take_file(event)
             case "action":
                 self._take_action(event, said())
             case "decision":
@@ -181,12 +179,24 @@ class AutoCapture:
             case "code":
                 self._take_code(str(event.get("operation")), _text(said(), "text"))
 
-    def _take_file(self, event: "Mapping[str, Any]", text_of: "Callable[[object], str]") -> None:
+    def read(self, text_of: "Callable[[object], str]") -> None:
+        """Note what the contents of changed files define: call it when all events were taken.
+
+        Args: text_of: the text of a content's hash, empty where there is none.
+        """
+        before_hash, text = None, ""
+        for before, after in self._changes:
+            old = text if before == before_hash else text_of(before)
+            before_hash, text = after, text_of(after)
+            self._note_functions(old, text)
+        self._changes.clear()
+
+    def _take_file(self, event: "Mapping[str, Any]") -> None:
         path, before, after = event.get("path"), event.get("before_hash"), event.get("after_hash")
         if isinstance(path, str) and event.get("operation") not in ("delete", "read"):
             self.capture.record_file_modified(path)
             if after is not None and after != before:
-                self._note_functions(text_of(before), text_of(after))
+                self._changes.append((before, after))
 
     def _note_functions(self, before: str, after: str) -> None:
         old = set(before.split("\n"))
@@ -198,15 +208,10 @@ class AutoCapture:
         args = said.get("args")
         if not isinstance(args, dict):
             return
-        tool, command = event.get("tool"), command_of(args)
         if event.get("success") is not False:
-            self.on_tool_use(tool or "", args)
-            target = event.get("path") or command or event.get("title")
-            over = [one for one in self._failed if (one["tool"], one["target"]) == (tool, target)]
-            self.resolved += [one["event"] for one in over if target]
-            self._failed = [one for one in self._failed if one not in over or not target]
+            self.on_tool_use(event.get("tool") or "", args)
         elif isinstance(event.get("tool_use_id"), str):
-            self._tried[event["tool_use_id"]] = command
+            self._tried[event["tool_use_id"]] = command_of(args)
         for name in _TODO_LISTS:
             if isinstance(args.get(name), list):
                 self.capture.next_actions.clear()  # each list replaces the one before
@@ -214,13 +219,13 @@ class AutoCapture:
                     (self.capture.record_completion if done else self.capture.record_next)(text)
 
     def _take_error(self, event: "Mapping[str, Any]", said: "dict[str, Any]") -> None:
-        if event.get("resolved") is True:
-            return
         command = command_of(said) or self._tried.get(str(event.get("tool_use_id")))
         code = _joined(blocker_of(event.get("error_type"), command, _text(said, "message")))
-        target = event.get("path") or command
-        failed = {"event": event["event_id"], "tool": event.get("tool"), "target": target, "code": code}
-        self._failed.append(failed)
+        self._failed.append({"event": event["event_id"], "code": code})
+
+    def forget(self, errors: "set[str]") -> None:
+        """These errors, by the ids of their events, are over."""
+        self._failed = [one for one in self._failed if one["event"] not in errors]
 
     def _take_code(self, operation: str, text: str) -> None:
         """What somebody said."""

@@ -43,7 +43,9 @@ class SessionCodes:
 def of_session(store: Store, name: str) -> SessionCodes:
     """The codes of the session that `name` means. Raises: NotFound, Ambiguous, Corruption."""
     row = named(store, name)
-    return _codes(row, folded(store, [row])[0])
+    [found] = folded(store, [row])
+    found.read(_reader(store))
+    return _codes(row, found)
 
 
 def of_store(store: Store) -> "SessionCodes | None":
@@ -57,23 +59,22 @@ def of_store(store: Store) -> "SessionCodes | None":
     if chosen is None:
         return None
     at = next(n for n, one in enumerate(found) if one.position == chosen["position"])
+    found[at].read(_reader(store))
     return _codes(rows[at], found[at])
 
 
 def facts(store: Store) -> "list[dict[str, Any]]":
     """Facts of the sessions that something was done in last, for `codes.lines_left` and for hooks."""
-    found = [one.facts() for one in folded(store, recent(store, limit=_RECENT)) if one.position >= 0]
-    return sorted(found, key=lambda one: (-one["at_us"], -one["position"]))[:_KEPT]
+    found = [one for one in folded(store, recent(store, limit=_RECENT)) if one.position >= 0]
+    kept = sorted(found, key=lambda one: (-one.at_us, -one.position))[:_KEPT]
+    for one in kept:
+        one.read(_reader(store))
+    return [one.facts() for one in kept]
 
 
 def folded(store: Store, rows: "Sequence[SessionRow]") -> "list[AutoCapture]":
-    """The codes of each of these sessions."""
-    withheld = store.withheld()
+    """The codes of each of these sessions; contents are not read yet."""
     open_errors = _open_errors(store, rows)
-
-    def text_of(content_hash: object) -> str:
-        return "" if content_hash in withheld else codes.text_in(store.blobs, content_hash)
-
     found = []
     with store.view() as view:
         for row in rows:
@@ -81,7 +82,7 @@ def folded(store: Store, rows: "Sequence[SessionRow]") -> "list[AutoCapture]":
             for event in view.iterate(session_id=row.session_id, event_types=codes.TYPES, columns=_COLUMNS):
                 position = int(str(event["position"]))
                 if event["event_type"] != "error" or position in open_errors:
-                    one.take(event, _said(event), _time_of(event), position, text_of)
+                    one.take(event, _said(event), _time_of(event), position)
             found.append(one)
     return found
 
@@ -136,6 +137,11 @@ def _codes(row: SessionRow, found: AutoCapture) -> SessionCodes:
     capture.session_id = _moment(began_us).strftime("%Y%m%d-%H%M%S")
     context = capture.to_context(now=_moment(found.at_us), status=found.status)
     return SessionCodes(context, row.session_id, found.position)
+
+
+def _reader(store: Store) -> "Callable[[object], str]":
+    withheld = store.withheld()
+    return lambda hash: "" if hash in withheld else codes.text_in(store.blobs, hash)
 
 
 def _open_errors(store: Store, rows: "Sequence[SessionRow]") -> "frozenset[int]":

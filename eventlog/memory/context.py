@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from eventlog.memory import briefing_of_log, window
+from eventlog.memory import briefing_of_log, last_turn, window
 from eventlog.memory.briefing import Reader, parts
 from eventlog.memory.budget import Section, fill, tokens_of
 from eventlog.memory.evidence import NOTE, cited, harmless, quoted
@@ -21,7 +21,7 @@ from eventlog.store import Store
 TOKENS = 2_500  # S4-33: 1,500 of memory and 1,000 of codes
 _TEXT_SIZE_MAX = 300
 # Of a briefing's parts those that the block of the message does not have.
-_OF_BRIEFING = ("warnings", "sessions", "turns", "decisions", "files")
+_OF_BRIEFING = ("warnings", "sessions", "decisions", "turns", "errors", "files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,9 @@ def context_for(
     shown |= {one.memory.event_id for one in block.relevant} | {
         one.memory.context_id for one in block.relevant
     }
+    last = last_turn.last_of(facts["turns"]) if session_id is None else None
     for name in ("turns", "decisions", "warnings", "errors"):
-        kept = [one for one in facts[name] if one["event"] not in shown]
+        kept = [one for one in facts[name] if one["event"] not in shown or one is last]
         if name != "turns":
             facts[f"{name}_total"] -= len(facts[name]) - len(kept)
         facts[name] = kept
@@ -77,7 +78,7 @@ def context_for(
         Section("session_goal", "## Session goal", goal),
         Section("recent_turns", "## Turns of this session", [_line(memory) for memory in block.recent_turns]),
         Section("relevant", "## Relevant to the message", [_line(one.memory) for one in block.relevant]),
-        *(named[kind] for kind in _OF_BRIEFING),
+        *(named[kind] for kind in (*(("last",) if last else ()), *_OF_BRIEFING)),
         Section("bundle", "## Shared context", bundled, is_whole=True),
         named["codes"],
     )

@@ -6,6 +6,7 @@ names it, and kept nowhere. Pure text.
 
 from itertools import chain
 
+from eventlog import exploring
 from eventlog.projections import definitions as d
 from eventlog.types import COMMAND_ARGUMENTS, PATH_ARGUMENTS
 
@@ -17,17 +18,15 @@ _TARGET_SIZE_MAX = 120
 
 # What tools do, by the names that agents give them, in small letters. Others go by their own name.
 _VERBS = {
-    "read": "read notebookread read_file read_many_files view view_image open open_file read_text_file",
-    "write": "write write_file create create_file",
-    "edit": "edit multiedit notebookedit edit_file edit_notebook apply_patch patch replace str_replace "
-    "insert replace_string_in_file multi_replace_string_in_file insert_edit_into_file search_replace",
-    "delete": "delete delete_file",
+    "read": exploring.READ_TOOLS,
+    "write": exploring.WRITE_TOOLS,
+    "edit": exploring.EDIT_TOOLS,
+    "delete": exploring.DELETE_TOOLS,
     "run": "bash shell exec_command local_shell run_shell_command run_terminal_cmd run_in_terminal "
     "powershell",
-    "search": "grep glob grep_search grep_files search_file_content codebase_search codesearch file_search "
-    "find_file search_dir search_file semantic_search websearch web_search google_web_search tool_search",
-    "list": "ls list list_directory list_dir",
-    "fetch": "webfetch web_fetch fetch_webpage",
+    "search": exploring.SEARCH_TOOLS,
+    "list": exploring.LIST_TOOLS,
+    "fetch": exploring.FETCH_TOOLS,
     "ask": "askuserquestion ask_user request_user_input question",
     "plan": "todowrite todo_write write_todos update_plan",
     "delegate": "task agent spawn_agent",

@@ -33,6 +33,12 @@ OF_TURN: d.Columns = (
     ),
 )
 LLM_CALLS: d.Columns = (*d.LLM_CALLS, *spans.COLUMNS, *STOP, *SUBAGENT)
+INTENT: d.Columns = (
+    ("focus", "VARCHAR", "what was declared to be worked on; null where nobody said it (docs/memory.md)"),
+    ("scope", "VARCHAR[]", "the paths that were declared; null where nobody said any"),
+    ("description", "VARCHAR", "the description that was declared"),
+)
+SESSIONS: d.Columns = (*d.SESSIONS, *INTENT)
 TURNS: d.Columns = (*d.TURNS, *DURATION, *OF_TURN, *fates.OF_TURN)
 
 SUBAGENTS: d.Columns = (
@@ -157,7 +163,9 @@ def needed(projection: str, extras: "frozenset[str]") -> "tuple[str, ...]":
     """The names of `DERIVED` that a view of a projection with `extras` joins."""
     if projection == "turns":
         return tuple(name for extra, names in _DERIVED_OF.items() if extra in extras for name in names)
-    return ("resolved",) if projection == "sessions" and "resolved" in extras else ()
+    if projection == "sessions":
+        return tuple(name for extra, name in _DERIVED_OF_SESSIONS.items() if extra in extras)
+    return ()
 
 
 def turns(stored: str, of: Derived, extras: "frozenset[str]") -> str:
@@ -204,13 +212,39 @@ def with_anchors(turns: str, of: Derived, extras: "frozenset[str]") -> str:
 
 
 def sessions(stored: str, of: Derived, extras: "frozenset[str]") -> str:
-    """The sessions of `stored`; without "resolved" nobody knows how many of their errors are."""
-    if "resolved" not in extras:
-        return f"SELECT * FROM {stored}"
-    return (
-        f"SELECT s.* REPLACE ({_RESOLVED}) FROM {stored} AS s LEFT JOIN "
-        f"({_counted(of, 'session_id')}) AS r ON r.session_id = s.session_id"
-    )
+    """The sessions of `stored` with `SESSIONS`; without `extras` only what was folded.
+
+    What was declared for an agent before it came holds for the session that it opens (docs/memory.md).
+    """
+    replaced, joins = "", ""
+    if "resolved" in extras:
+        replaced = f" REPLACE ({_RESOLVED})"
+        joins = f" LEFT JOIN ({_counted(of, 'session_id')}) AS r ON r.session_id = s.session_id"
+    if "intent" not in extras:
+        return f"SELECT s.*{replaced}, {blank(INTENT)} FROM {stored} AS s{joins}"
+    said = f"(SELECT * FROM {stored} JOIN {of('intents')} USING (session_id))"
+    given = f"(SELECT * FROM {said} WHERE agent_session_id IS NULL AND focus IS NOT NULL)"
+    names = [name for name, _, _ in INTENT]
+    handed = "i.focus IS NULL AND g.closed > i.opened_position"
+    own = ", ".join(f"if({handed}, g.{name}, i.{name}) AS {name}" for name in names)
+    return f"""
+        SELECT s.*{replaced}, i.* EXCLUDE (session_id) FROM {stored} AS s{joins} LEFT JOIN (
+            SELECT i.session_id, {own} FROM {said} AS i ASOF LEFT JOIN {given} AS g
+                ON coalesce(g.repo, '') = coalesce(i.repo, '') AND g.agent = i.agent
+                AND g.opened_position < i.opened_position
+        ) AS i ON i.session_id = s.session_id"""
+
+
+def _intents(events: str) -> str:
+    """What a session's own events declare, and where it was over (as `memory/intent.py` reads them)."""
+    said = "arg_max(TRY(json_extract_string(payload, '$.{}')), position)".format
+    scope = "arg_max(TRY_CAST(TRY(json_extract(payload, '$.scope')) AS VARCHAR[]), position)"
+    return f"""
+        SELECT session_id, NULL::BIGINT AS turn, nullif({said("focus")}, '') AS focus,
+            nullif({scope}, []) AS scope, {said("description")} AS description,
+            CASE WHEN arg_max(operation, position) = 'end' THEN max(position)
+                ELSE 9223372036854775807 END AS closed
+        FROM {events} WHERE event_type = 'session' AND session_id IS NOT NULL GROUP BY session_id"""
 
 
 _RESOLVED = "coalesce(r.errors_resolved, 0) AS errors_resolved"
@@ -292,6 +326,7 @@ _SELECTS: "dict[str, Callable[[str], str]]" = {
     "acts": calls.of_turns,
     "decided": _decisions,
     "resolved": resolutions.of_errors,
+    "intents": _intents,
 }
 DERIVED = tuple(_SELECTS)
 # Those whose rows of a session rest on the events of `of_session`; others rest on all commits or all files.
@@ -304,6 +339,7 @@ _RESTS_ON = {
     "acts": calls.ARE_CALLS,
     "decided": asked.MAY_DECIDE,
     "resolved": "event_type = 'error'",
+    "intents": "event_type = 'session'",
 }
 _OF_TURN = (("session_id", "VARCHAR"), ("turn", "BIGINT"))
 _COLUMNS = {
@@ -313,6 +349,7 @@ _COLUMNS = {
     "acts": (("actions_taken", "VARCHAR[]"), ("files_read", "VARCHAR[]")),
     "decided": (("decisions", "VARCHAR[]"),),
     "resolved": (),
+    "intents": (*((name, kind) for name, kind, _ in INTENT), ("closed", "BIGINT")),
 }
 # By what a question can name of turns.
 _DERIVED_OF = {
@@ -322,3 +359,5 @@ _DERIVED_OF = {
     "decided": ("decided",),
     "resolved": ("resolved",),
 }
+# Of sessions.
+_DERIVED_OF_SESSIONS = {"resolved": "resolved", "intent": "intents"}

@@ -1,23 +1,25 @@
 """Which errors are resolved, by what: the one rule that all answers share (docs/anchors.md, Errors).
 
-Told: the error says so itself, or a later error marked resolved has its context id or a link to it. Seen: the
-same tool worked later in its session on the same file, or with the same command. Pure text, computed where a
-question names it.
+Told: the error says so itself, or a later error marked resolved has its context id or a link to it. Seen: in
+its session the same tool worked later with the same command or on the same file; to change a file, any tool.
+Exploratory: what failed only looked (`eventlog/exploring.py`), so there is nothing to resolve. Pure text,
+computed where a question names it; `memory/open_errors.py` has the same rule for a journal's end.
 """
 
+from eventlog import exploring
 from eventlog.projections import calls
 from eventlog.projections import definitions as d
 from eventlog.types import COMMAND_ARGUMENTS
 
-TOLD, SEEN = "told", "seen"
+TOLD, SEEN, EXPLORATORY = "told", "seen", "exploratory"
 
 COLUMNS: d.Columns = (
     (
         "resolved_how",
         "VARCHAR",
-        "told: the log says so; seen: what failed worked later; null: it is open",
+        "told: the log says so; seen: what failed worked later; exploratory: it only looked; null: open",
     ),
-    ("resolved_by", "VARCHAR", "event that shows it; null where the error itself says so"),
+    ("resolved_by", "VARCHAR", "event that shows it; null where the error itself does"),
     ("resolved_at", "TIMESTAMP WITH TIME ZONE", "when that happened"),
 )
 
@@ -30,6 +32,7 @@ NAMES = "list_distinct([context_id] || {})".format(
 def of_errors(events: str) -> str:
     """`position`, `session_id` and `turn` of each error that is resolved, with `COLUMNS`."""
     known = f"{calls.argument(COMMAND_ARGUMENTS)}, TRY(json_extract_string(payload, '$.command'))"
+    same = f"CASE WHEN lower(tool) IN {exploring.CHANGING_TOOLS} THEN 'change' ELSE tool END"
     done = (
         f"(SELECT *, coalesce({known}) AS command FROM {events} WHERE {calls.ARE_CALLS} AND tool IS NOT NULL "
         f"AND session_id IN (SELECT session_id FROM {events} WHERE event_type = 'error'))"
@@ -37,20 +40,25 @@ def of_errors(events: str) -> str:
     return f"""
         WITH failed AS (
             SELECT position, session_id, turn, context_id, tool, tool_use_id, resolved,
-                coalesce(nullif(path, ''), {known}) AS target
+                nullif(path, '') AS path, {known} AS command
             FROM {events} WHERE event_type = 'error'
         ), done AS MATERIALIZED (
             SELECT position, event_id, session_id, tool, tool_use_id, success, {d.HAPPENED_AT} AS happened,
+                {same} AS kind, command,
                 coalesce(nullif(path, ''), nullif(command, ''), nullif(title, '')) AS target
             FROM {calls.with_path(done, events)}
         ), tried AS (
             SELECT session_id, tool_use_id, arg_max(tool, position) AS tool,
-                arg_max(target, position) AS target
+                arg_max(target, position) AS target, arg_max(command, position) AS command
             FROM done WHERE success = false AND tool_use_id IS NOT NULL AND target IS NOT NULL GROUP BY ALL
-        ), sought AS (
-            SELECT f.* REPLACE (coalesce(t.tool, f.tool) AS tool, coalesce(t.target, f.target) AS target)
+        ), called AS (
+            SELECT f.* EXCLUDE (path) REPLACE (coalesce(t.tool, f.tool) AS tool,
+                coalesce(t.command, f.command) AS command),
+                coalesce(t.target, f.path, f.command) AS target
             FROM failed AS f LEFT JOIN tried AS t
                 ON t.session_id = f.session_id AND t.tool_use_id = f.tool_use_id
+        ), sought AS (
+            SELECT *, {same} AS kind, {exploring.sql("tool", "command")} AS looked FROM called
         ), worked AS (
             SELECT * FROM done WHERE success AND target IS NOT NULL
         ), marks AS (
@@ -58,14 +66,15 @@ def of_errors(events: str) -> str:
             FROM {events} WHERE event_type = 'error' AND resolved
         )
         SELECT s.position, s.session_id, s.turn,
-            CASE WHEN s.resolved OR m.position IS NOT NULL THEN '{TOLD}' ELSE '{SEEN}' END AS resolved_how,
+            CASE WHEN s.resolved OR m.position IS NOT NULL THEN '{TOLD}'
+                WHEN w.position IS NOT NULL THEN '{SEEN}' ELSE '{EXPLORATORY}' END AS resolved_how,
             CASE WHEN m.position IS NOT NULL THEN m.event_id ELSE w.event_id END AS resolved_by,
             CASE WHEN m.position IS NOT NULL THEN m.happened ELSE w.happened END AS resolved_at
         FROM sought AS s
         ASOF LEFT JOIN marks AS m ON m.name = s.context_id AND s.position < m.position
-        ASOF LEFT JOIN worked AS w ON w.session_id = s.session_id AND w.tool = s.tool
+        ASOF LEFT JOIN worked AS w ON w.session_id = s.session_id AND w.kind = s.kind
             AND w.target = s.target AND s.position < w.position
-        WHERE s.resolved OR m.position IS NOT NULL OR w.position IS NOT NULL"""
+        WHERE s.resolved OR m.position IS NOT NULL OR w.position IS NOT NULL OR s.looked"""
 
 
 def with_resolution(errors: str, events: str) -> str:

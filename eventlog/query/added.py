@@ -50,7 +50,7 @@ _NAMES = f"(event_type = 'session' OR (event_type = 'intent' AND agent = 'git'))
 _TEXTS = {
     "events": ("title", "cwd", "worktree"),
     "turns": ("title", "user_request", "outcome"),
-    "sessions": ("title", "summary"),
+    "sessions": ("title", "summary", "focus", "description"),
 }
 _LISTS = {"turns": ("files_read", "decisions", "actions_taken")}
 

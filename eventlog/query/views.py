@@ -392,7 +392,7 @@ PRICES = "prices"
 
 COLUMNS_OF: "dict[str, Columns]" = {
     "events": EVENTS + added.PEOPLE,
-    "sessions": d.SESSIONS + added.COLUMNS_OF["sessions"],
+    "sessions": joins.SESSIONS + added.COLUMNS_OF["sessions"],
     "turns": joins.TURNS + added.COLUMNS_OF["turns"],
     "actions": _OF_TYPE["actions"].columns,
     "files": _OF_TYPE["files"].columns,
@@ -442,6 +442,7 @@ EXTRAS: "dict[str, tuple[frozenset[str], frozenset[str]]]" = {
         frozenset(("errors_resolved", "resolved", *d.names_of(resolutions.COLUMNS))),
     ),
     "fates": (frozenset(("file_versions", "turns")), frozenset(d.names_of(fates.OF_VERSION))),
+    "intent": (frozenset(("sessions",)), frozenset(d.names_of(joins.INTENT))),
     PEOPLE: (OF_PEOPLE, added.OF_PEOPLE),
     COST: (OF_COST, added.OF_COST),
     COUNTS: (OF_FILES, COUNTED),

@@ -18,7 +18,7 @@ ERRORS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error. `resolved` is `told`, `seen`, or None where it is open; times in µs."""
+    """An error. `resolved` is `told`, `seen`, `exploratory`, or None where it is open; times in µs."""
 
     event_id: str
     position: int

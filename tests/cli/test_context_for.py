@@ -74,7 +74,7 @@ def test_a_message_is_given_its_context(recorded: Store, locus: Locus) -> None:
     said = context(locus, "Does the JWT refresh still work?", "--session", sid)
     found = parts(said)
 
-    names = ["project", "session_goal", "recent_turns", "relevant", "warnings", "sessions", "turns", "files"]
+    names = ["project", "session_goal", "recent_turns", "relevant", "sessions", "turns", "errors", "files"]
     assert list(found) == [*names, "codes", "current_input"]
     assert found["project"][0] == "locus (repository 0123456789ab): 2 sessions, 8 turns recorded"
     assert "A flight recorder" in found["project"][1] and "Tabs, never spaces" in found["project"][2]

@@ -159,6 +159,7 @@ def tools(root: Path) -> dict[str, bytes]:
     calls += [(tool, {}) for tool in ("list_sessions", "who", "briefing", "decisions")]
     calls += [("list_sessions", {"active_only": False}), ("file_at", {"turn": turns[-1][0], "path": "b.txt"})]
     calls += [("search", {"words": words}) for words in ("write", "canary", "add", "example")]
+    calls += [("context", {"message": words}) for words in ("write a canary", "add an example")]
     calls += [("sql", {"query": f"select * from {view}"}) for view in ("events", "sessions", "turns")]
     calls += [
         ("sql", {"query": "select payload from main.events"}),

@@ -87,32 +87,34 @@ def part(text: str, title: str) -> list[str]:
 
 
 def test_a_briefing_has_its_parts_in_order(facts: dict[str, Any]) -> None:
-    """S1-27, S1-54, S3-23, S3-28, S4-1, S4-35: project, warnings, active sessions, relevant, turns,
-    decisions, files; all codes, as lines of their own: no title, no bullets, no quotation."""
+    """S1-27, S1-54, S3-23, S3-28, S4-1, S4-35: the last turn, warnings, active sessions, relevant, what
+    failed, files; all codes, as lines of their own: no title, no bullets, no quotation."""
     text = told(facts, Reader("claude-code")).text
     titles = [line for line in text.split("\n") if line.startswith("#")]
 
     assert titles[0].startswith("# Briefing: locus (repository 0123456789ab), events up to ")
     assert titles[1:] == [
-        "## Project",
-        "## Critical warnings and unresolved errors (2)",
+        "## Last turn",
+        "## Critical warnings (1)",
         "## Active Sessions (2)",
         "## Relevant to the focus",
+        "## Unresolved errors (1)",
         "## Files changed last",
+        "## Project",
     ]
-    assert [line for line in told(facts).text.split("\n") if line.startswith("##")][3:] == [
-        "## Recent turns",
-        "## Open decisions (1)",
-        "## Files changed last",
-    ]
+    assert "## Open decisions (1)" in told(facts).text
     made = "proj:locus\nimpl:token.py\nimpl:parser.py\n"
     left = f"{made}dec:keep-tokens-in-the-cookie-the-mobile-client-reads-it\n"
     assert f"\n\n{left}block:tool_failure:2-tests-failed\n" in text
     assert text.split("\n")[1] == NOTE
+    asked, outcome, left = part(text, "Last turn")
+    assert asked.endswith('0m ago, claude-code was asked: "Split the token check from the session"')
+    assert outcome.endswith('came of it: "It is apart now, tests are red"')
+    assert left.endswith('left: pytest "2 tests failed" failed, and was not seen to work since')
     assert "2 sessions and 1 turn" in part(text, "Project")[0]
-    warned, failed = part(text, "Critical")
+    (warned,) = part(text, "Critical")
     assert 'warning: codex: "the disk of the build server is nearly full"' in warned
-    assert 'tool_failure in pytest: "2 tests failed"' in failed
+    assert 'tool_failure in pytest: "2 tests failed"' in part(text, "Unresolved")[0]
 
 
 def test_the_section_on_active_sessions(facts: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from eventlog.memory.engram import EngramStore, Event, Session, compact
 from eventlog.memory.intent import STALE_SESSION_HOURS
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
+from locus_cli.main import run
 from tests.recorder.kept import new_store
 
 HOUR_US = 3_600_000_000
@@ -113,6 +114,35 @@ def test_a_session_of_a_hook_ends_the_one_before_and_takes_over_what_was_declare
     assert (active["theirs"].focus, active["theirs"].scope) == (AUTH, ("src/auth/",))
     over = intent.find(store, first.name)
     assert (over.end_reason, over.ended_us) == ("superseded", 20)
+
+
+def test_what_sessions_are_about_stands_in_sql(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    """S3-2: `locus sql` has focus, scope and description of sessions, those handed on too; null where nobody
+    declared any."""
+    begun(store, "claude-code", 10, "first")
+    said = intent.start(store, "codex", AUTH, ["src/auth/", "a.py"], "for the audit")
+    begun(store, "codex", said.opened_us or 0, "theirs")
+    over = intent.start(store, "cursor", TESTS)
+    intent.end(store, over)
+    begun(store, "cursor", intent.now_us(store), "later")
+
+    def asked(query: str) -> list[list[object]]:
+        assert run(["--store", store.layout.root, "sql", "--json", query]) == 0
+        return [list(row.values()) for row in json.loads(capsys.readouterr().out)]
+
+    about = [AUTH, ["src/auth/", "a.py"], "for the audit"]
+    assert asked("select agent, focus, scope, description from sessions order by opened_position") == [
+        ["claude-code", None, None, None],
+        ["codex", *about],
+        ["codex", *about],
+        ["cursor", TESTS, None, None],
+        ["cursor", None, None, None],
+    ]
+    assert asked("select agent from sessions where list_contains(scope, 'a.py') and turn_count = 0") == [
+        ["codex"], ["codex"],
+    ]  # fmt: skip
+    declared = {one.session_id: one.focus for one in intent.listed(store, active_only=False) if one.declared}
+    assert dict(asked("select session_id, focus from sessions where focus is not null")) == declared
 
 
 def test_a_session_that_goes_on_after_another_of_its_agent_began_is_at_work_too(store: Store) -> None:

@@ -140,8 +140,8 @@ def test_what_people_decided_when_they_were_asked(log: Log) -> None:
 
 
 def test_one_rule_says_which_errors_are_resolved(log: Log) -> None:
-    """S1-48, S1-56: told by the error or a later one that links to it, seen where the same worked later; the
-    counts of turns and sessions are those of the view."""
+    """S1-48, S1-56: told by the error or a later one that links to it, seen where the same worked later,
+    exploratory where the call only looked; the counts of turns and sessions are those of the view."""
     edit = {"file_path": f"{HOME}/a.py"}
     log.append(
         call(1, "Edit", edit, success=False, tool_use_id="t1"),
@@ -151,14 +151,19 @@ def test_one_rule_says_which_errors_are_resolved(log: Log) -> None:
         event("error", 5, session_id="s1", turn=1, context_id="error:s1_001_009"),
         event("error", 6, session_id="s2", turn=1, resolved=True, related_to=["error:s1_001_009"]),
         call(7, "Bash", {"command": "make all"}),
-        call(8, "Edit", edit, turn=2),
+        call(8, "Write", edit, turn=2),
+        call(9, "Bash", {"command": "cd src && rg -n x"}, success=False, tool_use_id="t9", turn=2),
+        event("error", 10, session_id="s1", turn=2, tool="Bash", tool_use_id="t9", resolved=False),
+        event("error", 11, session_id="s1", turn=2, tool="Read", resolved=False),
+        event("error", 12, session_id="s1", turn=2, payload={"command": "rg x"}),
     )
 
     assert log.rows("SELECT position, resolved, resolved_how, resolved_by FROM errors ORDER BY 1") == [
         (1, True, "seen", f"{8:032x}"), (2, True, "told", None), (3, None, None, None),
         (4, True, "told", f"{6:032x}"), (5, True, "told", None),
+        (9, True, "exploratory", None), (10, True, "exploratory", None), (11, None, None, None),
     ]  # fmt: skip
     of_turns = "SELECT session_id, turn, errors, errors_resolved FROM turns ORDER BY ALL"
-    assert log.rows(of_turns) == [("s1", 1, 4, 3), ("s1", 2, 0, 0), ("s2", 1, 1, 1)]
+    assert log.rows(of_turns) == [("s1", 1, 4, 3), ("s1", 2, 3, 2), ("s2", 1, 1, 1)]
     of_sessions = "SELECT session_id, errors, errors_resolved FROM sessions ORDER BY ALL"
-    assert log.rows(of_sessions) == [("s1", 4, 3), ("s2", 1, 1)]
+    assert log.rows(of_sessions) == [("s1", 7, 5), ("s2", 1, 1)]
