@@ -23,7 +23,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project.hook("claude-code", "SessionStart", source="startup", session_id=agent.session)
     agent.prompt("Add a login")
     agent.write("src/login.py", "def login():\n    return 1\n")
-    agent.bash("echo 'E   AssertionError: no token' >&2; false # pytest tests/test_login.py")
+    agent.bash("python3 -c \"raise AssertionError('no token')\"")
     todos = [{"content": "store the token", "status": "pending"}]
     call = agent.begin("TodoWrite", {"todos": todos})
     agent.end(call, "TodoWrite", {"todos": todos}, {})
