@@ -100,7 +100,7 @@ def _work(project: Project) -> Agent:
     agent.write("cmd/proxy.go", "package main\n\nfunc (s *S) Process() {}\n\nfunc Load() {}\n")
     agent.write("web/app.py", "async def render(a):\n    return a\n")
     agent.bash("true # go test ./...")
-    agent.bash("false # pytest")
+    agent.bash("sh run_tests.sh")  # which is not there
     call = agent.begin("TodoWrite", {"todos": TODOS})
     agent.end(call, "TodoWrite", {"todos": TODOS}, {})
     with project.mcp() as server:
