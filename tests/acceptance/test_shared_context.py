@@ -222,6 +222,9 @@ def _fill(project: Project, told: Story) -> None:
     for phase in ("planning", "implementation"):
         written = write(project, long, *VERIFIED, "--phase", phase, workstream="full")
         assert written.code == 0, written.err
+    summary = {"working_summary": long["working_summary"]}
+    assert write(project, summary, *VERIFIED, workstream="summed up").code == 0
+    told.bundles["summed up"] = project.must("context", "bundle", "summed up")
     for number in range(20):
         (project.root / f"src/part-{number:02d}.py").write_text("x = 1\n", "utf-8")
     project.git("add", "src")
@@ -416,6 +419,7 @@ def test_sizes(story: Story) -> None:
         assert set(limits) <= set(found)
         assert 0.8 * whole < len(story.bundles[f"full {phase}"].strip()) <= whole
         assert {name: len(found[name]) for name, size in limits.items() if len(found[name]) > size} == {}
+    assert 700 < len(sections(story.bundles["summed up"])["Summary"]) <= 800
     assert story.bundles["grown"] == story.bundles["failed"]
 
 
