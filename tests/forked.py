@@ -1,8 +1,8 @@
-"""The hook program in a process of its own, forked from one that has imported what a hook imports.
+"""The programs in processes of their own, each forked from one that has imported what it imports.
 
-Imports take most of the time of a hook, and tests run thousands. Tests of what a hook imports, of its limits
-and of its start run `locus_cli.hook_entry` as a new process. Any thread may call; each has a server, which
-ends with the thread or the process.
+Imports take most of the time of a hook and of a command, and tests run thousands. Tests of what a hook
+imports, of its limits and of its start run `locus_cli.hook_entry` as a new process. Any thread may call; each
+has a server for each program, which ends with the thread or the process.
 """
 
 import json
@@ -16,23 +16,28 @@ from importlib import import_module
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent
-_PROGRAM = [sys.executable, "-m", "locus_cli.hook_entry"]
 _REQUEST_SIZE_MAX = 1 << 20
-_IMPORTED = (
-    "agents.adapters", "agents.claude_code", "agents.codex", "agents.live", "agents.live_complete",
-    "agents.live_files", "agents.live_place", "agents.live_subagents", "agents.transcript", "fs",
-    "snapshots.store", "snapshots.worktree", "snapshots.worktree_changes",
-)  # fmt: skip
+_HOOK, _LOCUS = "locus_cli.hook_entry", "locus_cli.main"
+_IMPORTED = {
+    _HOOK: (
+        "agents.adapters", "agents.claude_code", "agents.codex", "agents.live", "agents.live_complete",
+        "agents.live_files", "agents.live_place", "agents.live_subagents", "agents.transcript", "fs",
+        "snapshots.store", "snapshots.worktree", "snapshots.worktree_changes",
+    ),
+    _LOCUS: ("exports.locusgraph", "memory.briefing_of_log", "memory.shared_nodes", "query.engine", "store"),
+}  # fmt: skip
 
 
 class _Server:
-    """A process that forks one hook at a time."""
+    """A process that forks one run of a program at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: str) -> None:
         self.owner = os.getpid()
         self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.forked", str(its.fileno())], cwd=_ROOT, pass_fds=[its.fileno()]
+            [sys.executable, "-m", "tests.forked", program, str(its.fileno())],
+            cwd=_ROOT,
+            pass_fds=[its.fileno()],
         )
         its.close()
 
@@ -54,27 +59,45 @@ def hook(
     stdin: bytes, agent: str, cwd: Path, environ: Mapping[str, str], timeout_s: float = 60
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the hook program with this input and environment. Raises: TimeoutError."""
-    server: _Server | None = getattr(_servers, "one", None)
+    return _run(_HOOK, [agent], stdin, cwd, environ, timeout_s)
+
+
+def locus(
+    arguments: "list[str]", stdin: bytes, cwd: Path, environ: Mapping[str, str], timeout_s: float = 60
+) -> subprocess.CompletedProcess[bytes]:
+    """Run `locus` with these arguments. Raises: TimeoutError."""
+    return _run(_LOCUS, arguments, stdin, cwd, environ, timeout_s)
+
+
+def _run(
+    program: str,
+    arguments: "list[str]",
+    stdin: bytes,
+    cwd: Path,
+    environ: Mapping[str, str],
+    timeout_s: float,
+) -> subprocess.CompletedProcess[bytes]:
+    servers: dict[str, _Server] = _servers.__dict__
+    server = servers.get(program)
     if server is None or server.owner != os.getpid():
-        server = _servers.one = _Server()
+        server = servers[program] = _Server(program)
     streams = [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
     try:
         with open(streams[0], "wb", closefd=False) as file:
             file.write(stdin)
         os.lseek(streams[0], 0, os.SEEK_SET)
-        request = json.dumps([agent, os.fspath(cwd), dict(environ)]).encode()
+        request = json.dumps([arguments, os.fspath(cwd), dict(environ)]).encode()
         code = server.run(request, streams, timeout_s)
         out, err = (os.pread(fd, os.fstat(fd).st_size, 0) for fd in streams[1:])
-        return subprocess.CompletedProcess([*_PROGRAM, agent], code, out, err)
+        return subprocess.CompletedProcess([program, *arguments], code, out, err)
     finally:
         for fd in streams:
             os.close(fd)
 
 
-def _serve(number: int) -> None:
-    from locus_cli import hook_entry
-
-    for name in _IMPORTED:
+def _serve(program: str, number: int) -> None:
+    main = import_module(program).main
+    for name in _IMPORTED[program]:
         import_module(f"eventlog.{name}")
     with socket.socket(fileno=number) as asked:
         while True:
@@ -84,15 +107,15 @@ def _serve(number: int) -> None:
             child = os.fork()
             if child == 0:
                 try:
-                    agent, cwd, environ = json.loads(request)
+                    arguments, cwd, environ = json.loads(request)
                     for stream, fd in enumerate(streams):
                         os.dup2(fd, stream)
                     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
                     os.environ.clear()
                     os.environ.update(environ)
                     os.chdir(cwd)
-                    sys.argv = ["locus-hook", agent]
-                    hook_entry.main()
+                    sys.argv = [program, *arguments]
+                    main()
                 finally:
                     os._exit(99)  # the program ends by itself
             for fd in streams:
@@ -101,4 +124,4 @@ def _serve(number: int) -> None:
 
 
 if __name__ == "__main__":
-    _serve(int(sys.argv[1]))
+    _serve(sys.argv[1], int(sys.argv[2]))

@@ -140,7 +140,7 @@ def stored(context: SessionContext) -> "dict[str, Any]":
         "functions": list(context.key_functions),
         "decisions": list(context.decisions),
         "blockers": list(context.blockers),
-        "next_actions": list(context.next_actions),
+        "next_actions": lines_of({"next_actions": list(context.next_actions)})[1:],
         "completed": list(context.completed),
         "phase": context.phase,
         "metadata": {"expires_at": _text_of(context.timestamp + EXPIRES_AFTER)},

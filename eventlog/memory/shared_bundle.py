@@ -18,15 +18,18 @@ SECTIONS = {
         ("pinned", 350),
         ("checkpoint", 150),
         ("changes", 600),
+        ("errors", 300),
         ("decisions", 600),
         ("summary", 800),
         ("pointers", 300),
+        ("evidence", 150),
         ("retrieved", 300),
     ),
     IMPLEMENTATION: (
         ("pinned", 350),
         ("checkpoint", 150),
         ("changes", 600),
+        ("errors", 300),
         ("checklist", 400),
         ("evidence", 150),
         ("retrieved", 200),
@@ -34,8 +37,8 @@ SECTIONS = {
 }
 SIZE_MAX = {PLANNING: 2200, IMPLEMENTATION: 1700}
 _SHED = {
-    PLANNING: ("retrieved", "pointers", "summary", "decisions", "changes"),
-    IMPLEMENTATION: ("retrieved", "evidence", "checklist", "changes"),
+    PLANNING: ("retrieved", "evidence", "pointers", "summary", "decisions", "errors", "changes"),
+    IMPLEMENTATION: ("retrieved", "evidence", "checklist", "errors", "changes"),
 }
 ROLES = {  # characters of each role's answer (S2-31)
     "Product Owner": (400, 700),
@@ -51,6 +54,7 @@ _TITLES = {
     "pinned": "Rules",
     "checkpoint": "Checkpoint",
     "changes": "Changed since the checkpoint",
+    "errors": "Last errors",
     "decisions": "Open decisions",
     "summary": "Summary",
     "pointers": "Files to read",
@@ -141,6 +145,8 @@ def _items(
     if staleness.changed or diff:
         changed = [f"{status} {path}" for status, path in staleness.changed]
         found["changes"] = [line for line in diff.splitlines() if line.strip()] or changed
+    runs = entry.get("failed_runs") or [entry.get("last_run") or {}]
+    found["errors"] = [_failure(run) for run in reversed(runs) if run.get("error")]
     decisions = [d for d in entry.get("open_decisions") or () if d.get("status", "open") == "open"]
     found["decisions"] = [f"{d.get('id')}: {d.get('text')}" for d in decisions[-_DECISIONS_MAX:]]
     summary = (entry.get("working_summary") or {}).get("text")
@@ -167,13 +173,15 @@ def _checkpoint(entry: Entry, staleness: Staleness, sessions: "Mapping[str, Any]
     head = str(checkpoint.get("git_head") or "no commit")[:12]
     state = f"STALE: {'; '.join(staleness.reasons)}" if staleness.stale else "fresh"
     lines = [f"{head}, {state}"]
-    run = entry.get("last_run") or {}
-    if run.get("error"):
-        lines.append(f"last run failed: {run['error']}; next: {run.get('next_action')}")
     for tool, session in sorted((sessions or {}).items()):
         id_ = session.get("id") if isinstance(session, dict) else session
         lines.append(f"session of {tool}: {id_}")
     return lines
+
+
+def _failure(run: "Mapping[str, Any]") -> str:
+    step = f"{run['failed_step']}: " if run.get("failed_step") else ""
+    return f"{step}{run['error']}; next: {run.get('next_action') or 'unknown'}"
 
 
 def _section(name: str, items: "list[str]", size_max: int) -> "tuple[str, int]":

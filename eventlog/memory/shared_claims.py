@@ -1,4 +1,4 @@
-"""Claims and their evidence: nothing is done, implemented or fixed because somebody says so (S2-14).
+"""Claims and their evidence: nothing is done, fixed or finished because somebody says so (S2-14).
 
 Reads the files that evidence points to, below one root and never through a symlink; changes nothing.
 """
@@ -13,7 +13,7 @@ from blake3 import blake3
 
 from eventlog.errors import Refused
 
-_SAYS_DONE = re.compile(r"\b(?:done|implemented|fixed)\b", re.IGNORECASE)
+_SAYS_DONE = re.compile(r"\b(?:done|implemented|fixed|completed|finished|resolved|shipped)\b", re.IGNORECASE)
 _DENIED = re.compile(
     r"(?:\b(?:not|never|nothing|to be|cannot be|until|isn't|aren't|wasn't)(?:\s+\w+)?|n't)\s+$", re.I
 )
@@ -40,10 +40,20 @@ def claims_in(text: str) -> "list[str]":
     return [part.strip(" -*\t") for part in parts if says_done(part)]
 
 
-def doubts(root: str, ledger: "Iterable[Mapping[str, Any]]", said: str = "") -> "list[Doubt]":
-    """What of a ledger, and of a text beside it, is claimed and not shown.
+def claims_of(entry: "Mapping[str, Any]") -> "list[str]":
+    """What an entry, or an update of one, claims: its summary's claims, and each step that is done."""
+    summary = entry.get("working_summary")
+    found = claims_in(str((summary if isinstance(summary, dict) else {}).get("text") or ""))
+    for step in entry.get("checklist") or ():
+        text = str(step.get("text") or "")
+        found += [text] if step.get("done") else claims_in(text)
+    return found
 
-    A claim of the text is shown by an entry of the ledger whose claim it has, whole or in part.
+
+def doubts(root: str, ledger: "Iterable[Mapping[str, Any]]", claims: "Iterable[str]" = ()) -> "list[Doubt]":
+    """What of a ledger, and of the claims beside it, is not shown.
+
+    A claim is shown by an entry of the ledger whose claim it has, whole or in part.
     """
     found = []
     shown = []
@@ -54,15 +64,15 @@ def doubts(root: str, ledger: "Iterable[Mapping[str, Any]]", said: str = "") -> 
             found.append(Doubt(claim, why))
         else:
             shown.append(claim)
-    for claim in claims_in(said):
+    for claim in claims:
         if not any(claim in one or one in claim for one in shown if one):
             found.append(Doubt(claim, "no evidence names it"))
     return found
 
 
-def refuse_doubts(root: str, ledger: "Iterable[Mapping[str, Any]]", said: str = "") -> None:
+def refuse_doubts(root: str, ledger: "Iterable[Mapping[str, Any]]", claims: "Iterable[str]" = ()) -> None:
     """Raises: Refused with every claim that has no evidence."""
-    found = doubts(root, ledger, said)
+    found = doubts(root, ledger, claims)
     if found:
         listed = "; ".join(f"{doubt.claim!r}: {doubt.why}" for doubt in found[:5])
         more = f"; and {len(found) - 5} more" if len(found) > 5 else ""

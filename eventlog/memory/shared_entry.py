@@ -29,9 +29,14 @@ _FIELDS: "dict[str, type]" = {
     "evidence_ledger": list,
     "file_pointers": list,
     "last_run": dict,
+    "failed_runs": list,
 }
 # By which member the items of a list are told apart; those of other lists are texts.
-_NAMED_BY = {"open_decisions": "id", "evidence_ledger": "claim", "file_pointers": "path", "checklist": "text"}
+_NAMED_BY = {
+    "open_decisions": "id", "evidence_ledger": "claim", "file_pointers": "path", "checklist": "text",
+    "failed_runs": "error",
+}  # fmt: skip
+_FAILED_RUNS_MAX = 3
 SESSIONS = "cli_sessions"
 
 
@@ -86,6 +91,8 @@ def merged(old: "Mapping[str, Any]", new: "Mapping[str, Any]") -> Entry:
         known = out.get(name)
         if isinstance(value, dict) and isinstance(known, dict):
             out[name] = {**known, **{k: v for k, v in value.items() if v is not None}}
+        elif name == "failed_runs" and isinstance(value, list) and isinstance(known, list):
+            out[name] = [*(run for run in known if run not in value), *value][-_FAILED_RUNS_MAX:]
         elif isinstance(value, list) and isinstance(known, list):
             out[name] = _joined(known, value, _NAMED_BY.get(name))
         else:

@@ -8,13 +8,14 @@ sets it: then a node reads no file, runs no git and returns nothing (S2-5).
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from eventlog import config
 from eventlog.errors import Refused
 from eventlog.memory.retrieved import retrieve
 from eventlog.memory.shared_bundle import Bundle, bundle
-from eventlog.memory.shared_claims import doubts, freshness, refuse_doubts, with_hashes
+from eventlog.memory.shared_claims import claims_of, doubts, freshness, refuse_doubts, with_hashes
 from eventlog.memory.shared_entry import (
     PHASES,
     PLANNING,
@@ -28,11 +29,13 @@ from eventlog.memory.shared_state import (
     Staleness,
     branch_of,
     checkpoint_of,
+    commit_of,
     diff_since,
+    marked,
     staleness,
     state_of,
 )
-from eventlog.memory.shared_store import ContextStore
+from eventlog.memory.shared_store import ContextStore, stamp
 
 FLAG = "share_session"
 VARIABLE = "SHARED_CONTEXT_ENABLED"
@@ -83,8 +86,8 @@ class _Node:
     def _look(self, entry: Entry, sessions: "Mapping[str, Any]") -> "tuple[Staleness, Bundle]":
         """Whether an entry still holds, and its bundle: changes first, and what earlier sessions found."""
         found = staleness(self.contexts.root, entry, state_of(self.contexts.root))
-        head = (entry.get("checkpoint") or {}).get("git_head")
-        diff = diff_since(self.contexts.root, head) if isinstance(head, str) else ""
+        head = commit_of(entry)
+        diff = "" if head is None else diff_since(self.contexts.root, head)
         request = str(entry.get("feature_request") or "")
         snippets = [
             (one.relevance, one.memory.text, " ".join(filter(None, one.memory.cites)))
@@ -110,7 +113,7 @@ class ContextLoadNode(_Node):
         sessions = self.contexts.sessions(self.phase).get(key, {})
         found, made = self._look(entry, sessions)
         shared = {
-            "entry": entry,
+            "entry": marked(entry, found),
             "stale": found.stale,
             "reasons": list(found.reasons),
             "scan_again": found.scan_again,
@@ -140,7 +143,7 @@ class ValidationNode(_Node):
         entry = self.contexts.entry(self.phase, self.key())
         found, made = self._look(entry, {})
         root, ledger = self.contexts.root, entry.get("evidence_ledger") or ()
-        doubted = doubts(root, ledger, str((entry.get("working_summary") or {}).get("text") or ""))
+        doubted = doubts(root, ledger, claims_of(entry))
         validation = {
             "ok": not found.stale and not doubted,
             "stale": list(found.reasons),
@@ -171,56 +174,70 @@ class ContextWriteNode(_Node):
         if self._is_off(state):
             return {}
         context = _dict(state, "context")
-        update = dict(_dict(context, "shared_update"))
-        sessions = update.pop(SESSIONS, None) or _dict(_dict(_dict(state, "plan"), "metadata"), SESSIONS)
-        key = self.key()
-        entry = write(self.contexts, self.phase, key, update)
-        if sessions:
-            self.contexts.save_sessions(self.phase, key, dict(sessions))
+        sessions = _dict(_dict(_dict(state, "plan"), "metadata"), SESSIONS)
+        update = {SESSIONS: sessions, **_dict(context, "shared_update")}
+        entry = write(self.contexts, self.phase, self.key(), update)
         return {"context": {**context, "shared_written": entry}}
 
 
 def write(contexts: ContextStore, phase: str, key: Key, update: "Mapping[str, Any]") -> Entry:
     """Merge an update into an entry by the rules of `ContextWriteNode`; the entry as it is then.
 
+    Ids of tools' sessions in it go into the local file (S2-3).
+
     Raises: Refused (claims without evidence, a summary without a verified checkpoint), InvalidEvent,
     Unsupported, LockTimeout, NotDurable.
     """
     said = dict(update)
+    sessions = _dict(said, SESSIONS)
     verified = _dict(said, "verified")
-    said.pop("verified", None)
+    for name in (SESSIONS, "verified"):
+        said.pop(name, None)
     check({**new_entry(key), **said})
+    known = contexts.entry(phase, key)
+    now = datetime.now(UTC)
     run = _dict(said, "last_run")
     if run.get("status") == "failed":
-        kept = {name: run.get(name) for name in ("status", "failed_step", "error", "next_action")}
-        return contexts.save(phase, {**new_entry(key), "last_run": kept})
-    known = contexts.entry(phase, key)
-    summary = _dict(said, "working_summary").get("text")
+        names = ("status", "failed_step", "error", "next_action")
+        kept = {name: run.get(name) for name in names}
+        change: Entry = {"last_run": kept, "failed_runs": [kept] if run.get("error") else None}
+    else:
+        change = {**said, **_shown(contexts, known, said), **_summary(contexts, known, said, verified, now)}
+        if run:
+            change["last_run"] = {"failed_step": "", "error": "", "next_action": "", **run}
+    entry = contexts.save(phase, {**new_entry(key), **change}, now=now)
+    if sessions:
+        contexts.save_sessions(phase, key, sessions)
+    return entry
+
+
+def _shown(contexts: ContextStore, known: Entry, said: Entry) -> Changes:
+    """The ledger of an update with its files' hashes. Raises: Refused for claims that no ledger shows."""
     ledger = said.get("evidence_ledger") or []
-    refuse_doubts(contexts.root, ledger, "")
-    refuse_doubts(contexts.root, [*(known.get("evidence_ledger") or []), *ledger], _words_of(said))
-    change: Entry = {**new_entry(key), **said}
-    if ledger:
-        change["evidence_ledger"] = with_hashes(contexts.root, ledger)
-    if summary is not None:
-        if not (verified.get("tests_passed") is True and verified.get("diff_applied") is True):
-            raise Refused(
-                "a summary is written at a verified checkpoint only: tests passed and the diff applied "
-                "(--tests-passed --diff-applied). Nothing was written."
-            )
-        state = state_of(contexts.root)
-        change["checkpoint"] = checkpoint_of(state, summary)
-        change["working_summary"] = {"text": summary, "stale": False}
-    if run:
-        change["last_run"] = {"failed_step": "", "error": "", "next_action": "", **run}
-    return contexts.save(phase, change)
+    refuse_doubts(contexts.root, ledger)
+    refuse_doubts(contexts.root, [*(known.get("evidence_ledger") or []), *ledger], claims_of(said))
+    return {"evidence_ledger": with_hashes(contexts.root, ledger)} if ledger else {}
 
 
-def _words_of(said: "Mapping[str, Any]") -> str:
-    """Whatever of an update is said in words, for claims to be found in it."""
-    words = [str(_dict(said, "working_summary").get("text") or "")]
-    words += [str(item.get("text", "")) for item in said.get("checklist") or () if isinstance(item, dict)]
-    return "\n".join(words)
+def _summary(
+    contexts: ContextStore, known: Entry, said: Entry, verified: "Mapping[str, Any]", now: datetime
+) -> Changes:
+    """The summary of an update and its checkpoint; without one, whether the known summary still holds.
+
+    Raises: Refused for a summary without a verified checkpoint.
+    """
+    state = state_of(contexts.root)
+    text = _dict(said, "working_summary").get("text")
+    if text is None:
+        stale = staleness(contexts.root, known, state).stale
+        return {"working_summary": {"stale": stale}} if known.get("working_summary") else {}
+    if not (verified.get("tests_passed") is True and verified.get("diff_applied") is True):
+        raise Refused(
+            "a summary is written at a verified checkpoint only: tests passed and the diff applied "
+            "(--tests-passed --diff-applied). Nothing was written."
+        )
+    summary = {"text": text, "updated_at": stamp(now), "stale": False}
+    return {"checkpoint": checkpoint_of(state, text), "working_summary": summary}
 
 
 def _dict(said: "Mapping[str, Any]", name: str) -> "dict[str, Any]":

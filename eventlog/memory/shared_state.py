@@ -6,6 +6,7 @@ make it stale.
 """
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from eventlog.snapshots import worktree_git
 
 DIRECTORY = "data/context"
 SUMMARY_FILE = "docs/context_summary.md"
+# What git is asked about: all but the files of shared context.
+_OTHERS = ("--", ".", f":(exclude,top){DIRECTORY}", f":(exclude,top){SUMMARY_FILE}")
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _CHUNK = 1 << 20
 _DIFF_SIZE_MAX = 1 << 20
 
@@ -81,10 +85,11 @@ def staleness(root: str, entry: "Mapping[str, Any]", state: RepoState) -> Stalen
     checkpoint = entry.get("checkpoint")
     if not isinstance(checkpoint, dict):
         return Staleness(("it has no checkpoint",))
-    head = checkpoint.get("git_head")
-    changed = changes_since(root, head if isinstance(head, str) else None)
+    head = commit_of(entry)
+    changed = changes_since(root, head)
     reasons = []
-    if head != state.head and (changed is None or any(status != "?" for status, _ in changed)):
+    other = head != state.head and (changed is None or any(status != "?" for status, _ in changed))
+    if other and _differ(root, head, state.head):
         reasons.append(f"the commit was {_short(head)} and is {_short(state.head)}")
     if checkpoint.get("tracked_files_hash") != state.tracked_files_hash:
         reasons.append("tracked files changed")
@@ -93,6 +98,19 @@ def staleness(root: str, entry: "Mapping[str, Any]", state: RepoState) -> Stalen
     if checkpoint.get("summary_hash") != summary_hash(text if isinstance(text, str) else ""):
         reasons.append("the summary was changed by other means")
     return Staleness(tuple(reasons), tuple(changed or ()))
+
+
+def commit_of(entry: "Mapping[str, Any]") -> "str | None":
+    """The commit of an entry's checkpoint; None for what is none, such as an option that git would follow."""
+    checkpoint = entry.get("checkpoint")
+    head = checkpoint.get("git_head") if isinstance(checkpoint, dict) else None
+    return head if isinstance(head, str) and _COMMIT.fullmatch(head) else None
+
+
+def marked(entry: "dict[str, Any]", found: Staleness) -> "dict[str, Any]":
+    """The entry with what was found of its summary: what is stored is as of when it was written."""
+    summary = entry.get("working_summary")
+    return {**entry, "working_summary": {**summary, "stale": found.stale}} if summary else entry
 
 
 def changes_since(root: str, commit: "str | None") -> "list[tuple[str, str]] | None":
@@ -111,11 +129,21 @@ def changes_since(root: str, commit: "str | None") -> "list[tuple[str, str]] | N
     return sorted((row for row in found if not _is_ours(row[1])), key=lambda row: row[1])
 
 
+def _differ(root: str, before: "str | None", after: "str | None") -> bool:
+    """Whether two commits differ in more than our own files; True when unknown."""
+    if before is None or after is None:
+        return True
+    try:
+        _, told = worktree_git.run(os.fsencode(root), ["diff", "--name-only", before, after, *_OTHERS], b"")
+    except worktree_git.GitFailed:
+        return True
+    return told != b""
+
+
 def diff_since(root: str, commit: str) -> str:
     """`git diff --stat` of the disk against a commit, but for our own files; "" when unknown."""
-    paths = [".", f":(exclude,top){DIRECTORY}", f":(exclude,top){SUMMARY_FILE}"]
     try:
-        _, told = worktree_git.run(os.fsencode(root), ["diff", "--stat=100", commit, "--", *paths], b"")
+        _, told = worktree_git.run(os.fsencode(root), ["diff", "--stat=100", commit, *_OTHERS], b"")
     except worktree_git.GitFailed:
         return ""
     return told[:_DIFF_SIZE_MAX].decode("utf-8", "replace")
@@ -147,5 +175,5 @@ def _is_ours(path: str) -> bool:
     return path == SUMMARY_FILE or path.startswith(f"{DIRECTORY}/")
 
 
-def _short(commit: object) -> str:
-    return commit[:12] if isinstance(commit, str) else "none"
+def _short(commit: "str | None") -> str:
+    return "none" if commit is None else commit[:12]

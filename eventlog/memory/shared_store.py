@@ -93,13 +93,13 @@ class ContextStore:
         NotDurable, OSError. When it raises nothing was changed, or the next call writes what the log has.
         """
         check(entry)
-        at = (now or datetime.now(UTC)).astimezone(UTC).isoformat().replace("+00:00", "Z")
         with self._locked():
             loaded = self.load(phase)
             if loaded.newer:
                 raise Unsupported(loaded.problems[0])
             key = key_of(entry)
-            whole = merged(loaded.entries.get(key) or new_entry(key), {**entry, "updated_at": at})
+            said = {**entry, "updated_at": stamp(now or datetime.now(UTC))}
+            whole = merged(loaded.entries.get(key) or new_entry(key), said)
             safe = self.store.redactor.redact({"event_type": CONTEXT_EVENT, "payload": whole})
             whole = cast(Entry, safe["payload"])
             self.store.append_rows([_event(phase, _WRITE, whole)])
@@ -262,6 +262,11 @@ def _event(phase: str, operation: str, entry: Entry) -> Event:
         "title": phase,
         "payload": entry,
     }
+
+
+def stamp(time: datetime) -> str:
+    """A time as entries have it: ISO 8601 in UTC."""
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _time_of(entry: Entry) -> str:

@@ -297,12 +297,16 @@ def llm_calls(events: str, beaten: str) -> str:
         WHERE event_type = 'llm' AND position NOT IN ({beaten})"""
 
 
+# A session and a turn are their agent's: what another posts into them ranks below what they say themselves.
+_AGENT_AT = f"position - CASE WHEN event_type IN ('session', 'turn') THEN 0 ELSE {1 << 62} END"
+
+
 def parts(events: str) -> str:
     """What the typed columns say of each (session_id, turn); turn is null for what lies outside turns."""
     return f"""
         SELECT session_id,
             CASE WHEN event_type <> 'session' THEN turn END AS turn,
-            arg_max(agent, position) AS agent, max(position) FILTER (agent IS NOT NULL) AS agent_at,
+            arg_max(agent, {_AGENT_AT}) AS agent, max({_AGENT_AT}) FILTER (agent IS NOT NULL) AS agent_at,
             arg_max(agent_session_id, position) AS agent_session_id,
             max(position) FILTER (agent_session_id IS NOT NULL) AS agent_session_id_at,
             arg_max(repo, position) AS repo, max(position) FILTER (repo IS NOT NULL) AS repo_at,

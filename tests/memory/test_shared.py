@@ -80,7 +80,9 @@ def test_what_is_written_is_there_for_the_next_session(contexts: ContextStore, k
     assert (entry["schema_version"], entry["key"]) == (1, key.as_dict())
     assert entry["checkpoint"]["git_head"] == git(Path(contexts.root), "rev-parse", "HEAD")
     assert set(entry["checkpoint"]) == {"git_head", "tracked_files_hash", "summary_hash"}
+    at = entry["working_summary"].pop("updated_at")
     assert entry["working_summary"] == {"text": "The parser reads numbers.", "stale": False}
+    assert at < entry["updated_at"]
     assert entry["pinned_rules"] == ["no eval"]
     assert entry["open_decisions"] == [{"id": "D1", "text": "which base?", "status": "open"}]
     assert "read numbers" in (Path(contexts.root) / "docs/context_summary.md").read_text("utf-8")
@@ -125,7 +127,7 @@ def test_session_ids_stay_on_this_machine(contexts: ContextStore, key: Key) -> N
     assert "local.json" not in git(root, "ls-files")
     assert "c-1" not in contexts.path(PLANNING).read_text("utf-8")
     with pytest.raises(InvalidEvent, match="local sessions"):
-        write(contexts, PLANNING, key, {"cli_sessions": {"codex": {"id": "c-1"}}})
+        contexts.save(PLANNING, {**new_entry(key), "cli_sessions": {"codex": {"id": "c-1"}}})
     contexts.path(PLANNING, local=True).write_bytes(b"{")
     assert contexts.sessions(PLANNING) == {} and contexts.entry(PLANNING, key)["feature_request"] == "plan"
 
@@ -373,6 +375,9 @@ def test_a_failed_run_leaves_its_failure_and_nothing_else(contexts: ContextStore
     failed = contexts.entry(PLANNING, key)
 
     assert failed.pop("last_run") == {n: run[n] for n in ("status", "failed_step", "error", "next_action")}
+    assert failed.pop("failed_runs") == [
+        {n: run[n] for n in ("status", "failed_step", "error", "next_action")}
+    ]
     assert {**failed, "updated_at": 0} == {**before, "updated_at": 0}
     write(contexts, PLANNING, key, {"last_run": {"status": "ok"}})
     assert contexts.entry(PLANNING, key)["last_run"]["error"] == ""
@@ -414,17 +419,19 @@ def test_a_planning_bundle_has_its_sections_in_order(contexts: ContextStore, key
     assert titles == [
         "Rules",
         "Checkpoint",
+        "Last errors",
         "Open decisions",
         "Summary",
         "Files to read",
+        "Evidence",
         "Found in earlier sessions",
     ]
     assert "never eval what is read" in made.text and "beats what is noted" in made.text
     assert "session of codex: c1" in made.text
     assert "use base 10 [turn:a_001]" in made.text and "irrelevant" not in made.text
-    assert "last run failed: 3 tests fail; next: look at them" in made.text
+    assert "## Last errors\n- 3 tests fail; next: look at them" in made.text
     assert [f"D{n}" in made.text for n in range(9)] == [False] * 4 + [True] * 5
-    assert made.left_out == {"pointers": 40 - made.text.count("docs/")}
+    assert made.left_out == {"pointers": 40 - made.text.count("docs/"), "evidence": 6}
 
 
 def test_an_implementation_bundle_shows_what_changed_first(contexts: ContextStore, key: Key) -> None:
@@ -433,7 +440,9 @@ def test_an_implementation_bundle_shows_what_changed_first(contexts: ContextStor
     made = shared_bundle.bundle(IMPLEMENTATION, long_entry(key, size=20), stale)
     titles = [line[3:] for line in made.text.splitlines() if line.startswith("## ")]
 
-    assert titles == ["Rules", "Checkpoint", "Changed since the checkpoint", "Next steps", "Evidence"]
+    assert titles == [
+        "Rules", "Checkpoint", "Changed since the checkpoint", "Last errors", "Next steps", "Evidence",
+    ]  # fmt: skip
     assert "STALE: tracked files changed" in made.text and "- M src/a.py" in made.text
     assert [f"step {n}" in made.text for n in range(6)] == [False, False, True, True, True, False]
     assert "numbers are implemented: src/a.py:L1-L2" in made.text
@@ -511,12 +520,13 @@ def test_each_section_and_each_role_has_its_size(contexts: ContextStore, key: Ke
     """S2-28…S2-31: the characters of each section, of a whole bundle, and of what each role answers."""
     sizes = {
         PLANNING: {
-            "Rules": 350, "Checkpoint": 150, "Changed since the checkpoint": 600, "Open decisions": 600,
-            "Summary": 800, "Files to read": 300, "Found in earlier sessions": 300,
+            "Rules": 350, "Checkpoint": 150, "Changed since the checkpoint": 600, "Last errors": 300,
+            "Open decisions": 600, "Summary": 800, "Files to read": 300, "Evidence": 150,
+            "Found in earlier sessions": 300,
         },
         IMPLEMENTATION: {
-            "Rules": 350, "Checkpoint": 150, "Changed since the checkpoint": 600, "Next steps": 400,
-            "Evidence": 150, "Found in earlier sessions": 200,
+            "Rules": 350, "Checkpoint": 150, "Changed since the checkpoint": 600, "Last errors": 300,
+            "Next steps": 400, "Evidence": 150, "Found in earlier sessions": 200,
         },
     }  # fmt: skip
     answers = [(400, 700), (600, 900), (700, 1000), (300, 500)]

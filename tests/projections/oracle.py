@@ -90,6 +90,7 @@ def _weight(call: Row) -> tuple[int, int]:
 def _figures(event: Row) -> Row:
     return {
         "agent": None,
+        "owned": False,
         "repo": None,
         "llm_calls": 0,
         "tool_calls": 0,
@@ -146,9 +147,11 @@ def _session(event: Row) -> Row:
 def _on_any(row: Row, event: Row) -> None:
     """What sessions and turns count alike."""
     kind = event["event_type"]
-    for name in ("agent", "agent_session_id", "repo", "branch", "commit"):
+    for name in ("agent_session_id", "repo", "branch", "commit"):
         if name in row and event[name] is not None:
             row[name] = event[name]
+    if event["agent"] is not None and (kind in ("session", "turn") or not row["owned"]):
+        row["agent"], row["owned"] = event["agent"], kind in ("session", "turn")
     row["last_position"] = event["position"]
     at = _happened(event)
     row["first_at"] = _least(row["first_at"], at)
@@ -239,7 +242,7 @@ def _finish(row: Row, ended_at: str) -> None:
     row["started_at"] = _moment(start)
     row[ended_at] = _moment(end) if is_over and is_possible else None
     row["last_at"] = _moment(last_at)
-    del row["calls"]
+    del row["calls"], row["owned"]
 
 
 def _finish_turn(turn: Row) -> None:
