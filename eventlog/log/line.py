@@ -13,6 +13,7 @@ from eventlog.types import BOOL, COLUMN_KINDS, ENVELOPE_NAMES, INT, LIST, SCHEMA
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Any
 
 _REQUIRED = ("event_type", "event_kind", "source")
 _NAMES = frozenset(ENVELOPE_NAMES)
@@ -51,7 +52,7 @@ def encode_line(
     that an append refuses (`gate.fault`); without it the line is one that earlier versions may have written.
     Raises: InvalidEvent when the event breaks the envelope's rules.
     """
-    envelope = event.copy()
+    envelope: "dict[str, Any]" = event.copy()
     payload = envelope.pop("payload", None)
     if payload is None:
         payload = {}
@@ -65,22 +66,22 @@ def encode_line(
     shape = _shapes.get(key) or _shape_of(key, envelope, event)
     low, high = (_INT_MIN, _INT_MAX) if named is None else (0, gate.NUMBER_MAX)
     for name in shape.numbers:
-        if not low <= envelope[name] <= high:  # type: ignore[operator]
+        if not low <= envelope[name] <= high:
             _check(name, envelope[name], event)
             if named is not None:
                 _admit(name, envelope[name])
     for name in shape.lists:
-        if not _TEXT_ALONE.issuperset(map(type, envelope[name])):  # type: ignore[call-overload]
+        if not _TEXT_ALONE.issuperset(map(type, envelope[name])):
             _check(name, envelope[name], event)
     if named is not None:
         for name in shape.hashes:
-            (named.get(name) or named.setdefault(name, set())).add(envelope[name])  # type: ignore[arg-type]
+            (named.get(name) or named.setdefault(name, set())).add(envelope[name])
         if envelope.get("blobs"):
-            named.setdefault("blobs", set()).update(envelope["blobs"])  # type: ignore[arg-type]
+            named.setdefault("blobs", set()).update(envelope["blobs"])
         path = envelope.get("path")
         if isinstance(path, str) and (path[:1] in _ODD_STARTS or ".." in path or "\0" in path):
             _admit("path", path)
-        forms = gate.PAYLOAD_FORMS.get(envelope.get("event_type"))  # type: ignore[arg-type]
+        forms = gate.PAYLOAD_FORMS.get(envelope.get("event_type", ""))
         if forms is not None and not forms.keys().isdisjoint(payload):
             check_payload(envelope["event_type"], payload)
     for name in shape.nulls:
@@ -109,7 +110,7 @@ _shapes: "dict[tuple[object, ...], _Shape]" = {}
 
 
 def _shape_of(key: "tuple[object, ...]", envelope: "dict[str, object]", event: Event) -> _Shape:
-    """The shape of an envelope that has not been seen. Raises: InvalidEvent for a name or type that is wrong."""
+    """The shape of an envelope that has not been seen. Raises: InvalidEvent for a wrong name or type."""
     for name, value in envelope.items():
         if value is not None or name not in _NAMES:
             _check(name, value, event)
