@@ -64,6 +64,25 @@ def test_who_recorded_much_seals_it_at_the_end(
     assert unsealed(tmp_path) == 0
 
 
+_NEXT = """
+import sys
+from eventlog import Recorder, Store
+
+with Store.open(sys.argv[1]) as store:
+    assert Recorder(store, agent="script").start_turn("The next").ref.turn == 2
+assert "pyarrow" not in sys.modules
+"""
+
+
+def test_a_turn_begins_behind_segments_without_pyarrow(tmp_path: Path) -> None:
+    """P8: loading it takes longer than all that is asked of segments when a turn begins."""
+    root = with_tail(tmp_path, 5) / ".locus"
+    with Store.open(root) as store:
+        store.seal()
+        store.reindex()
+    subprocess.run([sys.executable, "-c", _NEXT, root], check=True, timeout=60)
+
+
 def test_a_recorder_goes_on_while_another_process_seals(long_tail: Path) -> None:
     """S1-23: who finds the lock taken records its turn, and leaves sealing to the other."""
     before = unsealed(long_tail)
