@@ -90,7 +90,8 @@ def test_a_lost_end_is_told_before_anybody_appends(tmp_path: Path, how: str) -> 
         else:
             path = store.layout.journal(1)
             with store.view() as view:
-                os.truncate(path, [journal.frames[4].offset for journal in view._walk()][0])
+                (journal,) = view._walk()
+                os.truncate(path, journal.frames[4].offset)
     with Store.open(tmp_path / ".locus") as store:
         assert [one["position"] for one in store.events()] == [0, 1, 2, 3]
         assert store.unread == (range(4, 5),)
