@@ -161,21 +161,19 @@ def _fits(form: str, value: object) -> bool:
     return _is_hash(value) or (form == ANY and _is_foreign(value))
 
 
-def are_ids(value: object) -> bool:
-    """Whether the value of `blobs` is a list of hashes of ours, and not an empty one."""
-    return isinstance(value, (list, tuple)) and bool(value) and _are_hashes(value)
-
-
 def keep_ours(named: "dict[str, set[str]]") -> None:
     """Leave hashes of ours in what events name by column, others out; many at once, which is much faster.
 
     Raises: InvalidEvent, that names one which no column may hold.
     """
-    for name in HASHES & named.keys():
+    if _are_hashes(set().union(*named.values())):  # most are named by two columns
+        return
+    for name in tuple(named):
         if not _are_hashes(named[name]):
             for text in named[name]:
-                if (wanted := fault(name, text)) is not None:
-                    raise InvalidEvent(f"column {name} must be {wanted}, not {shown(text)}")
+                value = [text] if FORMS[name] == IDS else text
+                if (wanted := fault(name, value)) is not None:
+                    raise InvalidEvent(f"column {name} must be {wanted}, not {shown(value)}")
             named[name] = {text for text in named[name] if _is_hash(text)}
             if not named[name]:
                 del named[name]

@@ -25,18 +25,13 @@ URL_USER_MAX = 256
 KEY = b"key"
 ENDINGS = (*PASSWORDS, *OTHERS, KEY)
 
-# Pieces without one of which no place holds a secret that `secret_places` knows: in lower case, with `:` for
-# each sign and without what `_BETWEEN` has. The others are looked for where `pass` is, or `assword`.
-_IN_TOGETHER = (b"cookie", b"identifiedby", b"bindpw", b"setx", b"configureset", b"secretset", b"webhook",
-                b"privatelines", b"define(")  # fmt: skip
-_WITH_PASS = (b"chpasswd", b"<pass", b"requirepass")
 _WITH_PASSWORD = (b"withpassword", b"encryptedpassword", b"passwordtype")
-_IN_TEXT = (b"masterauth ", b"untrusted c")
 # These are looked for in what is left of a text without most signs, which is a tenth of it.
 _RARE = UPPER + b":*]5"
 _NOT_RARE = bytes(c for c in range(256) if c not in _RARE)
 _MARKS = (b"]:587", b":5432:", b":*:", b"PSK ", b"RSAKeyValue", b"SSH2 ENC", b"AZDO", b"tTRUE", b"\tTRUE")
 _AMONG_RARE = tuple((mark.translate(None, _NOT_RARE), mark) for mark in _MARKS)
+_RAREST = frozenset(next(c for c in left if c in b"5*KVHZU") for left, _ in _AMONG_RARE)  # each has one
 SETTERS = (b"setx ", b"secret set ", b"configure set ")
 CRYPTS = (b"$6$", b"$5$", b"$y$", b"$1$", b"$2a$", b"$2b$", b"$2y$", b"$apr1$", b"$7$")
 
@@ -111,17 +106,29 @@ def may_hold(data: bytes) -> bool:
     rare = data.translate(None, _NOT_RARE)
     if b":AA" in rare and _may_be_token(data, b":AA"):
         return True
-    for left, mark in _AMONG_RARE:
-        if left in rare and mark in data:
-            return True
-    for mark in _IN_TEXT:
-        if mark in data:
-            return True
+    if not _RAREST.isdisjoint(rare):
+        for left, mark in _AMONG_RARE:
+            if left in rare and mark in data:
+                return True
+    if b"masterauth " in data or b"untrusted c" in data:
+        return True
+    # Pieces without one of which no place holds a secret that `secret_places` knows: in lower case, with `:`
+    # for each sign and without what `_BETWEEN` has. What several have in common is looked for first.
     together = data.translate(_AS_SIGNS, _BETWEEN)
-    for mark in _IN_TOGETHER:
-        if mark in together:
-            return True
-    if b"pass" in together and any(mark in together for mark in _WITH_PASS):
+    if (
+        (b"ook" in together and (b"cookie" in together or b"webhook" in together))
+        or b"setx" in together
+        or b"secretset" in together
+        or b"configureset" in together
+        or b"identifiedby" in together
+        or b"bindpw" in together
+        or b"privatelines" in together
+        or (b"(" in together and b"define(" in together)
+    ):
+        return True
+    if b"pass" in together and (
+        b"chpasswd" in together or b"<pass" in together or b"requirepass" in together
+    ):
         return True
     if b"assword" in together and (
         any(mark in together for mark in _WITH_PASSWORD)

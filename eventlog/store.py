@@ -300,7 +300,8 @@ class Store:
         view.on_loss = self._lost.update
         view.excerpt = self._excerpt
         self._lost.update(view.unsettled)
-        if sum(entry.rows for entry in view.manifest.segments) >= _LOOK_UP_ROWS_MIN:
+        sealed = sum(entry.rows for entry in view.manifest.segments)
+        if sealed >= _LOOK_UP_ROWS_MIN or (sealed and self._excerpt):  # who asked in SQL needs no pyarrow
             from eventlog.projections.prefix import IndexedPrefix
 
             view.prefix = IndexedPrefix(self.fs, self.layout, view.manifest)

@@ -25,8 +25,9 @@ from eventlog.fs import FileSystem, Refusals
 from eventlog.jsontext import decode
 from eventlog.layout import JOURNAL_DIR, SEGMENT_DIR, Layout
 from eventlog.log import manifest as manifests
+from eventlog.log.acknowledged import read_note
 from eventlog.log.frame import Frame
-from eventlog.log.journal import end_of_journal
+from eventlog.log.journal import end_of_journal, journal_numbers
 from eventlog.log.line import decode_line
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, PLACE_COLUMNS, EmptyPrefix, Numbering, Prefix
@@ -72,12 +73,17 @@ def open_view(fs: FileSystem, layout: Layout, store_id: bytes, prefix: "Prefix |
     for _ in range(_TRIES_MAX):
         try:
             with Refusals(layout.root, "read the log"):
+                known = journal_numbers(fs, layout)[-1:]
+                acknowledged = (
+                    read_note(fs, layout, *known) if known else None
+                )  # before the journals are read
                 view = _try_open(fs, layout, store_id)
         except _MissingError as error:
             missing = error.found
             view = None
         if view is not None:
             view.prefix = prefix
+            view.acknowledged = acknowledged
             return view
         fs.sleep(_TRY_AGAIN_S)
     raise missing or Corruption(layout.root, "other processes replaced the manifest whenever it was opened")
@@ -104,6 +110,7 @@ class LogView:
         self.prefix: Prefix | None = None  # may be set until `tail` is first used
         self.journals = journals  # numbers of those that hold the tail, ascending
         self.size_of_last = size_of_last  # bytes of the last of them when the view was opened
+        self.acknowledged: int | None = None  # every event in front of it was there when the view was opened
         self.memory: TailMemory | None = None  # of the store that opened the view
         self.on_loss: Callable[[Iterable[Lost]], None] | None = None  # gets what cannot be read of the tail
         self.excerpt: Excerpt | None = None  # another way to the events of one turn
@@ -329,12 +336,16 @@ class LogView:
         return self._noting(facts)
 
     def _noting(self, facts: Facts) -> Facts:
+        if self.acknowledged is not None and facts.end < self.acknowledged:
+            facts.lost.append(Lost(facts.end, self.acknowledged, self.journals[-1]))  # cut, or rot of the end
         if facts.lost and self.on_loss is not None:
             self.on_loss(facts.lost)
         return facts
 
     def _tail_chunks(self) -> Iterable[Chunk]:
         """The numbered tail, some journals at a time where a memory of all of it would be too large."""
+        if self.on_loss is not None:
+            _ = self._tail_facts  # which tell what is lost
         return self._stream() if self._chunks is None else self._chunks
 
     @cached_property

@@ -1,4 +1,4 @@
-"""A turn's sealed events by way of DuckDB, for a store that was asked in SQL: pyarrow stays unloaded.
+"""Sealed events of a turn, and of sessions, by way of DuckDB, for a store that was asked in SQL.
 
 Loading pyarrow and decoding pages of 53 columns takes longer than all else that showing a turn does. DuckDB
 checks no page of a Parquet file, so each segment is compared with the manifest first, byte for byte, whatever
@@ -16,7 +16,7 @@ from eventlog.log.reader import Selection
 from eventlog.projections import source
 from eventlog.types import COLUMN_NAMES, COLUMNS, TIME, Event
 
-# Events kept of one turn; a turn of more is streamed.
+# Events that are kept; a turn of more is streamed.
 _ROWS_MAX = 2_000
 # A segment is read whole to be compared: this takes less than loading pyarrow.
 _SEGMENT_BYTES_MAX = 64 << 20
@@ -31,27 +31,35 @@ _SELECT = ", ".join(
 _ODD = " OR ".join(f'coalesce(isinf("{name}"), false)' for name, kind in COLUMNS if kind == TIME)
 
 
+_OF_TURN = "session_id = $1 AND turn = $2 AND position >= $3 AND position < $4"
+_OF_SESSIONS = "event_type = 'session'"
+
+
 class Excerpt:
-    """The events of the turn that was read last."""
+    """The events of the turn that was read last, and the `session` events that were."""
 
     def __init__(self, fs: FileSystem, layout: Layout) -> None:
         self._fs = fs
         self._layout = layout
-        self._of: Hashable = None
-        self._rows: list[Event] | None = None
+        self._read: dict[str, tuple[Hashable, list[Event] | None]] = {}  # by condition, of what and what
 
     def rows(self, entries: Sequence[SegmentEntry], wanted: Selection) -> "list[Event] | None":
-        """The events of these segments that `wanted` names by session and turn; the other filters are the
-        caller's. None where they are to be read another way. The caller's view pins the files."""
-        if wanted.session_id is None or wanted.turn is None or wanted.until is None:
+        """The events of these segments that `wanted` names by session and turn, or all of type `session`; the
+        other filters are the caller's. None where they are to be read another way. The caller's view pins
+        the files."""
+        where, given = _OF_TURN, [wanted.session_id, wanted.turn, wanted.since, wanted.until]
+        if wanted.event_types == ("session",):
+            where, given = _OF_SESSIONS, []
+        elif None in given:
             return None
-        names = tuple(entry.name for entry in entries)
-        of = (names, wanted.since, wanted.until, wanted.session_id, wanted.turn)
-        if of != self._of:
-            self._of, self._rows = of, self._read(entries, wanted)
-        return self._rows
+        of = (tuple(entry.name for entry in entries), *given)
+        if where not in self._read or self._read[where][0] != of:
+            self._read[where] = of, self._ask(entries, where, given)
+        return self._read[where][1]
 
-    def _read(self, entries: Sequence[SegmentEntry], wanted: Selection) -> "list[Event] | None":
+    def _ask(
+        self, entries: Sequence[SegmentEntry], where: str, given: "list[str | int | None]"
+    ) -> "list[Event] | None":
         if sum(entry.bytes for entry in entries) > _SEGMENT_BYTES_MAX:
             return None
         if not all(checked.is_sound(self._fs, self._layout, entry) for entry in entries):
@@ -60,10 +68,9 @@ class Excerpt:
             return []
         files = ", ".join(source.literal(self._layout.segment(entry.name)) for entry in entries)
         question = (
-            f"SELECT {_ODD}, {_SELECT} FROM read_parquet([{files}]) WHERE session_id = $1 AND turn = $2 "
-            f"AND position >= $3 AND position < $4 ORDER BY position LIMIT {_ROWS_MAX + 1}"
+            f"SELECT {_ODD}, {_SELECT} FROM read_parquet([{files}]) WHERE {where} "
+            f"ORDER BY position LIMIT {_ROWS_MAX + 1}"
         )
-        given = [wanted.session_id, wanted.turn, wanted.since, wanted.until]
         try:
             with source.connect() as con:
                 rows = con.execute(question, given).fetchall()

@@ -177,6 +177,7 @@ class Recorder:
             raise NotFound(f"agent {self.agent!r} has no active session to end")
         self.store.append_rows(dated(self.store, [self._session_end(session, summary, end_reason)]))
         self.session = None
+        shorten(self.store)
 
     def _leave_session(self, error: BaseException | None) -> None:
         """End the session at hand, if there still is one, and record the exception that left it."""
@@ -285,7 +286,7 @@ class Recorder:
         """
         if root is not None and tree_hash is not None:
             raise InvalidEvent("give `root`, the directory to capture, or `tree_hash`, a tree that is stored")
-        shorten(self.store)  # what follows reads the tail
+        shorten(self.store)  # what follows reads the tail, and others may have made it long
         session = self._still_open() or self.resume() or self.start_session(user_message)
         if turn is None and session.turns >= self.turn_limit:
             session = self.start_session(user_message, extends=[session.context_id], end_reason="rollover")
@@ -540,6 +541,7 @@ class Turn:
         )
         self._recorder._append([event])
         self._ended = True
+        shorten(self._recorder.store)  # nobody waits for it now; whoever begins the next turn would
 
     def _has_ended(self) -> bool:
         """Whether it was ended, or its session was, by its recorder or where that noticed it."""

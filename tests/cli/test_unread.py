@@ -79,6 +79,26 @@ def test_every_reading_command_tells_of_a_gap(rotten: Path, command: tuple[str, 
     assert "locus store verify" in done.err
 
 
+@pytest.mark.parametrize("how", ["rot", "cut"])
+def test_a_lost_end_is_told_before_anybody_appends(tmp_path: Path, how: str) -> None:
+    """I11: the newest events were acknowledged, so an answer without them is not whole."""
+    with Store.init(tmp_path / ".locus", force=True) as store:
+        for number in range(5):
+            store.append([event(number)])
+        if how == "rot":
+            flip_in_journal(tmp_path / ".locus", b"Number 4")
+        else:
+            path = store.layout.journal(1)
+            with store.view() as view:
+                (journal,) = view._walk()
+                os.truncate(path, journal.frames[4].offset)
+    with Store.open(tmp_path / ".locus") as store:
+        assert [one["position"] for one in store.events()] == [0, 1, 2, 3]
+        assert store.unread == (range(4, 5),)
+    done = locus(tmp_path, "sql", "select count(*) from events")
+    assert done.code == 4 and "[4, 5)" in done.err
+
+
 @pytest.mark.parametrize("sealed", [False, True])
 def test_the_rest_is_told(rotten: Path, sealed: bool) -> None:
     """The four events that can be read are in the answer, and JSON has the gap."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from eventlog.errors import Corruption, InvalidEvent
 from eventlog.jsontext import decode, encode, encode_fast, encode_without_floats
+from eventlog.log import line
 from eventlog.log.line import decode_line, encode_line
 from eventlog.types import BOOL, COLUMN_KINDS, ENVELOPE_NAMES, INT, LIST, TEXT, TIME
 
@@ -119,6 +120,41 @@ def test_an_event_that_breaks_the_rules_is_refused(more: dict[str, object], says
     """InvalidEvent names the column and what it wants; nothing is guessed."""
     with pytest.raises(InvalidEvent, match=says):
         encode_line(an_event(**more))
+
+
+def test_of_many_events_of_one_shape_each_name_and_type_is_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What an append pays for its walls does not grow with the columns of each event (S1-42)."""
+    looked_at: list[str] = []
+    line._shapes.clear()
+    check = line._check
+    monkeypatch.setattr(line, "_check", lambda name, *more: (looked_at.append(name), check(name, *more)))
+    for number in range(50):
+        encode_line(an_event(turn=number, title=f"number {number}", extends=["a"], branch="b"))
+    assert len(looked_at) == len(set(looked_at)) == len(an_event()) + 5  # and schema_version
+
+
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        ({"turn": 1}, {"turn": 2**63}),
+        ({"turn": 1}, {"turn": True}),
+        ({"extends": ["a"]}, {"extends": ["a", 1]}),
+        ({"title": "a"}, {"title": 1}),
+        ({"duration_ms": 1}, {"duration_ms": -1}),
+        ({"path": "a"}, {"path": "../a"}),
+        ({"blobs": ["blake3:" + "0" * 64]}, {"blobs": [[]]}),
+        ({"payload": {}}, {"payload": {"after_size": -1}}),
+    ],
+)
+def test_an_event_is_refused_behind_one_of_the_same_shape(
+    right: dict[str, object], wrong: dict[str, object]
+) -> None:
+    """I38: what was looked at once for all events of a shape says nothing of their values and types."""
+    encode_line(an_event(event_type="file", **right), named={})
+    with pytest.raises(InvalidEvent):
+        encode_line(an_event(event_type="file", **wrong), named={})
 
 
 def test_a_payload_that_holds_itself_is_refused() -> None:

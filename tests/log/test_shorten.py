@@ -10,6 +10,7 @@ import pytest
 
 from eventlog.locks import MAINTAIN
 from eventlog.log import reader
+from eventlog.log import shorten as log_shorten
 from eventlog.log.shorten import TAIL_BYTES_MAX, shorten
 from eventlog.projections import source
 from eventlog.recorder.recorder import Recorder
@@ -45,6 +46,41 @@ def test_a_recorder_seals_a_long_tail_before_it_reads_it(long_tail: Path) -> Non
 
     assert turn.ref.turn == 2
     assert unsealed(long_tail) == 3
+
+
+@pytest.mark.parametrize("end", ["turn", "session"])
+def test_who_recorded_much_seals_it_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """S1-23, P8: whoever begins the next turn reads none of what the one before it recorded."""
+    monkeypatch.setattr(log_shorten, "TAIL_BYTES_MAX", 2_000)
+    with Store.init(tmp_path / ".locus", force=True) as store:
+        recorder = Recorder(store, agent="script")
+        turn = recorder.start_turn("Much")
+        for number in range(20):
+            turn.event("note", {"number": number})
+        turn.end() if end == "turn" else recorder.end_session()
+
+    assert unsealed(tmp_path) == 0
+
+
+_NEXT = """
+import sys
+from eventlog import Recorder, Store
+
+with Store.open(sys.argv[1]) as store:
+    assert Recorder(store, agent="script").start_turn("The next").ref.turn == 2
+assert "pyarrow" not in sys.modules
+"""
+
+
+def test_a_turn_begins_behind_segments_without_pyarrow(tmp_path: Path) -> None:
+    """P8: loading it takes longer than all that is asked of segments when a turn begins."""
+    root = with_tail(tmp_path, 5) / ".locus"
+    with Store.open(root) as store:
+        store.seal()
+        store.reindex()
+    subprocess.run([sys.executable, "-c", _NEXT, root], check=True, timeout=60)
 
 
 def test_a_recorder_goes_on_while_another_process_seals(long_tail: Path) -> None:

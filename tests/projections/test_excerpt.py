@@ -70,20 +70,35 @@ def test_an_excerpt_gives_what_pyarrow_gives(tmp_path: Path, time_us: int) -> No
         assert _read(root, asked=True, **which) == _read(root, asked=False, **which) != []
 
 
+def test_an_excerpt_of_sessions_gives_what_pyarrow_gives(tmp_path: Path) -> None:
+    """I14, I37: who looks for the names of sessions finds those that the segments hold."""
+    told: dict[str, Any] = {"event_type": "session", "operation": "start", "turn": None, "payload": {"a": 1}}
+    root = _sealed(tmp_path, _event(0, **told), _event(1), _event(2, **told, context_id="session:x_a1b2c3d4"))
+    with Store.open(root) as store:
+        store.query("select 1")
+        read = []
+        for excerpt in (Excerpt(store.fs, store.layout), None):
+            with store.view() as view:
+                view.excerpt = excerpt
+                read.append(list(view.iterate(1, event_types=("session",))))
+
+    assert read[0] == read[1] and [event["position"] for event in read[0]] == [2]
+
+
 def test_an_excerpt_is_read_once_for_all_that_a_command_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S1-55, P8: what a turn did, and how its files were at start and end, take one look at the segment."""
-    looks = []
-    read = Excerpt._read
-    monkeypatch.setattr(Excerpt, "_read", lambda *given: (looks.append(1), read(*given))[1])
+    looks: list[str] = []
+    read = Excerpt._ask
+    monkeypatch.setattr(Excerpt, "_ask", lambda *given: (looks.append(given[2]), read(*given))[1])
     with Store.open(_sealed(tmp_path, _event(0, event_type="turn", agent="script"))) as store:
         turn = store.turn(f"{_SESSION}_001")
         assert len(store.timeline(turn)) == 1
         for at in ("start", "end"):
             store.certainty(turn, at)
 
-    assert looks == [1]
+    assert sorted(look.split()[0] for look in looks) == ["event_type", "session_id"]
 
 
 def test_a_turn_is_shown_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +107,9 @@ def test_a_turn_is_shown_without_pyarrow(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
     with Store.init(tmp_path / ".locus", force=True) as store:
         text = "x" * (shorten.TAIL_BYTES_MAX // 8)
+        anchor = _event(9, event_type="turn", operation="start")  # under a session without a name
         store.journal.append([encode_line(_event(n, payload={"text": text})) for n in range(9)])
+        store.journal.append([encode_line(anchor)])
     ran = [subprocess.run(program, cwd=tmp_path, capture_output=True, check=True) for _ in range(2)]
 
     assert ran[0].stdout == ran[1].stdout != b""
