@@ -9,7 +9,14 @@ from eventlog.agents.call import SESSION, SESSION_END, TOOL, TURN_END, Call, tit
 from eventlog.agents.live_place import Place
 from eventlog.agents.live_state import Calls, Mark, short
 from eventlog.layout import Layout
-from eventlog.names import event_id_of, session_context, session_id_of, sessions_context, slugify
+from eventlog.names import (
+    event_id_of,
+    project_context,
+    session_context,
+    session_id_of,
+    sessions_context,
+    slugify,
+)
 from eventlog.types import Event
 
 TYPE_CHECKING = False
@@ -107,6 +114,7 @@ class Completion:
             operation="start",
             title=name,
             context_id=sessions_context(repo),
+            extends=[project_context(name, repo)],
         )
         event["event_id"] = event_id_of("locus", "sessions", repo)
         self.call.events.insert(0, self.call.events.pop())

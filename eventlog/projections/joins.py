@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from eventlog.projections import asked, calls, fates, resolutions, spans
 from eventlog.projections import definitions as d
+from eventlog.projections.lives import lived
 from eventlog.types import COMMAND_ARGUMENTS
 
 MODEL: d.Columns = (("model", "VARCHAR", "model that asked for it; null where several may have"),)
@@ -203,8 +204,10 @@ def with_anchors(turns: str, of: Derived, extras: "frozenset[str]") -> str:
     return f"(SELECT t.* REPLACE ({', '.join(replaced)}) FROM {turns} AS t{joins})" if replaced else turns
 
 
-def sessions(stored: str, of: Derived, extras: "frozenset[str]") -> str:
-    """The sessions of `stored`; without "resolved" nobody knows how many of their errors are."""
+def sessions(stored: str, of: Derived, extras: "frozenset[str]", idle_hours: "float | None" = None) -> str:
+    """The sessions of `stored` and what they are to each other (lives.py); without "resolved" nobody knows how
+    many of their errors are."""
+    stored = lived(stored, idle_hours)
     if "resolved" not in extras:
         return f"SELECT * FROM {stored}"
     return (

@@ -24,13 +24,13 @@ from typing import Any, Unpack, cast
 from eventlog import gate, names, person
 from eventlog.errors import EventLogError, InvalidEvent, NotFound
 from eventlog.event import Event
+from eventlog.identity import TURN_LIMIT
 from eventlog.log.shorten import shorten
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import lifecycle, looked, sessions
 from eventlog.recorder.columns import AtPath, Columns, Tokens
 from eventlog.recorder.placement import dated
 from eventlog.snapshots.ids import to_text
-from eventlog.identity import TURN_LIMIT
 from eventlog.store import Store
 from eventlog.types import Event as Row
 
