@@ -31,7 +31,11 @@ _EVENT_SHOWN = 12
 
 @click.command("log")
 @click.option("--events", "want_events", is_flag=True, help="List events instead of turns.")
-@click.option("--session", metavar="SESSION", help="Only this session, with all its parts: its id, or the beginning of it.")
+@click.option(
+    "--session",
+    metavar="SESSION",
+    help="Only this session, with all its parts: its id, or the beginning of it.",
+)
 @click.option("--type", "event_type", metavar="TYPE", help="Only events of this type; implies --events.")
 @click.option("--path", metavar="PATH", help="Only events on this file or below it; implies --events.")
 @click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")

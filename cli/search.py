@@ -50,7 +50,9 @@ def session_and_since(function: F) -> F:
         "--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h."
     )
     session = click.option(
-        "--session", metavar="SESSION", help="Only this session, with all its parts: its id, or the beginning of it."
+        "--session",
+        metavar="SESSION",
+        help="Only this session, with all its parts: its id, or the beginning of it.",
     )
     return session(since(function))
 

@@ -58,7 +58,11 @@ class _Change:
 
 
 def records(
-    store: "Store", report: TraceReport, *, session_id: "str | Sequence[str] | None" = None, since: "int | None" = None
+    store: "Store",
+    report: TraceReport,
+    *,
+    session_id: "str | Sequence[str] | None" = None,
+    since: "int | None" = None,
 ) -> "Iterator[Said]":
     """A record for each turn that left lines in files; `report` is filled on the way."""
     with store.view() as view:

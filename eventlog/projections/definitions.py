@@ -25,7 +25,7 @@ The fold has two steps, because a call's key may occur in several sessions:
 `sessions_master` then folds the `sessions` rows. `llm_calls` is the rows kept, read from the events.
 """
 
-from eventlog.projections.lives import lived
+from eventlog.projections.lives import NOT_BEGUN, lived
 from eventlog.projections.lives import safe as _safe
 from eventlog.types import IMPORTED_AGENTS
 
@@ -192,6 +192,11 @@ SESSIONS: Columns = (
     ("turn_count", "BIGINT", "turns seen"),
     ("last_turn", "VARCHAR", "turn id of the highest turn"),
     ("extends", "VARCHAR[]", "every context it extends: the master, and the session it continues"),
+    (
+        "continues",
+        "VARCHAR",
+        "id of the session before it in its agent's conversation; null for the first one (docs/session-life.md)",
+    ),
     ("summary", "VARCHAR", "summary given at the end, else the outcome of its last turn that has one"),
     ("events", "BIGINT", "timeline events, inside and outside turns"),
     ("tool_calls", "BIGINT", "action events"),
@@ -431,7 +436,8 @@ def sessions(parts: str, told: str, used: str, turns: str) -> str:
                 max("at") FILTER (operation = 'end') AS ended_at,
                 arg_max(end_reason, position) AS end_reason,
                 arg_max(summary, position) AS summary,
-                max(position) FILTER ({_OPENS}) AS opened_position
+                max(position) FILTER ({_OPENS}) AS opened_position,
+                bool_or(operation = 'start') AS began
             FROM own GROUP BY ALL
         ), links AS (
             SELECT session_id, list(link ORDER BY first_place) AS extends FROM (
@@ -466,7 +472,8 @@ def sessions(parts: str, told: str, used: str, turns: str) -> str:
             {_span("s", "w")} AS ended_at,
             w.last_at,
             w.turn_count, format('{{:03d}}', w.last_turn) AS last_turn,
-            coalesce(l.extends, []) AS extends, coalesce(s.summary, c.outcome) AS summary,
+            coalesce(l.extends, []) AS extends, {NOT_BEGUN.format("s.began")} AS continues,
+            coalesce(s.summary, c.outcome) AS summary,
             w.events, w.tool_calls, {_token_columns("u")},
             w.errors, NULL::BIGINT AS errors_resolved,
             {_paths("w.modified", "c.files")} AS files_modified,

@@ -17,35 +17,43 @@ def safe(text: str) -> str:
     return f"lower(regexp_replace({text}, '[^A-Za-z0-9_-]', '_', 'g'))"
 
 
-def lived(sessions: str, idle_hours: "float | None" = None) -> str:
-    """All `sessions`, a relation with the columns of `definitions.SESSIONS`, with what they are to each other.
+# The column `continues` of a session folded alone: empty where no event began it, so another may have.
+NOT_BEGUN = "CASE WHEN {} IS NOT TRUE THEN '' END"
 
-    Args: idle_hours: how long nothing may happen in an active session; None for any time.
+# What one agent calls one session; a session of nobody's name is one by itself.
+_CONVERSATION = "repo, agent, agent_session_id, CASE WHEN agent_session_id IS NULL THEN session_id END"
+
+
+def lived(sessions: str, idle_hours: "float | None" = None) -> str:
+    """All sessions with what they are to each other.
+
+    Args: sessions: a relation with the columns of `definitions.SESSIONS`, each folded alone; idle_hours: how long
+    nothing may happen in an active session; None for any time.
     """
     idle = "false"
     if idle_hours is not None:
         idle = f"epoch_us(now()) - epoch_us(last_at) > {round(idle_hours * 3_600_000_000)}::HUGEINT"
     return f"""(
         WITH placed AS (
-            SELECT session_id, repo, agent, status, extends, last_at, last_position, opened_position,
-                lag(context_id) OVER told AS before,
+            SELECT session_id, repo, agent, agent_session_id, status, extends, last_at, first_position,
+                last_position, opened_position,
+                lag(session_id) OVER told AS before,
+                lag(context_id) OVER told AS before_context,
+                before_context IS NOT NULL
+                    AND (continues = '' OR list_contains(extends, before_context)) AS is_part,
                 last_value(title IGNORE NULLS) OVER told AS title_told,
                 last_value(status IGNORE NULLS) OVER told AS status_told,
-                lead(context_id) OVER told AS behind,
-                lead(first_position) OVER told AS behind_first,
                 lead(opened_position) OVER opened AS next_opened,
-                lead(started_at) OVER opened AS next_started,
-                context_id, lead(extends) OVER told AS behind_extends
+                lead(started_at) OVER opened AS next_started
             FROM {sessions}
             WINDOW told AS (PARTITION BY {_CONVERSATION} ORDER BY first_position),
                 opened AS (PARTITION BY repo, agent ORDER BY opened_position)
         ), parted AS (
-            SELECT *, before IS NOT NULL AND {_continues("extends", "before")} AS is_part,
-                behind IS NOT NULL AND {_continues("behind_extends", "context_id")}
-                    AND behind_first > opened_position AS goes_on
-            FROM placed
+            SELECT *, coalesce(lead(is_part) OVER told, false)
+                AND lead(first_position) OVER told > opened_position AS goes_on
+            FROM placed WINDOW told AS (PARTITION BY {_CONVERSATION} ORDER BY first_position)
         ), ended AS (
-            SELECT session_id, is_part, before, title_told, next_started,
+            SELECT session_id, is_part, before, before_context, title_told, next_started,
                 CASE WHEN is_part THEN status_told ELSE status END AS state,
                 CASE WHEN state IS DISTINCT FROM 'active' OR {_HISTORY} THEN NULL
                     WHEN goes_on THEN 'rollover'
@@ -60,9 +68,10 @@ def lived(sessions: str, idle_hours: "float | None" = None) -> str:
             CASE WHEN e.reason = 'superseded' THEN greatest(s.last_at, e.next_started)
                 WHEN e.reason IS NOT NULL OR (e.is_part AND e.state <> 'active')
                 THEN coalesce(s.ended_at, s.last_at) ELSE s.ended_at END AS ended_at,
-            CASE WHEN e.is_part AND len(s.extends) = 0 THEN list_concat(
-                CASE WHEN s.repo IS NULL THEN [] ELSE [{safe("s.repo")} || ':sessions'] END, [e.before])
-                ELSE s.extends END AS extends)
+            CASE WHEN NOT e.is_part OR list_contains(s.extends, e.before_context) THEN s.extends
+                ELSE list_concat(CASE WHEN len(s.extends) > 0 OR s.repo IS NULL THEN s.extends
+                    ELSE [{safe("s.repo")} || ':sessions'] END, [e.before_context]) END AS extends,
+            CASE WHEN e.is_part THEN e.before END AS continues)
         FROM {sessions} AS s JOIN ended AS e ON e.session_id = s.session_id)"""
 
 
@@ -73,12 +82,3 @@ def master(masters: str, sessions: str, idle_hours: float) -> str:
         FROM {masters} AS m LEFT JOIN (
             SELECT repo, arg_max(context_id, opened_position) AS active_session, count(*) AS active_sessions
             FROM {lived(sessions, idle_hours)} WHERE status = 'active' GROUP BY repo) AS a ON a.repo = m.repo"""
-
-
-# What one agent calls one session; a session of nobody's name is one by itself.
-_CONVERSATION = "repo, agent, agent_session_id, CASE WHEN agent_session_id IS NULL THEN session_id END"
-
-
-def _continues(extends: str, before: str) -> str:
-    """Whether a session of the same conversation continues the one before: as it says, or as no event began it."""
-    return f"(len({extends}) = 0 OR list_contains({extends}, {before}))"

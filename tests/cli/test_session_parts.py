@@ -37,6 +37,7 @@ class Session:
         self.teller = Teller(session, cwd=str(work))
         self.lines: list[dict[str, Any]] = []
         self.turns = 0
+        self.heard = False
 
     def turn(self, *, hooks: bool = True, transcript: bool = True) -> None:
         n = self.turns = self.turns + 1
@@ -50,6 +51,9 @@ class Session:
                 self.teller.answer(f"msg_{n}b", text("Done.")),
             ]
         if hooks:
+            if not self.heard:
+                self.heard = True
+                self.agent.start()
             self.agent.turn = turn
             self.agent.say("UserPromptSubmit", prompt=words)
             (self.agent.work / file).write_text(code)
@@ -106,6 +110,7 @@ def test_who_takes_a_session_takes_all_its_parts(tmp_path: Path, locus: Locus) -
     replayed exactly, and ending any part ends the one that is active."""
     work = limited(tmp_path, locus, 1)
     agent = Agent(work, "long-two")
+    agent.start()
     for n in (1, 2):
         agent.prompt(f"Step number {n}")
         agent.write("new.py", f"x = {n}\n")
@@ -120,14 +125,15 @@ def test_who_takes_a_session_takes_all_its_parts(tmp_path: Path, locus: Locus) -
         return {one for one in (f"{first}_001", f"{second}_001") if one in done.text}
 
     both = {f"{first}_001", f"{second}_001"}
-    for name in (first, second, f"sess-{second}"):
-        for words in (("session", "show"), ("show",), ("log", "--session"), ("search", "step", "--session")):
-            assert shown(*words, name) == both, (words, name)
-    for words in (("session", "show"), ("show",), ("log", "--session")):
+    for words in (("session", "show"), ("show",), ("log", "--session"), ("search", "step", "--session")):
+        assert shown(*words, first if words[0] == "show" else second) == both, words
+    for words in (("session", "show"), ("log", "--session")):
         assert shown(*words, f"session:session-{second}_{second}") == {f"{second}_001"}
     last = [event for event in events(work, "turn") if event["operation"] == "end"][-1]
     assert (last["session_id"], replayed(work, last, tmp_path / "last")) == (second, files)
-    written = locus("--store", work / ".locus", "export", "atif", tmp_path / "both", "--session", first)
+    written = locus(
+        "--store", work / ".locus", "export", "atif", "--to", tmp_path / "both", "--session", first
+    )
     assert written.code == 0 and len((tmp_path / "both").read_text().splitlines()) == 2
     ended = locus("--store", work / ".locus", "session", "end", first)
     assert ended.text.strip().endswith(second)
@@ -139,8 +145,9 @@ def test_one_answer_to_which_session_is_active(tmp_path: Path, locus: Locus) -> 
     over when the next one of its agent began, and with an idle limit when nothing happens any more."""
     work = limited(tmp_path, locus, 0)
     killed, later = Agent(work), Agent(work)
-    killed.prompt("Never ended")
-    later.prompt("Begun afterwards")
+    for one, words in ((killed, "Never ended"), (later, "Begun afterwards")):
+        one.start()
+        one.prompt(words)
     of = {one: session_id_of("claude-code", one.session) for one in (killed, later)}
     ask = "select session_id, status, end_reason from sessions where status is not null order by started_at"
 
@@ -174,7 +181,7 @@ def test_the_master_extends_its_project(tmp_path: Path, locus: Locus) -> None:
     """S1-17, S1-5: whoever makes the master, it extends the anchor of its project; so does one that an earlier hook
     wrote without the link."""
     work = project(tmp_path)
-    Agent(work).prompt("Begin")
+    Agent(work).start()
     (master,) = events(work, "sessions")
     link = f"knowledge:work_{master['repo']}"
     assert master["extends"] == [link]
