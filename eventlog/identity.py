@@ -14,7 +14,7 @@ from eventlog.layout import DIRECTORIES, Layout
 
 FORMAT = 1
 MODES = "1-modes"  # of `required`: trees keep permissions that lack some of git's
-TURNS = "1-turn-limit"  # of `required`: sessions of agents have `turn_limit` turns at most
+TURNS = "2-turn-limit"  # of `required`: sessions of agents have `turn_limit` turns at most
 KNOWN_FEATURES = frozenset((MODES, TURNS))
 TURN_LIMIT = 50  # of new stores (S1-58)
 TURN_LIMIT_MAX = 1_000_000
