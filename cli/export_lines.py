@@ -20,7 +20,8 @@ def options(function: F) -> F:
     for option in (
         click.option("--force", is_flag=True, help="Replace FILE if it exists."),
         click.option("--since", type=Since(), metavar="WHEN", help="Only sessions active since then."),
-        click.option("--session", metavar="SESSION", help="Only this session, with all its parts: its id, or the beginning of it."),
+        click.option("--session", metavar="SESSION",
+        help="Only this session, with all its parts: its id, or the beginning of it."),
         click.option("--to", "path", required=True, metavar="FILE", type=click.Path(),
                      help="The file to write; - is stdout."),
     ):  # fmt: skip

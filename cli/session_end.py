@@ -15,8 +15,8 @@ from .text import one_line
 def command(ctx: click.Context, session: str | None, agent: str, summary: str | None) -> None:
     """Close a session.
 
-    SESSION, or the active one of the agent; without either, the only one that is active. The id of any part of a
-    conversation closes the part that is active. Its context id goes to stdout.
+    SESSION, or the active one of the agent; without either, the only one that is active. The id of any
+    part of a conversation closes the part that is active. Its context id goes to stdout.
     """
     from eventlog.errors import EventLogError
     from eventlog.memory import intent

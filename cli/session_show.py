@@ -17,8 +17,8 @@ def command(ctx: click.Context, session: str | None, agent: str, as_json: bool) 
     """Show one session and its turns.
 
     SESSION is its id, the beginning of it, sess-ID, or session:SLUG_ID; without it, the active session of
-    the agent, or the only one that is active. Of a conversation that has several sessions the turns of all are
-    shown; of session:SLUG_ID those of that one.
+    the agent, or the only one that is active. Of a conversation that has several sessions the turns of all
+    are shown; of session:SLUG_ID those of that one.
     """
     from eventlog.recorder.sessions import chain
 

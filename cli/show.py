@@ -40,8 +40,8 @@ def command(ctx: click.Context, name: str, as_json: bool) -> None:
 
     ID is an event's id, a session's id (or the beginning of one of these), a turn, or a context id
     such as file:SID_TID_SEQ. For a file event the change is shown as a unified diff. Of a context that
-    several events wrote, its state by now is shown: of each key the last word. A session's id shows the turns of
-    all parts of its conversation, its context id session:SLUG_ID that part alone.
+    several events wrote, its state by now is shown: of each key the last word. A session's id shows the
+    turns of all parts of its conversation, its context id session:SLUG_ID that part alone.
     """
     with open_store(ctx) as store:
         kind, key = _resolve(store, name)

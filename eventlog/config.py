@@ -21,7 +21,7 @@
     codes_base = "~/.cerberus"           # where continuity codes go (docs/codes.md); else the store
 
     [sessions]
-    idle_hours = 12                      # a session in which nothing happens for so long is over; by default none is
+    idle_hours = 12                      # when a session in which nothing happens is over; by default never
 
     [integrity]
     check_days = 7                       # how long a segment that was compared with its hash counts as sound
@@ -89,8 +89,8 @@ class Config:
 
     __slots__ = (
         "allow", "briefing_at_start", "briefing_overlaps", "briefing_tokens", "check_days", "codes_base",
-        "deny", "enabled", "idle_hours", "include", "max_age_days", "max_bytes", "max_file_bytes", "max_sessions", "people",
-        "problem", "shared_context",
+        "deny", "enabled", "idle_hours", "include", "max_age_days", "max_bytes", "max_file_bytes",
+        "max_sessions", "people", "problem", "shared_context",
     )  # fmt: skip
 
     def __init__(

@@ -43,8 +43,8 @@ class Identity:
     """What STORE says. `store_id` is 16 bytes; `repo_hash_origin` is `roots` or `random`.
 
     `required` are features that a reader must know, such as MODES; `optional` are words that it may pass
-    over, such as ON_SHARED. `turn_limit` is how many turns a session of an agent has at most (docs/session-life.md),
-    None for any number.
+    over, such as ON_SHARED. `turn_limit` is how many turns a session of an agent has at most
+    (docs/session-life.md), None for any number.
     """
 
     __slots__ = (

@@ -167,8 +167,8 @@ def _touched(since: int) -> str:
 
     `lost`: turns of model calls that an event behind `since` speaks of again, and so may count no longer.
     `named`: sessions that got their name there, which their turns extend. `gone`: repositories of sessions
-    that name another one there, and so count in its master from then on. `ended`: sessions that are over because
-    the next one of their agent was opened there. Totals change, too, where an event
+    that name another one there, and so count in its master from then on. `ended`: sessions that are over
+    because the next one of their agent was opened there. Totals change, too, where an event
     there says that an error of another session is resolved.
     """
     if since <= 0:

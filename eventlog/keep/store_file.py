@@ -1,8 +1,9 @@
 """The file STORE, written anew from what the rest of a store proves, when it is gone or damaged.
 
 Every journal and every manifest names the store's id under a digest of its own; events name the repository
-and the project. What nothing proves: when the store was made (its first event stands for it), whether its trees
-may keep modes (they may from here on, so that no tree is damage), and the turn limit of what was never sealed. Killed anywhere, it is done again.
+and the project. What nothing proves: when the store was made (its first event stands for it), whether its
+trees may keep modes (they may from here on, so that no tree is damage), and the turn limit of what was
+never sealed. Killed anywhere, it is done again.
 """
 
 from collections import Counter
@@ -84,8 +85,8 @@ def proven(fs: FileSystem, layout: Layout) -> Identity:
 
 
 def _turn_limit(highest: "dict[tuple[str, str], int]") -> "int | None":
-    """The turn limit that the numbers of sealed events prove, else that of new stores; None where agents' sessions
-    have more turns than that.
+    """The turn limit that the numbers of sealed events prove, else that of new stores; None where agents'
+    sessions have more turns than that.
 
     Args: highest: the last turn of each session, by its agent and id.
     """

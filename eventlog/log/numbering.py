@@ -86,8 +86,8 @@ class _Session:
     """The counters of one session."""
 
     __slots__ = (
-        "before", "context", "conversation", "current", "default", "extends", "highest", "id", "is_fixed", "is_met",
-        "keys", "last_at", "places", "seqs",
+        "before", "context", "conversation", "current", "default", "extends", "highest", "id", "is_fixed",
+        "is_met", "keys", "last_at", "places", "seqs",
     )  # fmt: skip
 
     def __init__(self, session_id: str) -> None:

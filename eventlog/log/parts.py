@@ -1,10 +1,10 @@
 """The parts of an agent's conversation: its n-th turn belongs to session ⌈n / limit⌉ (docs/session-life.md).
 
-A conversation is what one agent calls one session. Its first part has the id that `names.session_id_of` gives,
-each further one that of `names.next_session_id`; the limit stands in STORE. Numbering asks here for the session of
-an event whose writer named none. What is known of a conversation follows from the rows of its parts alone: which
-parts there are, the turn of each key, and the part of the last row with a turn. Pure but for `turn_limit`, which
-reads STORE; not safe for concurrent use.
+A conversation is what one agent calls one session. Its first part has the id that `names.session_id_of`
+gives, each further one that of `names.next_session_id`; the limit stands in STORE. Numbering asks here for
+the session of an event whose writer named none. What is known of a conversation follows from the rows of
+its parts alone: which parts there are, the turn of each key, and the part of the last row with a turn.
+Pure but for `turn_limit`, which reads STORE; not safe for concurrent use.
 """
 
 from collections.abc import Callable, Iterable
@@ -59,8 +59,8 @@ class Conversation:
 class Conversations:
     """The conversations that a fold has met.
 
-    Args of `__init__`: limit: turns of a part; sessions: those of the fold, by id; load: gives the fold the sessions
-    of these ids, with what the segments say of them.
+    Args of `__init__`: limit: turns of a part; sessions: those of the fold, by id; load: gives the fold
+    the sessions of these ids, with what the segments say of them.
     """
 
     def __init__(
@@ -150,7 +150,8 @@ class Conversations:
         return current
 
     def keep(self, session_ids: "set[str]") -> "set[str]":
-        """Forget the conversations that have none of these sessions; the ids of the others' parts, and these."""
+        """Forget the conversations that have none of these sessions; the ids of the others' parts, and
+        these."""
         self._of = {
             pair: one for pair, one in self._of.items() if any(part.id in session_ids for part in one.parts)
         }

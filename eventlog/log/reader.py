@@ -308,7 +308,8 @@ class LogView:
 
     @cached_property
     def turn_limit(self) -> "int | None":
-        """The turn limit that STORE says; None where it says none, as a damaged one that is being repaired."""
+        """The turn limit that STORE says; None where it says none, as a damaged one that is being
+        repaired."""
         try:
             return turn_limit(self.fs, self.layout)
         except Corruption:

@@ -240,8 +240,8 @@ def _known(store: Store, session_id: str, agent: str | None) -> Intent:
 def _fold(store: Store, where: str, parameters: Sequence[Any]) -> list[Intent]:
     """The sessions that fit, in the order in which they were opened."""
     rows = store.query(
-        "select session_id, context_id, agent, agent_session_id, repo, title, status, end_reason, started_at, "
-        "ended_at, turn_count, opened_position, last_position, last_at from sessions "
+        "select session_id, context_id, agent, agent_session_id, repo, title, status, end_reason, "
+        "started_at, ended_at, turn_count, opened_position, last_position, last_at from sessions "
         f"where {where} order by opened_position",
         parameters,
     ).rows

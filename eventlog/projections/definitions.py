@@ -195,7 +195,7 @@ SESSIONS: Columns = (
     (
         "continues",
         "VARCHAR",
-        "id of the session before it in its agent's conversation; null for the first one (docs/session-life.md)",
+        "id of the session before it in its agent's conversation; null for the first (docs/session-life.md)",
     ),
     ("summary", "VARCHAR", "summary given at the end, else the outcome of its last turn that has one"),
     ("events", "BIGINT", "timeline events, inside and outside turns"),

@@ -205,8 +205,8 @@ def with_anchors(turns: str, of: Derived, extras: "frozenset[str]") -> str:
 
 
 def sessions(stored: str, of: Derived, extras: "frozenset[str]", idle_hours: "float | None" = None) -> str:
-    """The sessions of `stored` and what they are to each other (lives.py); without "resolved" nobody knows how
-    many of their errors are."""
+    """The sessions of `stored` and what they are to each other (lives.py); without "resolved" nobody knows
+    how many of their errors are."""
     stored = lived(stored, idle_hours)
     if "resolved" not in extras:
         return f"SELECT * FROM {stored}"

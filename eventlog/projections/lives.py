@@ -1,11 +1,14 @@
 """What sessions are to each other: which continues which, and which are over though nobody ended them.
 
 A session that is folded alone knows its own events. Here, of all sessions together (docs/session-life.md):
-- A part of a conversation that no `session` event began extends the part before, and has its title and its state.
-- An active session is over when a further part of its conversation began (`rollover`), when nothing happened in it
-  since the next session of its agent was opened (`superseded`), and where there is an idle limit when that is
-  over since its last event (`idle`). Whatever happens in it afterwards makes it active again, but for a rollover.
-Pure text. One text serves the view `sessions` and the master, so there is one answer to which session is active.
+- A part of a conversation that no `session` event began extends the part before, and has its title and its
+  state.
+- An active session is over when a further part of its conversation began (`rollover`), when nothing
+  happened in it since the next session of its agent was opened (`superseded`), and where there is an idle
+  limit when that is over since its last event (`idle`). Whatever happens in it afterwards makes it active
+  again, but for a rollover.
+Pure text. One text serves the view `sessions` and the master, so there is one answer to which session is
+active.
 """
 
 # Groups of commits: nobody is at work in them.
@@ -27,8 +30,8 @@ _CONVERSATION = "repo, agent, agent_session_id, CASE WHEN agent_session_id IS NU
 def lived(sessions: str, idle_hours: "float | None" = None) -> str:
     """All sessions with what they are to each other.
 
-    Args: sessions: a relation with the columns of `definitions.SESSIONS`, each folded alone; idle_hours: how long
-    nothing may happen in an active session; None for any time.
+    Args: sessions: a relation with the columns of `definitions.SESSIONS`, each folded alone; idle_hours:
+    how long nothing may happen in an active session; None for any time.
     """
     idle = "false"
     if idle_hours is not None:
@@ -78,7 +81,9 @@ def lived(sessions: str, idle_hours: "float | None" = None) -> str:
 def master(masters: str, sessions: str, idle_hours: float) -> str:
     """The masters, folded without an idle limit, with one."""
     return f"""
-        SELECT m.* REPLACE (a.active_session AS active_session, coalesce(a.active_sessions, 0) AS active_sessions)
+        SELECT m.* REPLACE (
+            a.active_session AS active_session, coalesce(a.active_sessions, 0) AS active_sessions)
         FROM {masters} AS m LEFT JOIN (
             SELECT repo, arg_max(context_id, opened_position) AS active_session, count(*) AS active_sessions
-            FROM {lived(sessions, idle_hours)} WHERE status = 'active' GROUP BY repo) AS a ON a.repo = m.repo"""
+            FROM {lived(sessions, idle_hours)}
+            WHERE status = 'active' GROUP BY repo) AS a ON a.repo = m.repo"""

@@ -87,7 +87,8 @@ class Recorder:
     ) -> None:
         """`columns` are envelope columns for every event: `branch`, `worktree`, `agent_version`, …
 
-        Args: turn_limit: turns of a session, after which the next one extends it (S1-58); the store's by default.
+        Args: turn_limit: turns of a session, after which the next one extends it (S1-58); the store's by
+        default.
         """
         self.store = store
         self.agent = agent

@@ -96,11 +96,11 @@ def named(store: Store, name: str) -> SessionRow:
 
 
 def chain(store: Store, session_id: str) -> list[str]:
-    """The ids of the parts of the conversation that a session belongs to, in order; its own where it is the only
-    one (docs/session-life.md)."""
+    """The ids of the parts of the conversation that a session belongs to, in order; its own where it is
+    the only one (docs/session-life.md)."""
     rows = store.query(
-        "select session_id, context_id, extends from sessions where (repo, agent) in (select (repo, agent) from "
-        "sessions where session_id = $1 and agent <> 'git') order by first_position",
+        "select session_id, context_id, extends from sessions where (repo, agent) in "
+        "(select (repo, agent) from sessions where session_id = $1 and agent <> 'git') order by first_position",
         [session_id],
     ).rows
     ids = {context_id: one for one, context_id, _ in rows}
@@ -120,15 +120,16 @@ def chain(store: Store, session_id: str) -> list[str]:
 
 
 def parts(store: Store, name: str) -> tuple[str, ...]:
-    """The ids of the session that `name` means and of all other parts of its conversation, in order; of a context
-    id `session:SLUG_ID` that one alone. Raises: NotFound, Ambiguous."""
+    """The ids of the session that `name` means and of all other parts of its conversation, in order; of a
+    context id `session:SLUG_ID` that one alone. Raises: NotFound, Ambiguous."""
     one = named(store, name).session_id
     return (one,) if name.strip().startswith("session:") else tuple(chain(store, one))
 
 
 def meant(store: Store, name: str) -> tuple[str, ...]:
-    """The ids of the sessions that a filter names: the id, or the beginning of ids, of any part of conversations
-    means all of their parts; a context id `session:SLUG_ID` that session alone. Raises: NotFound."""
+    """The ids of the sessions that a filter names: the id, or the beginning of ids, of any part of
+    conversations means all of their parts; a context id `session:SLUG_ID` that session alone. Raises:
+    NotFound."""
     wanted = name.strip()
     if wanted.startswith("session:"):
         return (named(store, wanted).session_id,)

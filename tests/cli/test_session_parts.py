@@ -1,4 +1,5 @@
-"""An agent's conversation that is longer than the turn limit, through the doors that agents and people use."""
+"""An agent's conversation that is longer than the turn limit, through the doors that agents and people
+use."""
 
 import json
 import shutil
@@ -75,8 +76,8 @@ def rows(work: Path, sql: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("order", ["hooks-import", "import-hooks", "by-turns"])
 def test_hooks_and_imports_give_a_turn_the_same_part(order: str, tmp_path: Path, locus: Locus) -> None:
-    """S1-58: the n-th turn of an agent's session belongs to part ⌈n / limit⌉, whichever door tells it first; its
-    tool calls are where it is, and each part extends the one before."""
+    """S1-58: the n-th turn of an agent's session belongs to part ⌈n / limit⌉, whichever door tells it
+    first; its tool calls are where it is, and each part extends the one before."""
     work = limited(tmp_path, locus)
     one = Session(work, "long-one")
     for n in range(1, 4):
@@ -106,8 +107,8 @@ def test_hooks_and_imports_give_a_turn_the_same_part(order: str, tmp_path: Path,
 
 
 def test_who_takes_a_session_takes_all_its_parts(tmp_path: Path, locus: Locus) -> None:
-    """S1-58: by the id of any part the whole conversation, by a context id that part; a turn behind the limit is
-    replayed exactly, and ending any part ends the one that is active."""
+    """S1-58: by the id of any part the whole conversation, by a context id that part; a turn behind the
+    limit is replayed exactly, and ending any part ends the one that is active."""
     work = limited(tmp_path, locus, 1)
     agent = Agent(work, "long-two")
     agent.start()
@@ -141,8 +142,9 @@ def test_who_takes_a_session_takes_all_its_parts(tmp_path: Path, locus: Locus) -
 
 
 def test_one_answer_to_which_session_is_active(tmp_path: Path, locus: Locus) -> None:
-    """S1-57, S3-32: of a session whose agent was killed SQL, the master, `session ls` and `who` say the same: it is
-    over when the next one of its agent began, and with an idle limit when nothing happens any more."""
+    """S1-57, S3-32: of a session whose agent was killed SQL, the master, `session ls` and `who` say the
+    same: it is over when the next one of its agent began, and with an idle limit when nothing happens any
+    more."""
     work = limited(tmp_path, locus, 0)
     killed, later = Agent(work), Agent(work)
     for one, words in ((killed, "Never ended"), (later, "Begun afterwards")):
@@ -178,8 +180,8 @@ def test_one_answer_to_which_session_is_active(tmp_path: Path, locus: Locus) -> 
 
 
 def test_the_master_extends_its_project(tmp_path: Path, locus: Locus) -> None:
-    """S1-17, S1-5: whoever makes the master, it extends the anchor of its project; so does one that an earlier hook
-    wrote without the link."""
+    """S1-17, S1-5: whoever makes the master, it extends the anchor of its project; so does one that an
+    earlier hook wrote without the link."""
     work = project(tmp_path)
     Agent(work).start()
     (master,) = events(work, "sessions")

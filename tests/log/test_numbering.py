@@ -161,8 +161,8 @@ def test_fold_agrees_with_the_rules_read_literally(rows: list[dict[str, Any]]) -
 def test_numbers_do_not_depend_on_where_the_log_is_cut(
     rows: list[dict[str, Any]], cuts: set[int], backwards: bool, limit: int | None
 ) -> None:
-    """Numbering in any chunks, each from what the chunks before say, gives the same numbers (I22), with a turn
-    limit as without one."""
+    """Numbering in any chunks, each from what the chunks before say, gives the same numbers (I22), with a
+    turn limit as without one."""
     done: list[dict[str, Any]] = []
     for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(rows)], strict=True):
         done += numbered(rows[start:end], Numbering(ListPrefix(done, backwards=backwards), limit))
@@ -179,8 +179,8 @@ def test_numbering_a_numbered_log_changes_nothing(rows: list[dict[str, Any]], li
 
 
 def test_the_nth_turn_of_a_conversation_has_its_part() -> None:
-    """S1-58: turn n is turn n - 1 mod limit + 1 of part ⌈n / limit⌉; what names a turn goes where that is, late or
-    not, what names none to the turn at hand, and the end of the session to its last part."""
+    """S1-58: turn n is turn n - 1 mod limit + 1 of part ⌈n / limit⌉; what names a turn goes where that is,
+    late or not, what names none to the turn at hand, and the end of the session to its last part."""
     keys = ["a", "b", "c", "d", "e"]
     rows = [happening("turn", operation="start", agent_turn_id=key) for key in keys]
     rows += [happening(agent_turn_id="b"), happening(), happening(agent_turn_id="e"), happening()]
