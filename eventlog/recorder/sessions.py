@@ -100,7 +100,8 @@ def chain(store: Store, session_id: str) -> list[str]:
     the only one (docs/session-life.md)."""
     rows = store.query(
         "select session_id, context_id, extends from sessions where (repo, agent) in "
-        "(select (repo, agent) from sessions where session_id = $1 and agent <> 'git') order by first_position",
+        "(select (repo, agent) from sessions where session_id = $1 and agent <> 'git') "
+        "order by first_position",
         [session_id],
     ).rows
     ids = {context_id: one for one, context_id, _ in rows}
