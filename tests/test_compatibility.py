@@ -92,7 +92,7 @@ def test_a_store_with_a_feature_is_refused_by_a_locus_before(
 ) -> None:
     """P7: a version that knows no feature says so, in the words of the page, and takes nothing for damage."""
     monkeypatch.setattr(identity, "KNOWN_FEATURES", identity.KNOWN_FEATURES - {feature})
-    said = f"this store needs the feature(s) {feature}, which this version of Locus does not know. Upgrade Locus"
+    said = f"needs the feature(s) {feature}, which this version of Locus does not know. Upgrade Locus"
     with pytest.raises(Unsupported, match=re.escape(said)):
         Store.open(store_path)
 

@@ -139,10 +139,10 @@ def listed(store: Store, *, active_only: bool = True, agent: str | None = None) 
         where.append("agent = $1")
         parameters.append(agent)
     if active_only:
-        # And what was declared, and ended, since the oldest of them was opened: it may hold for one of them.
+        # And what was declared and may hold for one of them: it was followed, or ended since then.
         where.append(
-            "(status = 'active' or (agent_session_id is null and last_position >= "
-            "(select min(opened_position) from sessions where status = 'active')))"
+            "(status = 'active' or (agent_session_id is null and (end_reason in ('superseded', 'idle') or "
+            "last_position >= (select min(opened_position) from sessions where status = 'active'))))"
         )
     found = _fold(store, " and ".join(where), parameters)
     found.sort(key=lambda one: (one.last_us is not None, one.last_us, one.last_position), reverse=True)

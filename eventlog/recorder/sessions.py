@@ -47,9 +47,18 @@ _COLUMNS = (
 def active(store: Store, repo: str, agent: str, agent_session_id: str | None = None) -> SessionRow | None:
     """The session that this agent has open in this repository, the one started last (S1-20, S3-32).
 
-    With the agent's own id of a session, only that one or what continues it counts.
+    With the agent's own id of a session, only that one or what continues it counts, also where it is over
+    only because nothing happened in it: it goes on.
     """
-    return _first(store, "status = 'active' and", repo, agent, agent_session_id)
+    found = _first(store, "status = 'active' and", repo, agent, agent_session_id)
+    if found is not None or agent_session_id is None:
+        return found
+    left = latest(store, repo, agent, agent_session_id)
+    if left is None or left.end_reason not in ("superseded", "idle"):
+        return None
+    ended = "session_id = $1 and event_type = 'session' and operation = 'end'"
+    rows = store.query(f"select 1 from events where {ended} limit 1", [left.session_id]).rows
+    return None if rows else left
 
 
 def latest(store: Store, repo: str, agent: str, agent_session_id: str) -> SessionRow | None:
