@@ -20,6 +20,12 @@ def safe(text: str) -> str:
     return f"lower(regexp_replace({text}, '[^A-Za-z0-9_-]', '_', 'g'))"
 
 
+# Of a row of the view `sessions`: whether no event ended it, so that its agent may go on in it at any moment.
+MAY_GO_ON = (
+    "(status = 'active' OR (end_reason IN ('superseded', 'idle') AND session_id NOT IN (SELECT session_id "
+    "FROM events WHERE event_type = 'session' AND operation = 'end' AND session_id IS NOT NULL)))"
+)
+
 # The column `continues` of a session folded alone: empty where no event began it, so another may have.
 NOT_BEGUN = "CASE WHEN {} IS NOT TRUE THEN '' END"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from eventlog.errors import Ambiguous, NotFound
 from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST
+from eventlog.projections.lives import MAY_GO_ON
 from eventlog.recorder.placement import SESSION_ALIAS
 from eventlog.store import Store
 
@@ -50,15 +51,8 @@ def active(store: Store, repo: str, agent: str, agent_session_id: str | None = N
     With the agent's own id of a session, only that one or what continues it counts, also where it is over
     only because nothing happened in it: it goes on.
     """
-    found = _first(store, "status = 'active' and", repo, agent, agent_session_id)
-    if found is not None or agent_session_id is None:
-        return found
-    left = latest(store, repo, agent, agent_session_id)
-    if left is None or left.end_reason not in ("superseded", "idle"):
-        return None
-    ended = "session_id = $1 and event_type = 'session' and operation = 'end'"
-    rows = store.query(f"select 1 from events where {ended} limit 1", [left.session_id]).rows
-    return None if rows else left
+    condition = "status = 'active'" if agent_session_id is None else MAY_GO_ON
+    return _first(store, f"{condition} and", repo, agent, agent_session_id)
 
 
 def latest(store: Store, repo: str, agent: str, agent_session_id: str) -> SessionRow | None:
