@@ -11,7 +11,7 @@ from eventlog.wording import nothing_fits
 from .access import json_option, open_store, put, say
 from .jsonout import document
 from .repopath import filter_of
-from .search import WordsCommand, check_filters, replay, say_partial, session_and_since, session_id_of
+from .search import WordsCommand, check_filters, replay, say_partial, session_and_since
 from .text import microseconds, moment, moment_exact, one_line
 
 if TYPE_CHECKING:
@@ -43,12 +43,11 @@ def command(
     as_json: bool,
 ) -> int | None:
     """List what was decided and why, newest first; with WORDS what bears on them, the best first."""
-    session = session_id_of(session)
     with open_store(ctx) as store:
-        check_filters(store, session)
+        only = check_filters(store, session)
         path = filter_of(store, path)
-        positions, answer = chosen(store, words, "decision", path, session, since, limit + 1)
-        rows = _rows(store, positions, path, session, since, limit + 1)
+        positions, answer = chosen(store, words, "decision", path, only, since, limit + 1)
+        rows = _rows(store, positions, path, only, since, limit + 1)
     more = len(rows) > limit
     missing, events = (answer.missing, answer.events) if answer else (0, 0)
     del rows[limit:]
@@ -68,7 +67,7 @@ def chosen(
     words: tuple[str, ...],
     event_type: str,
     path: str | None,
-    session: str | None,
+    sessions: tuple[str, ...] | None,
     since: int | None,
     limit: int,
 ) -> "tuple[list[int] | None, Answer | None]":
@@ -77,7 +76,7 @@ def chosen(
         return None, None
     from eventlog.search import find, query
 
-    filters = find.Filters((event_type,), path, session, since)
+    filters = find.Filters((event_type,), path, sessions, since)
     wanted = query.parse(" ".join(words))
     answer = find.search(store, wanted, filters, limit=limit, seconds=find.WAIT_S)
     return [hit.position for hit in answer.hits], answer
@@ -87,7 +86,7 @@ def _rows(
     store: "Store",
     positions: "list[int] | None",
     path: str | None,
-    session: str | None,
+    sessions: tuple[str, ...] | None,
     since: int | None,
     limit: int,
 ) -> list[dict[str, Any]]:
@@ -106,8 +105,8 @@ def _rows(
     if path is not None:
         condition, named = within_sql("path", path)
         add(condition, *named)
-    if session is not None:
-        add("starts_with(session_id, {})", session)
+    if sessions is not None:
+        add("list_contains({}, session_id)", list(sessions))
     if since is not None:
         add("epoch_us(happened) >= {}", since)
     sql = f"select {_COLUMNS} from {DATED_DECISIONS} where {' and '.join(where)} "

@@ -10,7 +10,7 @@ from .access import json_option, open_store, put, say
 from .decisions import chosen
 from .jsonout import document
 from .repopath import filter_of
-from .search import WordsCommand, check_filters, replay, say_partial, session_and_since, session_id_of
+from .search import WordsCommand, check_filters, replay, say_partial, session_and_since
 from .text import count, moment, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
@@ -46,12 +46,11 @@ def command(
     """
     from eventlog.search.failures import failures, median_us
 
-    session = session_id_of(session)
     with open_store(ctx) as store:
-        check_filters(store, session)
+        only = check_filters(store, session)
         path = filter_of(store, path)
-        positions, answer = chosen(store, words, "error", path, session, since, 1000)
-        found = failures(store.query, positions=positions, path=path, session=session, since=since)
+        positions, answer = chosen(store, words, "error", path, only, since, 1000)
+        found = failures(store.query, positions=positions, path=path, sessions=only, since=since)
     missing = answer.missing if answer else 0
     if positions is not None:
         found.sort(key=lambda failure: positions.index(failure.position))

@@ -20,7 +20,8 @@ def options(function: F) -> F:
     for option in (
         click.option("--force", is_flag=True, help="Replace FILE if it exists."),
         click.option("--since", type=Since(), metavar="WHEN", help="Only sessions active since then."),
-        click.option("--session", metavar="SESSION", help="Only this session (its id, or its beginning)."),
+        click.option("--session", metavar="SESSION",
+        help="Only this session, with all its parts: its id, or the beginning of it."),
         click.option("--to", "path", required=True, metavar="FILE", type=click.Path(),
                      help="The file to write; - is stdout."),
     ):  # fmt: skip
@@ -28,13 +29,13 @@ def options(function: F) -> F:
     return function
 
 
-def session_of(store: "Store", name: str | None) -> str | None:
+def session_of(store: "Store", name: str | None) -> "tuple[str, ...] | None":
     """The id of the session that is meant. Raises: NotFound, Ambiguous."""
     if name is None:
         return None
-    from eventlog.recorder.sessions import named
+    from eventlog.recorder.sessions import parts
 
-    return named(store, name).session_id
+    return parts(store, name)
 
 
 def check(ctx: click.Context, path: str, force: bool, as_json: bool) -> None:

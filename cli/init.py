@@ -5,6 +5,8 @@ import stat
 
 import click
 
+from eventlog.identity import TURN_LIMIT, TURN_LIMIT_MAX
+
 from .access import say
 
 
@@ -18,6 +20,14 @@ from .access import say
     default=None,
     help="Whether files are kept that git ignores and nothing could rebuild. [default: kept in a new store]",
 )
+@click.option(
+    "--turn-limit",
+    type=click.IntRange(0, TURN_LIMIT_MAX),
+    default=TURN_LIMIT,
+    show_default=True,
+    metavar="N",
+    help="Turns of an agent's session, after which the next one continues it; 0 for any number. For good.",
+)
 @click.option("--force", is_flag=True, help="Also in the home directory, in /, or on a shared file system.")
 @click.pass_context
 def command(
@@ -26,6 +36,7 @@ def command(
     name: str | None,
     hooks: bool,
     keep_ignored: bool | None,
+    turn_limit: int,
     force: bool,
 ) -> None:
     """Make a store for this repository.
@@ -56,6 +67,7 @@ def command(
         project_name=name or project_name_of(repository),
         repo_hash=known[0] if known else None,
         force=force,
+        turn_limit=turn_limit or None,
     ) as store:
         remember(root, os.environ)
         said = "already there, nothing changed" if existed else "made"

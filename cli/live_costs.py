@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 _SESSIONS_MAX = 256
 _SESSIONS = (
-    "select agent_session_id, cost_usd, unpriced_calls from sessions "
-    "where agent_session_id is not null and llm_calls > 0 "
-    f"order by last_position desc limit {_SESSIONS_MAX}"
+    "select agent_session_id, sum(cost_usd), sum(unpriced_calls)::bigint from sessions "  # of all its parts
+    "where agent_session_id is not null and llm_calls > 0 group by agent, agent_session_id "
+    f"order by max(last_position) desc limit {_SESSIONS_MAX}"
 )
 
 

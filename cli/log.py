@@ -15,7 +15,7 @@ from .outside import local
 from .records import EVENT_COLUMNS, Record, at, event_json, events, records, with_life
 from .repopath import filter_of
 from .rewritten import all_option, say_left_out
-from .search import check_filters, session_id_of
+from .search import check_filters
 from .since import Since
 from .text import NO_TITLE, UNKNOWN, harmless, microseconds, moment, one_line, terminal_width
 
@@ -31,7 +31,11 @@ _EVENT_SHOWN = 12
 
 @click.command("log")
 @click.option("--events", "want_events", is_flag=True, help="List events instead of turns.")
-@click.option("--session", metavar="SESSION", help="Only this session (its id, or the beginning of it).")
+@click.option(
+    "--session",
+    metavar="SESSION",
+    help="Only this session, with all its parts: its id, or the beginning of it.",
+)
 @click.option("--type", "event_type", metavar="TYPE", help="Only events of this type; implies --events.")
 @click.option("--path", metavar="PATH", help="Only events on this file or below it; implies --events.")
 @click.option("--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h.")
@@ -60,22 +64,21 @@ def command(
     """
     want_events = want_events or follow or event_type is not None or path is not None
     where = _Where()
-    session = session_id_of(session)
-    if session is not None:
-        where.add("starts_with(session_id, {})", session)
     if event_type is not None:
         where.add("event_type = {}", event_type)
     if since is not None:
         moment_column = HAPPENED_AT if want_events else "happened_at"
         where.add(f"epoch_us({moment_column}) >= {{}}", since)
     with open_store(ctx) as store:
-        check_filters(store, session, [] if event_type is None else [event_type])
+        only = check_filters(store, session, [] if event_type is None else [event_type])
+        if only is not None:
+            where.add("list_contains({}, session_id)", list(only))
         within = filter_of(store, path)
         if within is not None:
             condition, parameters = within_sql("path", within)
             where.add(condition, *parameters)
         if follow:
-            return _follow(store, where, limit, as_json, session, event_type, within)
+            return _follow(store, where, limit, as_json, only, event_type, within)
         left_out = 0
         if not want_all:
             # Of events it takes the anchors of turns to know, and there is seldom anything to leave out.
@@ -112,7 +115,7 @@ def _follow(
     where: "_Where",
     limit: int,
     as_json: bool,
-    session: str | None,
+    sessions: tuple[str, ...] | None,
     event_type: str | None,
     path: str | None,
 ) -> int:
@@ -121,7 +124,7 @@ def _follow(
     where.add("position < {}", end)
 
     def fits(event: "Mapping[str, Any]") -> bool:
-        return str(event["session_id"] or "").startswith(session or "") and (
+        return (sessions is None or event["session_id"] in sessions) and (
             path is None or is_within(event["path"] or "", path)
         )
 

@@ -50,33 +50,32 @@ def session_and_since(function: F) -> F:
         "--since", type=Since(), metavar="WHEN", help="A date, a time, or an age: 2026-01-31, 3d, 12h."
     )
     session = click.option(
-        "--session", metavar="SESSION", help="Only this session (its id, or the beginning of it)."
+        "--session",
+        metavar="SESSION",
+        help="Only this session, with all its parts: its id, or the beginning of it.",
     )
     return session(since(function))
 
 
-def session_id_of(name: "str | None") -> "str | None":
-    """The id, or the beginning of one, in what a person calls a session."""
-    if name is None:
-        return None
-    return name.removeprefix("session:").rpartition("_")[2].removeprefix("sess-")
+def check_filters(
+    store: "Store", session: "str | None", event_types: "Sequence[str]" = ()
+) -> "tuple[str, ...] | None":
+    """The ids of the sessions that a person names (`sessions.meant`), None for none named.
 
-
-def check_filters(store: "Store", session: "str | None", event_types: "Sequence[str]" = ()) -> None:
-    """Raises: NotFound for the beginning of a session's id, or a type, that nothing here has."""
+    Raises: NotFound for a session, or a type, that nothing here has.
+    """
     from eventlog.errors import NotFound
+    from eventlog.recorder.sessions import meant
     from eventlog.types import KIND_OF_TYPE
 
-    if session is not None:
-        known = "select 1 from sessions where starts_with(session_id, $1) limit 1"
-        if not session or not store.query(known, [session]).rows:
-            raise NotFound(f"no session is called {session!r}. `locus session ls --all` lists them.")
+    only = None if session is None else meant(store, session)
     if any(name not in KIND_OF_TYPE for name in event_types):
         found = store.query("select distinct event_type from events order by 1").rows
         here = [str(row[0]) for row in found]
         for name in event_types:
             if name not in here and name not in KIND_OF_TYPE:
                 raise NotFound(f"no event is of the type {name!r}. Types here: {', '.join(here) or 'none'}.")
+    return only
 
 
 @click.command("search", cls=WordsCommand)
@@ -127,11 +126,10 @@ def command(
     from eventlog.search import find, meaning, query
 
     wanted = query.parse(" ".join(words))
-    session = session_id_of(session)
     chosen = None if model is None else meaning.load(model)
     with open_store(ctx) as store, Progress("searching"):
-        check_filters(store, session, event_types)
-        filters = find.Filters(event_types, filter_of(store, path), session, since)
+        only = check_filters(store, session, event_types)
+        filters = find.Filters(event_types, filter_of(store, path), only, since)
         answer = find.search(
             store, wanted, filters, limit=limit, seconds=None if wait else find.WAIT_S, model=chosen
         )

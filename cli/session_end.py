@@ -15,16 +15,20 @@ from .text import one_line
 def command(ctx: click.Context, session: str | None, agent: str, summary: str | None) -> None:
     """Close a session.
 
-    SESSION, or the active one of the agent; without either, the only one that is active. Its context id
-    goes to stdout.
+    SESSION, or the active one of the agent; without either, the only one that is active. The id of any
+    part of a conversation closes the part that is active. Its context id goes to stdout.
     """
     from eventlog.errors import EventLogError
     from eventlog.memory import intent
+    from eventlog.recorder import sessions
     from eventlog.recorder.completeness import completeness
 
     with open_store(ctx, records=True) as store:
         end_stale(store)
         one = meant(ctx, store, session, agent)
+        if not one.is_active and session is not None:
+            of = (intent.find(store, id) for id in sessions.parts(store, session))
+            one = next((part for part in of if part.is_active), one)
         if not one.is_active:
             raise EventLogError(f"Session {session} is already ended.")
         intent.end(store, one, summary)

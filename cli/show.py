@@ -18,7 +18,7 @@ from .session_text import kept_fields, kept_words
 from .text import NO_TITLE, lines, microseconds, moment, moment_exact, one_line, terminal_width
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from eventlog.query.lookup import TurnRef
     from eventlog.replay.certainty import Certainty
@@ -40,14 +40,18 @@ def command(ctx: click.Context, name: str, as_json: bool) -> None:
 
     ID is an event's id, a session's id (or the beginning of one of these), a turn, or a context id
     such as file:SID_TID_SEQ. For a file event the change is shown as a unified diff. Of a context that
-    several events wrote, its state by now is shown: of each key the last word.
+    several events wrote, its state by now is shown: of each key the last word. A session's id shows the
+    turns of all parts of its conversation, its context id session:SLUG_ID that part alone.
     """
     with open_store(ctx) as store:
         kind, key = _resolve(store, name)
         if kind == "turn":
             fields, text = _turn(store, store.turn(key))
         elif kind == "session":
-            fields, text = session_and_turns(store, key, whole=as_json)
+            from eventlog.recorder.sessions import chain
+
+            parts = [key] if name.startswith("session:") else chain(store, key)
+            fields, text = session_and_turns(store, key, parts, whole=as_json)
         elif kind == "context":
             fields, text = _context(store, key)
         else:
@@ -116,8 +120,13 @@ def _turn(store: "Store", turn: "TurnRef") -> tuple[Record, str]:
     return fields, _pairs(shown) + more
 
 
-def session_and_turns(store: "Store", session_id: str, *, whole: bool) -> tuple[Record, str]:
-    """A session as JSON has it and as people read it; `whole`: with what only JSON has of its turns."""
+def session_and_turns(
+    store: "Store", session_id: str, parts: "Sequence[str]", *, whole: bool
+) -> tuple[Record, str]:
+    """A session as JSON has it and as people read it, with the turns of these parts of its conversation.
+
+    Args: whole: with what only JSON has of its turns.
+    """
     from eventlog.memory import intent
     from eventlog.recorder import retention
     from eventlog.recorder.completeness import completeness
@@ -126,7 +135,11 @@ def session_and_turns(store: "Store", session_id: str, *, whole: bool) -> tuple[
     asked = f"select {all_of('sessions')} from sessions where session_id = $1"
     session = next(records(store.query(asked, [session_id])))
     columns = all_of("turns", () if whole else ASKED_FOR)
-    listed = store.query(f"select {columns} from turns where session_id = $1 order by turn", [session_id])
+    listed = store.query(
+        f"select {columns} from turns where list_contains($1, session_id) "
+        "order by list_position($1, session_id), turn",
+        [list(parts)],
+    )
     turns = list(records(listed))
     cells = [
         (
@@ -144,6 +157,7 @@ def session_and_turns(store: "Store", session_id: str, *, whole: bool) -> tuple[
     statement = table.pairs(
         [
             ("session", about.name),
+            ("parts", " ".join(parts) if len(parts) > 1 else ""),
             ("focus", one_line(about.focus) if about.declared else ""),
             ("scope", one_line(", ".join(about.scope or ()))),
             ("description", one_line(about.description or "")),
@@ -155,6 +169,7 @@ def session_and_turns(store: "Store", session_id: str, *, whole: bool) -> tuple[
     )
     fields = {
         "session": session,
+        "parts": list(parts),
         "intent": intent.fields(about),
         "turns": turns,
         "completeness": dataclasses.asdict(said),

@@ -21,7 +21,8 @@ def command(ctx: click.Context, names: tuple[str, ...], reason: str | None, undo
     from eventlog.recorder import retention, sessions
 
     with open_store(ctx) as store:
-        ids = [sessions.named(store, name).session_id for name in names]
+        # Of a conversation the part that may be active, and so refused, comes first.
+        ids = [one for name in names for one in reversed(sessions.parts(store, name))]
         changed = [one for one in ids if retention.archive(store, one, reason=reason, undo=undo)]
     did = "Held again" if undo else "Released"
     say(f"{did}: {', '.join(changed)}." if changed else "Nothing to do: that is so already.")

@@ -30,7 +30,7 @@ def pin(ctx: click.Context, names: tuple[str, ...], *, undo: bool) -> None:
             if is_turn and not name.startswith("session:"):
                 wanted.append(store.turn(name))
             else:
-                wanted.append(sessions.named(store, name).session_id)
+                wanted += sessions.parts(store, name)
         for what in wanted:
             called = f"turn {what.name}" if isinstance(what, TurnRef) else f"session {what}"
             if retention.pin(store, what, undo=undo):

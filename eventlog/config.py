@@ -20,6 +20,9 @@
     [memory]
     codes_base = "~/.cerberus"           # where continuity codes go (docs/codes.md); else the store
 
+    [sessions]
+    idle_hours = 12                      # when a session in which nothing happens is over; by default never
+
     [integrity]
     check_days = 7                       # how long a segment that was compared with its hash counts as sound
 
@@ -75,6 +78,7 @@ _SECTIONS: "dict[str, dict[str, type]]" = {
     "briefing": {"at_start": bool, "overlaps": bool, "tokens": int},
     "export": {"people": _People},
     "integrity": {"check_days": int},
+    "sessions": {"idle_hours": int},
 }
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -85,8 +89,8 @@ class Config:
 
     __slots__ = (
         "allow", "briefing_at_start", "briefing_overlaps", "briefing_tokens", "check_days", "codes_base",
-        "deny", "enabled", "include", "max_age_days", "max_bytes", "max_file_bytes", "max_sessions", "people",
-        "problem", "shared_context",
+        "deny", "enabled", "idle_hours", "include", "max_age_days", "max_bytes", "max_file_bytes",
+        "max_sessions", "people", "problem", "shared_context",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +111,7 @@ class Config:
         briefing_tokens: "int | None" = None,
         people: str = PEOPLE[0],
         check_days: "int | None" = None,
+        idle_hours: "int | None" = None,
         problem: "str | None" = None,
     ) -> None:
         self.enabled = enabled
@@ -124,6 +129,7 @@ class Config:
         self.briefing_tokens = briefing_tokens
         self.people = people
         self.check_days = check_days
+        self.idle_hours = idle_hours
         self.problem = problem
 
 
@@ -222,7 +228,7 @@ def _checked(table: "dict[str, Any]", data: bytes) -> "dict[str, Any]":
                     _check_item(data, name, item)
             elif isinstance(value, int) and value < 0:
                 raise _wrong(data, name, f"{name} cannot be below zero")
-            elif section == "retention" and value == 0:
+            elif section in ("retention", "sessions") and value == 0:
                 raise _wrong(data, name, f"{name} cannot be zero; without it there is no such limit")
             found[name] = value
     return found
@@ -287,6 +293,7 @@ def _config_of(found: "dict[str, Any]") -> Config:
         briefing_tokens=found.get("tokens"),
         people=found.get("people", PEOPLE[0]),
         check_days=found.get("check_days"),
+        idle_hours=found.get("idle_hours"),
     )
 
 

@@ -14,10 +14,13 @@ from eventlog.layout import DIRECTORIES, Layout
 
 FORMAT = 1
 MODES = "1-modes"  # of `required`: trees keep permissions that lack some of git's
-KNOWN_FEATURES = frozenset((MODES,))
+TURNS = "2-turn-limit"  # of `required`: sessions of agents have `turn_limit` turns at most
+KNOWN_FEATURES = frozenset((MODES, TURNS))
+TURN_LIMIT = 50  # of new stores (S1-58)
+TURN_LIMIT_MAX = 1_000_000
 STORE_DIRECTORY = ".locus"
 ON_SHARED = "shared-file-system"  # of `optional`: made on one, on purpose (`init --force`)
-_STORE_SIZE_MAX = 65_536
+STORE_SIZE_MAX = 65_536
 
 _GITIGNORE = b"# A log is never committed by accident.\n*\n"
 
@@ -40,7 +43,8 @@ class Identity:
     """What STORE says. `store_id` is 16 bytes; `repo_hash_origin` is `roots` or `random`.
 
     `required` are features that a reader must know, such as MODES; `optional` are words that it may pass
-    over, such as ON_SHARED.
+    over, such as ON_SHARED. `turn_limit` is how many turns a session of an agent has at most
+    (docs/session-life.md), None for any number.
     """
 
     __slots__ = (
@@ -51,6 +55,7 @@ class Identity:
         "repo_hash_origin",
         "required",
         "store_id",
+        "turn_limit",
     )
 
     def __init__(
@@ -62,6 +67,7 @@ class Identity:
         created_at: int,
         optional: "tuple[str, ...]" = (),
         required: "tuple[str, ...]" = (),
+        turn_limit: "int | None" = None,
     ) -> None:
         self.store_id = store_id
         self.repo_hash = repo_hash
@@ -70,6 +76,7 @@ class Identity:
         self.created_at = created_at
         self.optional = optional
         self.required = required
+        self.turn_limit = turn_limit
 
     @property
     def keeps_modes(self) -> bool:
@@ -87,6 +94,8 @@ def encode(identity: Identity) -> bytes:
         "project_name": identity.project_name,
         "created_at": identity.created_at,
     }
+    if identity.turn_limit is not None:
+        fields["turn_limit"] = identity.turn_limit
     fields["digest"] = blake3(jsontext.encode(fields)).hexdigest()
     return jsontext.encode(fields) + b"\n"
 
@@ -112,6 +121,9 @@ def decode(data: bytes, path: str) -> Identity:
             )
         if data != jsontext.encode({**fields, "digest": digest}) + b"\n":
             raise Corruption(path, "it is not spelled the way Locus writes it")
+        limit = fields.get("turn_limit")
+        if limit is not None and not (type(limit) is int and 0 < limit <= TURN_LIMIT_MAX):
+            raise Corruption(path, f"its turn_limit is {limit!r}")
         return Identity(
             bytes.fromhex(fields["store_id"]),
             fields["repo_hash"],
@@ -120,6 +132,7 @@ def decode(data: bytes, path: str) -> Identity:
             fields["created_at"],
             tuple(map(str, fields["optional"])),
             tuple(map(str, fields["required"])),
+            limit,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Corruption(path, f"it is not the STORE file of a Locus store ({error})") from error
@@ -129,7 +142,7 @@ def read(fs: FileSystem, layout: Layout) -> Identity:
     """The identity of the store at `layout`. Raises: NoStore, Refused, Unsupported, Corruption."""
     refuse_open_to_others(layout.root)
     try:
-        data = read_file(fs, layout.store_file, _STORE_SIZE_MAX)
+        data = read_file(fs, layout.store_file, STORE_SIZE_MAX)
     except (FileNotFoundError, NotADirectoryError):
         raise NoStore(
             f"{layout.root} is not a Locus store (it has no STORE file). `locus init` makes one; where a log "

@@ -62,6 +62,11 @@ def session_id_of(agent: str, agent_session_id: str) -> str:
     return _base36(blake3(b"locus session\0" + _key(agent, agent_session_id)).digest(8))
 
 
+def next_session_id(agent: str, session_id: str) -> str:
+    """The id of the session that continues one after the turn limit: the same for everybody (S1-58)."""
+    return session_id_of(agent, f"after:{session_id}")
+
+
 def random_session_id(random: bytes) -> str:
     """A session id for somebody who gave no key; `random` is 8 random bytes."""
     return _base36(random)

@@ -114,12 +114,13 @@ class Store:
         project_name: str | None = None,
         repo_hash: str | None = None,
         force: bool = False,
+        turn_limit: int | None = identity.TURN_LIMIT,
         fs: FileSystem = REAL,
     ) -> "Store":
         """Make a store at `path` (the `.locus` directory itself) and open it.
 
         The repository around it gives `repo_hash`; without one (no git, no commit, shallow clone)
-        it is random. Opening an existing store this way changes nothing.
+        it is random. Opening an existing store this way changes nothing, nor its `turn_limit`.
         A directory of ours that others may write to is closed to them.
         Raises: Refused for `/`, the home directory or a file system shared between machines, unless
         `force`; for a directory that holds something else, or that hooks would refuse.
@@ -155,7 +156,8 @@ class Store:
             project_name=project_name or os.path.basename(parent) or "root",
             created_at=fs.time_ns() // 1000,
             optional=(identity.ON_SHARED,) if place.is_shared(parent) else (),
-            required=(identity.MODES,),
+            required=(identity.MODES,) if turn_limit is None else (identity.MODES, identity.TURNS),
+            turn_limit=turn_limit,
         )
         try:
             publish(fs, layout.tmp(f"STORE-{who.store_id.hex()}"), layout.store_file, identity.encode(who))

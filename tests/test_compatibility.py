@@ -86,22 +86,23 @@ def test_every_feature_is_in_the_table_and_numbered_once() -> None:
         assert ROWS[f"{row}: required"][0] == (", ".join(sorted(features)) or "no features")
 
 
-def test_a_store_that_keeps_modes_is_refused_by_a_locus_before(
-    store_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("feature", sorted(identity.KNOWN_FEATURES))
+def test_a_store_with_a_feature_is_refused_by_a_locus_before(
+    feature: str, store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P7: a version that knows no feature says so, in the words of the page, and takes nothing for damage."""
-    monkeypatch.setattr(identity, "KNOWN_FEATURES", frozenset())
-    said = "this store needs the feature(s) 1-modes, which this version of Locus does not know. Upgrade Locus"
+    monkeypatch.setattr(identity, "KNOWN_FEATURES", identity.KNOWN_FEATURES - {feature})
+    said = f"needs the feature(s) {feature}, which this version of Locus does not know. Upgrade Locus"
     with pytest.raises(Unsupported, match=re.escape(said)):
         Store.open(store_path)
 
 
 def test_a_store_of_a_locus_before_is_given_no_feature(store_path: Path) -> None:
     """It is read, `init` changes nothing, and its trees go on with git's two modes."""
-    change(store_path / "STORE", required=[])
+    change(store_path / "STORE", required=[], turn_limit=None)
     before = (store_path / "STORE").read_bytes()
     with Store.init(store_path) as store:
-        assert not store.blobs.modes
+        assert not store.blobs.modes and store.identity.turn_limit is None
     assert (store_path / "STORE").read_bytes() == before
 
 

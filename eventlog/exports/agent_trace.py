@@ -6,7 +6,7 @@ a time; one that is withheld, erased or gone gives no lines and is told in the r
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -58,7 +58,11 @@ class _Change:
 
 
 def records(
-    store: "Store", report: TraceReport, *, session_id: "str | None" = None, since: "int | None" = None
+    store: "Store",
+    report: TraceReport,
+    *,
+    session_id: "str | Sequence[str] | None" = None,
+    since: "int | None" = None,
 ) -> "Iterator[Said]":
     """A record for each turn that left lines in files; `report` is filled on the way."""
     with store.view() as view:

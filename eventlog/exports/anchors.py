@@ -167,7 +167,8 @@ def _touched(since: int) -> str:
 
     `lost`: turns of model calls that an event behind `since` speaks of again, and so may count no longer.
     `named`: sessions that got their name there, which their turns extend. `gone`: repositories of sessions
-    that name another one there, and so count in its master from then on. Totals change, too, where an event
+    that name another one there, and so count in its master from then on. `ended`: sessions that are over
+    because the next one of their agent was opened there. Totals change, too, where an event
     there says that an error of another session is resolved.
     """
     if since <= 0:
@@ -191,12 +192,19 @@ def _touched(since: int) -> str:
                 SELECT DISTINCT session_id, repo FROM events
                 WHERE position >= {since} AND session_id IS NOT NULL AND repo IS NOT NULL) told
             ON told.session_id = e.session_id AND told.repo <> e.repo WHERE e.position < {since};
+        CREATE TABLE ended AS
+            SELECT session_id FROM (
+                SELECT session_id, end_reason, lead(opened_position) OVER (
+                    PARTITION BY repo, agent ORDER BY opened_position) AS next_opened
+                FROM sessions)
+            WHERE end_reason IN ('rollover', 'superseded') AND next_opened >= {since};
         CREATE TABLE masters_touched AS
             SELECT repo FROM sessions_master
             WHERE last_position >= {since} OR repo IN (SELECT repo FROM gone);
         CREATE TABLE sessions_touched AS
             SELECT session_id FROM sessions
             WHERE last_position >= {since} OR session_id IN (SELECT session_id FROM lost)
+                OR session_id IN (SELECT session_id FROM ended)
                 OR session_id IN (SELECT e.session_id FROM events e JOIN (
                     SELECT unnest({resolutions.NAMES}) AS name FROM events
                     WHERE event_type = 'error' AND resolved AND position >= {since}) mark

@@ -33,7 +33,7 @@ _BESIDE = ("file", "decision", "error", "feedback", "restore")
 def documents(
     store: "Store",
     *,
-    session_id: "str | None" = None,
+    session_id: "str | Sequence[str] | None" = None,
     since: "int | None" = None,
     left_out: "dict[str, str] | None" = None,
 ) -> "Iterator[Said]":

@@ -71,19 +71,19 @@ def conversations(
     store: "Store",
     view: "LogView",
     *,
-    session_id: "str | None" = None,
+    session_id: "str | Sequence[str] | None" = None,
     since: "int | None" = None,
     derived: bool = False,
     priced: bool = False,
 ) -> "Iterator[Conversation]":
-    """That session, or all in which something happened since (µs), in the order of the log.
+    """That session, or those, or all in which something happened since (µs), in the order of the log.
 
     Args: derived: with `begun`; priced: with `costs` and `prices`.
     """
     where, parameters = ["true"], list[Any]()
     if session_id is not None:
-        parameters.append(session_id)
-        where.append(f"session_id = ${len(parameters)}")
+        parameters.append([session_id] if isinstance(session_id, str) else list(session_id))
+        where.append(f"list_contains(${len(parameters)}, session_id)")
     if since is not None:
         where.append(
             f"session_id in (select session_id from events where epoch_us({HAPPENED_AT}) >= {since:d})"

@@ -51,7 +51,7 @@ _TOKENS = (
 def requests(
     store: "Store",
     *,
-    session_id: "str | None" = None,
+    session_id: "str | Sequence[str] | None" = None,
     since: "int | None" = None,
     contents: bool = False,
     left_out: "dict[str, str] | None" = None,

@@ -35,6 +35,7 @@ from eventlog.log.pattern import Pattern
 from eventlog.log.reader import LogView
 from eventlog.log.retained import CONTENT, HASH_COLUMNS
 from eventlog.paths import is_outside, path_bytes
+from eventlog.projections.lives import MAY_GO_ON
 from eventlog.replay import restore_journal
 from eventlog.snapshots import erase as contents_of
 from eventlog.snapshots.ids import from_texts, to_text
@@ -122,10 +123,10 @@ def plan_session(store: Store, session_id: str) -> Plan:
 
     Raises: NotFound; Refused while it is active.
     """
-    rows = store.query("select status from sessions where session_id = $1", [session_id]).rows
+    rows = store.query(f"select {MAY_GO_ON} from sessions where session_id = $1", [session_id]).rows
     if not rows:
         raise NotFound(f"no session {session_id}; `locus session ls` lists them")
-    if rows[0][0] == "active":
+    if rows[0][0]:
         raise Refused(f"session {session_id} is active; `locus session end` ends it. Nothing was changed.")
     with store.view() as view:
         columns = ("event_id", "position", "event_type")

@@ -117,6 +117,7 @@ class _Salvage:
             project_name=self._who.project_name if self._who else None,
             repo_hash=self._who.repo_hash if self._who else None,
             force=True,
+            turn_limit=self._who.turn_limit if self._who else None,
             fs=self._fs,
         ) as store:
             self._note(store)

@@ -1,8 +1,9 @@
 """The file STORE, written anew from what the rest of a store proves, when it is gone or damaged.
 
 Every journal and every manifest names the store's id under a digest of its own; events name the repository
-and the project. What nothing proves: when the store was made (its first event stands for it), and whether its
-trees may keep modes (they may from here on, so that no tree is damage). Killed anywhere, it is done again.
+and the project. What nothing proves: when the store was made (its first event stands for it), whether its
+trees may keep modes (they may from here on, so that no tree is damage), and the turn limit of what was
+never sealed. Killed anywhere, it is done again.
 """
 
 from collections import Counter
@@ -17,8 +18,11 @@ from eventlog.locks import MAINTAIN, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log.frame import HEADER_SIZE, decode_header
 from eventlog.log.journal import journal_numbers
+from eventlog.names import next_session_id
 from eventlog.repository import repo_hash_of
 from eventlog.store import Store
+
+_READ = ("repo", "event_type", "title", "recorded_at", "agent", "session_id", "turn")
 
 
 def why_unusable(fs: FileSystem, layout: Layout) -> "str | None":
@@ -50,17 +54,22 @@ def proven(fs: FileSystem, layout: Layout) -> Identity:
     around = repo_hash_of(root.rpartition("/")[0])
     who = Identity(store_id, around[0] if around else "", "roots", "", 0, required=(identity.MODES,))
     repos: Counter[str] = Counter()
+    highest: "dict[tuple[str, str], int]" = {}
     named = first = None
     try:
         with Store(fs, layout, who) as store:
-            for event in store.rows(columns=("repo", "event_type", "title", "recorded_at")):
+            for event in store.rows(columns=_READ):
                 first = event["recorded_at"] if first is None else first
+                if event["agent"] and event["session_id"] and event["turn"]:
+                    session = str(event["agent"]), str(event["session_id"])
+                    highest[session] = max(highest.get(session, 0), int(str(event["turn"])))
                 if event["repo"]:
                     repos[str(event["repo"])] += 1
                 if event["event_type"] == "sessions" and event["title"]:
                     named = str(event["title"])
     except EventLogError:
         pass  # what was read until there counts; the repair that follows settles the rest
+    limit = _turn_limit(highest)
     repo_hash = repos.most_common(1)[0][0] if repos else who.repo_hash
     origin = "roots" if around and around[0] == repo_hash else "random"
     return Identity(
@@ -70,8 +79,21 @@ def proven(fs: FileSystem, layout: Layout) -> Identity:
         named or root.rpartition("/")[0].rpartition("/")[2] or "root",
         first if isinstance(first, int) else fs.time_ns() // 1000,
         (identity.ON_SHARED,) if place.is_shared(root) else (),
-        (identity.MODES,),
+        (identity.MODES,) if limit is None else (identity.MODES, identity.TURNS),
+        limit,
     )
+
+
+def _turn_limit(highest: "dict[tuple[str, str], int]") -> "int | None":
+    """The turn limit that the numbers of sealed events prove, else that of new stores; None where agents'
+    sessions have more turns than that.
+
+    Args: highest: the last turn of each session, by its agent and id.
+    """
+    turns = {one: last for one, last in highest.items() if one[0] != "git"}
+    full = [last for (agent, id), last in turns.items() if (agent, next_session_id(agent, id)) in turns]
+    limit = max(full, default=identity.TURN_LIMIT)
+    return limit if max(turns.values(), default=0) <= limit else None
 
 
 def put_back(fs: FileSystem, layout: Layout, who: Identity, lock_timeout_s: float = 10.0) -> None:

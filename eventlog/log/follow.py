@@ -193,7 +193,7 @@ class Follower:
         base = view.manifest.next_position
         self._sealed.entries = view.manifest.segments
         if self._numbering is None or self._at != base:
-            self._numbering = Numbering(self._sealed)
+            self._numbering = Numbering(self._sealed, view.turn_limit)
             self._at = base
         self._ids.clear()
         self._open(view.journals[0] if view.journals else 0)

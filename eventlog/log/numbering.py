@@ -20,6 +20,7 @@ Counters stop at the largest int64 instead of running over it. Pure; not safe fo
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from eventlog.log.parts import Conversation, Conversations
 from eventlog.names import (
     safe_context_name,
     session_context,
@@ -85,7 +86,8 @@ class _Session:
     """The counters of one session."""
 
     __slots__ = (
-        "context", "current", "default", "extends", "highest", "id", "is_fixed", "keys", "places", "seqs"
+        "before", "context", "conversation", "current", "default", "extends", "highest", "id", "is_fixed",
+        "is_met", "keys", "last_at", "places", "seqs",
     )  # fmt: skip
 
     def __init__(self, session_id: str) -> None:
@@ -99,6 +101,10 @@ class _Session:
         self.context = self.default
         self.extends = [self.context]
         self.is_fixed = False  # its context id, also by a turn (`current`)
+        self.is_met = False  # whether it has a row
+        self.last_at = -1  # of its last row with a turn: what is higher came later
+        self.conversation: Conversation | None = None
+        self.before: _Session | None = None  # the part of its conversation in front of it
 
     def name(self, context_id: str) -> None:
         """Take the first context id that is not the default one."""
@@ -131,11 +137,16 @@ class _Place:
 class Numbering:
     """The fold. Feed it batches of events in position order."""
 
-    def __init__(self, prefix: "Prefix | None" = None) -> None:
+    def __init__(self, prefix: "Prefix | None" = None, turn_limit: "int | None" = None) -> None:
+        """Args: turn_limit: as STORE says it; None for any number of turns."""
         self.prefix: Prefix = prefix or EmptyPrefix()  # may be replaced by another over the same segments
         self._sessions: dict[str, _Session] = {}
         self._names: dict[str, str] = {}  # event type → its form in context ids
         self._ids: dict[tuple[str, str], str] = {}  # (agent, agent's session id) → session id
+        self._clock = INT_MAX  # after all positions, one more for each row
+        self._conversations = (
+            None if turn_limit is None else Conversations(turn_limit, self._sessions, self._load)
+        )
 
     def number(self, columns: "dict[str, list[Any]]", *, sealed: bool = False) -> None:
         """Fill the place columns, in place.
@@ -143,20 +154,30 @@ class Numbering:
         Args: columns: lists of equal length for INPUT_COLUMNS and PLACE_COLUMNS, None for unknown. sealed:
             they are of a segment, whose ids of sessions stay: older versions took later names, too.
         """
-        self._fill_session_ids(columns)
-        session_ids = columns["session_id"]
-        known = self._sessions
-        new = [s for s in dict.fromkeys(session_ids) if s is not None and s not in known]
+        if self._conversations is None:
+            self._fill_session_ids(columns)
+        else:
+            given = columns["session_id"]
+            named = zip(columns["agent"], columns["agent_session_id"], strict=True)
+            self._conversations.meet(pair for pair, id in zip(named, given, strict=True) if id is None)
+        self._load([id for id in columns["session_id"] if id is not None])
+        self._fill_places(columns, sealed)
+
+    def _load(self, session_ids: "list[str]") -> None:
+        """Begin with what the prefix says of those of the sessions that are new."""
+        new = [id for id in dict.fromkeys(session_ids) if id not in self._sessions]
         if new:
             for session_id in new:
-                known[session_id] = _Session(session_id)
+                self._sessions[session_id] = _Session(session_id)
             self._prime(self.prefix.sessions(new))
-        self._fill_places(columns, sealed)
 
     def keep(self, session_ids: "Iterable[str | None]") -> None:
         """Forget all other sessions: the prefix, which holds them by now, is asked when one comes back."""
-        kept = set(session_ids)
-        self._sessions = {s: session for s, session in self._sessions.items() if s in kept}
+        kept = {session_id for session_id in session_ids if session_id is not None}
+        if self._conversations is not None:
+            kept = self._conversations.keep(kept)
+        for session_id in self._sessions.keys() - kept:
+            del self._sessions[session_id]
         self._ids = {pair: s for pair, s in self._ids.items() if s in kept}
 
     def _fill_session_ids(self, columns: "dict[str, list[Any]]") -> None:
@@ -170,12 +191,23 @@ class Numbering:
                     session_id = ids[pair] = session_id_of(*pair)
                 given[i] = session_id
 
+    def _alone(self, agent: "str | None", own: "str | None") -> "_Session | None":
+        """The session of an agent whose sessions have no parts."""
+        if agent is None or own is None:
+            return None
+        session_id = self._ids.get((agent, own)) or self._ids.setdefault(
+            (agent, own), session_id_of(agent, own)
+        )
+        self._load([session_id])
+        return self._sessions[session_id]
+
     def _prime(self, rows: Iterable[PrefixRow]) -> None:
         currents: dict[str, int] = {}
         contexts: dict[str, int] = {}
         keys: dict[tuple[str, str], int] = {}
         for row in rows:
             session = self._sessions[row.session_id]
+            session.is_met = True
             if row.max_seq is not None:
                 counter = row.turn or 0
                 session.seqs[counter] = max(session.seqs.get(counter, 0), row.max_seq)
@@ -190,7 +222,7 @@ class Numbering:
             session.highest = max(session.highest, row.turn)
             if row.last_position >= currents.get(session.id, -1):
                 currents[session.id] = row.last_position
-                session.current = row.turn
+                session.current, session.last_at = row.turn, row.last_position
             if row.agent_turn_id is not None:
                 key = (session.id, row.agent_turn_id)
                 if row.first_position <= keys.get(key, row.first_position):
@@ -201,15 +233,33 @@ class Numbering:
         session_ids, turns, turn_ids = columns["session_id"], columns["turn"], columns["turn_id"]
         seqs, contexts, extends = columns["seq"], columns["context_id"], columns["extends"]
         repos, operations = columns["repo"], columns["operation"]
-        sessions, names = self._sessions, self._names
+        sessions, names, conversations = self._sessions, self._names, self._conversations
+        agents, owns = columns["agent"], columns["agent_session_id"]
         events = zip(
             columns["event_type"], columns["agent_turn_id"], session_ids, turns, turn_ids, seqs, strict=True
         )
         for i, (event_type, key, session_id, turn, turn_id, seq) in enumerate(events):
-            if session_id is None:
+            before: Sequence[str] = ()  # the part that this one continues, where the fold places the event
+            if conversations is None:
+                session = None if session_id is None else sessions[session_id]
+            elif session_id is not None:
+                session = sessions[session_id]
+                conversations.see(session)
+            else:
+                session = conversations.session(
+                    (agents[i], owns[i]),
+                    event_type,
+                    operations[i],
+                    key,
+                    contexts[i],
+                    has_turn=turn is not None or turn_id is not None,
+                ) or self._alone(agents[i], owns[i])
+                if session is not None and session.before is not None:
+                    before = session.before.extends
+            if session is None:
                 _fill_outside(columns, i)
                 continue
-            session = sessions[session_id]
+            session_id = session_ids[i] = session.id
             lifecycle = event_type in _LIFECYCLE
             if turn is None:
                 # Most events name a turn that is known; only the others need a look at all the rules.
@@ -219,6 +269,10 @@ class Numbering:
                     turn = _turn_of(session, event_type, operations[i], key, turn_id)
             if turn is not None:
                 session.current = turns[i] = turn
+                if conversations is not None:
+                    session.last_at = self._clock = self._clock + 1
+                    if session.conversation is not None:
+                        session.conversation.current = session
                 if turn > session.highest:
                     session.highest = turn
                 if key is not None and key not in session.keys:
@@ -229,7 +283,7 @@ class Numbering:
             if lifecycle:
                 if seq is not None:
                     session.seqs[place.counter] = max(seq, session.seqs.get(place.counter, 0))
-                _fill_lifecycle(session, place, event_type, repos[i], columns, i)
+                _fill_lifecycle(session, place, event_type, repos[i], columns, i, before)
                 if event_type == "session":
                     _name(session, operations[i], contexts, i, sealed)
                 continue
@@ -286,13 +340,14 @@ def _fill_lifecycle(
     repo: "str | None",
     columns: "dict[str, list[Any]]",
     i: int,
+    before: "Sequence[str]",
 ) -> None:
     contexts, extends = columns["context_id"], columns["extends"]
     if event_type == "sessions":
         _fill_master(repo, contexts, i)
     elif event_type == "session":
         if extends[i] is None and repo is not None:
-            extends[i] = [sessions_context(repo)]
+            extends[i] = [sessions_context(repo), *before]
     else:
         if contexts[i] is None and place.turn is not None:
             contexts[i] = turn_context(session.id, place.turn)

@@ -31,6 +31,7 @@ from eventlog.log.journal import end_of_journal, journal_numbers
 from eventlog.log.line import decode_line
 from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, PLACE_COLUMNS, EmptyPrefix, Numbering, Prefix
+from eventlog.log.parts import turn_limit
 from eventlog.log.tail import Lost, TailJournal, begins_at, read_header, unsealed, walk
 from eventlog.log.tail_memory import Chunk, Facts, TailMemory
 from eventlog.types import COLUMN_NAMES, Event
@@ -313,6 +314,15 @@ class LogView:
     # -- the tail ----------------------------------------------------------------------------------
 
     @cached_property
+    def turn_limit(self) -> "int | None":
+        """The turn limit that STORE says; None where it says none, as a damaged one that is being
+        repaired."""
+        try:
+            return turn_limit(self.fs, self.layout)
+        except Corruption:
+            return None
+
+    @cached_property
     def _known_prefix(self) -> Prefix:
         if self.prefix is not None:
             return self.prefix
@@ -374,7 +384,7 @@ class LogView:
         )
 
     def _stream(self) -> Iterator[Chunk]:
-        numbering = Numbering(self._known_prefix)
+        numbering = Numbering(self._known_prefix, self.turn_limit)
         earlier: set[str] = set()
         for journals in _bounded(self._walk()):
             frames = [(journal.scan.path, frame) for journal in journals for frame in journal.frames]

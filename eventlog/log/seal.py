@@ -46,6 +46,7 @@ from eventlog.log.frame import Frame
 from eventlog.log.journal import Journal, JournalScan, journal_numbers, scan_journal, unlink_journals
 from eventlog.log.manifest import MANIFESTS_KEPT, TMP_PREFIX, DamagedRange, Manifest, SegmentEntry
 from eventlog.log.numbering import Numbering
+from eventlog.log.parts import turn_limit
 from eventlog.log.segment import (
     SCHEMA,
     SegmentMeta,
@@ -119,7 +120,7 @@ def _seal_all(
     # The fold goes on from batch to batch; it asks segments only about sessions new to it.
     batches = list(_batches(fs, layout, store_id, current, batch_bytes))
     prefix = SegmentPrefix(fs, layout, store_id, current.segments, remember_ids=len(batches) > 1)
-    numbering = Numbering(prefix)
+    numbering = Numbering(prefix, turn_limit(fs, layout))
     for batch in batches:
         current = _seal_batch(fs, layout, store_id, current, batch, prefix, numbering, report)
         pa.default_memory_pool().release_unused()  # else it keeps several times what a batch needs

@@ -115,7 +115,7 @@ class TailMemory:
             if self._facts_of(view) is None:
                 return None
             if self._waiting:
-                self._number(prefix, decode)
+                self._number(prefix, view.turn_limit, decode)
             return list(self._chunks)
         except BaseException:
             self._begin(-1, 0)  # half a step is none
@@ -204,10 +204,10 @@ class TailMemory:
             self._offset = last.offset + last.size if last else HEADER_SIZE
             self._bytes += journal.scan.size
 
-    def _number(self, prefix: Prefix, decode: Decode) -> None:
+    def _number(self, prefix: Prefix, turn_limit: "int | None", decode: Decode) -> None:
         """Decode what is waiting, and number it."""
         if self._numbering is None:
-            self._numbering = Numbering(prefix)
+            self._numbering = Numbering(prefix, turn_limit)
         elif remember := getattr(self._numbering.prefix, "remember", None):
             remember()  # it reads the segments itself, which stay what they are under one manifest
         else:

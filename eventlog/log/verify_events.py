@@ -59,7 +59,7 @@ def verify_numbering(view: LogView) -> Iterator[Finding]:
     given; what shows are places that are missing or contradict each other. Then the tail: numbered by
     that fold, it must be what a reader makes of it, who starts from the segments' rows.
     """
-    numbering = Numbering()
+    numbering = Numbering(turn_limit=view.turn_limit)
     for path, entry in _parts(view):
         wrong: dict[str, list[int]] = {}
         try:

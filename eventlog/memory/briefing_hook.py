@@ -251,6 +251,8 @@ class _Fold:
         session: "Any" = event.get("session_id")
         if session is None and isinstance(agent, str) and isinstance(theirs, str):
             session = session_id_of(agent, theirs)
+            parts = [id for id, one in self._sessions.items() if one.get("agent_session_id") == theirs]
+            session = parts[0] if session not in self._sessions and parts else session
         known = self._sessions.get(str(session))
         if known is not None:
             known["last_position"] = position

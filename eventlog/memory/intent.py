@@ -139,10 +139,10 @@ def listed(store: Store, *, active_only: bool = True, agent: str | None = None) 
         where.append("agent = $1")
         parameters.append(agent)
     if active_only:
-        # And what was declared, and ended, since the oldest of them was opened: it may hold for one of them.
+        # And what was declared and may hold for one of them: it was followed, or ended since then.
         where.append(
-            "(status = 'active' or (agent_session_id is null and last_position >= "
-            "(select min(opened_position) from sessions where status = 'active')))"
+            "(status = 'active' or (agent_session_id is null and (end_reason in ('superseded', 'idle') or "
+            "last_position >= (select min(opened_position) from sessions where status = 'active'))))"
         )
     found = _fold(store, " and ".join(where), parameters)
     found.sort(key=lambda one: (one.last_us is not None, one.last_us, one.last_position), reverse=True)
@@ -178,7 +178,7 @@ def stale_ends(store: Store, now_us: int, hours: float = STALE_SESSION_HOURS) ->
             occurred_at=one.opened_us + round(hours * _HOUR_US),
             event_id=names.event_id_of("locus", "stale", one.session_id, str(one.opened_position)),
         )
-        for one in _fold(store, "status = 'active'", [], by_log=True)
+        for one in _fold(store, "status = 'active'", [])
         if one.is_active
         and not one.is_history
         and one.opened_us is not None
@@ -237,29 +237,17 @@ def _known(store: Store, session_id: str, agent: str | None) -> Intent:
 # -- the fold --------------------------------------------------------------------------------------
 
 
-def _fold(store: Store, where: str, parameters: Sequence[Any], *, by_log: bool = False) -> list[Intent]:
-    """The sessions that fit, in the order in which they were opened.
-
-    Beside each that is active comes the one of its agent that was opened next, over or not: it may be what
-    ended it.
-
-    Args: by_log: leave those active that only the opening of another makes inactive.
-    """
+def _fold(store: Store, where: str, parameters: Sequence[Any]) -> list[Intent]:
+    """The sessions that fit, in the order in which they were opened."""
     rows = store.query(
-        "with placed as (select session_id, context_id, agent, agent_session_id, status, last_position, "
-        "lead(session_id) over (partition by repo, agent order by opened_position) as next_id "
-        f"from sessions), fitting as (select session_id, next_id, status from placed where {where}) "
         "select session_id, context_id, agent, agent_session_id, repo, title, status, end_reason, "
         "started_at, ended_at, turn_count, opened_position, last_position, last_at from sessions "
-        "where session_id in (select session_id from fitting) "
-        "or session_id in (select next_id from fitting where status = 'active')",
+        f"where {where} order by opened_position",
         parameters,
     ).rows
     said = _said(store, [row[0] for row in rows])
-    gone = set() if by_log else _gone(store)
-    found = [_without_its_agent(_intent(store, row, said.get(row[0], ())), gone) for row in rows]
-    found.sort(key=lambda one: one.opened_position)
-    return found if by_log else _one_for_each_agent(found)
+    gone = _gone(store)
+    return _told_on([_without_its_agent(_intent(store, row, said.get(row[0], ())), gone) for row in rows])
 
 
 def _gone(store: Store) -> set[tuple[str, str]]:
@@ -338,12 +326,9 @@ def _scope_in(value: object) -> tuple[str, ...] | None:
     return tuple(scope_of(path for path in value if isinstance(path, str)) or ()) or None
 
 
-def _one_for_each_agent(found: list[Intent]) -> list[Intent]:
-    """`found` with those closed that another of the same agent has followed, and what it was told passed on.
-
-    Two rules (docs/memory.md): a session in which nothing happened since the next one of its agent was opened
-    is over as of then; and what was declared for an agent before it came holds for the session that it opens.
-    """
+def _told_on(found: list[Intent]) -> list[Intent]:
+    """`found`, where what was declared for an agent before it came holds for the session that it opens
+    (docs/memory.md)."""
     given: list[Intent] = []
     declared: dict[tuple[str | None, str], Intent] = {}
     for one in found:
@@ -356,18 +341,6 @@ def _one_for_each_agent(found: list[Intent]) -> list[Intent]:
                 one, focus=told.focus, declared=True, scope=told.scope, description=told.description
             )
         given.append(one)
-    followed: dict[tuple[str | None, str], Intent] = {}
-    for place in range(len(given) - 1, -1, -1):
-        one = given[place]
-        next_ = followed.get((one.repo, one.agent))
-        followed[one.repo, one.agent] = one
-        if (
-            one.is_active
-            and not one.is_history
-            and next_ is not None
-            and one.last_position < next_.opened_position
-        ):
-            given[place] = replace(one, status="closed", end_reason="superseded", ended_us=next_.opened_us)
     return given
 
 

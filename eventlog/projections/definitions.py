@@ -25,6 +25,8 @@ The fold has two steps, because a call's key may occur in several sessions:
 `sessions_master` then folds the `sessions` rows. `llm_calls` is the rows kept, read from the events.
 """
 
+from eventlog.projections.lives import NOT_BEGUN, lived
+from eventlog.projections.lives import safe as _safe
 from eventlog.types import IMPORTED_AGENTS
 
 TYPE_CHECKING = False
@@ -190,6 +192,11 @@ SESSIONS: Columns = (
     ("turn_count", "BIGINT", "turns seen"),
     ("last_turn", "VARCHAR", "turn id of the highest turn"),
     ("extends", "VARCHAR[]", "every context it extends: the master, and the session it continues"),
+    (
+        "continues",
+        "VARCHAR",
+        "id of the session before it in its agent's conversation; null for the first (docs/session-life.md)",
+    ),
     ("summary", "VARCHAR", "summary given at the end, else the outcome of its last turn that has one"),
     ("events", "BIGINT", "timeline events, inside and outside turns"),
     ("tool_calls", "BIGINT", "action events"),
@@ -433,7 +440,8 @@ def sessions(parts: str, told: str, used: str, turns: str) -> str:
                 max("at") FILTER (operation = 'end') AS ended_at,
                 arg_max(end_reason, position) AS end_reason,
                 arg_max(summary, position) AS summary,
-                max(position) FILTER ({_OPENS}) AS opened_position
+                max(position) FILTER ({_OPENS}) AS opened_position,
+                bool_or(operation = 'start') AS began
             FROM own GROUP BY ALL
         ), links AS (
             SELECT session_id, list(link ORDER BY first_place) AS extends FROM (
@@ -468,7 +476,8 @@ def sessions(parts: str, told: str, used: str, turns: str) -> str:
             {_span("s", "w")} AS ended_at,
             w.last_at,
             w.turn_count, format('{{:03d}}', w.last_turn) AS last_turn,
-            coalesce(l.extends, []) AS extends, coalesce(s.summary, c.outcome) AS summary,
+            coalesce(l.extends, []) AS extends, {NOT_BEGUN.format("s.began")} AS continues,
+            coalesce(s.summary, c.outcome) AS summary,
             w.events, w.tool_calls, {_token_columns("u")},
             w.errors, NULL::BIGINT AS errors_resolved,
             {_paths("w.modified", "c.files")} AS files_modified,
@@ -513,23 +522,22 @@ def default_context(session_id: str) -> str:
 def sessions_master(sessions: str, master_keys: str) -> str:
     """The master of each repository out of all `sessions` and all `master_keys`.
 
-    An active session in which nothing happened since the next one of its agent was opened is over.
+    A master without links, as earlier hooks wrote it, extends the anchor of its project all the same.
     """
     return f"""
-        WITH placed AS (
-            SELECT *, coalesce(status = 'active' AND last_position >= lead(opened_position, 1, 0)
-                OVER (PARTITION BY repo, agent ORDER BY opened_position), false) AS goes_on
-            FROM {sessions} WHERE repo IS NOT NULL
-        ), folded AS (
+        WITH folded AS (
             SELECT repo,
-                arg_max(context_id, opened_position) FILTER (goes_on) AS active_session,
-                count(*) FILTER (goes_on) AS active_sessions,
+                arg_max(context_id, opened_position) FILTER (status = 'active') AS active_session,
+                count(*) FILTER (status = 'active') AS active_sessions,
                 count(*) AS total_sessions, sum(turn_count)::BIGINT AS total_turns,
                 max(last_position) AS last_position
-            FROM placed GROUP BY repo
+            FROM {lived(sessions)} WHERE repo IS NOT NULL GROUP BY repo
         )
         SELECT coalesce(k.context_id, {_safe("repo")} || ':sessions') AS context_id, repo,
-            k.project_name, k.extends, f.active_session,
+            k.project_name,
+            coalesce(nullif(k.extends, []), CASE WHEN k.project_name IS NOT NULL THEN
+                ['knowledge:' || {_safe("k.project_name")} || '_' || {_safe("repo")}] END) AS extends,
+            f.active_session,
             coalesce(f.active_sessions, 0) AS active_sessions,
             coalesce(f.total_sessions, 0) AS total_sessions,
             coalesce(f.total_turns, 0) AS total_turns,
@@ -629,11 +637,6 @@ def _token_columns(used: str) -> str:
 def _paths(seen: str, named: str) -> str:
     return f"""CASE WHEN len({named}) > 0 THEN list_sort(list_distinct(coalesce({seen}, []) || {named}))
                 WHEN {seen} IS NULL THEN [] ELSE list_sort(list_distinct({seen})) END"""
-
-
-def _safe(text: str) -> str:
-    """`names.safe_context_name` in SQL."""
-    return f"lower(regexp_replace({text}, '[^A-Za-z0-9_-]', '_', 'g'))"
 
 
 def _slug(context_id: str, session_id: str) -> str:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 import duckdb
 
 from eventlog.projections import definitions as d
-from eventlog.projections import joins
+from eventlog.projections import joins, lives
 
 # What must be made for each projection.
 _NEEDS = {
@@ -32,6 +32,7 @@ _NEEDS = {
     "sessions_master": ("turns", "sessions", "sessions_master"),
 }
 PROJECTIONS = tuple(_NEEDS)
+ACTIVE = frozenset(("sessions", "sessions_master"))  # those that say which sessions are active
 STORED = ("turns", "sessions", "sessions_master")
 
 # Where intermediate results lie. DuckDB works in parallel on row groups: with its usual ones of 122,880
@@ -110,17 +111,30 @@ def exact(index: str, wanted: "Collection[str]") -> "dict[str, str]":
     }
 
 
-def shown(projection: str, folded: str, events: str, of: joins.Derived, extras: frozenset[str]) -> str:
+def shown(
+    projection: str,
+    all_folded: "dict[str, str]",
+    events: str,
+    of: joins.Derived,
+    extras: frozenset[str],
+    idle_hours: "float | None" = None,
+) -> str:
     """The query of a projection with the columns that need other events.
 
-    Args: folded: what `merge` or `exact` gives of it; events: relation of all events; extras: which of
+    Args: all_folded: what `merge` or `exact` gives of it and of those it rests on; idle_hours: as in
+    `lives.lived`; events: relation of all events; extras: which of
     these columns have their values (`query.views.EXTRAS`).
     """
+    folded = all_folded[projection]
     if projection == "llm_calls":
         return joins.llm_calls(events, folded, extras)
     if projection == "turns":
         return joins.turns(folded, of, extras)
-    return joins.sessions(folded, of, extras) if projection == "sessions" else f"SELECT * FROM {folded}"
+    if projection == "sessions":
+        return joins.sessions(folded, of, extras, idle_hours)
+    if idle_hours is not None:
+        return lives.master(folded, all_folded["sessions"], idle_hours)
+    return f"SELECT * FROM {folded}"
 
 
 def update(con: duckdb.DuckDBPyConnection, index: str, fresh: str, history: History) -> None:

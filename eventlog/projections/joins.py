@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from eventlog.projections import asked, calls, fates, resolutions, spans
 from eventlog.projections import definitions as d
+from eventlog.projections.lives import lived
 from eventlog.types import COMMAND_ARGUMENTS
 
 MODEL: d.Columns = (("model", "VARCHAR", "model that asked for it; null where several may have"),)
@@ -211,11 +212,12 @@ def with_anchors(turns: str, of: Derived, extras: "frozenset[str]") -> str:
     return f"(SELECT t.* REPLACE ({', '.join(replaced)}) FROM {turns} AS t{joins})" if replaced else turns
 
 
-def sessions(stored: str, of: Derived, extras: "frozenset[str]") -> str:
-    """The sessions of `stored` with `SESSIONS`; without `extras` only what was folded.
+def sessions(stored: str, of: Derived, extras: "frozenset[str]", idle_hours: "float | None" = None) -> str:
+    """The sessions of `stored`, what they are to each other (lives.py), and `SESSIONS` as far as in `extras`.
 
     What was declared for an agent before it came holds for the session that it opens (docs/memory.md).
     """
+    stored = lived(stored, idle_hours)
     replaced, joins = "", ""
     if "resolved" in extras:
         replaced = f" REPLACE ({_RESOLVED})"

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import duckdb
 
+from eventlog import config
 from eventlog.errors import Corruption, QueryError
 from eventlog.fs import FileSystem
 from eventlog.layout import Layout
@@ -323,6 +324,7 @@ class Bound:
     counts: "str | None" = None  # the table of LINE_COUNTS, where there is one
     extras: frozenset[str] = frozenset()  # which of views.EXTRAS have their values
     people: People = EVERYBODY
+    idle_hours: "float | None" = None  # as the settings of the store have it
 
     def close(self) -> None:
         self.con.close()
@@ -400,7 +402,9 @@ class Bound:
 
     def plain(self, name: str) -> str:
         """The query of a projection without the columns of `added`."""
-        return fold.shown(name, self.folded[name], "events", f"{added.SCHEMA}.{{}}".format, self.extras)
+        return fold.shown(
+            name, self.folded, "events", f"{added.SCHEMA}.{{}}".format, self.extras, self.idle_hours
+        )
 
     def _projection(self, name: str) -> str:
         named, priced = views.PEOPLE in self.extras, views.COST in self.extras
@@ -503,6 +507,8 @@ class Binding:
         meant = _COLUMNS if also or before is not None else _meant(statement)
         self._load_tail(meant if self.bound.people.mode == FULL else meant | OF_NAMES)
         bound = self.bound
+        if not fold.ACTIVE.isdisjoint(projections):
+            bound.idle_hours = config.read(self.fs, self.layout).idle_hours
         self.con.execute(f"CREATE SCHEMA {added.SCHEMA}")
         if projections:
             bound.folded = self._folded(projections)

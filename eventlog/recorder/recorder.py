@@ -24,6 +24,7 @@ from typing import Any, Unpack, cast
 from eventlog import gate, names, person
 from eventlog.errors import EventLogError, InvalidEvent, NotFound
 from eventlog.event import Event
+from eventlog.identity import TURN_LIMIT
 from eventlog.log.shorten import shorten
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import lifecycle, looked, sessions
@@ -33,7 +34,6 @@ from eventlog.snapshots.ids import to_text
 from eventlog.store import Store
 from eventlog.types import Event as Row
 
-TURN_LIMIT = 50  # S1-58: a session closes after this many turns and the next one extends it
 TITLE_SIZE_MAX = 80
 FAILED = "failed"  # status of a turn, and end reason of a session, that an exception left
 _OWN_AGENT = "locus"  # author of events that belong to the store rather than to an agent
@@ -83,16 +83,20 @@ class Recorder:
         agent_session_id: str | None = None,
         repo: str | None = None,
         project_name: str | None = None,
-        turn_limit: int = TURN_LIMIT,
+        turn_limit: int | None = None,
         **columns: Unpack[Columns],
     ) -> None:
-        """`columns` are envelope columns for every event: `branch`, `worktree`, `agent_version`, …"""
+        """`columns` are envelope columns for every event: `branch`, `worktree`, `agent_version`, …
+
+        Args: turn_limit: turns of a session, after which the next one extends it (S1-58); the store's by
+        default.
+        """
         self.store = store
         self.agent = agent
         self.agent_session_id = agent_session_id
         self.repo = repo or store.repo_hash
         self.project_name = project_name or store.project_name
-        self.turn_limit = turn_limit
+        self.turn_limit = turn_limit or store.identity.turn_limit or TURN_LIMIT
         own = {} if agent_session_id is None else {"agent_session_id": agent_session_id}
         self.columns: dict[str, Any] = {"agent": agent, **own, **columns}
         self.session: Session | None = None
@@ -255,7 +259,7 @@ class Recorder:
         What continues a session is named after it, so that two who meet the limit at once agree.
         """
         if rolled is not None:
-            return names.session_id_of(self.agent, f"after:{rolled.session_id}"), None
+            return names.next_session_id(self.agent, rolled.session_id), None
         if self.agent_session_id is None or self.session is not None:
             return names.random_session_id(self.store.fs.random_bytes(8)), None
         found = sessions.latest(self.store, self.repo, self.agent, self.agent_session_id)

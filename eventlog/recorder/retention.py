@@ -13,6 +13,7 @@ from eventlog.errors import Conflict, LockTimeout, Refused
 from eventlog.locks import GC, Lock, acquire
 from eventlog.log.retained import HOLD, PIN, RELEASE, RETENTION, UNPIN, Retention, retention_in, retention_of
 from eventlog.names import event_id_of, turn_id_of
+from eventlog.projections.lives import MAY_GO_ON
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import sessions
 from eventlog.store import Store
@@ -27,10 +28,11 @@ MAX_AGE, MAX_SESSIONS, MAX_BYTES = "max_age_days", "max_sessions", "max_bytes"
 _LEFT_AFTER_S = 7 * 24 * 3600
 _DAY_US = 24 * 3600 * 1_000_000
 
-_SESSIONS = """
-    select s.session_id, s.status, s.agent, s.title, s.turn_count,
+_SESSIONS = f"""
+    select s.session_id, s.goes_on, s.agent, s.title, s.turn_count,
         epoch_us(coalesce(e.recorded_at, e.occurred_at))
-    from sessions s join events e on e.position = s.last_position order by s.last_position
+    from (select *, {MAY_GO_ON} as goes_on from sessions) s
+    join events e on e.position = s.last_position order by s.last_position
 """
 
 
@@ -151,9 +153,9 @@ def states(store: Store) -> list[SessionState]:
     """All sessions, that in which something was recorded last at the end."""
     now = store.fs.time_ns() // 1000
     found = []
-    for session_id, status, agent, title, turns, last_at in store.query(_SESSIONS).rows:
+    for session_id, goes_on, agent, title, turns, last_at in store.query(_SESSIONS).rows:
         left = last_at is not None and now - last_at > _LEFT_AFTER_S * 1_000_000 and agent != "git"
-        found.append(SessionState(session_id, title, turns, last_at, status == "active" and not left))
+        found.append(SessionState(session_id, title, turns, last_at, bool(goes_on) and not left))
     return found
 
 

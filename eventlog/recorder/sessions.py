@@ -10,6 +10,7 @@ from typing import Any
 
 from eventlog.errors import Ambiguous, NotFound
 from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST
+from eventlog.projections.lives import MAY_GO_ON
 from eventlog.recorder.placement import SESSION_ALIAS
 from eventlog.store import Store
 
@@ -47,9 +48,11 @@ _COLUMNS = (
 def active(store: Store, repo: str, agent: str, agent_session_id: str | None = None) -> SessionRow | None:
     """The session that this agent has open in this repository, the one started last (S1-20, S3-32).
 
-    With the agent's own id of a session, only that one or what continues it counts.
+    With the agent's own id of a session, only that one or what continues it counts, also where it is over
+    only because nothing happened in it: it goes on.
     """
-    return _first(store, "status = 'active' and", repo, agent, agent_session_id)
+    condition = "status = 'active'" if agent_session_id is None else MAY_GO_ON
+    return _first(store, f"{condition} and", repo, agent, agent_session_id)
 
 
 def latest(store: Store, repo: str, agent: str, agent_session_id: str) -> SessionRow | None:
@@ -93,6 +96,56 @@ def named(store: Store, name: str) -> SessionRow:
         some = ", ".join(row.session_id for row in found[:5])
         raise Ambiguous(f"{name!r} fits several sessions: {some}. Give more of the id.")
     return found[0]
+
+
+def chain(store: Store, session_id: str) -> list[str]:
+    """The ids of the parts of the conversation that a session belongs to, in order; its own where it is
+    the only one (docs/session-life.md)."""
+    rows = store.query(
+        "select session_id, context_id, extends from sessions where (repo, agent) in "
+        "(select (repo, agent) from sessions where session_id = $1 and agent <> 'git') "
+        "order by first_position",
+        [session_id],
+    ).rows
+    ids = {context_id: one for one, context_id, _ in rows}
+    before = {one: next((ids[link] for link in links if link in ids), None) for one, _, links in rows}
+    behind: dict[str, list[str]] = {}
+    for one, earlier in before.items():
+        behind.setdefault(earlier or "", []).append(one)
+    found = [session_id]
+    while (earlier := before.get(found[0])) is not None and earlier not in found:
+        found.insert(0, earlier)
+    waiting = [found[-1]]
+    while waiting:
+        later = [one for one in behind.get(waiting.pop(0), ()) if one not in found]
+        found += later
+        waiting += later
+    return found
+
+
+def parts(store: Store, name: str) -> tuple[str, ...]:
+    """The ids of the session that `name` means and of all other parts of its conversation, in order; of a
+    context id `session:SLUG_ID` that one alone. Raises: NotFound, Ambiguous."""
+    one = named(store, name).session_id
+    return (one,) if name.strip().startswith("session:") else tuple(chain(store, one))
+
+
+def meant(store: Store, name: str) -> tuple[str, ...]:
+    """The ids of the sessions that a filter names: the id, or the beginning of ids, of any part of
+    conversations means all of their parts; a context id `session:SLUG_ID` that session alone. Raises:
+    NotFound."""
+    wanted = name.strip()
+    if wanted.startswith("session:"):
+        return (named(store, wanted).session_id,)
+    begins = wanted.lower().removeprefix(SESSION_ALIAS)
+    rows = store.query("select session_id from sessions where starts_with(session_id, $1)", [begins]).rows
+    if not begins or not rows:
+        raise NotFound(f"no session is called {name!r}. `locus session ls --all` lists them.")
+    found: dict[str, None] = {}
+    for (session_id,) in rows:
+        if session_id not in found:
+            found |= dict.fromkeys(chain(store, session_id))
+    return tuple(found)
 
 
 def microseconds_of(at: datetime | None) -> int | None:

@@ -55,10 +55,10 @@ def failures(
     *,
     positions: "Sequence[int] | None" = None,
     path: "str | None" = None,
-    session: "str | None" = None,
+    sessions: "Sequence[str] | None" = None,
     since: "int | None" = None,
 ) -> "list[Failure]":
-    """The errors that fit, the newest first. Args: positions: only of these; session: beginning of its id."""
+    """The errors that fit, the newest first. Args: positions: only of these; sessions: ids."""
     parameters: list[Any] = []
     where = ["true"]
 
@@ -72,8 +72,8 @@ def failures(
     if path is not None:
         condition, named = within_sql("path", path)
         add(condition, *named)
-    if session is not None:
-        add("starts_with(session_id, {})", session)
+    if sessions is not None:
+        add("list_contains({}, session_id)", list(sessions))
     if since is not None:
         add("epoch_us(happened) >= {}", since)
     rows = query(

@@ -45,11 +45,11 @@ _RANKS_LEVELLED = 60
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What a hit must fit besides its words. `session` is the beginning of an id, `since` µs since 1970."""
+    """What a hit must fit besides its words. `sessions` are ids, `since` µs since 1970."""
 
     event_types: "tuple[str, ...]" = ()
     path: "str | None" = None
-    session: "str | None" = None
+    sessions: "tuple[str, ...] | None" = None
     since: "int | None" = None
 
 
@@ -239,8 +239,8 @@ class _Admitting:
         if kind == blocks.TYPE:
             return wanted.event_types.__contains__ if wanted.event_types else None
         if kind == blocks.SESSION:
-            session = wanted.session
-            return None if session is None else lambda name: name.startswith(session)
+            sessions = wanted.sessions
+            return None if sessions is None else lambda name: name in sessions
         path = document.clean((wanted.path or "").rstrip("/"))
         return (lambda name: is_within(name, path)) if path else None
 

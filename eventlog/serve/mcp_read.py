@@ -5,7 +5,7 @@ Times are absolute, so that the same log gives the same text, page after page.
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import Ambiguous, Corruption, NotFound, Refused
@@ -54,9 +54,12 @@ def search(
 ) -> Iterator[str]:
     from eventlog.search import find, query
 
+    only = None
     if session_id is not None:
-        session_id = session_id.removeprefix("session:").rpartition("_")[2].removeprefix("sess-")
-    filters = find.Filters(tuple(types or ()), path, session_id)
+        from eventlog.recorder.sessions import meant
+
+        only = meant(store, session_id)
+    filters = find.Filters(tuple(types or ()), path, only)
     answer = find.search(store, query.parse(words), filters, limit=limit, writes=False)
     for hit in answer.hits:
         yield _hit(store, hit)
@@ -129,7 +132,9 @@ def show(store: Store, name: str) -> Iterator[str]:
         yield _pairs({**anchor, **_certainty_of(store, ref, anchor)})
         yield f"\nThe tool timeline shows the events of turn {ref.name}, diff what changed in it.\n"
     elif kind == "session":
-        yield from session(store, key)
+        from eventlog.recorder.sessions import chain
+
+        yield from session(store, key, [key] if name.startswith("session:") else chain(store, key))
     elif kind == "context":
         yield _context(store, key)
     else:
@@ -145,19 +150,19 @@ def _context(store: Store, context_id: str) -> str:
     return text_without(store.people, text, is_json=True) + "\n"
 
 
-def session(store: Store, session_id: str) -> Iterator[str]:
-    """A session, and a line for each of its turns."""
+def session(store: Store, session_id: str, parts: "Sequence[str]") -> Iterator[str]:
+    """A session, and a line for each turn of these parts of its conversation."""
     yield _pairs(
         _row(store, f"select {all_of('sessions')} from sessions where session_id = $1", [session_id])
     )
     turns = store.query(
-        "select turn_id, started_at, event_count, coalesce(title, user_request, '') from turns "
-        "where session_id = $1 order by turn",
-        [session_id],
+        "select session_id, turn_id, started_at, event_count, coalesce(title, user_request, '') from turns "
+        "where list_contains($1, session_id) order by list_position($1, session_id), turn",
+        [list(parts)],
     )
-    for turn_id, started, events, title in turns.rows:
+    for of, turn_id, started, events, title in turns.rows:
         yield (
-            f"turn {session_id}_{turn_id}  {moment(microseconds(started))}  {events} events  "
+            f"turn {of}_{turn_id}  {moment(microseconds(started))}  {events} events  "
             f"{one_line(title, 200) or NO_TITLE}\n"
         )
 

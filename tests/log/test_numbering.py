@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, PLACE_COLUMNS, Numbering, PrefixRow
-from eventlog.names import session_id_of
+from eventlog.names import next_session_id, session_id_of
 
 SID = session_id_of("pi", "one")
+SECOND = next_session_id("pi", SID)
 COLUMNS = (*INPUT_COLUMNS, *PLACE_COLUMNS)
 
 
@@ -136,7 +137,7 @@ happenings = st.fixed_dictionaries(
         "agent": st.sampled_from(("pi", "pi", "pi", None)),
         "agent_session_id": st.sampled_from(("one", "one", "two")),
         "agent_turn_id": sometimes(st.sampled_from(("k1", "k2", "k3"))),
-        "session_id": sometimes(st.sampled_from(("s0000001", SID))),
+        "session_id": sometimes(st.sampled_from(("s0000001", SID, SECOND))),
         "turn": sometimes(st.integers(0, 5)),
         "turn_id": sometimes(st.sampled_from(("002", "later"))),
         "seq": sometimes(st.integers(0, 9)),
@@ -146,6 +147,7 @@ happenings = st.fixed_dictionaries(
         "extends": sometimes(st.lists(st.just("knowledge:x"), max_size=2)),
     }
 )
+limits = st.sampled_from((None, 1, 2))
 rows_of_a_log = st.integers(0, 20).flatmap(lambda size: st.lists(happenings, min_size=size, max_size=size))
 
 
@@ -155,24 +157,50 @@ def test_fold_agrees_with_the_rules_read_literally(rows: list[dict[str, Any]]) -
     assert list(oracle(rows)) == numbered(rows)
 
 
-@given(rows_of_a_log, st.sets(st.integers(0, 20)), st.booleans())
+@given(rows_of_a_log, st.sets(st.integers(0, 20)), st.booleans(), limits)
 def test_numbers_do_not_depend_on_where_the_log_is_cut(
-    rows: list[dict[str, Any]], cuts: set[int], backwards: bool
+    rows: list[dict[str, Any]], cuts: set[int], backwards: bool, limit: int | None
 ) -> None:
-    """Numbering in any chunks, each from what the chunks before say, gives the same numbers (I22)."""
+    """Numbering in any chunks, each from what the chunks before say, gives the same numbers (I22), with a
+    turn limit as without one."""
     done: list[dict[str, Any]] = []
     for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(rows)], strict=True):
-        done += numbered(rows[start:end], Numbering(ListPrefix(done, backwards=backwards)))
+        done += numbered(rows[start:end], Numbering(ListPrefix(done, backwards=backwards), limit))
 
-    assert numbered(rows) == done
+    assert numbered(rows, Numbering(None, limit)) == done
 
 
-@given(rows_of_a_log)
-def test_numbering_a_numbered_log_changes_nothing(rows: list[dict[str, Any]]) -> None:
+@given(rows_of_a_log, limits)
+def test_numbering_a_numbered_log_changes_nothing(rows: list[dict[str, Any]], limit: int | None) -> None:
     """A value that is given wins and moves the counters, so the fold is idempotent (I22)."""
-    once = numbered(rows)
+    once = numbered(rows, Numbering(None, limit))
 
-    assert once == numbered(once)
+    assert once == numbered(once, Numbering(None, limit))
+
+
+def test_the_nth_turn_of_a_conversation_has_its_part() -> None:
+    """S1-58: turn n is turn n - 1 mod limit + 1 of part ⌈n / limit⌉; what names a turn goes where that is,
+    late or not, what names none to the turn at hand, and the end of the session to its last part."""
+    keys = ["a", "b", "c", "d", "e"]
+    rows = [happening("turn", operation="start", agent_turn_id=key) for key in keys]
+    rows += [happening(agent_turn_id="b"), happening(), happening(agent_turn_id="e"), happening()]
+    rows.append(happening("session", operation="end"))
+    third = next_session_id("pi", SECOND)
+    numbers = [(row["session_id"], row["turn"]) for row in numbered(rows, Numbering(None, 2))]
+
+    assert numbers[:5] == [(SID, 1), (SID, 2), (SECOND, 1), (SECOND, 2), (third, 1)]
+    assert numbers[5:] == [(SID, 2), (SID, 2), (third, 1), (third, 1), (third, None)]
+    assert numbered(rows, Numbering(None, 2))[-1]["extends"] == [
+        "abc:sessions",
+        f"session:session-{SECOND}_{SECOND}",
+    ]
+
+
+def test_groups_of_commits_have_no_parts() -> None:
+    """S1-58: an imported history is in groups of fifty already, whatever STORE says."""
+    rows = [happening("turn", operation="start", agent="git", agent_turn_id=str(n)) for n in range(3)]
+
+    assert len({row["session_id"] for row in numbered(rows, Numbering(None, 1))}) == 1
 
 
 def test_a_session_id_is_derived_from_the_agents_own() -> None:

@@ -88,7 +88,7 @@ def test_hits_can_be_narrowed(store: Store) -> None:
     assert ids(search(store, "word", event_types=("mcp_action",))) == [2]
     assert sorted(ids(search(store, "word", event_types=("decision", "intent")))) == [1, 4]
     assert sorted(ids(search(store, "word", path="src/app/"))) == [1, 3]
-    assert ids(search(store, "word", session="zzzz")) == [2]
+    assert ids(search(store, "word", sessions=("zzzz9999",))) == [2]
     assert sorted(ids(search(store, "word", since=1_700_000_000_000_000 + 3 * 60_000_000))) == [3, 4]
 
 
