@@ -7,6 +7,7 @@ Written from the rules, not from the SQL: one pass, dicts, no grouping tricks. E
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from eventlog.replay.certainty import certainty_of
@@ -57,6 +58,8 @@ def project(events: list[Row]) -> dict[str, dict[Any, Row]]:
             sessions[session_id]["outcome"] = turn["outcome"]
     for session in sessions.values():
         _finish_session(session)
+    _relate(list(sessions.values()))
+    for session in sessions.values():
         _on_closed_session(masters, session)
     return {
         "llm_calls": {call["position"]: call for call in calls.values()},
@@ -139,6 +142,7 @@ def _session(event: Row) -> Row:
         "said": {},
         "named": False,
         "ended": True,
+        "began": False,
         "opened_position": None,
         "outcome": None,
     }
@@ -209,6 +213,7 @@ def _on_session(session: Row, event: Row) -> None:
         operation = event["operation"]
         if operation == "start" or (operation in ("resume", "clear", "fork") and session["ended"]):
             session["opened_position"] = event["position"]
+        session["began"] |= operation == "start"
         session["ended"] = operation == "end"
         session["extends"] += [x for x in event["extends"] or () if x not in session["extends"]]
         _on_anchor(session, event, "closed")
@@ -281,6 +286,62 @@ def _finish_session(session: Row) -> None:
     session["slug"] = context[len(head) : -len(tail)] if named else None
 
 
+def _relate(sessions: list[Row]) -> None:
+    """What sessions are to each other: which continues which, and which are over though nobody ended them."""
+    parts: dict[Any, list[Row]] = {}
+    agents: dict[Any, list[Row]] = {}
+    for session in sorted(sessions, key=lambda s: s["first_position"]):
+        alone = session["session_id"] if session["agent_session_id"] is None else None
+        named = (session["repo"], session["agent"], session["agent_session_id"], alone)
+        parts.setdefault(named, []).append(session)
+        agents.setdefault((session["repo"], session["agent"]), []).append(session)
+    followed = {}
+    for of_agent in agents.values():
+        of_agent.sort(key=lambda s: s["opened_position"])
+        followed |= {one["session_id"]: after for one, after in pairwise(of_agent)}
+    reasons: dict[str, str] = {}
+    before: dict[str, Row] = {}
+    for chain in parts.values():
+        for earlier, session in pairwise(chain):
+            if not session["began"] or earlier["context_id"] in session["extends"]:
+                before[session["session_id"]] = earlier
+        title = status = None
+        for session, after in zip_longest(chain, chain[1:]):
+            title, status = session["title"] or title, session["status"] or status
+            session |= {"continues": None, "state": session["status"]}
+            if earlier := before.get(session["session_id"]):
+                session |= {"title": title, "state": status, "continues": earlier["session_id"]}
+            if session["state"] != "active" or session["agent"] == "git":
+                continue
+            goes_on = after is not None and after["session_id"] in before
+            if goes_on and after["first_position"] > session["opened_position"]:
+                reasons[session["session_id"]] = "rollover"
+                continue
+            opened = followed.get(session["session_id"], {}).get("opened_position", 0)
+            if session["last_position"] < opened:
+                reasons[session["session_id"]] = "superseded"
+    for session in sessions:
+        reason, earlier = reasons.get(session["session_id"]), before.get(session["session_id"])
+        state = session.pop("state")
+        if reason == "superseded":
+            started = followed[session["session_id"]]["started_at"]
+            times = [at for at in (session["last_at"], started) if at is not None]
+            session["ended_at"] = max(times, default=None)
+        elif reason is not None or (earlier is not None and state not in (None, "active")):
+            session["ended_at"] = session["ended_at"] or session["last_at"]
+        session["status"] = state if reason is None else "closed"
+        session["end_reason"] = session["end_reason"] if reason is None else reason
+        if earlier is not None and earlier["context_id"] not in session["extends"]:
+            if not session["extends"] and session["repo"] is not None:
+                session["extends"] = [f"{_safe(session['repo'])}:sessions"]
+            session["extends"] = [*session["extends"], earlier["context_id"]]
+        del session["began"]
+
+
+def _safe(text: str) -> str:
+    return re.sub("[^A-Za-z0-9_-]", "_", text).lower()
+
+
 def _master(repo: str) -> Row:
     return {
         "repo": repo,
@@ -313,24 +374,10 @@ def _on_closed_session(masters: dict[str, Row], session: Row) -> None:
 
 def _finish_master(master: Row) -> Row:
     sessions = master.pop("sessions")
-    active = [
-        s
-        for s in sessions
-        if s["status"] == "active"
-        and s["last_position"]
-        >= min(
-            (
-                t["opened_position"]
-                for t in sessions
-                if t["agent"] == s["agent"] and t["opened_position"] > s["opened_position"]
-            ),
-            default=0,
-        )
-    ]
+    active = [s for s in sessions if s["status"] == "active"]
     newest = max(active, key=lambda s: s["opened_position"], default=None)
-    safe = re.sub("[^A-Za-z0-9_-]", "_", master["repo"]).lower()
     return master | {
-        "context_id": master["context_id"] or f"{safe}:sessions",
+        "context_id": master["context_id"] or f"{_safe(master['repo'])}:sessions",
         "active_session": newest and newest["context_id"],
         "active_sessions": len(active),
         "total_sessions": len(sessions),
