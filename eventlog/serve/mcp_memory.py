@@ -29,16 +29,15 @@ def context_text(
     message: str,
     session_id: str | None,
     workstream: str | None,
-    phase: str,
     agent_id: str,
     budget: int,
 ) -> str:
-    """What to know for a message, within one budget."""
+    """What to know for a message, within one budget; of a workstream the bundle of its planning phase."""
     from eventlog.memory import context
     from eventlog.memory.freshness import Looker
     from eventlog.recorder.sessions import named
 
-    node = None if workstream is None else mcp_read.load_node(store, workstream, phase)
+    node = None if workstream is None else mcp_read.load_node(store, workstream, "planning")
     session = None if session_id is None else named(store, session_id).session_id
     return context.context_for(
         store,

@@ -8,7 +8,7 @@ tools; names that it had before, or has in other places, are taken as well.
 from eventlog.serve import mcp_memory, mcp_read, mcp_sql, mcp_write
 from eventlog.serve.mcp_call import FLAG, NUMBER, SHARE, TEXT, TEXTS, Parameter, Tool
 
-_SESSION = Parameter("session_id", TEXT, "A session, sess-….", aliases=("session",))
+_SESSION = Parameter("session_id", TEXT, aliases=("session",))
 _TURN = Parameter("turn", TEXT, "SID_TID, git:COMMIT, or last.", required=True)
 _PATH = Parameter("path", TEXT, "A file or folder.")
 _SCOPE = Parameter("scope", TEXTS, "Files and folders.", aliases=("paths",))
@@ -162,8 +162,7 @@ def _reading(agent: Parameter) -> tuple[Tool, ...]:
             (
                 Parameter("message", TEXT, required=True, aliases=("prompt", "query")),
                 _SESSION,
-                Parameter("workstream", TEXT, "With its bundle."),
-                _PHASE,
+                Parameter("workstream", TEXT),
                 agent,
                 Parameter("budget", NUMBER, "Tokens.", default=2500, least=100, most=8000),
             ),
