@@ -157,7 +157,7 @@ def _reading(agent: Parameter) -> tuple[Tool, ...]:
         Tool(
             "context",
             "Context for a message",
-            "What to know for a message: goal, last turns, what bears on it, errors, decisions, codes.",
+            "What to know for a message: last turns, what bears on it, errors, codes.",
             mcp_memory.context_text,
             (
                 Parameter("message", TEXT, required=True, aliases=("prompt", "query")),
@@ -180,7 +180,7 @@ def _reading(agent: Parameter) -> tuple[Tool, ...]:
             mcp_read.search,
             (
                 Parameter("words", TEXT, _WORDS, required=True),
-                Parameter("types", TEXTS, "decision, error, action, file, llm, feedback, …"),
+                Parameter("types", TEXTS, "decision, error, action, file, llm, …"),
                 _PATH,
                 _SESSION,
                 _limit(10),
@@ -228,7 +228,7 @@ def _reading(agent: Parameter) -> tuple[Tool, ...]:
         Tool(
             "sql",
             "Ask in SQL",
-            "One SELECT (DuckDB), to count and compare; `describe turns` shows columns. Views: events, "
+            "One SELECT (DuckDB); `describe turns` shows columns. Views: events, "
             "sessions, turns (session_id, turn, title, outcome, model, tokens_used, commits_made), actions "
             "(tool, command, path, success), file_versions (path, lines_added, survived), decisions, errors, "
             "llm_calls and more.",
