@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.workload import generate, with_stored_contents
 from eventlog import Store
-from eventlog.types import COLUMN_NAMES, Event
+from eventlog.base.types import COLUMN_NAMES, Event
 
 _POOL_EVENTS = 4_000
 Append = Callable[[list[Event]], object]
@@ -98,7 +98,7 @@ def locus_without_note_append(path: str) -> Append:
 
 
 def locus_without_checks_append(path: str) -> Append:
-    from eventlog import jsontext
+    from eventlog.base import jsontext
     from eventlog.log import admission
     from eventlog.log.line import encode_line
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from eventsourcing.application import Application
 from eventsourcing.domain import Aggregate, event
 
-from eventlog.types import Event
+from eventlog.base.types import Event
 
 
 class Session(Aggregate):

@@ -43,7 +43,7 @@ def main() -> None:
 
 def _pieces(store: Store) -> Iterator[str]:
     """Does one piece of work after another; names each when it is done."""
-    from eventlog.recorder import collection
+    from eventlog.retention import collection
 
     while True:
         store.seal()

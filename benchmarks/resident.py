@@ -90,7 +90,8 @@ def query(path: str) -> float:
 
 def export(path: str, form: str, directory: str) -> float:
     from eventlog import Store
-    from eventlog.exports import database, jsonl, locusgraph, parquet
+    from eventlog.exports import database, jsonl, parquet
+    from eventlog.exports.locusgraph import locusgraph
 
     with Store.open(path) as store:
         if form == "locusgraph":

@@ -12,7 +12,7 @@ from benchmarks.frame import TIME_UNIT, Bench, NotRunnable, Row, Sides
 from benchmarks.process import locus, seconds, seconds_of
 from benchmarks.stores import fill, sealed_store
 from eventlog import Store
-from eventlog.keep.backup import backup
+from eventlog.maintenance.backup import backup
 
 _PACKS = 100
 _IMMUTABLE = (".parquet", ".evp")

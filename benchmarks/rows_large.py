@@ -13,9 +13,9 @@ from random import Random
 from benchmarks.frame import TIME_UNIT, Bench, Row, Sides
 from benchmarks.process import environment
 from benchmarks.rows_hook import Desk
-from eventlog.agents import live_contents
-from eventlog.fs import REAL
-from eventlog.layout import Layout
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
+from eventlog.hooks import deferred_lists
 from eventlog.log.acknowledged import read_note
 from eventlog.log.journal import journal_numbers
 from eventlog.store import Store
@@ -44,7 +44,7 @@ for number in range(100_000):
 # A hook whose syncs take so many seconds each, and as long as a disk of so many bytes a second would.
 _SLOW_HOOK = """
 import os, sys, time
-from eventlog.fs import FileSystem
+from eventlog.base.fs import FileSystem
 least, rate, written = float(sys.argv.pop(1)), float(sys.argv.pop(1)), 0
 def pwrite(self, fd, data, offset, real=FileSystem.pwrite):
     global written
@@ -133,8 +133,8 @@ class LargeDesk(Desk):
         layout = Layout(f"{self.root}/.locus")
         until = time.monotonic() + _WAIT_S
         while (
-            live_contents.worktrees_with_open_lists(REAL, layout)
-            or live_contents.is_being_done(REAL, layout)
+            deferred_lists.worktrees_with_open_lists(REAL, layout)
+            or deferred_lists.is_being_done(REAL, layout)
             or self._syncs(layout)
         ):
             if time.monotonic() > until:

@@ -19,13 +19,13 @@ from benchmarks.snapshots import snapshot_store
 from benchmarks.stores import fill
 from benchmarks.workload import WORDS, Blocks
 from eventlog import Store
+from eventlog.blobs.groups import GroupReader
+from eventlog.blobs.ids import from_text, tree_id
+from eventlog.blobs.pack import GROUP_RAW_MAX, TREE
+from eventlog.blobs.store import BlobStore
+from eventlog.gc.live_contents import live_ids
 from eventlog.log.reader import LogView
 from eventlog.log.retained import hashes_in, retention_in
-from eventlog.snapshots.groups import GroupReader
-from eventlog.snapshots.ids import from_text, tree_id
-from eventlog.snapshots.mark import live_ids
-from eventlog.snapshots.pack import GROUP_RAW_MAX, TREE
-from eventlog.snapshots.store import BlobStore
 
 _REPACK = ("repack", "-adfq", "--depth=50", "--window=250")
 _SEGMENTS = 10

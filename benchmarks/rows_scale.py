@@ -15,8 +15,8 @@ from benchmarks.repository import shared_repository
 from benchmarks.stores import SealedStore, fill, sealed_store
 from benchmarks.workload import BLOCK_EVENTS, Blocks, generate, with_stored_contents
 from eventlog import Store
+from eventlog.base.types import Event
 from eventlog.log.line import encode_line
-from eventlog.types import Event
 
 # Appends in one sample: enough that a wild sync does not decide it.
 _APPENDS = 200

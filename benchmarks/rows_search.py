@@ -15,8 +15,8 @@ from benchmarks.repository import shared_repository
 from benchmarks.stores import SealedStore, fill, sealed_store
 from benchmarks.workload import Blocks
 from eventlog import Store
+from eventlog.blobs.ids import from_texts
 from eventlog.search import document, find, index, query
-from eventlog.snapshots.ids import from_texts
 
 _NEW_EVENTS = 10_000
 _BATCH = 10_000

@@ -15,9 +15,9 @@ from benchmarks.process import seconds_of
 from benchmarks.stores import fill
 from benchmarks.workload import Blocks
 from eventlog import Store
-from eventlog.exports.courier import Courier, RealClock
-from eventlog.exports.endpoint import Key, endpoint_of
-from eventlog.exports.send import Options, send
+from eventlog.exports.locusgraph.courier import Courier, RealClock
+from eventlog.exports.locusgraph.endpoint import Key, endpoint_of
+from eventlog.exports.locusgraph.send import Options, send
 
 _NO_DIFFS = Options(diffs=False)  # the synthetic events have hashes and no contents
 

@@ -13,9 +13,10 @@ from benchmarks.frame import BYTES_UNIT, TIME_UNIT, Bench, NotRunnable, Row, Sid
 from benchmarks.process import seconds_of
 from benchmarks.transcripts import write_transcripts
 from eventlog import Store
-from eventlog.transcripts import formats, importer, sources
-from eventlog.transcripts.known import LogFacts
-from eventlog.transcripts.lines import FileSource
+from eventlog.agents import formats
+from eventlog.agents.kit.lines import FileSource
+from eventlog.importers import importer, sources
+from eventlog.importers.known import LogFacts
 
 _ZSTD_LEVEL = 3
 

@@ -7,12 +7,12 @@ from random import Random
 
 from benchmarks.frame import Bench
 from eventlog import Store
+from eventlog.base.types import Event
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.pack import TREE
+from eventlog.blobs.tree import FILE
+from eventlog.blobs.writer import BlobWriter
 from eventlog.replay.edited_tree import EditedTree
-from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.pack import TREE
-from eventlog.snapshots.tree import FILE
-from eventlog.snapshots.writer import BlobWriter
-from eventlog.types import Event
 
 _FILES_IN_DIRECTORY = 20
 _DIRECTORIES_IN_DIRECTORY = 16

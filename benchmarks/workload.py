@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from random import Random
 
 from eventlog import Store
+from eventlog.base.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.tree import FILE, TreeEntry
 from eventlog.log.line import encode_line
-from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.tree import FILE, TreeEntry
-from eventlog.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
 
 MARK = "feedbeefcafe"  # 12 hex digits, so that an event id stays 32 hex digits whatever replaces them
 BLOCK_EVENTS = 30_000

@@ -25,22 +25,22 @@ def open_store(ctx: click.Context, *, maintained: bool = True, records: bool = F
     takes long is left to a process that nobody waits for. `maintained=False` leaves everything as it is.
     A command that `records` notes the store as one of this user's, for `--all-stores`.
     """
-    from eventlog import config
+    from eventlog.base import config
     from eventlog.store import Store
 
     store = Store.open(ctx.find_root().obj)
     if ctx.info_name not in _OF_DAMAGE:
         _opened.append(store)
     if records:
-        from eventlog.many import remember
+        from eventlog.multi_store import remember
 
         remember(store.layout.root, os.environ)
     if store.redactor.problem is not None:
         say(store.redactor.problem)
     if maintained:
-        from eventlog.agents.live_contents import worktrees_with_open_lists
-        from eventlog.keep.upkeep import maintain
-        from eventlog.recorder.collection_due import is_asked_for
+        from eventlog.hooks.deferred_lists import worktrees_with_open_lists
+        from eventlog.maintenance.upkeep import maintain
+        from eventlog.retention.trigger import is_asked_for
 
         upkeep = maintain(store)
         with contextlib.suppress(OSError):

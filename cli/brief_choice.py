@@ -10,7 +10,7 @@ import click
 from .access import say
 
 if TYPE_CHECKING:
-    from eventlog.layout import Layout
+    from eventlog.base.layout import Layout
 
 _QUESTION = (
     "Tell agents what is known here when they begin a session (what was asked last, what came of it, what is "
@@ -27,9 +27,9 @@ def decide(layout: "Layout", briefs: bool) -> None:
 
     Raises: Refused (no plain file, or one that is not TOML), EventLogError (it cannot be written).
     """
-    from eventlog import config
-    from eventlog.errors import Refused
-    from eventlog.fs import REAL, Refusals, replace
+    from eventlog.base import config
+    from eventlog.base.errors import Refused
+    from eventlog.base.fs import REAL, Refusals, replace
 
     text = _text(layout)
     path = layout.config_file
@@ -51,7 +51,7 @@ def decide(layout: "Layout", briefs: bool) -> None:
 
 def settle(layout: "Layout", briefs: "bool | None") -> None:
     """What was said, else what is answered; a file that cannot be edited is named, and left as it is."""
-    from eventlog.errors import EventLogError
+    from eventlog.base.errors import EventLogError
 
     try:
         ask_once(layout) if briefs is None else decide(layout, briefs)
@@ -61,7 +61,7 @@ def settle(layout: "Layout", briefs: "bool | None") -> None:
 
 def ask_once(layout: "Layout") -> None:
     """Ask on a terminal, where the answer is yes unless somebody says no; elsewhere it stays off (P4)."""
-    from eventlog.errors import EventLogError
+    from eventlog.base.errors import EventLogError
 
     try:
         decided = _KEY in tomllib.loads(_text(layout)).get(_SECTION, {})
@@ -77,8 +77,8 @@ def ask_once(layout: "Layout") -> None:
 
 def _text(layout: "Layout") -> str:
     """Raises: Refused."""
-    from eventlog.errors import Refused
-    from eventlog.fs import REAL, read_file
+    from eventlog.base.errors import Refused
+    from eventlog.base.fs import REAL, read_file
 
     path = layout.config_file
     if not os.path.lexists(path):

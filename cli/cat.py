@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eventlog.errors import Refused
+from eventlog.base.errors import Refused
 
 from . import exits
 from .access import open_store, put, say
@@ -60,7 +60,7 @@ def _of_agent(store: "Store", turn: str, path: str) -> tuple[str, str]:
 
 
 def _refuse_withheld(store: "Store", what: str, data: bytes) -> None:
-    from eventlog.snapshots.ids import blob_id, to_text
+    from eventlog.blobs.ids import blob_id, to_text
 
     content_hash = to_text(blob_id(data))
     if content_hash in store.withheld():

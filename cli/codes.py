@@ -39,7 +39,7 @@ def command(
     event of that session first. The file for other programs is memory/sessions/active-PROJECT.json below the
     store, or below [memory] codes_base of config.toml; the codes in it count for seven days.
     """
-    from eventlog.errors import NotFound
+    from eventlog.base.errors import NotFound
     from eventlog.memory import codes, codes_files, codes_of_log
     from eventlog.memory.budget import tokens_of
     from eventlog.memory.files import read_json

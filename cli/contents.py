@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eventlog.agents.live_contents import Job, Started
+    from eventlog.hooks.deferred_lists import Job, Started
 
 _READ_END_SIZE = 16
 _DESCRIPTORS_MAX = 65_536
@@ -23,7 +23,7 @@ _DESCRIPTORS_MAX = 65_536
 
 def start(job: "Job") -> "Started":
     """Start the process. Raises: OSError."""
-    from eventlog.agents.live_contents import Started
+    from eventlog.hooks.deferred_lists import Started
 
     word, say = os.pipe()
     ended, end = os.pipe()
@@ -43,10 +43,10 @@ def start(job: "Job") -> "Started":
 
 def _become(job: "Job", say: int, ended: int) -> None:
     """Copy what is to be copied, and replace this process by one that has nothing else of the hook's."""
-    from eventlog.agents.live_contents import WAITING
-    from eventlog.fs import REAL
-    from eventlog.snapshots.staging import stage
-    from eventlog.snapshots.userfiles import UserFiles
+    from eventlog.base.fs import REAL
+    from eventlog.hooks.deferred_lists import WAITING
+    from eventlog.worktree.staging import stage
+    from eventlog.worktree.userfiles import UserFiles
 
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
@@ -79,10 +79,10 @@ def main(words: "list[str]") -> None:
     """
     import time
 
-    from eventlog import identity
-    from eventlog.agents import live_contents, stored_contents
-    from eventlog.fs import REAL
-    from eventlog.layout import Layout
+    from eventlog.base import identity
+    from eventlog.base.fs import REAL
+    from eventlog.base.layout import Layout
+    from eventlog.hooks import deferred_lists, stored_contents
 
     maintainer.step_back()
     root, *rest = words
@@ -93,7 +93,7 @@ def main(words: "list[str]") -> None:
         copies = {bytes.fromhex(path): int(fd) for fd, _, path in (one.partition(":") for one in rest[3:])}
         while os.read(int(rest[1]), _READ_END_SIZE):
             pass
-    working = REAL.open(layout.lock(live_contents.WORKING), os.O_RDWR | os.O_CREAT)
+    working = REAL.open(layout.lock(deferred_lists.WORKING), os.O_RDWR | os.O_CREAT)
     while not REAL.flock(working, True):
         time.sleep(0.05)
     if rest:

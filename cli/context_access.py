@@ -29,10 +29,10 @@ def workstream_argument(function: F) -> F:
 
 def contexts_of(store: "Store", *, whatever: bool = False) -> "ContextStore":
     """The shared context of the repository around the working directory. Raises: Refused when it is off."""
-    from eventlog.errors import Refused
+    from eventlog.base.errors import Refused
+    from eventlog.base.repository import git_root
     from eventlog.memory.shared_nodes import is_enabled
     from eventlog.memory.shared_store import ContextStore
-    from eventlog.repository import git_root
 
     contexts = ContextStore(store, git_root(os.getcwd()) or os.path.dirname(store.layout.root))
     if not whatever and not is_enabled(contexts):

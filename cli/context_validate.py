@@ -17,7 +17,7 @@ def command(ctx: click.Context, workstream: str, phase: str, as_json: bool) -> N
 
     The entry of WORKSTREAM must fit the repository, and its claims must have evidence; exit code 3 otherwise.
     """
-    from eventlog.errors import Refused
+    from eventlog.base.errors import Refused
     from eventlog.memory.shared_nodes import ValidationNode
 
     with open_store(ctx) as store:

@@ -32,7 +32,7 @@ def command(
     absent change nothing. A summary needs --tests-passed and --diff-applied; a claim that something is done
     needs evidence (exit code 3).
     """
-    from eventlog.errors import InvalidEvent
+    from eventlog.base.errors import InvalidEvent
     from eventlog.memory.shared_nodes import ContextWriteNode
 
     if rebuild == (update is not None):

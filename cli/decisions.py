@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eventlog.paths import within_sql
+from eventlog.base.display import nothing_fits
+from eventlog.base.paths import within_sql
 from eventlog.projections.definitions import DATED_DECISIONS, DECISIONS_NEWEST_FIRST
-from eventlog.wording import nothing_fits
 
 from .access import json_option, open_store, put, say
 from .jsonout import document

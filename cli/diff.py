@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eventlog.errors import Corruption, NotFound
+from eventlog.base.errors import Corruption, NotFound
 
 from . import exits, table
 from .access import json_option, naming_stdout, open_store, put, say
@@ -19,10 +19,10 @@ from .text import count, lines, one_line, terminal_width
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from eventlog.blobs.tree import TreeEntry
     from eventlog.query.lookup import TurnRef
     from eventlog.replay.diffs import Diff, FileDiff
     from eventlog.replay.trees import TreeState
-    from eventlog.snapshots.tree import TreeEntry
     from eventlog.store import Store
 
 
@@ -104,7 +104,7 @@ def _split(
 
 def _outside(store: "Store", turn: "TurnRef") -> list[str]:
     """The files that a turn changed outside of the repository; no patch for it can hold them."""
-    from eventlog.paths import OUTSIDE, is_outside
+    from eventlog.base.paths import OUTSIDE, is_outside
 
     rows = store.query(
         "select distinct path from events where event_type = 'file' and operation is distinct from 'read' "
@@ -159,7 +159,7 @@ class _Reading:
         return False
 
     def _withheld_side(self, file: "FileDiff") -> str | None:
-        from eventlog.snapshots.ids import to_text
+        from eventlog.blobs.ids import to_text
 
         sides = (file.change.before, file.change.after)
         ids = (to_text(side.id) for side in sides if side is not None)
@@ -240,9 +240,9 @@ def _moment(state: "TreeState") -> dict[str, Any]:
 
 
 def _entry(entry: "TreeEntry | None") -> dict[str, Any] | None:
+    from eventlog.blobs.ids import to_text
+    from eventlog.blobs.tree import DIRECTORY
     from eventlog.replay.patches import mode_of
-    from eventlog.snapshots.ids import to_text
-    from eventlog.snapshots.tree import DIRECTORY
 
     if entry is None:
         return None
@@ -256,6 +256,6 @@ def _say_missing(diff: "Diff", reading: _Reading) -> None:
 
 
 def _text(path: bytes) -> str:
-    from eventlog.paths import path_text
+    from eventlog.base.paths import path_text
 
     return path_text(path)

@@ -25,18 +25,17 @@ def command(ctx: click.Context, as_json: bool) -> None:
     hook once on a store of its own, and once whether `locus mcp` starts where an agent has it. Closes turns
     whose agent was killed; changes nothing else. Exit code 1 when there is a problem; a note is none.
     """
-    from eventlog.agents import health, health_store
-    from eventlog.serve import mcp_health
-    from eventlog.transcripts import gaps
+    from eventlog.doctor import agents, gaps, store
+    from eventlog.mcp import health as mcp_health
 
     given = ctx.find_root().obj
     commands = os.path.dirname(os.path.abspath(__file__))
     directory = project_directory(ctx)
     more = gaps.checks(directory, os.environ)
     with Progress("looking"):
-        findings = health.examine(given, directory, os.environ, commands, more)
+        findings = agents.examine(given, directory, os.environ, commands, more)
         findings += mcp_health.findings(directory, os.environ)
-    problems = sum(finding.level == health_store.PROBLEM for finding in findings)
+    problems = sum(finding.level == store.PROBLEM for finding in findings)
     if as_json:
         put(document({"problems": problems, "findings": [dataclasses.asdict(one) for one in findings]}))
     else:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eventlog.config import PEOPLE
+from eventlog.base.config import PEOPLE
 
 from . import exits
 from .access import json_option, naming_stdout, open_store, put, say

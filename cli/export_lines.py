@@ -50,7 +50,7 @@ def check(ctx: click.Context, path: str, force: bool, as_json: bool) -> None:
 
 def write(documents: Iterable[dict[str, Any]], path: str, force: bool) -> int:
     """One document a line; how many there were."""
-    from eventlog import jsontext
+    from eventlog.base import jsontext
     from eventlog.exports import files
 
     written = 0

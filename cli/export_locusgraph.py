@@ -12,7 +12,7 @@ from .progress import Progress
 from .text import count, size
 
 if TYPE_CHECKING:
-    from eventlog.exports.locusgraph import ExportReport
+    from eventlog.exports.locusgraph.locusgraph import ExportReport
 
 SESSIONS_SHOWN = 10
 _ONLY_SENDING = ("api", "session", "limit", "batch", "rate", "follow", "status", "retry_failed")
@@ -111,7 +111,7 @@ def command(ctx: click.Context, /, path: str | None, server: str | None, as_json
 
 
 def _write(ctx: click.Context, path: str, given: dict[str, Any], as_json: bool) -> None:
-    from eventlog.exports.locusgraph import export
+    from eventlog.exports.locusgraph.locusgraph import export
 
     with open_store(ctx) as store, Progress("exporting"):
         report = export(

@@ -19,10 +19,10 @@ from .progress import Progress
 from .text import count, size
 
 if TYPE_CHECKING:
-    from eventlog.exports.courier import RealClock
-    from eventlog.exports.deliveries import Failure
-    from eventlog.exports.endpoint import Endpoint
-    from eventlog.exports.send import SendReport, Status, Teller
+    from eventlog.exports.locusgraph.courier import RealClock
+    from eventlog.exports.locusgraph.deliveries import Failure
+    from eventlog.exports.locusgraph.endpoint import Endpoint
+    from eventlog.exports.locusgraph.send import SendReport, Status, Teller
     from eventlog.store import Store
 
 _FAILURES_SHOWN = 10
@@ -30,7 +30,7 @@ _FAILURES_SHOWN = 10
 
 def run(ctx: click.Context, server: str | None, given: dict[str, Any], as_json: bool) -> None:
     """Do what the options say with `server`."""
-    from eventlog.exports.endpoint import endpoint_of
+    from eventlog.exports.locusgraph.endpoint import endpoint_of
 
     endpoint = None if server is None else endpoint_of(server, given["graph"], given["api"])
     if given["retry_failed"] and (given["follow"] or given["since"] is not None or given["session"]):
@@ -45,9 +45,9 @@ def run(ctx: click.Context, server: str | None, given: dict[str, Any], as_json: 
 
 
 def _send(ctx: click.Context, endpoint: "Endpoint", given: dict[str, Any], as_json: bool) -> None:
-    from eventlog.exports import send as sending
-    from eventlog.exports.courier import PATIENCE_S, Courier, RealClock, check_library
-    from eventlog.exports.endpoint import key_from
+    from eventlog.exports.locusgraph import send as sending
+    from eventlog.exports.locusgraph.courier import PATIENCE_S, Courier, RealClock, check_library
+    from eventlog.exports.locusgraph.endpoint import key_from
 
     clock = RealClock()
     courier = None
@@ -92,7 +92,7 @@ def _send(ctx: click.Context, endpoint: "Endpoint", given: dict[str, Any], as_js
 
 def _teller(progress: Progress) -> "Teller":
     """Shows on stderr how sending goes."""
-    from eventlog.exports.send import Teller
+    from eventlog.exports.locusgraph.send import Teller
 
     class Shown(Teller):
         def going(self, report: "SendReport") -> None:
@@ -170,8 +170,8 @@ def _tell_failures(failures: "list[Failure]") -> None:
 
 
 def _status(ctx: click.Context, endpoint: "Endpoint | None", as_json: bool) -> None:
-    from eventlog.exports import send as sending
-    from eventlog.exports.deliveries import endpoints
+    from eventlog.exports.locusgraph import send as sending
+    from eventlog.exports.locusgraph.deliveries import endpoints
 
     with open_store(ctx) as store:
         chosen = endpoints(store) if endpoint is None else [endpoint]

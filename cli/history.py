@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eventlog.errors import NotFound
+from eventlog.base.errors import NotFound
 from eventlog.query.lookup import rewritten_turns
 
 from . import exits, table
@@ -81,8 +81,8 @@ def _find(store: "Store", path: str, limit: int, want_all: bool) -> "list[Versio
 
 def _gone(store: "Store", versions: "list[Version]") -> dict[str, str]:
     """Contents of the versions that were collected, each with what became of it."""
-    from eventlog.errors import InvalidEvent
-    from eventlog.snapshots.ids import from_text
+    from eventlog.base.errors import InvalidEvent
+    from eventlog.blobs.ids import from_text
 
     found = {}
     for version in versions:

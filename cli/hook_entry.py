@@ -1,7 +1,7 @@
 """`locus-hook AGENT`: the recorder that a coding agent's hooks start.
 
 Reads one JSON object from standard input and records what it says and what it changed; what that means is the
-business of `eventlog.agents.live`; this is the process around it. It never hurts the work it watches (P4):
+business of `eventlog.hooks.record`; this is the process around it. It never hurts the work it watches (P4):
 it exits 0 whatever happens, prints nothing but the briefing that a setting asks for, ends within
 `_DEADLINE_S` and a little, and imports no click, pyarrow, duckdb or orjson (I34). What went wrong is noted in
 `.locus/tmp/hook-errors.log`. Without a store it does nothing.
@@ -15,9 +15,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from eventlog.agents.call import Call
-    from eventlog.agents.live_contents import Job, Started
-    from eventlog.types import Event
+    from eventlog.agents.kit.call import Call
+    from eventlog.base.types import Event
+    from eventlog.hooks.deferred_lists import Job, Started
 
 _USAGE = (
     "usage: locus-hook AGENT < hook.json\nRecords one hook call of a coding agent; prints nothing, exits 0."
@@ -56,21 +56,22 @@ def main() -> None:
         _signal.signal(_signal.SIGALRM, _too_late)
         _signal.setitimer(_signal.ITIMER_REAL, _DEADLINE_S, _DEADLINE_NEXT_S)
         data, size = _read_input()
-        from eventlog.agents import adapters, live, live_place
-        from eventlog.fs import Detaching
+        from eventlog.agents import hook_adapters
+        from eventlog.base.fs import Detaching
+        from eventlog.hooks import locate, record
 
-        _signal.setitimer(_signal.ITIMER_REAL, _DEADLINE_S * live.patience(os.environ), _DEADLINE_NEXT_S)
+        _signal.setitimer(_signal.ITIMER_REAL, _DEADLINE_S * record.patience(os.environ), _DEADLINE_NEXT_S)
 
-        call = adapters.interpret(_agent(sys.argv), payload_of(data, size))
-        root = live_place.find_store(call, os.environ)
+        call = hook_adapters.interpret(_agent(sys.argv), payload_of(data, size))
+        root = locate.find_store(call, os.environ)
         if root is not None:
             store = root
 
             def leave() -> "NoReturn":
                 _end_without_recording(call, store, started_s)
 
-            fs = Detaching(live.until_of(call, os.environ, time.monotonic()), leave)
-            recorded = live.record(
+            fs = Detaching(record.until_of(call, os.environ, time.monotonic()), leave)
+            recorded = record.record(
                 fs,
                 store,
                 call,
@@ -125,10 +126,10 @@ def _brief(call: "Call", store: str, started_s: float) -> None:
     operation = call.events[-1].get("operation")
     if operation != "start" and (operation, call.agent) != ("resume", _FORGETS):
         return  # one that goes on has its context
-    from eventlog import config, identity
-    from eventlog.agents import live, live_place
-    from eventlog.fs import REAL
-    from eventlog.layout import Layout
+    from eventlog.base import config, identity
+    from eventlog.base.fs import REAL
+    from eventlog.base.layout import Layout
+    from eventlog.hooks import locate, record
 
     layout = Layout(store)
     settings = config.read(REAL, layout)
@@ -138,13 +139,13 @@ def _brief(call: "Call", store: str, started_s: float) -> None:
 
     who = identity.read(REAL, layout)
     try:
-        place = live_place.find_place(layout.root, call, os.environ)
+        place = locate.find_place(layout.root, call, os.environ)
     except (OSError, ValueError):
         place = None
     if briefing_hook.is_told(call.agent) and briefing_hook.lacks_facts(layout, who):
         from . import maintainer
 
-        until_s = started_s + _FACTS_WITHIN_S * live.patience(os.environ)
+        until_s = started_s + _FACTS_WITHIN_S * record.patience(os.environ)
         _await(maintainer.start_facts(store), until_s)
     top = None if place is None else place.root
     data = briefing_hook.at_start(call.agent, call.session, layout, who, settings, top)
@@ -181,7 +182,7 @@ def _read_input() -> "tuple[bytes, int]":
 
 def payload_of(data: bytes, size: int) -> "Event":
     """The JSON object in `data`; what is not one is kept as text."""
-    from eventlog import jsontext
+    from eventlog.base import jsontext
 
     if size == len(data):
         try:

@@ -9,9 +9,9 @@ from .access import say
 from .hooks_text import chosen, edit_options, homes, project_directory, told, where_options
 
 if TYPE_CHECKING:
-    from eventlog.agents.git_exclude import Standing
-    from eventlog.agents.install import Homes
-    from eventlog.agents.settings_file import Change
+    from eventlog.setup.git_exclude import Standing
+    from eventlog.setup.install import Homes
+    from eventlog.setup.settings_file import Change
 
 
 @click.command("install")
@@ -68,9 +68,9 @@ def install(
     brief: bool | None = None,
 ) -> None:
     """Edit the settings and say what was done and what is left to do."""
-    from eventlog.agents import install as engine
-    from eventlog.agents import launch
-    from eventlog.fs import REAL
+    from eventlog.base.fs import REAL
+    from eventlog.setup import install as engine
+    from eventlog.setup import launch
 
     directory, places = project_directory(ctx), homes()
     agents = chosen(agent, directory, places)
@@ -95,8 +95,8 @@ def install(
 
 
 def _status_line(level: str) -> "dict[str, object]":
-    from eventlog.agents import install as engine
-    from eventlog.agents import launch
+    from eventlog.setup import install as engine
+    from eventlog.setup import launch
 
     return launch.status_line() if level == engine.PROJECT else launch.status_line(launch.own_program())
 
@@ -106,9 +106,9 @@ def _left_out(
 ) -> "list[Standing]":
     """Have git ignore what a checkout or a stash is not to take away: of the settings for one user alone the
     file, and what its hooks start where that is in the same working tree."""
-    from eventlog.agents import git_exclude, launch
-    from eventlog.agents import install as engine
-    from eventlog.fs import REAL
+    from eventlog.base.fs import REAL
+    from eventlog.setup import git_exclude, launch
+    from eventlog.setup import install as engine
 
     claim = git_exclude.claim_of_hooks(path)
     if level != engine.LOCAL:
@@ -126,10 +126,10 @@ def _left_out(
 def _say_what_is_left(
     ctx: click.Context, directory: str, changes: "list[Change]", brief: bool | None
 ) -> None:
-    from eventlog import identity
-    from eventlog.agents import install as engine
-    from eventlog.errors import Refused
-    from eventlog.layout import Layout
+    from eventlog.base import identity
+    from eventlog.base.errors import Refused
+    from eventlog.base.layout import Layout
+    from eventlog.setup import install as engine
 
     from . import brief_choice
     from .ignored_files import ask_once

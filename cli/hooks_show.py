@@ -12,7 +12,7 @@ from .jsonout import document
 from .text import lines
 
 if TYPE_CHECKING:
-    from eventlog.agents.install import Registered
+    from eventlog.setup.install import Registered
 
 
 @click.command("show")
@@ -25,9 +25,9 @@ def command(ctx: click.Context, agent: str | None, level: str | None, as_json: b
     For each settings file that has hooks of ours: the events and the command, and of Claude Code whether the
     status line is ours. `locus doctor` also tries whether they work.
     """
-    from eventlog.agents import install as engine
-    from eventlog.agents import launch
-    from eventlog.fs import REAL
+    from eventlog.base.fs import REAL
+    from eventlog.setup import install as engine
+    from eventlog.setup import launch
 
     directory, places = project_directory(ctx), homes()
     found: dict[str, engine.Registered] = {}
@@ -67,8 +67,8 @@ def command(ctx: click.Context, agent: str | None, level: str | None, as_json: b
 
 def _status_line(one: "Registered", is_lost: bool) -> str:
     """What there is to say of Claude Code's status line; the other agents have none of ours."""
-    from eventlog.agents import install as engine
-    from eventlog.agents import launch
+    from eventlog.setup import install as engine
+    from eventlog.setup import launch
 
     if one.agent != engine.CLAUDE_CODE:
         return ""

@@ -12,9 +12,9 @@ from .jsonout import document
 from .text import lines
 
 if TYPE_CHECKING:
-    from eventlog.agents.git_exclude import Standing
-    from eventlog.agents.install import Homes
-    from eventlog.agents.settings_file import Change
+    from eventlog.setup.git_exclude import Standing
+    from eventlog.setup.install import Homes
+    from eventlog.setup.settings_file import Change
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,9 +50,9 @@ def edit_options(function: F) -> F:
 
 def project_directory(ctx: click.Context) -> str:
     """The directory whose work is recorded: the repository's root, else where the store is, else here."""
-    from eventlog import identity
-    from eventlog.errors import EventLogError
-    from eventlog.repository import git_root
+    from eventlog.base import identity
+    from eventlog.base.errors import EventLogError
+    from eventlog.base.repository import git_root
 
     here = os.getcwd()
     root = git_root(here)
@@ -68,14 +68,14 @@ def project_directory(ctx: click.Context) -> str:
 
 
 def homes() -> "Homes":
-    from eventlog.agents.install import Homes
+    from eventlog.setup.install import Homes
 
     return Homes.of(os.environ)
 
 
 def chosen(agent: str | None, directory: str, found_in: "Homes") -> list[str]:
     """The agents that are meant."""
-    from eventlog.agents import install
+    from eventlog.setup import install
 
     if agent == "all":
         return list(install.AGENTS)
@@ -132,7 +132,7 @@ def told(
 
 def _tell_excluded(excluded: "Sequence[Standing]", dry_run: bool) -> None:
     """What git does with the files now, in as few lines as there are lists."""
-    from eventlog.agents import git_exclude
+    from eventlog.setup import git_exclude
 
     added: dict[str, list[str]] = {}
     for one in excluded:
@@ -148,9 +148,9 @@ def _tell_excluded(excluded: "Sequence[Standing]", dry_run: bool) -> None:
 
 def out_of_lists(claim: str, places: "Homes", *, dry_run: bool) -> "list[Change]":
     """Take our lines out of git's lists of ignored files; a list that refuses is said, and stays."""
-    from eventlog.agents import git_exclude
-    from eventlog.errors import EventLogError
-    from eventlog.fs import REAL
+    from eventlog.base.errors import EventLogError
+    from eventlog.base.fs import REAL
+    from eventlog.setup import git_exclude
 
     try:
         return git_exclude.take_back(REAL, places.state, claim, dry_run=dry_run)

@@ -16,7 +16,7 @@ from .hooks_text import (
 )
 
 if TYPE_CHECKING:
-    from eventlog.agents.settings_file import Change
+    from eventlog.setup.settings_file import Change
 
 
 @click.command("uninstall")
@@ -31,9 +31,9 @@ def command(ctx: click.Context, agent: str | None, level: str | None, dry_run: b
     had before the first install; otherwise our entries go and nothing else. A file that was made for
     the hooks alone is removed, and so are our lines in the repository's info/exclude.
     """
-    from eventlog.agents import git_exclude
-    from eventlog.agents import install as engine
-    from eventlog.fs import REAL
+    from eventlog.base.fs import REAL
+    from eventlog.setup import git_exclude
+    from eventlog.setup import install as engine
 
     directory, places = project_directory(ctx), homes()
     agents = [name for name in AGENTS[:-1] if agent in (None, "all", name)]

@@ -8,7 +8,7 @@ import click
 from .access import say
 
 if TYPE_CHECKING:
-    from eventlog.layout import Layout
+    from eventlog.base.layout import Layout
 
 KEPT = (
     "Files that git ignores and that nothing could rebuild (.env and the like, local databases, up to 5 MB) "
@@ -32,8 +32,8 @@ _UNDECIDED = (
 
 def decide(layout: "Layout", keeps: bool) -> None:
     """Set it, and say so."""
-    from eventlog import config
-    from eventlog.fs import REAL, Refusals
+    from eventlog.base import config
+    from eventlog.base.fs import REAL, Refusals
 
     with Refusals(layout.keep_ignored, "note that choice"):
         config.set_keeps_ignored(REAL, layout, keeps)
@@ -42,8 +42,8 @@ def decide(layout: "Layout", keeps: bool) -> None:
 
 def ask_once(layout: "Layout") -> None:
     """Ask on a terminal, or say how to decide, where nobody has decided."""
-    from eventlog import config
-    from eventlog.fs import REAL
+    from eventlog.base import config
+    from eventlog.base.fs import REAL
 
     if config.keeps_ignored(REAL, layout) is not None:
         return

@@ -14,7 +14,7 @@ from .text import count, one_line
 from .withheld_text import say_withheld
 
 if TYPE_CHECKING:
-    from eventlog.agents.git_report import ImportReport
+    from eventlog.importers.git_report import ImportReport
 
 
 @click.command("git")
@@ -34,7 +34,7 @@ def command(
     here). Repeating it adds what is new; an import that was killed goes on where it stopped. What
     could not be recorded is listed, and the exit code is 4.
     """
-    from eventlog.agents.git_history import import_git
+    from eventlog.importers.git_history import import_git
 
     with open_store(ctx, records=True) as store:
         with Progress("recording commits") as progress:

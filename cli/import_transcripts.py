@@ -17,8 +17,8 @@ from .withheld_text import say_withheld
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eventlog.importers.importer import ImportReport
     from eventlog.store import Store
-    from eventlog.transcripts.importer import ImportReport
 
 _SHOWN_MAX = 20
 _PASSED_SHOWN_MAX = 3
@@ -88,7 +88,7 @@ def _run(
     all_projects: bool,
     progress: Progress,
 ) -> "ImportReport":
-    from eventlog.transcripts import importer, sources
+    from eventlog.importers import importer, sources
 
     passed: list[sources.Passed] = []
     if paths:

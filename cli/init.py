@@ -5,7 +5,7 @@ import stat
 
 import click
 
-from eventlog.identity import TURN_LIMIT, TURN_LIMIT_MAX
+from eventlog.base.identity import TURN_LIMIT, TURN_LIMIT_MAX
 
 from .access import say
 
@@ -47,9 +47,9 @@ def command(
     --keep-ignored or --leave-ignored say. A directory that hooks would refuse is refused, with the
     reason; one of yours that others may write to is closed to them.
     """
-    from eventlog import identity
-    from eventlog.many import remember
-    from eventlog.repository import project_name_of, repo_hash_of
+    from eventlog.base import identity
+    from eventlog.base.repository import project_name_of, repo_hash_of
+    from eventlog.multi_store import remember
     from eventlog.store import Store
 
     from .ignored_files import ask_once, decide
@@ -106,7 +106,7 @@ def _places(given: str | None, directory: str | None) -> tuple[str, str]:
     if directory is not None:
         directory = os.path.abspath(directory)
         return os.path.join(directory, ".locus"), directory
-    from eventlog.repository import git_root
+    from eventlog.base.repository import git_root
 
     here = os.getcwd()
     root = git_root(here) or here

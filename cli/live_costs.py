@@ -10,11 +10,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eventlog.agents.live_state import short
-from eventlog.agents.status_line import COSTS, FORMAT
+from eventlog.hooks.state import short
 from eventlog.memory.files import read_json, replace_file
 from eventlog.query import prices
 from eventlog.reports import figures
+from eventlog.reports.status_line import COSTS, FORMAT
 
 if TYPE_CHECKING:
     from eventlog.query.lookup import Query
@@ -47,7 +47,7 @@ def write(store: "Store", now_s: float) -> bool:
         if isinstance(before, dict) and rests_on.items() <= before.items():
             return False
         costs = _costs(query, known, now_s)
-    from eventlog import jsontext
+    from eventlog.base import jsontext
 
     replace_file(path, jsontext.encode({"format": FORMAT, **rests_on, **costs}) + b"\n")
     return True

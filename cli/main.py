@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import click
 
-from eventlog.errors import EventLogError
+from eventlog.base.errors import EventLogError
 
 from . import confine, exits
 from .access import begin, naming_stdout, say, unread
@@ -123,9 +123,9 @@ def _is_nowhere() -> bool:
 
 def _say_unread(arguments: list[str], positions: Sequence[range], code: int) -> None:
     """The last line of a command whose answer lacks events that rot took."""
-    from eventlog import wording
+    from eventlog.base import display
 
-    message = wording.unread(positions)
+    message = display.unread(positions)
     if _wants_json(arguments):
         from .jsonout import line
 

@@ -121,26 +121,28 @@ def main(root: str, program: str = "") -> None:
     except BlockingIOError:
         return
     step_back()
-    from eventlog.agents import launch, live_closing, live_contents, live_sweep, stored_contents
-    from eventlog.fs import REAL
-    from eventlog.keep import erasure, upkeep
-    from eventlog.many import remember
+    from eventlog.base.fs import REAL
+    from eventlog.erasure import erasure
+    from eventlog.hooks import closing, deferred_lists, stored_contents, sweep
+    from eventlog.maintenance import upkeep
     from eventlog.memory import briefing_of_log, codes_of_log
-    from eventlog.recorder import collection
+    from eventlog.multi_store import remember
+    from eventlog.retention import collection
     from eventlog.search import index as search
+    from eventlog.setup import launch
     from eventlog.store import Store
 
     launch.renew_modules(REAL, os.path.dirname(os.path.abspath(__file__)), program)
     with Store.open(root) as store:
         remember(root, os.environ)  # hooks record here, perhaps nothing else does
-        working = store.fs.open(store.layout.lock(live_contents.WORKING), os.O_RDWR | os.O_CREAT)
+        working = store.fs.open(store.layout.lock(deferred_lists.WORKING), os.O_RDWR | os.O_CREAT)
         if store.fs.flock(working, True):
             stored_contents.store_all(store.fs, store.layout, store.identity)
         store.fs.close(working)
         upkeep.maintain(store, thorough=True)
-        live_closing.close_dead_turns(store.fs, store.layout, live_closing.MAINTENANCE, lambda _: None)
+        closing.close_dead_turns(store.fs, store.layout, closing.MAINTENANCE, lambda _: None)
         collection.maintain(store)
-        live_sweep.sweep(store.fs, store.layout)
+        sweep.sweep(store.fs, store.layout)
         erasure.resume(store)
         search.maintain(store)
         _count_lines(store)
@@ -169,7 +171,7 @@ def make_facts(root: str, _program: str = "") -> None:
 
 def _count_lines(store: "Store") -> None:
     """Count the lines of changes before somebody asks. Whatever keeps it from that, asking counts them."""
-    from eventlog.errors import EventLogError
+    from eventlog.base.errors import EventLogError
 
     try:
         store.count_lines()
@@ -179,7 +181,7 @@ def _count_lines(store: "Store") -> None:
 
 def _tell_costs(store: "Store") -> None:
     """Write what status lines show of costs. Whatever keeps it from that, they show that it is unknown."""
-    from eventlog.errors import EventLogError
+    from eventlog.base.errors import EventLogError
 
     from . import live_costs
 

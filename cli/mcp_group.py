@@ -36,6 +36,6 @@ def command(ctx: click.Context, agent_id: str) -> None:
     """
     if ctx.invoked_subcommand is not None:
         return
-    from eventlog.serve.mcp import serve
+    from eventlog.mcp.server import serve
 
     serve(ctx.find_root().obj, agent_id)

@@ -37,7 +37,7 @@ def entry_options(function: F) -> F:
 
 def chosen(agent: str | None, directory: str) -> list[str]:
     """The agents that are meant, as hooks call them."""
-    from eventlog.serve.mcp_install import AGENTS
+    from eventlog.mcp.install import AGENTS
 
     from . import hooks_text
 
@@ -60,11 +60,11 @@ def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
 
     Entries of a project name the program locus, which must be on the PATH of whoever reads them.
     """
-    from eventlog import identity
-    from eventlog.agents import git_exclude
-    from eventlog.errors import Refused
-    from eventlog.fs import REAL
-    from eventlog.serve import mcp_install as engine
+    from eventlog.base import identity
+    from eventlog.base.errors import Refused
+    from eventlog.base.fs import REAL
+    from eventlog.mcp import install as engine
+    from eventlog.setup import git_exclude
 
     directory, places = project_directory(ctx), homes()
     given = ctx.find_root().obj
@@ -118,10 +118,10 @@ def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
 
 def _try(line: "Sequence[str]", directory: str) -> None:
     """Start the server as the agent will. Raises: EventLogError (nothing was written yet)."""
-    from eventlog.errors import EventLogError
-    from eventlog.serve import mcp_trial
+    from eventlog.base.errors import EventLogError
+    from eventlog.mcp import trial
 
-    found = mcp_trial.problem(line, directory, os.environ)
+    found = trial.problem(line, directory, os.environ)
     if found is not None:
         what, todo = found
         raise EventLogError(f"{what}. No settings were changed. Next: {todo}.")

@@ -10,7 +10,7 @@ from .hooks_text import edit_options, homes, out_of_lists, project_directory, to
 from .mcp_install import entry_options
 
 if TYPE_CHECKING:
-    from eventlog.agents.settings_file import Change
+    from eventlog.setup.settings_file import Change
 
 
 @click.command("uninstall")
@@ -22,9 +22,9 @@ def command(ctx: click.Context, agent: str | None, scope: str, dry_run: bool, as
 
     Only our own entry goes, and a file that then holds nothing. What is recorded stays.
     """
-    from eventlog.agents import git_exclude
-    from eventlog.fs import REAL
-    from eventlog.serve import mcp_install as engine
+    from eventlog.base.fs import REAL
+    from eventlog.mcp import install as engine
+    from eventlog.setup import git_exclude
 
     directory, places = project_directory(ctx), homes()
     names = (

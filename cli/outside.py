@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eventlog.paths import OUTSIDE
+from eventlog.base.paths import OUTSIDE
 
 if TYPE_CHECKING:
-    from eventlog.outside import OutsideNames
+    from eventlog.secrets.outside_names import OutsideNames
     from eventlog.store import Store
 
 _NAME = re.compile(r"root:[0-9a-f]{16}(?=/)")
@@ -47,8 +47,8 @@ def local(text: str) -> str:
 
 
 def _directories(context: click.Context, roots: set[str]) -> dict[str, str]:
-    from eventlog.errors import EventLogError
-    from eventlog.outside import OutsideNames
+    from eventlog.base.errors import EventLogError
+    from eventlog.secrets.outside_names import OutsideNames
     from eventlog.store import Store
 
     try:
@@ -94,8 +94,8 @@ def _above(path: str) -> Iterator[str]:
 
 def _named(payload: object, cwd: str) -> Iterator[str]:
     """The directories of the paths that a tool call names."""
-    from eventlog import jsontext
-    from eventlog.paths import patch_paths
+    from eventlog.base import jsontext
+    from eventlog.base.paths import patch_paths
 
     waiting: list[object] = [jsontext.object_of(payload).get("args")]
     while waiting:

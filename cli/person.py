@@ -10,7 +10,7 @@ from .jsonout import document
 from .text import one_line
 
 if TYPE_CHECKING:
-    from eventlog.person import Person
+    from eventlog.base.person import Person
     from eventlog.store import Store
 
 
@@ -38,7 +38,7 @@ def command(
     What is recorded stays on this machine: no export and no answer to an agent has it unless config.toml
     says so (docs/people.md). An empty NAME or ADDRESS is not recorded.
     """
-    from eventlog import person
+    from eventlog.base import person
 
     given = name is not None or email is not None or host is not None
     if off + on + given > 1:
@@ -62,9 +62,9 @@ def note_once(root: str, directory: str) -> None:
 
     On a machine that the note does not name yet, its name is added.
     """
-    from eventlog import identity, person
-    from eventlog.fs import REAL
-    from eventlog.layout import Layout
+    from eventlog.base import identity, person
+    from eventlog.base.fs import REAL
+    from eventlog.base.layout import Layout
 
     store_id = identity.read(REAL, Layout(root)).store_id
     known = person.read(REAL, os.environ, store_id)
@@ -83,8 +83,8 @@ def note_once(root: str, directory: str) -> None:
 
 
 def _noted(store: "Store", who: "Person") -> "Person":
-    from eventlog import person
-    from eventlog.fs import Refusals
+    from eventlog.base import person
+    from eventlog.base.fs import Refusals
 
     path = person.path_of(os.environ, store.identity.store_id)
     with Refusals(path or "the home directory", "note who works here"):
@@ -94,8 +94,8 @@ def _noted(store: "Store", who: "Person") -> "Person":
 
 def _of_git(directory: str) -> "Person":
     """Who git says works in `directory`, on this machine."""
-    from eventlog import person
-    from eventlog.repository import person_of
+    from eventlog.base import person
+    from eventlog.base.repository import person_of
 
     name, email = (person.text(value) for value in person_of(directory))
     return person.Person(name, email, {person.machine(): person.machine()})
@@ -108,7 +108,7 @@ def _directory(store: "Store") -> str:
 def _changed(
     ctx: click.Context, known: "Person | None", name: str | None, email: str | None, host: str | None
 ) -> "Person":
-    from eventlog import person
+    from eventlog.base import person
 
     found = person.Person() if known is None or known.off else known
     for value, what in ((name, "--name"), (email, "--email"), (host, "--host")):

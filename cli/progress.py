@@ -42,7 +42,7 @@ class Progress:
         self._wait = self._done.wait if wait is None else wait
         show = self._rewrite if sys.stderr.isatty() else self._append
         self._thread = threading.Thread(target=show, daemon=True)
-        self._thread.is_fork_safe = True  # type: ignore[attr-defined]  # for eventlog/snapshots/parallel.py
+        self._thread.is_fork_safe = True  # type: ignore[attr-defined]  # for eventlog/checkout/parallel.py
 
     def __enter__(self) -> "Progress":
         self._thread.start()

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from eventlog.base.types import COLUMN_KINDS, COLUMN_NAMES, TIME, happened_at
 from eventlog.projections.definitions import ASKED_FOR, all_of
-from eventlog.types import COLUMN_KINDS, COLUMN_NAMES, TIME, happened_at
 
 from .text import microseconds, moment_exact, one_line
 
@@ -29,7 +29,7 @@ def records(result: "Result") -> Iterator[Record]:
 
 def events(result: "Result") -> Iterator[Record]:
     """Rows of the view `events` the way `Store.events` gives them: times as integers, payload a dict."""
-    from eventlog import jsontext
+    from eventlog.base import jsontext
 
     for event in records(result):
         for name, kind in COLUMN_KINDS.items():

@@ -41,7 +41,7 @@ def command(
     submodule is the commit of another repository: it stands as an empty directory, and the commit
     is named.
     """
-    from eventlog.snapshots.worktree_entries import BY_CHOICE
+    from eventlog.worktree.entries import BY_CHOICE
 
     with open_store(ctx) as store, Progress("replaying"):
         ref = store.turn(turn)
@@ -87,6 +87,6 @@ def command(
 
 
 def _text(path: bytes | str) -> str:
-    from eventlog.paths import path_text
+    from eventlog.base.paths import path_text
 
     return path_text(path) if isinstance(path, bytes) else path

@@ -3,9 +3,9 @@
 import os
 from typing import TYPE_CHECKING
 
-from eventlog.errors import NotFound
-from eventlog.outside import OutsideNames
-from eventlog.paths import is_outside, path_text, within_sql
+from eventlog.base.errors import NotFound
+from eventlog.base.paths import is_outside, path_text, within_sql
+from eventlog.secrets.outside_names import OutsideNames
 
 if TYPE_CHECKING:
     from eventlog.store import Store
@@ -82,7 +82,7 @@ def _roots(store: "Store") -> list[str]:
     here = os.path.realpath(os.getcwd())
     if here == beside:
         return [beside]
-    from eventlog.repository import git_root
+    from eventlog.base.repository import git_root
 
     top = git_root(here)
     return [beside] if top is None else list(dict.fromkeys([os.path.realpath(top), beside]))

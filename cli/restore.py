@@ -13,9 +13,9 @@ from .progress import Progress
 from .text import count, ignored_text, one_line
 
 if TYPE_CHECKING:
-    from eventlog.replay.restore import Plan
-    from eventlog.replay.restore_run import Outcome
-    from eventlog.snapshots.parallel import Listed
+    from eventlog.checkout.parallel import Listed
+    from eventlog.restore.plan import Plan
+    from eventlog.restore.run import Outcome
     from eventlog.store import Store
 
 _KEPT_SHOWN = 20
@@ -93,7 +93,7 @@ def command(
         with Progress("comparing"):
             plan = _plan(store, turn, paths, at, into, delete)
         if token and token != plan.token and not force:
-            from eventlog.errors import Refused
+            from eventlog.base.errors import Refused
 
             raise Refused(
                 "something was changed since that plan was made, or the question is another one; nothing "
@@ -132,7 +132,7 @@ def _plan(
 
 def _check_whereabouts(store: "Store") -> None:
     """Refuse to change a directory that is not the one the user is in, unless it was named."""
-    from eventlog.errors import Refused
+    from eventlog.base.errors import Refused
 
     target = os.path.realpath(os.path.dirname(store.layout.root))
     here = os.path.realpath(os.getcwd())
@@ -144,7 +144,7 @@ def _check_whereabouts(store: "Store") -> None:
 
 
 def _ask(plan: "Plan") -> None:
-    from eventlog.errors import Refused
+    from eventlog.base.errors import Refused
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Refused(
@@ -257,6 +257,6 @@ def _text(path: bytes) -> str:
 
 
 def _name(path: bytes) -> str:
-    from eventlog.paths import path_text
+    from eventlog.base.paths import path_text
 
     return path_text(path)

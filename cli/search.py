@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from eventlog.wording import not_searched, nothing_fits
+from eventlog.base.display import not_searched, nothing_fits
 
 from . import exits
 from .access import json_option, open_store, put, say
@@ -64,9 +64,9 @@ def check_filters(
 
     Raises: NotFound for a session, or a type, that nothing here has.
     """
-    from eventlog.errors import NotFound
+    from eventlog.base.errors import NotFound
+    from eventlog.base.types import KIND_OF_TYPE
     from eventlog.recorder.sessions import meant
-    from eventlog.types import KIND_OF_TYPE
 
     only = None if session is None else meant(store, session)
     if any(name not in KIND_OF_TYPE for name in event_types):

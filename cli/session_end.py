@@ -18,10 +18,10 @@ def command(ctx: click.Context, session: str | None, agent: str, summary: str | 
     SESSION, or the active one of the agent; without either, the only one that is active. The id of any
     part of a conversation closes the part that is active. Its context id goes to stdout.
     """
-    from eventlog.errors import EventLogError
+    from eventlog.base.errors import EventLogError
+    from eventlog.doctor.completeness import completeness
     from eventlog.memory import intent
     from eventlog.recorder import sessions
-    from eventlog.recorder.completeness import completeness
 
     with open_store(ctx, records=True) as store:
         end_stale(store)

@@ -22,7 +22,7 @@ def command(ctx: click.Context, want_all: bool, agent: str | None, as_json: bool
     """
     from eventlog.memory import intent
     from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST, all_of
-    from eventlog.recorder import retention
+    from eventlog.retention import retention
 
     with open_store(ctx) as store:
         end_stale(store)

@@ -38,7 +38,7 @@ def meant(ctx: click.Context, store: "Store", session: str | None, agent: str) -
 
     Raises: NotFound, Ambiguous.
     """
-    from eventlog.errors import Ambiguous
+    from eventlog.base.errors import Ambiguous
     from eventlog.memory import intent
 
     if session:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eventlog.errors import Ambiguous, NotFound
+from eventlog.base.errors import Ambiguous, NotFound
+from eventlog.base.types import COLUMN_KINDS, COLUMN_NAMES, TIME
 from eventlog.projections.definitions import ASKED_FOR, all_of
-from eventlog.types import COLUMN_KINDS, COLUMN_NAMES, TIME
 
 from . import table
 from .access import json_option, open_store, put, say
@@ -127,9 +127,9 @@ def session_and_turns(
 
     Args: whole: with what only JSON has of its turns.
     """
+    from eventlog.doctor.completeness import completeness
     from eventlog.memory import intent
-    from eventlog.recorder import retention
-    from eventlog.recorder.completeness import completeness
+    from eventlog.retention import retention
 
     about = intent.find(store, session_id)
     asked = f"select {all_of('sessions')} from sessions where session_id = $1"
@@ -189,9 +189,9 @@ def _context(store: "Store", context_id: str) -> tuple[Record, str]:
 
 
 def _event(store: "Store", event_id: str) -> tuple[Record, str]:
+    from eventlog.blobs.payload_texts import payload_with_texts
     from eventlog.log.upcast import is_newer
     from eventlog.replay.diffs import diff_of
-    from eventlog.snapshots.payload_texts import payload_with_texts
 
     event = store.event(event_id)
     event["payload"] = payload_with_texts(store, event["payload"])
@@ -224,7 +224,7 @@ def _event(store: "Store", event_id: str) -> tuple[Record, str]:
 
 def _certainty_at(store: "Store", event: "Mapping[str, Any]") -> "Certainty | None":
     """How well the files just after an event of a turn are known; None outside turns."""
-    from eventlog.errors import EventLogError
+    from eventlog.base.errors import EventLogError
     from eventlog.replay.certainty import TELLS_OF_FILES
 
     if event["turn"] is None or event["event_type"] not in TELLS_OF_FILES:

@@ -123,18 +123,20 @@ def _of_many(
     form: str,
     to_file: bool,
 ) -> bytes | str:
-    from eventlog import many
+    from eventlog import multi_store
 
-    with many.opened(stores, every=all_stores) as opened, Progress("asking"):
+    with multi_store.opened(stores, every=all_stores) as opened, Progress("asking"):
         for path in opened.gone:
             click.echo(f"left out: {path}", err=True)
         return _asked(
             text,
             limits,
             lambda: (
-                _encoded_arrow(many.sql(opened, text, parameters, limits=limits), form, to_file)
+                _encoded_arrow(multi_store.sql(opened, text, parameters, limits=limits), form, to_file)
                 if form in _BINARY
-                else _encoded(many.query(opened, text, parameters, limits=limits), form, to_file=to_file)
+                else _encoded(
+                    multi_store.query(opened, text, parameters, limits=limits), form, to_file=to_file
+                )
             ),
         )
 
@@ -191,7 +193,7 @@ def _asked(text: str, limits: "Limits", ask: "Callable[[], _Answer]") -> "_Answe
     DuckDB looks at no signals while it works. Only reading goes on behind the back of who has left, and
     the process ends next.
     """
-    from eventlog.errors import QueryError
+    from eventlog.base.errors import QueryError
 
     from .sql_place import placed
 
@@ -221,7 +223,7 @@ def _asked(text: str, limits: "Limits", ask: "Callable[[], _Answer]") -> "_Answe
 
 
 def _write(data: bytes, output: str | None, size: int, force: bool) -> None:
-    from eventlog.errors import QueryError
+    from eventlog.base.errors import QueryError
 
     if len(data) > size:
         raise QueryError(

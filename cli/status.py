@@ -23,7 +23,7 @@ _UNFINISHED = (
 def command(ctx: click.Context, as_json: bool) -> None:
     """Show what the store holds: events, turns, sessions, sizes, index."""
     from eventlog.memory import intent
-    from eventlog.recorder import retention
+    from eventlog.retention import retention
 
     with open_store(ctx) as store:
         end_stale(store)

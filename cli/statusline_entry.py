@@ -40,8 +40,8 @@ def main() -> None:
 
 def text(environ: "Mapping[str, str]") -> str:
     """The line for what stdin says; a terminal, or what is no JSON object, says nothing. Raises: anything."""
-    from eventlog import jsontext
-    from eventlog.agents import status_line
+    from eventlog.base import jsontext
+    from eventlog.reports import status_line
 
     try:
         said = {} if os.isatty(0) else jsontext.decode(_read_input())

@@ -18,7 +18,8 @@ def command(ctx: click.Context, names: tuple[str, ...], reason: str | None, undo
     before `locus store gc`, or maintenance, has run; what it sets aside can be brought back for a
     day with --undo. An active or pinned session is refused with exit code 3.
     """
-    from eventlog.recorder import retention, sessions
+    from eventlog.recorder import sessions
+    from eventlog.retention import retention
 
     with open_store(ctx) as store:
         # Of a conversation the part that may be active, and so refused, comes first.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eventlog.errors import Corruption
+from eventlog.base.errors import Corruption
 
 from .access import json_option, open_store, put, say
 from .jsonout import document
@@ -13,7 +13,7 @@ from .progress import Progress
 from .text import count, size
 
 if TYPE_CHECKING:
-    from eventlog.keep.backup import BackupReport
+    from eventlog.maintenance.backup import BackupReport
 
 
 @click.command("backup")
@@ -30,7 +30,7 @@ def command(ctx: click.Context, dest: str, link: bool, prune: bool, check: bool,
     killed leaves the copy before it, and is finished by repeating it. Never record into DEST. Exit
     code 12 when files of the store are damaged.
     """
-    from eventlog.keep.backup import backup
+    from eventlog.maintenance.backup import backup
 
     with open_store(ctx, maintained=False) as store, Progress("copying") as progress:
         report = backup(store, dest, link=link, prune=prune, check=check, progress=progress)

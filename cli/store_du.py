@@ -12,7 +12,7 @@ from .progress import Progress
 from .text import one_line, size, terminal_width
 
 if TYPE_CHECKING:
-    from eventlog.snapshots.usage import Reuse, Row
+    from eventlog.gc.usage import Reuse, Row
 
 _COUNTED = {"kind": "FILES OR CONTENTS", "session": "CONTENTS", "path": "VERSIONS"}
 
@@ -40,7 +40,7 @@ def command(ctx: click.Context, by: str, limit: int, as_json: bool) -> None:
 
     Bytes of single contents are their share of what they are compressed with.
     """
-    from eventlog.snapshots import usage
+    from eventlog.gc import usage
 
     with open_store(ctx) as store, store.view() as view, Progress("adding up"):
         if by == "reuse":

@@ -15,7 +15,7 @@ from .repopath import filter_of
 from .text import count
 
 if TYPE_CHECKING:
-    from eventlog.keep.erasure import Erased, Plan
+    from eventlog.erasure.erasure import Erased, Plan
     from eventlog.store import Store
 
 
@@ -49,7 +49,7 @@ def command(
     issued. Give it by `--secret -`: a command line is seen by others. Exit code 4 while readers still
     keep old files open: maintenance finishes it, or --resume.
     """
-    from eventlog.keep import erasure
+    from eventlog.erasure import erasure
 
     given = [bool(events), session is not None, path is not None, secret is not None, resume]
     if sum(given) != 1:
@@ -78,7 +78,7 @@ def command(
 def _plan(
     store: "Store", events: tuple[str, ...], session: str | None, path: str | None, secret: str | None
 ) -> "Plan":
-    from eventlog.keep import erasure
+    from eventlog.erasure import erasure
 
     if events:
         return erasure.plan_events(store, events)

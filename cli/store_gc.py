@@ -11,7 +11,7 @@ from .progress import Progress
 from .text import count, one_line, size
 
 if TYPE_CHECKING:
-    from eventlog.recorder.collection import Collected, Plan
+    from eventlog.retention.collection import Collected, Plan
 
 
 @click.command("gc")
@@ -28,8 +28,8 @@ def command(ctx: click.Context, dry_run: bool, yes: bool, token: str | None, as_
     removed by a run a day later. The log itself stays whole: what happened can still be read, the
     files of these turns cannot be replayed.
     """
-    from eventlog.errors import Refused
-    from eventlog.recorder import collection
+    from eventlog.base.errors import Refused
+    from eventlog.retention import collection
 
     with open_store(ctx) as store:
         with Progress("looking for what is needed"):
@@ -56,7 +56,7 @@ def command(ctx: click.Context, dry_run: bool, yes: bool, token: str | None, as_
 
 
 def _ask(plan: "Plan") -> None:
-    from eventlog.errors import Refused
+    from eventlog.base.errors import Refused
 
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Refused(

@@ -20,7 +20,8 @@ def command(ctx: click.Context, names: tuple[str, ...]) -> None:
 def pin(ctx: click.Context, names: tuple[str, ...], *, undo: bool) -> None:
     """Pin or unpin each of the names."""
     from eventlog.query.lookup import TurnRef, names_a_turn
-    from eventlog.recorder import retention, sessions
+    from eventlog.recorder import sessions
+    from eventlog.retention import retention
 
     with open_store(ctx) as store:
         # All names first: a wrong one changes nothing.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eventlog.errors import Corruption
+from eventlog.base.errors import Corruption
 
 from .access import json_option, open_store, put, say
 from .jsonout import document
@@ -14,8 +14,8 @@ from .progress import Progress
 from .text import count
 
 if TYPE_CHECKING:
-    from eventlog.keep.damage import RepairPlan
-    from eventlog.keep.repair import RepairReport
+    from eventlog.repair.damage import RepairPlan
+    from eventlog.repair.repair import RepairReport
 
 
 @click.command("repair")
@@ -43,7 +43,7 @@ def command(
     can mend, as `store verify --deep` names it, is noted as known, and verify tells it as that. Exit
     code 12 while something is damaged.
     """
-    from eventlog.keep.repair import RepairReport, plan_repair, repair
+    from eventlog.repair.repair import RepairReport, plan_repair, repair
 
     if dry_run and yes:
         raise click.UsageError("--dry-run and --yes contradict each other", ctx)
@@ -68,10 +68,10 @@ def command(
 
 def _write_store_file(ctx: click.Context, yes: bool, as_json: bool) -> None:
     """Put STORE back where it cannot be used: without it no store can be opened."""
-    from eventlog import identity
-    from eventlog.fs import REAL
-    from eventlog.keep import store_file
-    from eventlog.layout import Layout
+    from eventlog.base import identity
+    from eventlog.base.fs import REAL
+    from eventlog.base.layout import Layout
+    from eventlog.repair import store_file
 
     found = ctx.find_root().obj or identity.find(os.getcwd(), os.environ) or identity.STORE_DIRECTORY
     layout = Layout(os.path.abspath(found))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eventlog import identity
+from eventlog.base import identity
 
 from . import exits
 from .access import json_option, put, say
@@ -15,7 +15,7 @@ from .progress import Progress
 from .text import count, one_line
 
 if TYPE_CHECKING:
-    from eventlog.keep.salvage import SalvageReport
+    from eventlog.repair.salvage import SalvageReport
 
 _SHOWN = 20
 
@@ -30,8 +30,8 @@ def command(ctx: click.Context, dest: str, as_json: bool) -> None:
     For a store that does not open any more, also one without STORE or manifests (name its directory
     with --store). The store itself is not changed. Exit code 4 when something was left behind.
     """
-    from eventlog.errors import NoStore
-    from eventlog.keep.salvage import salvage
+    from eventlog.base.errors import NoStore
+    from eventlog.repair.salvage import salvage
 
     root = ctx.find_root().obj or identity.find(os.getcwd(), os.environ)
     if root is None:

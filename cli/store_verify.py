@@ -2,7 +2,7 @@
 
 import click
 
-from eventlog.errors import Corruption
+from eventlog.base.errors import Corruption
 
 from .access import json_option, open_store, put, say
 from .jsonout import document

@@ -1,4 +1,4 @@
-"""How values are spelled for people: what `eventlog/wording.py` has, and sizes, counts, the terminal.
+"""How values are spelled for people: what `eventlog/base/display.py` has, and sizes, counts, the terminal.
 
 Pure functions.
 """
@@ -6,18 +6,18 @@ Pure functions.
 import os
 import sys
 
-from eventlog.wording import NO_TITLE as NO_TITLE
-from eventlog.wording import UNKNOWN as UNKNOWN
-from eventlog.wording import change as change
-from eventlog.wording import clock as clock
-from eventlog.wording import columns as columns
-from eventlog.wording import fit as fit
-from eventlog.wording import harmless as harmless
-from eventlog.wording import lines as lines
-from eventlog.wording import microseconds as microseconds
-from eventlog.wording import moment as moment
-from eventlog.wording import moment_exact as moment_exact
-from eventlog.wording import one_line as one_line
+from eventlog.base.display import NO_TITLE as NO_TITLE
+from eventlog.base.display import UNKNOWN as UNKNOWN
+from eventlog.base.display import change as change
+from eventlog.base.display import clock as clock
+from eventlog.base.display import columns as columns
+from eventlog.base.display import fit as fit
+from eventlog.base.display import harmless as harmless
+from eventlog.base.display import lines as lines
+from eventlog.base.display import microseconds as microseconds
+from eventlog.base.display import moment as moment
+from eventlog.base.display import moment_exact as moment_exact
+from eventlog.base.display import one_line as one_line
 
 
 def size(size_bytes: int) -> str:

@@ -6,7 +6,7 @@ not pay for DuckDB, and the hook path pays for nothing.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from eventlog.errors import (
+    from eventlog.base.errors import (
         Ambiguous,
         Conflict,
         Corruption,
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
         Refused,
         Unsupported,
     )
-    from eventlog.event import Event
+    from eventlog.base.event import Event
+    from eventlog.base.names import safe_context_name, sanitize_context_id
     from eventlog.memory.codes import AutoCapture, SessionContextCapture
     from eventlog.memory.codes_files import (
         InjectionPackage,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from eventlog.memory.shared_nodes import ContextLoadNode, ContextWriteNode, ValidationNode
     from eventlog.memory.shared_store import ContextStore
     from eventlog.memory.window import ContextBlock, Situation
-    from eventlog.names import safe_context_name, sanitize_context_id
     from eventlog.query.engine import Limits, Result
     from eventlog.query.lookup import TurnRef
     from eventlog.recorder.hooks import Hooks, StrictHooks
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME_OF = {
-    "Ambiguous": "eventlog.errors",
+    "Ambiguous": "eventlog.base.errors",
     "AutoCapture": "eventlog.memory.codes",
     "CONTEXT_DECISIONS": "eventlog.recorder.requests",
     "CONTEXT_EDITOR": "eventlog.recorder.requests",
@@ -74,7 +74,7 @@ _HOME_OF = {
     "CONTEXT_TERMINAL": "eventlog.recorder.requests",
     "CONTEXT_TOOLS": "eventlog.recorder.requests",
     "CONTEXT_USER_INTENT": "eventlog.recorder.requests",
-    "Conflict": "eventlog.errors",
+    "Conflict": "eventlog.base.errors",
     "Consumer": "eventlog.recorder.ledger",
     "Context": "eventlog.recorder.requests",
     "ContextBlock": "eventlog.memory.window",
@@ -84,27 +84,27 @@ _HOME_OF = {
     "ContextType": "eventlog.recorder.requests",
     "ContextTypeFilter": "eventlog.recorder.requests",
     "ContextWriteNode": "eventlog.memory.shared_nodes",
-    "Corruption": "eventlog.errors",
+    "Corruption": "eventlog.base.errors",
     "CreateEventRequest": "eventlog.recorder.requests",
     "EngramStore": "eventlog.memory.engram",
-    "Event": "eventlog.event",
+    "Event": "eventlog.base.event",
     "EventKind": "eventlog.recorder.requests",
     "EventLinks": "eventlog.recorder.requests",
-    "EventLogError": "eventlog.errors",
+    "EventLogError": "eventlog.base.errors",
     "Hooks": "eventlog.recorder.hooks",
     "InjectionPackage": "eventlog.memory.codes_files",
     "InsightResult": "eventlog.recorder.requests",
     "InsightsOptions": "eventlog.recorder.requests",
-    "InvalidEvent": "eventlog.errors",
+    "InvalidEvent": "eventlog.base.errors",
     "Limits": "eventlog.query.engine",
-    "LockTimeout": "eventlog.errors",
+    "LockTimeout": "eventlog.base.errors",
     "Memory": "eventlog.recorder.requests",
-    "NoStore": "eventlog.errors",
-    "NotDurable": "eventlog.errors",
-    "NotFound": "eventlog.errors",
-    "QueryError": "eventlog.errors",
+    "NoStore": "eventlog.base.errors",
+    "NotDurable": "eventlog.base.errors",
+    "NotFound": "eventlog.base.errors",
+    "QueryError": "eventlog.base.errors",
     "Recorder": "eventlog.recorder.recorder",
-    "Refused": "eventlog.errors",
+    "Refused": "eventlog.base.errors",
     "Result": "eventlog.query.engine",
     "RetrieveOptions": "eventlog.recorder.requests",
     "STALE_SESSION_HOURS": "eventlog.memory.intent",
@@ -119,10 +119,10 @@ _HOME_OF = {
     "Turn": "eventlog.recorder.recorder",
     "TurnRef": "eventlog.query.lookup",
     "TurnSummary": "eventlog.recorder.requests",
-    "Unsupported": "eventlog.errors",
+    "Unsupported": "eventlog.base.errors",
     "ValidationNode": "eventlog.memory.shared_nodes",
-    "safe_context_name": "eventlog.names",
-    "sanitize_context_id": "eventlog.names",
+    "safe_context_name": "eventlog.base.names",
+    "sanitize_context_id": "eventlog.base.names",
 }
 
 __all__ = [

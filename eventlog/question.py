@@ -15,8 +15,8 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from eventlog import errors
-from eventlog.errors import EventLogError, QueryError
+from eventlog.base import errors
+from eventlog.base.errors import EventLogError, QueryError
 from eventlog.query import confined
 
 if TYPE_CHECKING:

@@ -10,10 +10,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
-from eventlog import identity, jsontext, place, redaction
-from eventlog.errors import EventLogError, InvalidEvent, NoStore, Refused
-from eventlog.fs import REAL, FileSystem, Refusals, publish, refusal
-from eventlog.layout import INDEX_DIR, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout
+from eventlog.base import identity, jsontext, store_location
+from eventlog.base.errors import EventLogError, InvalidEvent, NoStore, Refused
+from eventlog.base.fs import REAL, FileSystem, Refusals, publish, refusal
+from eventlog.base.layout import INDEX_DIR, JOURNAL_DIR, MANIFEST_DIR, PACK_DIR, Layout
+from eventlog.base.types import Event as Row
+from eventlog.base.types import in_order_of_time
+from eventlog.blobs.presence import Holder, Named
+from eventlog.blobs.store import BlobStore
 from eventlog.log import admission, upcast
 from eventlog.log.erasures import erasure_of
 from eventlog.log.journal import Journal
@@ -24,15 +28,14 @@ from eventlog.log.tail_memory import TailMemory
 from eventlog.query.kept import Kept
 from eventlog.query.lookup import TurnRef, find_event, find_turn, naming_one_with_files
 from eventlog.query.people import EVERYBODY
-from eventlog.snapshots.held import Holder, Named
-from eventlog.snapshots.store import BlobStore
-from eventlog.types import Event as Row
-from eventlog.types import in_order_of_time
+from eventlog.secrets import redaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from eventlog.event import Event
+    from eventlog.base.event import Event
+    from eventlog.checkout.materialize import Report
+    from eventlog.gc.repack import Repacked
     from eventlog.log.compact import CompactReport
     from eventlog.log.reader import LogView
     from eventlog.log.seal import SealReport
@@ -44,11 +47,9 @@ if TYPE_CHECKING:
     from eventlog.replay.diffs import Diff
     from eventlog.replay.history import Version
     from eventlog.replay.line_counts import LineCounts
-    from eventlog.replay.restore import Plan
-    from eventlog.replay.restore_run import Outcome
     from eventlog.replay.trees import Running, TreeState
-    from eventlog.snapshots.materialize import Report
-    from eventlog.snapshots.repack import Repacked
+    from eventlog.restore.plan import Plan
+    from eventlog.restore.run import Outcome
 
 # What is said of more withheld contents than these goes into frames of its own.
 _WITHHELD_BEHIND_MAX = 1_000
@@ -129,11 +130,11 @@ class Store:
         layout = Layout(root)
         if fs.exists(layout.store_file):
             return cls.open(root, fs=fs)
-        from eventlog.repository import repo_hash_of
+        from eventlog.base.repository import repo_hash_of
 
         parent = os.path.dirname(root)
         if not force:
-            place.refuse_unsafe(parent)
+            store_location.refuse_unsafe(parent)
         if os.path.lexists(root) and not os.path.isdir(root):
             raise Refused(
                 f"{root} is not a directory but a file, or a link to nothing. "
@@ -155,7 +156,7 @@ class Store:
             repo_hash_origin=known[1] if known else "random",
             project_name=project_name or os.path.basename(parent) or "root",
             created_at=fs.time_ns() // 1000,
-            optional=(identity.ON_SHARED,) if place.is_shared(parent) else (),
+            optional=(identity.ON_SHARED,) if store_location.is_shared(parent) else (),
             required=(identity.MODES,) if turn_limit is None else (identity.MODES, identity.TURNS),
             turn_limit=turn_limit,
         )
@@ -256,7 +257,7 @@ class Store:
         self._asked.release()  # what was asked may be outdated now
         if not self._place_is_known:
             if identity.ON_SHARED not in self.identity.optional:
-                place.refuse_moved(self.layout.root)
+                store_location.refuse_moved(self.layout.root)
             self._place_is_known = True
 
     def _lines(self, events: Iterable[Row], named: Named) -> Iterator[bytes]:
@@ -444,9 +445,10 @@ class Store:
             delete: also what the log saw made behind that moment.
         Raises: NotFound, Refused (no directory to work in).
         """
-        from eventlog.replay import restore, restore_journal
+        from eventlog.restore import journal
+        from eventlog.restore import plan as restore
 
-        restore_journal.refuse_unfinished(self.fs, self.layout)
+        journal.refuse_unfinished(self.fs, self.layout)
         ref, at = self._ref(turn), self._moment(at)
         with self.view() as view:  # one for all its questions: each new one reads the tail again
             given = (partial(_events_in, view), ref, at, paths, into)
@@ -457,9 +459,10 @@ class Store:
 
         Raises: NotFound, Ambiguous, Refused, Corruption.
         """
-        from eventlog.replay import restore, restore_journal
+        from eventlog.restore import journal
+        from eventlog.restore import plan as restore
 
-        restore_journal.refuse_unfinished(self.fs, self.layout)
+        journal.refuse_unfinished(self.fs, self.layout)
         start = None if event_id is None else str(self.event(event_id)["event_id"])
         return restore.plan_of_undo(self.blobs, self.rows, start, into)
 
@@ -470,7 +473,7 @@ class Store:
         paths of `plan.conflicts` as they are. Raises: Refused (a conflict, a file that was changed since
         the plan, a restore that waits for `recover_restore`), NotDurable, LockTimeout, EventLogError.
         """
-        from eventlog.replay.restore_run import run
+        from eventlog.restore.run import run
 
         return run(plan, self.blobs, lambda event: self.append_rows([event])[0], force=force)
 
@@ -479,7 +482,7 @@ class Store:
 
         Raises: Refused, Corruption, LockTimeout.
         """
-        from eventlog.replay.restore_run import ended, recover
+        from eventlog.restore.run import ended, recover
 
         known = ended(self.rows)
         return recover(self.blobs, lambda event: self.append_rows([event])[0], undo=undo, ended=known)
@@ -494,7 +497,7 @@ class Store:
         Args: paths: only these files and folders. Raises: NotFound (a turn, its tree, a path).
         """
         from eventlog.replay.diffs import diff
-        from eventlog.replay.told import trees_or_told
+        from eventlog.replay.partial_tree import trees_or_told
 
         first = self._ref(a)
         if b is None:
@@ -524,7 +527,7 @@ class Store:
     @naming_one_with_files
     def files_at(self, turn: "TurnRef | str", at: str = "end") -> "TreeState":
         """The tree at a moment of a turn; where none was recorded, the files that its tools told of."""
-        from eventlog.replay.told import files_at
+        from eventlog.replay.partial_tree import files_at
 
         return files_at(self._tree, self.rows, self.blobs, self._ref(turn), at)
 
@@ -633,8 +636,8 @@ class Store:
 
         Raises: LockTimeout, NotDurable, Corruption.
         """
+        from eventlog.gc.repack import repack
         from eventlog.log.maintenance import maintenance_event
-        from eventlog.snapshots.repack import repack
 
         self._before_writing()
         report = repack(
@@ -649,8 +652,8 @@ class Store:
         return report
 
     def _named(self, ids: Collection[bytes]) -> Iterator[tuple[bytes, bytes, int]]:
+        from eventlog.blobs.ids import from_text, to_text
         from eventlog.log.named import named_in
-        from eventlog.snapshots.ids import from_text, to_text
 
         with self.view() as view:
             for text, path, position in named_in(view, [to_text(id) for id in ids]):
@@ -665,9 +668,9 @@ class Store:
         the bytes mean; progress: called with (events checked, events there are).
         Raises: Unsupported, LockTimeout.
         """
+        from eventlog.blobs.verify import verify as verify_snapshots
         from eventlog.log.verify import as_far_as_readable
         from eventlog.log.verify import verify as verify_log
-        from eventlog.snapshots.verify import verify as verify_snapshots
 
         bytes_level = "read" if level == "deep" else level
         damaged: set[bytes] = set()
@@ -700,12 +703,12 @@ class Store:
     def _verify_meaning(
         self, damaged: set[bytes], progress: "Callable[[int, int], None] | None"
     ) -> "Iterator[Finding]":
+        from eventlog.blobs.closure import verify_references
+        from eventlog.blobs.verify import verify_idx_rows
         from eventlog.log import sweep
         from eventlog.log.verify import Finding
         from eventlog.log.verify_events import verify_events, verify_numbering
         from eventlog.projections.verify import verify_ids, verify_index
-        from eventlog.snapshots.closure import verify_references
-        from eventlog.snapshots.verify import verify_idx_rows
 
         try:
             view = self.view()
@@ -725,7 +728,7 @@ class Store:
     def status(self) -> Status:
         """Counts and sizes; reads no event payload."""
         from eventlog.projections.index import current
-        from eventlog.replay.restore_journal import unfinished
+        from eventlog.restore.journal import unfinished
 
         restores = unfinished(self.fs, self.layout)
         with self.view() as view:

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import pytest
 from hypothesis import settings
 
-from eventlog.layout import DIRECTORIES, Layout
+from eventlog.base.layout import DIRECTORIES, Layout
 from tests.levels import LEVELS, level_of
 
 # A search has a clock of its own only in the hunts (LOCUS_HUNT=minutes); everywhere else the number

@@ -9,7 +9,7 @@ import errno
 import os
 from typing import Any
 
-from eventlog.fs import FileSystem
+from eventlog.base.fs import FileSystem
 
 SHORT = -1  # in place of an errno: the write takes half of the bytes
 ERRNOS = {name: getattr(errno, name) for name in ("EIO", "ENOSPC", "EINTR", "EACCES", "EMFILE")}

@@ -20,11 +20,11 @@ _REQUEST_SIZE_MAX = 1 << 20
 _HOOK, _LOCUS = "locus_cli.hook_entry", "locus_cli.main"
 _IMPORTED = {
     _HOOK: (
-        "agents.adapters", "agents.claude_code", "agents.codex", "agents.live", "agents.live_complete",
-        "agents.live_files", "agents.live_place", "agents.live_subagents", "agents.transcript", "fs",
-        "snapshots.store", "snapshots.worktree", "snapshots.worktree_changes",
+        "agents.hook_adapters", "agents.claude_code.hooks", "agents.claude_code.usage_tail",
+        "agents.codex.hooks", "base.fs", "blobs.store", "hooks.enrich", "hooks.file_events", "hooks.locate",
+        "hooks.record", "hooks.subagents", "worktree.capture", "worktree.changes",
     ),
-    _LOCUS: ("exports.locusgraph", "memory.briefing_of_log", "memory.shared_nodes", "query.engine", "store"),
+    _LOCUS: ("exports.locusgraph.send", "memory.briefing_of_log", "memory.shared_nodes", "query.engine", "store"),
 }  # fmt: skip
 
 

@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from eventlog.errors import NotFound
+from eventlog.base.errors import NotFound
+from eventlog.blobs.tree import DIRECTORY, SKIPPED
 from eventlog.query.lookup import TurnRef
 from eventlog.replay.trees import TreeState
-from eventlog.snapshots.tree import DIRECTORY, SKIPPED
 from eventlog.store import Store
 from tests.cli.support import Ended, git, locus_process, make_history
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eventlog.errors import Conflict
-from eventlog.locks import MAINTAIN, acquire
+from eventlog.base.errors import Conflict
+from eventlog.base.locks import MAINTAIN, acquire
 from eventlog.log.compact import compact
 from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering
 from eventlog.store import Store

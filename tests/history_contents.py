@@ -14,13 +14,13 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eventlog.errors import LockTimeout, Refused
-from eventlog.keep import erasure
-from eventlog.keep.backup import backup
-from eventlog.recorder import collection, retention
-from eventlog.snapshots.ids import to_text
+from eventlog.base.errors import LockTimeout, Refused
+from eventlog.base.types import Event
+from eventlog.blobs.ids import to_text
+from eventlog.erasure import erasure
+from eventlog.maintenance.backup import backup
+from eventlog.retention import collection, retention
 from eventlog.store import Store
-from eventlog.types import Event
 from tests.recorder.kept import DAY_S, record
 
 if TYPE_CHECKING:

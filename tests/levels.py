@@ -12,27 +12,38 @@ LEVELS = ("fast", "slow", "hunt")
 
 # Below tests/: a room, and its files.
 _FAST = {
-    "": "compatibility config erased golden ground house identity limits redaction repository "
-        "requirements scripts secret_scan security_pages stages wording",
-    "agents": "batch captured_sessions claude_code codex gemini_install git_objects live_sweep opencode",
+    "": "compatibility golden ground house limits requirements scripts security_pages stages",
+    "agents": "captured_sessions claude_code_hooks claude_code_transcript codex_hooks codex_patches "
+        "codex_transcript gemini_install opencode_hooks unified",
+    "base": "config display identity repository",
     "benchmarks": "rows_memory",
+    "blobs": "pack recent_packs store tree verify",
+    "checkout": "materialize",
     "cli": "commands context hook hook_subagents hooks_command maintainer newer_events search "
         "store_keep text",
+    "doctor": "completeness",
+    "erasure": "erasure_crash",
     "exports": "jsonl parquet wire",
-    "keep": "backup salvage",
+    "gc": "condemn repack usage",
+    "hooks": "sweep",
+    "importers": "adapters_page batch filestates git_objects importer once",
     "log": "frame journal journal_room kept_lock line manifest numbering quarantine reader seal segment "
         "simfs upcast verify",
+    "maintenance": "backup",
+    "mcp": "health install",
     "memory": "codes shared",
     "projections": "anchors",
     "query": "engine recount",
-    "recorder": "completeness hooks ledger lifecycle placement recorder requests",
-    "replay": "compare diffs edited_tree history linediff patches restore restore_seen trees",
+    "recorder": "hooks ledger lifecycle placement recorder requests",
+    "repair": "salvage",
+    "replay": "compare diffs edited_tree history linediff patches trees",
     "reports": "page",
+    "restore": "plan seen",
+    "retention": "collection",
     "search": "index meaning words",
-    "serve": "mcp_health mcp_install",
-    "snapshots": "collect materialize pack repack statcache store tree usage verify worktree "
-        "worktree_git worktree_look worktree_rules young",
-    "transcripts": "adapters_page claude_code codex codex_patch filestates importer once unified",
+    "secrets": "bulk_prefilter erased_rules redaction",
+    "setup": "git_exclude",
+    "worktree": "capture git rules stat_all statcache",
 }  # fmt: skip
 FAST_FILES = frozenset(
     f"tests/{room}{'/' if room else ''}test_{name}.py"

@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from eventlog import gate
-from eventlog.snapshots.ids import blob_id, to_text
+from eventlog.base.types import COLUMN_NAMES, Event
+from eventlog.blobs.ids import blob_id, to_text
+from eventlog.secrets import admission
 from eventlog.store import Store
-from eventlog.types import COLUMN_NAMES, Event
 from tests.log.test_numbering import oracle as numbered
 from tests.projections import oracle
 
@@ -161,7 +161,7 @@ class WatchedStore(Store):
     model: Model
 
     def append_rows(self, events: Iterable[Event], *, expect_position: int | None = None) -> range:
-        self.model.in_flight = [gate.admit(self.fs, event) for event in events]
+        self.model.in_flight = [admission.admit(self.fs, event) for event in events]
         try:
             positions = super().append_rows(self.model.in_flight, expect_position=expect_position)
         except Exception:

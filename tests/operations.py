@@ -10,21 +10,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eventlog.errors import EventLogError
-from eventlog.keep import erasure
-from eventlog.keep.backup import backup
-from eventlog.keep.repair import plan_repair, repair
-from eventlog.keep.salvage import salvage
-from eventlog.keep.upkeep import maintain
-from eventlog.recorder import collection, retention
-from eventlog.snapshots.condemn import carry_out, plan_collection, sweep_condemned
-from eventlog.snapshots.ids import blob_id, to_text
-from eventlog.snapshots.mark import live_ids, told_trees
-from eventlog.snapshots.materialize import materialize
-from eventlog.snapshots.tree import DIRECTORY, FILE, SYMLINK, TreeEntry
-from eventlog.snapshots.worktree import capture
+from eventlog.base.errors import EventLogError
+from eventlog.base.types import Event
+from eventlog.blobs.ids import blob_id, to_text
+from eventlog.blobs.tree import DIRECTORY, FILE, SYMLINK, TreeEntry
+from eventlog.checkout.materialize import materialize
+from eventlog.erasure import erasure
+from eventlog.gc.condemn import carry_out, plan_collection, sweep_condemned
+from eventlog.gc.live_contents import live_ids, told_trees
+from eventlog.maintenance.backup import backup
+from eventlog.maintenance.upkeep import maintain
+from eventlog.repair.repair import plan_repair, repair
+from eventlog.repair.salvage import salvage
+from eventlog.retention import collection, retention
 from eventlog.store import Store
-from eventlog.types import Event
+from eventlog.worktree.capture import capture
 
 
 @dataclass

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from blake3 import blake3
 
-from eventlog.fs import publish
-from eventlog.layout import segment_name
+from eventlog.base.fs import publish
+from eventlog.base.layout import segment_name
 from eventlog.log import manifest as manifests
 from eventlog.log.manifest import Manifest, SegmentEntry, Superseded
 from eventlog.log.segment import SegmentMeta, encode_segment

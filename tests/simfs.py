@@ -1,4 +1,4 @@
-"""A machine in memory that loses what was not synced: the test double of `eventlog.fs.FileSystem`.
+"""A machine in memory that loses what was not synced: the test double of `eventlog.base.fs.FileSystem`.
 
 What survives a power cut:
 - a file's bytes as of its last fsync or fdatasync; every later write or truncation may survive, be
@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 
 from blake3 import blake3
 
-from eventlog.fs import FileSystem
-from eventlog.layout import DIRECTORIES, Layout
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import DIRECTORIES, Layout
 
 SECTOR_SIZE = 512
 SYNCS = ("fsync", "fdatasync")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from eventlog import Recorder, Store
-from eventlog.agents.git_history import import_git
+from eventlog.importers.git_history import import_git
 from tests.cli.support import make_history
 
 _BEGAN_US = 1_772_442_000_000_000  # 2026-03-02 09:00 UTC

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from eventlog import Hooks, InvalidEvent, Recorder, Store
-from eventlog.agents.batch import Batch
+from eventlog.base.layout import CONDEMNED_DIR, condemned_name
+from eventlog.base.locks import GC
+from eventlog.blobs.ids import blob_id, to_text
 from eventlog.exports import jsonl, jsonl_import
-from eventlog.layout import CONDEMNED_DIR, condemned_name
-from eventlog.locks import GC
-from eventlog.snapshots.ids import blob_id, to_text
+from eventlog.importers.batch import Batch
 from locus_cli.main import run
 from tests.cli.hook_support import Agent
 from tests.older import append_as_before
@@ -255,7 +255,7 @@ def test_an_exported_log_is_refused_or_taken_with_its_word(tmp_path: Path, store
 
 def test_mcp_refuses_a_path_that_leaves_the_root(store: Store) -> None:
     """I38: what an agent posts over MCP goes through the same gate."""
-    from eventlog.serve.mcp_write import post_event
+    from eventlog.mcp.write import post_event
 
     with pytest.raises(InvalidEvent, match="column path must be"):
         post_event(store, "mutation", "changed it", "script", None, "../../etc/passwd", None)

@@ -14,18 +14,18 @@ import pyarrow.parquet as pq
 import pytest
 from blake3 import blake3
 
-from eventlog import identity, jsontext
-from eventlog.config import read as read_config
-from eventlog.errors import Corruption, EventLogError, Unsupported
+from eventlog.base import identity, jsontext
+from eventlog.base.config import read as read_config
+from eventlog.base.errors import Corruption, EventLogError, Unsupported
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import Layout
+from eventlog.base.types import SCHEMA_VERSION
+from eventlog.blobs import pack, tree
 from eventlog.exports import jsonl_import
-from eventlog.fs import FileSystem
-from eventlog.layout import Layout
 from eventlog.log import frame, manifest, reader, segment, upcast
 from eventlog.memory.shared_store import ContextStore
-from eventlog.replay import restore_journal
-from eventlog.snapshots import pack, tree
+from eventlog.restore import journal
 from eventlog.store import Store
-from eventlog.types import SCHEMA_VERSION
 from tests.log.logs import event
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -225,7 +225,7 @@ def newer_kind() -> object:
 
 
 def newer_restore() -> object:
-    return restore_journal.decode(jsontext.encode({"format": 2, "digest": ""}), "a restore")
+    return journal.decode(jsontext.encode({"format": 2, "digest": ""}), "a restore")
 
 
 def newer_export() -> object:

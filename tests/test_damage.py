@@ -25,18 +25,18 @@ from typing import Any
 
 import pytest
 
-from eventlog import config
-from eventlog.agents import live_state
-from eventlog.errors import EventLogError
-from eventlog.keep import erasure
-from eventlog.keep.backup import backup
+from eventlog.base import config
+from eventlog.base.errors import EventLogError
+from eventlog.base.types import Event
+from eventlog.erasure import erasure
+from eventlog.gc.live_contents import live_ids
+from eventlog.hooks import state
+from eventlog.importers import seen
 from eventlog.log.sweep import sweep
-from eventlog.recorder import collection, retention
-from eventlog.snapshots.mark import live_ids
-from eventlog.snapshots.worktree import capture
+from eventlog.maintenance.backup import backup
+from eventlog.retention import collection, retention
 from eventlog.store import Store
-from eventlog.transcripts import seen
-from eventlog.types import Event
+from eventlog.worktree.capture import capture
 from tests.kills import in_child
 from tests.recorder.kept import record, replayed
 
@@ -103,12 +103,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
         )
         store.journal.rotate()
         store.append([{"event_type": "action", "agent": "pi", "session_id": KEPT}])
-        live_state.write_told(
+        state.write_told(
             store.layout,
             WORKTREE,
-            live_state.Told(bytes.fromhex(tree.removeprefix("blake3:")), "n", {"s": ["pi", "t", "", "1"]}),
+            state.Told(bytes.fromhex(tree.removeprefix("blake3:")), "n", {"s": ["pi", "t", "", "1"]}),
         )
-        live_state.note_calls(store.layout, KEPT, [["named"], ["begun", "t"]])
+        state.note_calls(store.layout, KEPT, [["named"], ["begun", "t"]])
         config.read(store.fs, store.layout)
         store.blobs.build_idx()
         for content in (b"young", b"younger"):
@@ -199,8 +199,8 @@ QUESTIONS: dict[str, Callable[[Store, Path], Any]] = {
     "replays": _replays,
     "turns": lambda store, _: store.query("select count(*) from turns").rows[0][0],
     "settings": lambda store, _: config.read(store.fs, store.layout).max_sessions,
-    "told": lambda store, _: bool(live_state.read_told(store.layout, WORKTREE)),
-    "calls": lambda store, _: bool(live_state.read_calls(store.layout, KEPT)),
+    "told": lambda store, _: bool(state.read_told(store.layout, WORKTREE)),
+    "calls": lambda store, _: bool(state.read_calls(store.layout, KEPT)),
     "recover": _recover,
     "capture": lambda store, directory: _captured(store, directory / "work"),
     "resume": lambda store, _: erasure.is_unfinished(erased(store)),

@@ -21,7 +21,7 @@ DEAD: dict[str, str] = {}
 
 # It lists modules to pack beside the stub. To pack a module is not to import it.
 PUBLIC = "eventlog/__init__.py"  # to offer a name is not to call it
-PACKING = "eventlog.agents.launch_modules"
+PACKING = "eventlog.setup.launch_modules"
 
 _DOTTED = re.compile(r"\b(?:eventlog|locus_cli)(?:\.\w+)*")
 
@@ -99,7 +99,7 @@ def test_every_module_is_reached_by_something_that_ships() -> None:
 
     assert sorted(dead - DEAD.keys()) == [], "nothing that ships imports these: remove them, or say why not"
     assert sorted(DEAD.keys() - dead) == [], "these are imported again: take them off the list"
-    for module in ("locus_cli.access", "eventlog.serve.mcp_sql"):
+    for module in ("locus_cli.access", "eventlog.mcp.sql"):
         assert module not in reached(starts(), lambda name, lost=module: needed_by(name) - {lost})
 
 
@@ -108,10 +108,10 @@ def test_every_module_is_reached_by_something_that_ships() -> None:
     [
         ("eventlog", "eventlog.recorder.hooks"),
         ("locus_cli.root", "locus_cli.sql"),
-        ("eventlog.transcripts.formats", "eventlog.transcripts.readers.codex"),
-        ("eventlog.agents.adapters", "eventlog.agents.gemini_cli"),
-        ("eventlog.agents.launch", "locus_cli.hook_entry"),
-        ("eventlog.serve.mcp_install", "locus_cli.__main__"),
+        ("eventlog.agents.formats", "eventlog.agents.codex.transcript"),
+        ("eventlog.agents.hook_adapters", "eventlog.agents.gemini_cli.hooks"),
+        ("eventlog.setup.launch", "locus_cli.hook_entry"),
+        ("eventlog.mcp.install", "locus_cli.__main__"),
         ("locus_cli.hook_entry", "locus_cli.maintainer"),
     ],
 )
@@ -122,10 +122,10 @@ def test_ways_to_import_are_followed(name: str, needs: str) -> None:
 
 def test_a_type_a_docstring_and_a_table_of_packing_are_no_imports() -> None:
     """What only names a module does not call it."""
-    function = ast.parse('def f():\n    """See eventlog.store."""\n    return "eventlog.fs"\n')
+    function = ast.parse('def f():\n    """See eventlog.store."""\n    return "eventlog.base.fs"\n')
 
-    assert set(named_in_text(list(ast.walk(function)))) == {"eventlog.fs", "eventlog"}
-    assert "eventlog.types" not in needed_by("locus_cli.hook_entry")
+    assert set(named_in_text(list(ast.walk(function)))) == {"eventlog.base.fs", "eventlog.base"}
+    assert "eventlog.base.types" not in needed_by("locus_cli.hook_entry")
     assert "eventlog.memory.briefing_hook" not in needed_by(PACKING)
 
 

@@ -13,20 +13,20 @@ import pyarrow as pa
 import pytest
 
 import eventlog
-from eventlog.keep.upkeep import maintain
-from eventlog.layout import INDEX_DIR, SEGMENT_DIR, TMP_DIR
-from eventlog.locks import COMPACT, GC, acquire
+from eventlog.base.layout import INDEX_DIR, SEGMENT_DIR, TMP_DIR
+from eventlog.base.locks import COMPACT, GC, acquire
+from eventlog.blobs import idx
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.tree import DIRECTORY, FILE, TreeEntry
 from eventlog.log.line import encode_line
 from eventlog.log.sweep import PREFIXES, sweep
 from eventlog.log.verify import Finding
+from eventlog.maintenance.upkeep import maintain
 from eventlog.recorder.recorder import Recorder
-from eventlog.snapshots import idx
-from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.tree import DIRECTORY, FILE, TreeEntry
 from eventlog.store import Store
+from tests.blobs.support import as_process
 from tests.older import append_as_before
 from tests.rewritten import merge_segments, with_column
-from tests.snapshots.support import as_process
 
 DAY_S = 24 * 3600
 

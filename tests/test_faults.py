@@ -25,8 +25,8 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import EventLogError
-from eventlog.fs import REAL
+from eventlog.base.errors import EventLogError
+from eventlog.base.fs import REAL
 from eventlog.log.journal import end_of_journal
 from eventlog.store import Store
 from tests.faultfs import FAULTS, SHORT, FaultFS

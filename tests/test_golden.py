@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
-from eventlog.layout import DIRECTORIES, JOURNAL_DIR
+from eventlog.base.layout import DIRECTORIES, JOURNAL_DIR
+from eventlog.base.types import COLUMN_NAMES, KIND_OF_TYPE, SCHEMA_VERSION, Event
+from eventlog.blobs.ids import from_text
 from eventlog.log.upcast import upcast, version_of
-from eventlog.snapshots.ids import from_text
 from eventlog.store import Store
-from eventlog.types import COLUMN_NAMES, KIND_OF_TYPE, SCHEMA_VERSION, Event
 from tests.golden.make import BIG, HERE, NEW, OLD, SCRIPT, golden_events, make
 
 STORES = sorted(path.name for path in HERE.iterdir() if (path / "STORE").is_file())

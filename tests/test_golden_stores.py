@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.serve import mcp_write
+from eventlog.mcp import write
 from eventlog.store import Store
 from tests.golden import compare, stores
 from tests.golden.make_stores import SECRET
@@ -94,7 +94,7 @@ def test_hooks_and_transcripts_say_the_same_in_either_order() -> None:
     """P3: whichever told a fact first, sessions, turns, tool calls and model calls count once.
 
     Left out is what the revisions that wrote these stores counted twice when hooks told it after the import;
-    `tests/transcripts/test_either_order.py` has it all for stores of today.
+    `tests/importers/test_either_order.py` has it all for stores of today.
     """
     counted_twice = {("turns", "gemini-cli"), ("actions", "gemini-cli"), ("llm_calls", "codex")}
     said = [
@@ -152,7 +152,7 @@ def test_all_commands_count_the_same_sessions(name: str, tmp_path: Path) -> None
         listed = place.ask(["session", "ls", "--all", "--json"]).out.splitlines()
         active = place.ask(["session", "ls", "--json"]).out.splitlines()
         with Store.open(place.store) as store:
-            of_tool = list(mcp_write.list_sessions(store, active_only=False))
+            of_tool = list(write.list_sessions(store, active_only=False))
     assert [of_master, total, len(listed), len(of_tool)] == [status["sessions"]] * 4
     assert {agent: n for agent, n in by_agent.items() if n} == json.loads(agents)
     assert len(active) == status["active_sessions"]

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eventlog import jsontext, layout, locks, names, paths
-from eventlog.errors import EventLogError, LockTimeout
-from eventlog.fs import REAL, publish, read_file, walk_names, write_all
-from eventlog.layout import Layout
+from eventlog.base import jsontext, layout, locks, names, paths
+from eventlog.base.errors import EventLogError, LockTimeout
+from eventlog.base.fs import REAL, publish, read_file, walk_names, write_all
+from eventlog.base.layout import Layout
 from tests.simfs import SimFS, short_write, sim_store
 
 TEXT = st.text(st.characters(codec=None), max_size=12)  # lone surrogates included
@@ -100,7 +100,7 @@ def test_json_is_refused_where_the_standard_library_is_not_loaded() -> None:
     """What is not JSON is a ValueError also in a process that has not imported `json`."""
     probe = """
 import sys
-from eventlog import jsontext
+from eventlog.base import jsontext
 assert "json" not in sys.modules
 for text in sys.argv[1:]:
     for name in [name for name in sys.modules if name.partition(".")[0] == "json"]:
@@ -478,7 +478,9 @@ def test_every_error_has_its_exit_code() -> None:
         return {kind}.union(*(below(k) for k in kind.__subclasses__()))
 
     codes = {
-        kind.__name__: kind.exit_code for kind in below(EventLogError) if kind.__module__ == "eventlog.errors"
+        kind.__name__: kind.exit_code
+        for kind in below(EventLogError)
+        if kind.__module__ == EventLogError.__module__
     }
     assert codes == {
         "EventLogError": 1,

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.keep import erasure
-from eventlog.names import session_id_of
+from eventlog.base.names import session_id_of
+from eventlog.erasure import erasure
 from eventlog.store import Store
 from tests import history_contents as contents
 from tests.history import Append, History, Hold, Read, Row, check, collect, digests

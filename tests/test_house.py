@@ -29,31 +29,37 @@ FILE_LINES_MAX = 800
 
 # docs/design.md §1: a room imports from its own or from lower ones.
 ROOM_RANKS = {
-    "log": 1,
-    "snapshots": 2,
+    "base": 0,
+    "secrets": 1,
+    "agents": 2,
+    "log": 2,
+    "blobs": 3,
     "projections": 3,
+    "setup": 3,
     "query": 4,
-    "replay": 5,
-    # It reads the log and contents that it is handed, so recorder, keep and memory may ask it.
+    "worktree": 4,
+    "checkout": 5,
+    "gc": 5,
     "search": 5,
-    "store": 6,
-    "keep": 7,
-    "many": 7,
-    "question": 7,
-    "recorder": 7,
-    "memory": 8,
-    "agents": 9,
-    "exports": 9,
-    "reports": 9,
-    "transcripts": 10,
-    "serve": 11,
+    "replay": 6,
+    "hooks": 7,
+    "restore": 7,
+    "store": 8,
+    "reports": 8,
+    "multi_store": 9,
+    "question": 9,
+    "erasure": 9,
+    "maintenance": 9,
+    "recorder": 9,
+    "exports": 10,
+    "importers": 10,
+    "memory": 10,
+    "repair": 10,
+    "retention": 10,
+    "doctor": 11,
+    "mcp": 12,
 }
-GROUND_FLOOR = {
-    "errors", "event", "types", "names", "paths", "jsontext", "fs", "layout", "locks",
-    "activity", "gate", "identity", "person", "repository", "place", "config", "erased", "redaction",
-    "secret_look", "secret_names", "secret_places", "secret_rules", "secret_scan", "secret_table", "outside",
-    "wording", "exploring",
-}  # fmt: skip
+TOP = max(ROOM_RANKS.values()) + 1  # the commands
 
 # Invariants of docs/design.md that no test can show yet, and what they wait for.
 WAITING_INVARIANTS: dict[str, str] = {}
@@ -128,11 +134,9 @@ def rank_of(module: str) -> int | None:
     """Height of the room that a module belongs to, None when it is not ours."""
     parts = module.split(".")
     if parts[0] == "locus_cli":
-        return 12
+        return TOP
     if parts[0] != "eventlog" or len(parts) == 1:
         return None
-    if parts[1] in GROUND_FLOOR:
-        return 0
     return ROOM_RANKS.get(parts[1])
 
 
@@ -148,7 +152,7 @@ def test_rooms_import_downwards_only() -> None:
         )
         for imported in imports(name, path):
             other = rank_of(imported)
-            same_room = imported.split(".")[:2] == name.split(".")[:2] or rank in (0, 12)
+            same_room = imported.split(".")[:2] == name.split(".")[:2] or rank == TOP
             if other is not None and (other > rank or (other == rank and not same_room)):
                 wrong.append(f"{name} imports {imported}")
 
@@ -164,40 +168,41 @@ def test_rooms_import_downwards_only() -> None:
             "pyarrow",
             (
                 "eventlog.log",
-                "eventlog.snapshots.pack",
+                "eventlog.blobs.pack",
                 # RE2 looks through the contents of an import many times faster than Python.
-                "eventlog.secret_scan",
+                "eventlog.secrets.bulk_prefilter",
                 "eventlog.projections",
                 "eventlog.query",
                 # Events are indexed from Arrow batches, and kept as such for showing hits.
                 "eventlog.search",
                 # Segments are made anew of the row groups that verify.
-                "eventlog.keep",
-                "eventlog.exports.locusgraph",
+                "eventlog.repair",
+                "eventlog.exports.locusgraph.locusgraph",
                 # Rollouts may be zstd files; Python 3.11 reads none.
-                "eventlog.transcripts.lines",
+                "eventlog.agents.kit.lines",
                 "locus_cli.sql",
             ),
         ),
         # An extra: only who asks for costs needs it.
         ("genai_prices", ("eventlog.query.prices",)),
         # Extras: only who sends, and who serves.
-        ("urllib3", ("eventlog.exports.courier",)),
-        ("mcp", ("eventlog.serve.mcp",)),
-        ("mcp_types", ("eventlog.serve.mcp",)),
-        ("anyio", ("eventlog.serve.mcp",)),
+        ("urllib3", ("eventlog.exports.locusgraph.courier",)),
+        ("mcp", ("eventlog.mcp",)),
+        ("mcp_types", ("eventlog.mcp",)),
+        ("anyio", ("eventlog.mcp",)),
         # A line of an import is parsed as a whole: three times faster than by the standard library.
         (
             "orjson",
             (
-                "eventlog.jsontext",
+                "eventlog.base.jsontext",
                 "eventlog.log",
                 # Millions of payloads are parsed while they are indexed.
                 "eventlog.search",
                 "eventlog.exports.jsonl",
                 # The keys of each payload that is sent.
-                "eventlog.exports.wire",
-                "eventlog.transcripts",
+                "eventlog.exports.locusgraph.wire",
+                "eventlog.importers",
+                "eventlog.agents",
                 "locus_cli.jsonout",
             ),
         ),
@@ -267,7 +272,7 @@ def test_a_hook_loads_no_heavy_module(tmp_path: Path) -> None:
 
     Measured in an interpreter without site-packages hooks, so that only our imports count.
     """
-    from eventlog import config
+    from eventlog.base import config
     from eventlog.store import Store
 
     work = tmp_path / "work"
@@ -302,9 +307,12 @@ def test_a_hook_loads_no_heavy_module(tmp_path: Path) -> None:
 
     assert at_import <= {"locus_cli.hook_entry"}
     assert {name.split(".")[0] for name in in_all} & HEAVY_FOR_A_HOOK == set()
-    rooms = {n for n in in_all if n.startswith("eventlog.") and rank_of(n) not in (0, 1)}
-    assert {n.split(".")[1] for n in rooms} <= {"agents", "snapshots"}
-    assert len([name for name in in_all if name.startswith("eventlog")]) <= 59
+    rooms = {n.split(".")[1] for n in in_all if n.startswith("eventlog.")}
+    assert rooms <= {"base", "secrets", "log", "agents", "blobs", "worktree", "hooks"}
+    ours = [name for name in in_all if name.startswith("eventlog")]
+    packages = [name for name in ours if any(other.startswith(f"{name}.") for other in ours)]
+    assert len(ours) - len(packages) <= 55
+    assert len(packages) <= 10
     with Store.open(work / ".locus") as store:
         recorded = list(store.events())
     assert [e["path"] for e in recorded if e["event_type"] == "file"] == ["a.py"]
@@ -592,3 +600,35 @@ def test_ci_runs_what_the_readme_says() -> None:
     assert "scripts/stages.py" in run
     assert "exec scripts/test -p tests.closing_line" in steps and "exec scripts/check" in steps
     assert re.search(r"^scripts/test\b", readme, re.M)
+
+
+def test_the_map_shows_every_room() -> None:
+    """docs/architecture.md names each room with its floor and the first line of what it says of itself."""
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    listed = {
+        room: (int(floor), line)
+        for room, floor, line in re.findall(r"^\| `(\w+)` \| (\d+) \| (.*) \|$", page, re.M)
+    }
+    said = {}
+    for room, floor in ROOM_RANKS.items():
+        home = ROOT / "eventlog" / room
+        path = home / "__init__.py" if home.is_dir() else home.with_suffix(".py")
+        said[room] = floor, (outline(path).docstring or "").split("\n")[0]
+
+    assert listed == said
+
+
+def test_the_map_names_what_is_there() -> None:
+    """Each function and class that docs/architecture.md names stands in the file that it names."""
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:cli/)?[\w/]+\.py)(?::([\w.]+))?`", page.partition("## The flows")[2])
+    missing = []
+    for file, name in named:
+        path = ROOT / file if file.startswith("cli/") else ROOT / "eventlog" / file
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        last = name.rpartition(".")[2]
+        if not text or (last and not re.search(rf"^\s*(def|class) {last}\b", text, re.M)):
+            missing.append(f"{file}:{name}")
+
+    assert len(named) > 10
+    assert missing == []

@@ -22,19 +22,19 @@ from typing import Any
 
 import pytest
 
-from eventlog.errors import Conflict, EventLogError, NoStore, NotFound, Refused
-from eventlog.keep import erasure
-from eventlog.keep.backup import backup
-from eventlog.layout import TMP_DIR
+from eventlog.base.errors import Conflict, EventLogError, NoStore, NotFound, Refused
+from eventlog.base.layout import TMP_DIR
+from eventlog.base.types import Event
+from eventlog.blobs.ids import from_text, to_text
+from eventlog.blobs.tree import FILE, TreeEntry
+from eventlog.erasure import erasure
+from eventlog.gc import condemn as condemning
 from eventlog.log import pins
 from eventlog.log.reader import LogView
 from eventlog.log.sweep import sweep
-from eventlog.recorder import collection, retention
-from eventlog.snapshots import condemn as condemning
-from eventlog.snapshots.ids import from_text, to_text
-from eventlog.snapshots.tree import FILE, TreeEntry
+from eventlog.maintenance.backup import backup
+from eventlog.retention import collection, retention
 from eventlog.store import Store
-from eventlog.types import Event
 from tests.interleaver import (
     Chooser,
     Explored,

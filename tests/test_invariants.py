@@ -21,15 +21,15 @@ from typing import Any
 import pytest
 
 import eventlog
-from eventlog.errors import Corruption, LockTimeout, Unsupported
+from eventlog.base.errors import Corruption, LockTimeout, Unsupported
+from eventlog.base.types import Event
+from eventlog.blobs.ids import to_text
 from eventlog.log import segment
 from eventlog.log.numbering import PLACE_COLUMNS
 from eventlog.log.reader import open_view
 from eventlog.log.seal import seal
 from eventlog.recorder.recorder import Recorder
-from eventlog.snapshots.ids import to_text
 from eventlog.store import Store
-from eventlog.types import Event
 from tests.log.logs import Log
 from tests.log.logs import event as log_event
 from tests.simfs import Call, sim_store
@@ -200,7 +200,7 @@ def _without_numbers(event: Event) -> Event:
 ASK_ALL = """
 import resource, sys, time
 import duckdb, pyarrow.parquet
-from eventlog.errors import Corruption, QueryError
+from eventlog.base.errors import Corruption, QueryError
 from eventlog.store import Store
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (4 << 30),) * 2)
@@ -311,9 +311,9 @@ def test_no_segment_is_taken_away_from_a_seal_under_way() -> None:
 
 HOLDER = """
 import sys
-from eventlog.fs import REAL
-from eventlog.layout import Layout
-from eventlog.locks import acquire
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
+from eventlog.base.locks import acquire
 with acquire(REAL, Layout(sys.argv[1]), sys.argv[2]):
     print("held", flush=True)
     sys.stdin.read()

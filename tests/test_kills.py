@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import EventLogError
-from eventlog.keep import erasure
-from eventlog.layout import TMP_DIR
+from eventlog.base.errors import EventLogError
+from eventlog.base.layout import TMP_DIR
+from eventlog.erasure import erasure
 from eventlog.log.sweep import sweep
 from eventlog.store import Store
 from tests.kills import effects_of, in_child

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import EventLogError
-from eventlog.fs import FileSystem
+from eventlog.base.errors import EventLogError
+from eventlog.base.fs import FileSystem
 from eventlog.store import Store
 from tests.operations import OPERATIONS, PREPARE, READING, Scene, check, copy_of, make
 

@@ -15,7 +15,7 @@ from eventlog.memory.codes_files import SessionContextInjector
 from eventlog.store import Store
 from locus_cli.main import run
 from tests.cli.hook_support import HOOK, Agent
-from tests.snapshots.worktree_support import git
+from tests.worktree.support import git
 
 AT_START = "[briefing]\nat_start = true\n"
 

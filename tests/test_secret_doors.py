@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.secrets import generator
-from eventlog import redaction, secret_look, secret_rules, secret_table
-from eventlog.redaction import Redactor
-from eventlog.secret_scan import json_suspects, suspects
-from eventlog.types import Event
+from eventlog.base.types import Event
+from eventlog.secrets import prefilter, redaction, rules, table
+from eventlog.secrets.bulk_prefilter import json_suspects, suspects
+from eventlog.secrets.redaction import Redactor
 from tests.secrets_made import assigned, made
 
 HUNT = float(os.environ.get("LOCUS_HUNT", "0"))
@@ -30,7 +30,7 @@ NOISE = ("\n", "\t", "\r\n", "\\n", "\\t", "%22", "\\u0022", "\x1b[1m", "\x1b[0m
 
 def names() -> list[str]:
     """All that say of a value that it is a secret."""
-    every = (*secret_table.PASSWORDS, *secret_table.OTHERS, *(word + b"key" for word in secret_table.KEYS_OF))
+    every = (*table.PASSWORDS, *table.OTHERS, *(word + b"key" for word in table.KEYS_OF))
     return [name.decode() for name in every]
 
 
@@ -52,7 +52,7 @@ VALUES = (assigned()["assignment"][1], assigned()["header"][1], "ab'cd-ef9!", "=
 
 def token(random: Random) -> str:
     """By a row of the table, sometimes too short or too long."""
-    _, front, letters, least, most, _ = random.choice(secret_table.TOKENS)
+    _, front, letters, least, most, _ = random.choice(table.TOKENS)
     size = random.choice((least, least, most or least + 40, least + 1, least - 1))
     run = "".join(random.choices(letters.decode(), k=size))
     before = random.choice(("", "", "123456789", "sk_", "s", "a1B2c3D4e5F6g7"))
@@ -72,7 +72,7 @@ def named(random: Random) -> str:
 
 def command(random: Random) -> str:
     """A command of the table with one of its options."""
-    words, options, _ = random.choice(secret_table.OPTIONS)
+    words, options, _ = random.choice(table.OPTIONS)
     option = random.choice(options).decode() + random.choice(("", " ", "=", "  ", " me:", "me%", " me,"))
     between = random.choice((" ", " -h db ", " \\\n  ", "\t", " --verbose ", " | cat "))
     return random.choice(words).decode() + between + option + random.choice(QUOTES).format(value(random))
@@ -117,13 +117,13 @@ def test_both_looks_see_what_the_rules_find(texts: list[str]) -> None:
     hooks, imports = Redactor(b"k" * 32), Redactor(b"k" * 32)
     imports.look = json_suspects
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(redaction, "_by_rules", secret_rules.find)
+        patch.setattr(redaction, "_by_rules", rules.find)
         expected = [hooks._redacted(event) for event in events]
     assert [hooks.redact(event) for event in events] == expected
     assert imports.redact_all(events) == expected
 
     contents = [t.encode("utf-8", "surrogatepass") for t in texts]
     contents += [t.encode("utf-16", "replace") for t in texts[:4]]
-    found = [bool(secret_rules.find(secret_look.plain(data))) for data in contents]
+    found = [bool(rules.find(prefilter.plain(data))) for data in contents]
     assert [bool(hooks.kinds_in(data)) for data in contents] == found
     assert [f for f, suspect in zip(found, suspects(contents), strict=True) if f > suspect] == []

@@ -31,24 +31,24 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from eventlog.errors import Conflict, Corruption, InvalidEvent, NotFound, Refused
+from eventlog.base.errors import Conflict, Corruption, InvalidEvent, NotFound, Refused
+from eventlog.base.types import Event
+from eventlog.blobs.ids import blob_id, from_text, to_text
+from eventlog.blobs.tree import DIRECTORY, FILE
+from eventlog.erasure import erasure
 from eventlog.exports import jsonl, jsonl_import
-from eventlog.keep import erasure
-from eventlog.keep.backup import backup
-from eventlog.keep.repair import plan_repair, repair
-from eventlog.keep.upkeep import maintain
 from eventlog.log.reader import LogView
 from eventlog.log.retained import retention_in
 from eventlog.log.sweep import sweep
+from eventlog.maintenance.backup import backup
+from eventlog.maintenance.upkeep import maintain
 from eventlog.projections.definitions import all_of
 from eventlog.query.lookup import TurnRef
 from eventlog.query.views import EXTRAS
-from eventlog.recorder import collection, retention
 from eventlog.recorder.recorder import Recorder, Turn
-from eventlog.snapshots.ids import blob_id, from_text, to_text
-from eventlog.snapshots.tree import DIRECTORY, FILE
+from eventlog.repair.repair import plan_repair, repair
+from eventlog.retention import collection, retention
 from eventlog.store import Store
-from eventlog.types import Event
 from tests.model import Files, Model, WatchedStore
 from tests.projections.logs import KEYS
 from tests.projections.logs import events as any_event

@@ -5,10 +5,10 @@ import fcntl
 
 import pytest
 
-from eventlog.errors import Ambiguous, Conflict, InvalidEvent, NotFound
-from eventlog.keep.upkeep import maintain
-from eventlog.locks import MAINTAIN
+from eventlog.base.errors import Ambiguous, Conflict, InvalidEvent, NotFound
+from eventlog.base.locks import MAINTAIN
 from eventlog.log import shorten
+from eventlog.maintenance.upkeep import maintain
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.fs import REAL
-from eventlog.keep.upkeep import maintain
-from eventlog.layout import CONDEMNED_DIR, PACK_DIR
-from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.pack import TREE
-from eventlog.snapshots.tree import FILE, TreeEntry
+from eventlog.base.fs import REAL
+from eventlog.base.layout import CONDEMNED_DIR, PACK_DIR
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.pack import TREE
+from eventlog.blobs.tree import FILE, TreeEntry
+from eventlog.maintenance.upkeep import maintain
 from eventlog.store import Store
 from tests.cli.support import locus_process
 

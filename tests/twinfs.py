@@ -12,7 +12,7 @@ Time, randomness and the boot id are the disk's own, so that a run replays. One 
 import os
 import shutil
 
-from eventlog.fs import FileSystem
+from eventlog.base.fs import FileSystem
 from tests.simfs import Choice, SimFS
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from benchmarks.secrets.generator import Sample
 from benchmarks.secrets.gitleaks import Rules
-from eventlog import secret_scan
-from eventlog.redaction import Redactor
-from eventlog.types import Event
+from eventlog.base.types import Event
+from eventlog.secrets import bulk_prefilter
+from eventlog.secrets.redaction import Redactor
 
 _ENOUGH = 2 << 20  # bytes at which an import lends its look to the redactor
 _PIECE_MAX = 16  # characters of a secret that may stay where they stand: a beginning that says whose it is
@@ -34,7 +34,7 @@ def hooks(samples: Sequence[Sample]) -> list[bool | None]:
 
 def bulk(samples: Sequence[Sample]) -> list[bool | None]:
     mine = redactor()
-    with secret_scan.looking(mine):
+    with bulk_prefilter.looking(mine):
         filler = _event("nothing to see here\n" * (_ENOUGH // 20 + 1))
         done = mine.redact_all([filler, *(_event(s.text) for s in samples)])
     return [_in_text(s, event) for s, event in zip(samples, done[1:], strict=True)]
@@ -47,7 +47,7 @@ def hook_contents(samples: Sequence[Sample]) -> list[bool | None]:
 
 def bulk_contents(samples: Sequence[Sample]) -> list[bool | None]:
     mine = redactor()
-    suspects = secret_scan.suspects([s.content for s in samples])
+    suspects = bulk_prefilter.suspects([s.content for s in samples])
     return [suspect and bool(mine.kinds_in(s.content)) for s, suspect in zip(samples, suspects, strict=True)]
 
 

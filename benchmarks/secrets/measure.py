@@ -15,7 +15,7 @@ from benchmarks.process import git, locus, run
 from benchmarks.secrets import doors
 from benchmarks.secrets.generator import Kind, Sample, samples
 from benchmarks.secrets.gitleaks import Rules
-from eventlog import secret_scan
+from eventlog.secrets import bulk_prefilter
 
 _FILE_BYTES_MAX = 1 << 20
 _AT_ONCE_BYTES = 8 << 20
@@ -75,7 +75,7 @@ def false_finds(directory: str, most_bytes: int, rules: Rules | None = None) -> 
     her_rules: Counter[str] = Counter()
     places: list[str] = []
     for some in _texts(directory, most_bytes):
-        suspects = secret_scan.suspects([text.encode() for _, text in some])
+        suspects = bulk_prefilter.suspects([text.encode() for _, text in some])
         for (path, text), suspect in zip(some, suspects, strict=True):
             files += 1
             sizes += len(text.encode())

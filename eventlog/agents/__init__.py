@@ -1,5 +1,4 @@
-"""What each source of history says, turned into sessions, turns and events.
+"""Agents: one package for each, with all that is known of its hooks, transcripts and tools. Pure knowledge.
 
-One adapter a source: `git_history` imports the commits of a repository. An adapter may import the
-recorder, the store and every room below them; nothing below imports an adapter.
+`hook_adapters` says which package understands whose hooks, `formats` whose transcripts.
 """

@@ -1,4 +1,4 @@
-"""What leaves a store as a file for other programs, and what comes back from one.
+"""Exports: what leaves a store for other programs, and what comes back from one.
 
     files         an output file that is whole and durable under its name, or not there
     withheld      what may leave the store at all (P5)

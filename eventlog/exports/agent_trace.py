@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from eventlog.errors import EventLogError
+from eventlog.base.errors import EventLogError
+from eventlog.base.paths import is_outside
+from eventlog.base.types import happened_at
+from eventlog.blobs.ids import from_text
 from eventlog.exports import withheld
 from eventlog.exports.conversation import (
     Conversation,
@@ -24,10 +27,7 @@ from eventlog.exports.conversation import (
     payload_of,
 )
 from eventlog.exports.otlp import provider_of
-from eventlog.paths import is_outside
 from eventlog.replay.linediff import changes
-from eventlog.snapshots.ids import from_text
-from eventlog.types import happened_at
 
 if TYPE_CHECKING:
     from eventlog.store import Store

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from eventlog import jsontext
+from eventlog.base import jsontext
+from eventlog.blobs.payload_texts import PayloadTexts
 from eventlog.log import upcast
 from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.query.people import allowed, text_without
 from eventlog.replay.certainty import EXACT, NONE, certainty_of
-from eventlog.snapshots.payload_texts import PayloadTexts
 
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView

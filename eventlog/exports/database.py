@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from eventlog.errors import EventLogError, QueryError
+from eventlog.base.errors import EventLogError, QueryError
 from eventlog.exports import files, streams
 from eventlog.log import checked
 from eventlog.projections import source

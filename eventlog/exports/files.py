@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
-from eventlog.errors import EventLogError, NotFound, Refused
+from eventlog.base.errors import EventLogError, NotFound, Refused
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _BUFFER_BYTES = 1 << 20

@@ -12,15 +12,15 @@ from typing import IO, TYPE_CHECKING, Any
 
 from blake3 import blake3
 
-from eventlog import jsontext
-from eventlog.errors import Corruption, InvalidEvent, NotFound
+from eventlog.base import jsontext
+from eventlog.base.errors import Corruption, InvalidEvent, NotFound
+from eventlog.base.types import Event
+from eventlog.blobs.ids import from_text, to_text
+from eventlog.blobs.pack import TREE
+from eventlog.blobs.tree import decode_tree
 from eventlog.exports import files, withheld
 from eventlog.projections.settled import Settled
 from eventlog.query import people as of_people
-from eventlog.snapshots.ids import from_text, to_text
-from eventlog.snapshots.pack import TREE
-from eventlog.snapshots.tree import decode_tree
-from eventlog.types import Event
 
 if TYPE_CHECKING:
     from eventlog.store import Store

@@ -22,20 +22,21 @@ from typing import IO, TYPE_CHECKING, Any
 import orjson
 from blake3 import blake3
 
-from eventlog import gate, jsontext, secret_scan
-from eventlog.errors import Corruption, InvalidEvent, NotFound, Unsupported
+from eventlog.base import jsontext
+from eventlog.base.errors import Corruption, InvalidEvent, NotFound, Unsupported
+from eventlog.base.types import Event
+from eventlog.blobs.ids import blob_id, from_text, tree_id
+from eventlog.blobs.tree import has_modes
 from eventlog.exports.jsonl import FORMAT, LINE_BYTES_MAX, PAYLOAD_MARK, VERSION
 from eventlog.log.frame import PAYLOAD_SIZE_MAX
 from eventlog.log.line import check_payload, encode_line
 from eventlog.projections.prefix import SegmentsPrefix
 from eventlog.recorder.ledger import CURSOR
-from eventlog.redaction import texts_of
-from eventlog.snapshots.ids import blob_id, from_text, tree_id
-from eventlog.snapshots.tree import has_modes
-from eventlog.types import Event
+from eventlog.secrets import admission, bulk_prefilter
+from eventlog.secrets.redaction import texts_of
 
 if TYPE_CHECKING:
-    from eventlog.snapshots.writer import BlobWriter
+    from eventlog.blobs.writer import BlobWriter
     from eventlog.store import Store
 
 # A frame of a quarter of what one may be keeps the append lock short, and memory low.
@@ -121,7 +122,7 @@ def read(store: "Store", file: IO[bytes], path: str, *, salvage: bool = False) -
     )
     report.skipped += unsound
     file.seek(0)
-    with secret_scan.looking(store.redactor), _Import(store, path, report, salvage) as into:
+    with bulk_prefilter.looking(store.redactor), _Import(store, path, report, salvage) as into:
         for number, line in _lines(file, path):
             if number == 1:
                 continue
@@ -207,12 +208,12 @@ class _Import:
         Of an event that an append refuses, `salvage` keeps all in the payload (`gate.fitted`).
         """
         try:
-            whole = gate.completed(self._store.fs, event)
+            whole = admission.completed(self._store.fs, event)
             try:
                 check_payload(whole["event_type"], said)
                 line = self._encoded(whole, payload)
             except InvalidEvent as error:
-                fitted = gate.fitted({**whole, "payload": said})
+                fitted = admission.fitted({**whole, "payload": said})
                 if not self._salvage or fitted["payload"] is said:
                     raise
                 self._report.skipped.append((number, f"{error}; what was there is in its payload"))
@@ -227,7 +228,7 @@ class _Import:
     def _encoded(self, event: Event, payload: bytes) -> bytes:
         named: dict[str, set[str]] = {}
         line = encode_line(event, _no_payload, jsontext.encode_without_floats, named)
-        gate.keep_ours(named)
+        admission.keep_ours(named)
         line = line[: -len(_NO_PAYLOAD)] + payload.translate(_AS_SPACES)
         if len(line) >= PAYLOAD_SIZE_MAX:
             raise InvalidEvent(f"an event of {len(line):,} bytes is more than a log takes")
@@ -304,7 +305,7 @@ class _Import:
         """What is to be said of contents in the file that hold a secret, by the rules of this store."""
         said = [e for e in self._store.blobs.withheld_events() if e["event_id"] not in self._batch]
         known = self._known.among([str(event["event_id"]) for event in said])
-        admitted = gate.admit_all(self._store.fs, [e for e in said if e["event_id"] not in known])
+        admitted = admission.admit_all(self._store.fs, [e for e in said if e["event_id"] not in known])
         return [encode_line(event) for event in admitted]
 
     def _close_writer(self) -> None:

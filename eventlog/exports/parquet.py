@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from eventlog.errors import EventLogError, NotFound, QueryError, Refused
+from eventlog.base.errors import EventLogError, NotFound, QueryError, Refused
 from eventlog.exports import files, streams
 from eventlog.exports.database import ORDER
 from eventlog.log import checked

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
-from eventlog import jsontext
-from eventlog.layout import TMP_DIR
+from eventlog.base import jsontext
+from eventlog.base.layout import TMP_DIR
 from eventlog.projections import source
 from eventlog.projections.prefix import SegmentsPrefix
 from eventlog.query.engine import Binding

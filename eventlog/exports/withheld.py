@@ -13,7 +13,7 @@ from eventlog.log.withheld import withheld_in
 
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView
-    from eventlog.redaction import Redactor
+    from eventlog.secrets.redaction import Redactor
 
 WITHHELD = "withheld: it holds a secret, or may hold one, and is kept for replay on this machine only"
 

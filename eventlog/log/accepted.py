@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from eventlog import jsontext
-from eventlog.errors import EventLogError
-from eventlog.layout import JOURNAL_DIR, QUARANTINE_DIR, SEGMENT_DIR
+from eventlog.base import jsontext
+from eventlog.base.errors import EventLogError
+from eventlog.base.layout import JOURNAL_DIR, QUARANTINE_DIR, SEGMENT_DIR
+from eventlog.base.names import event_id_of
 from eventlog.log.known_losses import REPAIR
 from eventlog.log.maintenance import MAINTENANCE, maintenance_event
 from eventlog.log.verify import Finding
-from eventlog.names import event_id_of
 
 if TYPE_CHECKING:
+    from eventlog.base.types import Event
     from eventlog.log.reader import LogView
-    from eventlog.types import Event
 
 _LISTED_MAX = 5_000
 _WORDS_MAX = 500  # of a finding; the key stands for all of them

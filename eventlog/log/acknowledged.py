@@ -11,8 +11,8 @@ from _struct import Struct
 
 from blake3 import blake3
 
-from eventlog.fs import FileSystem
-from eventlog.layout import Layout
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import Layout
 
 SLOT_SIZE = 64
 SLOTS = 8  # as many processes may finish out of order without one overwriting the other's word

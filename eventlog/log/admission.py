@@ -1,18 +1,19 @@
 """From events to journal lines; what would be wrong for ever is refused (docs/appending.md).
 
-`named` collects by column the hashes of contents that the events name, which `snapshots/held.py` looks for.
+`named` collects by column the hashes of contents that the events name, which `blobs/presence.py` looks for.
 """
 
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 
-from eventlog import gate, jsontext
-from eventlog.errors import InvalidEvent
-from eventlog.fs import FileSystem
+from eventlog.base import jsontext
+from eventlog.base.errors import InvalidEvent
+from eventlog.base.fs import FileSystem
+from eventlog.base.types import Event
 from eventlog.log.line import BATCH_LINES_MAX, encode_line
-from eventlog.redaction import Redactor
-from eventlog.types import Event
+from eventlog.secrets import admission
+from eventlog.secrets.redaction import Redactor
 
 # Looked at for secrets together: the search costs little per byte and much per call. An import that lends the
 # redactor a look of its own has bounded its batches itself, and that look costs most per call.
@@ -29,8 +30,8 @@ def lines(
     while some := list(islice(waiting, at_once)):
         new: dict[str, set[str]] = {}
         try:
-            made = gate.lines(fs, some, partial(_encode, new), redactor)
-            gate.keep_ours(new)
+            made = admission.lines(fs, some, partial(_encode, new), redactor)
+            admission.keep_ours(new)
         except InvalidEvent:
             for at, event in enumerate(some, number + 1):
                 _try(fs, event, at)
@@ -48,7 +49,7 @@ def _encode(named: "dict[str, set[str]]", event: Event) -> bytes:
 def _try(fs: FileSystem, event: Event, number: int) -> None:
     named: dict[str, set[str]] = {}
     try:
-        _encode(named, gate.completed(fs, event))
-        gate.keep_ours(named)
+        _encode(named, admission.completed(fs, event))
+        admission.keep_ours(named)
     except InvalidEvent as error:
         raise InvalidEvent(f"event {number} of the append: {error}. Nothing was written.") from error

@@ -13,10 +13,10 @@ from functools import cached_property
 
 from blake3 import blake3
 
-from eventlog import config, jsontext
-from eventlog.errors import Corruption
-from eventlog.fs import FileSystem, Refusals, read_file, replace
-from eventlog.layout import Layout
+from eventlog.base import config, jsontext
+from eventlog.base.errors import Corruption
+from eventlog.base.fs import FileSystem, Refusals, read_file, replace
+from eventlog.base.layout import Layout
 from eventlog.log.manifest import SegmentEntry
 
 DAYS = 7  # how long a check counts unless `[integrity] check_days` says otherwise

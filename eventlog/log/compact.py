@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from eventlog.errors import Corruption, Unsupported
-from eventlog.fs import FileSystem, Refusals
-from eventlog.layout import SEGMENT_DIR, Layout
-from eventlog.locks import COMPACT, MAINTAIN, acquire
+from eventlog.base.errors import Corruption, Unsupported
+from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.layout import SEGMENT_DIR, Layout
+from eventlog.base.locks import COMPACT, MAINTAIN, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log import pins
 from eventlog.log.manifest import MANIFESTS_KEPT, Manifest, SegmentEntry, Superseded

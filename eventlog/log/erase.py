@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.errors import Corruption, Unsupported
-from eventlog.fs import FileSystem, Refusals
-from eventlog.layout import JOURNAL_DIR, MANIFEST_DIR, SEGMENT_DIR, Layout, parse_segment
-from eventlog.locks import COMPACT, MAINTAIN, acquire
+from eventlog.base.errors import Corruption, Unsupported
+from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, SEGMENT_DIR, Layout, parse_segment
+from eventlog.base.locks import COMPACT, MAINTAIN, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log import pins
 from eventlog.log.compact import publish_segment

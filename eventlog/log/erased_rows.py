@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from eventlog import jsontext
-from eventlog.erased import ERASED
-from eventlog.errors import EventLogError
+from eventlog.base import jsontext
+from eventlog.base.errors import EventLogError
+from eventlog.base.names import event_context, session_context, turn_context
+from eventlog.base.types import COLUMN_KINDS, LIFECYCLE_TYPES, LIST, TEXT
 from eventlog.log.numbering import default_context
 from eventlog.log.pattern import Pattern
-from eventlog.names import event_context, session_context, turn_context
-from eventlog.types import COLUMN_KINDS, LIFECYCLE_TYPES, LIST, TEXT
+from eventlog.secrets.erased_rules import ERASED
 
 # Their texts make the slug of their session.
 NAMING_TYPES = ("session", "turn", "intent")

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eventlog import jsontext
-from eventlog.erased import ERASED
-from eventlog.redaction import WITHHELD
+from eventlog.base import jsontext
+from eventlog.secrets.erased_rules import ERASED
+from eventlog.secrets.redaction import WITHHELD
 
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView
@@ -34,7 +34,7 @@ class Told:
     contents: "set[str]" = field(default_factory=set)
     trees: "dict[str, str]" = field(default_factory=dict)  # hash → that of the tree in its place
     store: "str | None" = None  # in which it took place
-    rules: "list[str]" = field(default_factory=list)  # the checks behind its rules, there (`eventlog.erased`)
+    rules: "list[str]" = field(default_factory=list)  # the checks behind its rules, there (`erased_rules`)
     rewritten: bool = False
     ended: bool = False
 

@@ -23,10 +23,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eventlog.errors import Corruption, NotDurable
-from eventlog.fs import FileSystem
-from eventlog.jsontext import decode
-from eventlog.layout import JOURNAL_DIR, Layout
+from eventlog.base.errors import Corruption, NotDurable
+from eventlog.base.fs import FileSystem
+from eventlog.base.jsontext import decode
+from eventlog.base.layout import JOURNAL_DIR, Layout
+from eventlog.base.types import COLUMN_NAMES, Event
 from eventlog.log import manifest as manifests
 from eventlog.log.frame import FRAME_SIZE_MAX, HEADER_SIZE, Frame, decode_frame
 from eventlog.log.journal import end_behind, end_of_open, scan_journal
@@ -34,7 +35,6 @@ from eventlog.log.manifest import Manifest, SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering, PrefixRow
 from eventlog.log.reader import LogView, Selection, open_view, row_of, rows_of
 from eventlog.log.tail import Lost, begins_at, read_header
-from eventlog.types import COLUMN_NAMES, Event
 
 if TYPE_CHECKING:
     import pyarrow as pa

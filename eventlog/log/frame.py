@@ -9,7 +9,7 @@ from _struct import Struct
 
 from blake3 import blake3
 
-from eventlog.errors import Corruption, InvalidEvent
+from eventlog.base.errors import Corruption, InvalidEvent
 
 VERSION = 1
 HEADER_SIZE = 128

@@ -25,10 +25,10 @@ Upholds I1–I4, I7, I9, I10, I12, I32, I33. What it relies on, and what follows
 import os
 from _thread import allocate_lock
 
-from eventlog.errors import Conflict, Corruption, EventLogError, NotDurable, Unsupported
-from eventlog.fs import FileSystem, publish
-from eventlog.layout import JOURNAL_DIR, MANIFEST_DIR, Layout, parse_journal
-from eventlog.locks import APPEND, KeptLock
+from eventlog.base.errors import Conflict, Corruption, EventLogError, NotDurable, Unsupported
+from eventlog.base.fs import FileSystem, publish
+from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, Layout, parse_journal
+from eventlog.base.locks import APPEND, KeptLock
 from eventlog.log.acknowledged import Note, read_note
 from eventlog.log.frame import (
     FRAME_SIZE_MAX,

@@ -8,13 +8,13 @@ is simply there. Pure functions of a view.
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from eventlog import jsontext
+from eventlog.base import jsontext
+from eventlog.base.names import event_id_of
 from eventlog.log.maintenance import MAINTENANCE, maintenance_event
-from eventlog.names import event_id_of
 
 if TYPE_CHECKING:
+    from eventlog.base.types import Event
     from eventlog.log.reader import LogView
-    from eventlog.types import Event
 
 REPAIR = "repair"
 _LISTED_MAX = 50_000  # 67 bytes each; an event has room for 16 MiB

@@ -5,10 +5,20 @@ control byte, so the first tab separates the two halves and a newline ends the l
 The payload's bytes are made once, here, and travel verbatim from then on.
 """
 
-from eventlog import gate
-from eventlog.errors import Corruption, InvalidEvent
-from eventlog.jsontext import decode, encode
-from eventlog.types import BOOL, COLUMN_KINDS, ENVELOPE_NAMES, INT, LIST, SCHEMA_VERSION, TEXT, TIME, Event
+from eventlog.base.errors import Corruption, InvalidEvent
+from eventlog.base.jsontext import decode, encode
+from eventlog.base.types import (
+    BOOL,
+    COLUMN_KINDS,
+    ENVELOPE_NAMES,
+    INT,
+    LIST,
+    SCHEMA_VERSION,
+    TEXT,
+    TIME,
+    Event,
+)
+from eventlog.secrets import admission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +74,7 @@ def encode_line(
     # encoding costs.
     key = (*envelope, *map(type, envelope.values()))
     shape = _shapes.get(key) or _shape_of(key, envelope, event)
-    low, high = (_INT_MIN, _INT_MAX) if named is None else (0, gate.NUMBER_MAX)
+    low, high = (_INT_MIN, _INT_MAX) if named is None else (0, admission.NUMBER_MAX)
     for name in shape.numbers:
         if not low <= envelope[name] <= high:
             _check(name, envelope[name], event)
@@ -81,7 +91,7 @@ def encode_line(
         path = envelope.get("path")
         if isinstance(path, str) and (path[:1] in _ODD_STARTS or ".." in path or "\0" in path):
             _admit("path", path)
-        forms = gate.PAYLOAD_FORMS.get(envelope.get("event_type", ""))
+        forms = admission.PAYLOAD_FORMS.get(envelope.get("event_type", ""))
         if forms is not None and not forms.keys().isdisjoint(payload):
             check_payload(envelope["event_type"], payload)
     for name in shape.nulls:
@@ -103,7 +113,7 @@ class _Shape:
         there = [name for name in columns if name not in self.nulls]
         self.numbers = [name for name in there if COLUMN_KINDS[name] in (INT, TIME)]
         self.lists = [name for name in there if COLUMN_KINDS[name] == LIST]
-        self.hashes = [name for name in there if name in gate.HASHES]
+        self.hashes = [name for name in there if name in admission.HASHES]
 
 
 _shapes: "dict[tuple[object, ...], _Shape]" = {}
@@ -150,25 +160,25 @@ def _check(name: str, value: object, event: Event) -> None:
     else:
         fits = isinstance(value, int) and not isinstance(value, bool) and _INT_MIN <= value <= _INT_MAX
     if not fits:
-        raise InvalidEvent(f"column {name} must be {_WANTED[kind]}, not {gate.shown(value)}")
+        raise InvalidEvent(f"column {name} must be {_WANTED[kind]}, not {admission.shown(value)}")
 
 
 def check_payload(event_type: object, payload: object) -> None:
     """Raises: InvalidEvent where an append refuses what the payload says (`gate.payload_faults`)."""
-    for key, value, wanted in gate.payload_faults(event_type, payload):
-        raise InvalidEvent(f"payload.{key} must be {wanted}, not {gate.shown(value)}")
+    for key, value, wanted in admission.payload_faults(event_type, payload):
+        raise InvalidEvent(f"payload.{key} must be {wanted}, not {admission.shown(value)}")
 
 
 def _admit(name: str, value: object) -> None:
-    wanted = gate.fault(name, value)
+    wanted = admission.fault(name, value)
     if wanted is not None:
-        raise InvalidEvent(f"column {name} must be {wanted}, not {gate.shown(value)}")
+        raise InvalidEvent(f"column {name} must be {wanted}, not {admission.shown(value)}")
 
 
 def _check_identity(envelope: "dict[str, object]") -> None:
     event_id = envelope.get("event_id")
     if not isinstance(event_id, str) or len(event_id) != 32 or event_id.strip(_HEX):
-        raise InvalidEvent(f"event_id must be 32 lower-case hex digits, not {gate.shown(event_id)}")
+        raise InvalidEvent(f"event_id must be 32 lower-case hex digits, not {admission.shown(event_id)}")
     for name in _REQUIRED:
         if not envelope.get(name):
             raise InvalidEvent(f"event {event_id} lacks {name}, which every event has")

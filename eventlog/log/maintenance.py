@@ -8,7 +8,7 @@ and unnoted.
 
 from typing import Any
 
-from eventlog.types import Event
+from eventlog.base.types import Event
 
 MAINTENANCE = "maintenance"
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from blake3 import blake3
 
-from eventlog.errors import Corruption, Refused, Unsupported
-from eventlog.fs import FileSystem, publish, read_file
-from eventlog.layout import MANIFEST_DIR, TMP_DIR, Layout, parse_manifest, parse_segment
+from eventlog.base.errors import Corruption, Refused, Unsupported
+from eventlog.base.fs import FileSystem, publish, read_file
+from eventlog.base.layout import MANIFEST_DIR, TMP_DIR, Layout, parse_manifest, parse_segment
 
 FORMAT = 1
 REQUIRED_KNOWN: frozenset[str] = frozenset()

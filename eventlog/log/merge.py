@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from blake3 import blake3
 
-from eventlog.errors import Corruption, EventLogError
-from eventlog.fs import FileSystem, write_all
-from eventlog.layout import Layout, segment_name
+from eventlog.base.errors import Corruption, EventLogError
+from eventlog.base.fs import FileSystem, write_all
+from eventlog.base.layout import Layout, segment_name
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.segment import (
     FILE_SCHEMA,

@@ -20,8 +20,7 @@ Counters stop at the largest int64 instead of running over it. Pure; not safe fo
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from eventlog.log.parts import Conversation, Conversations
-from eventlog.names import (
+from eventlog.base.names import (
     safe_context_name,
     session_context,
     session_id_of,
@@ -29,7 +28,8 @@ from eventlog.names import (
     turn_context,
     turn_id_of,
 )
-from eventlog.types import LIFECYCLE_TYPES
+from eventlog.base.types import LIFECYCLE_TYPES
+from eventlog.log.parts import Conversation, Conversations
 
 INT_MAX = 2**63 - 1
 

@@ -10,10 +10,10 @@ Pure but for `turn_limit`, which reads STORE; not safe for concurrent use.
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from eventlog import identity
-from eventlog.fs import FileSystem, read_file
-from eventlog.layout import Layout
-from eventlog.names import next_session_id, session_id_of
+from eventlog.base import identity
+from eventlog.base.fs import FileSystem, read_file
+from eventlog.base.layout import Layout
+from eventlog.base.names import next_session_id, session_id_of
 
 if TYPE_CHECKING:
     from eventlog.log.numbering import _Session

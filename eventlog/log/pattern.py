@@ -9,8 +9,8 @@ looked for in texts as they are.
 import base64
 import re
 
-from eventlog import config, jsontext
-from eventlog.errors import InvalidEvent
+from eventlog.base import config, jsontext
+from eventlog.base.errors import InvalidEvent
 
 _TEXT_SIZE_MIN = 6
 _CUT_SIZE_MIN = 6  # a shorter end of a text may be anything

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from eventlog.fs import FileSystem
-from eventlog.layout import MANIFEST_DIR, Layout
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import MANIFEST_DIR, Layout
 from eventlog.log import manifest as manifests
 
 

@@ -7,10 +7,10 @@ names hold the content's digest, so keeping the same bytes twice keeps them once
 
 from blake3 import blake3
 
-from eventlog.errors import Corruption
-from eventlog.fs import FileSystem, publish, read_file
-from eventlog.jsontext import decode, encode
-from eventlog.layout import QUARANTINE_DIR, Layout, quarantine_name
+from eventlog.base.errors import Corruption
+from eventlog.base.fs import FileSystem, publish, read_file
+from eventlog.base.jsontext import decode, encode
+from eventlog.base.layout import QUARANTINE_DIR, Layout, quarantine_name
 
 # Why bytes were taken: the second harms nobody (docs/positions.md).
 TORN = "torn tail: no valid frame begins here or behind"

@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, TypeVar
 
-from eventlog.errors import Corruption, NotDurable, NotFound, Unsupported
-from eventlog.fs import FileSystem, Refusals
-from eventlog.jsontext import decode
-from eventlog.layout import JOURNAL_DIR, SEGMENT_DIR, Layout
+from eventlog.base.errors import Corruption, NotDurable, NotFound, Unsupported
+from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.jsontext import decode
+from eventlog.base.layout import JOURNAL_DIR, SEGMENT_DIR, Layout
+from eventlog.base.types import COLUMN_NAMES, Event
 from eventlog.log import manifest as manifests
 from eventlog.log.acknowledged import read_note
 from eventlog.log.frame import Frame
@@ -34,7 +35,6 @@ from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, PLACE_COLUMNS, EmptyP
 from eventlog.log.parts import turn_limit
 from eventlog.log.tail import Lost, TailJournal, begins_at, read_header, unsealed, walk
 from eventlog.log.tail_memory import Chunk, Facts, TailMemory
-from eventlog.types import COLUMN_NAMES, Event
 
 if TYPE_CHECKING:
     import pyarrow as pa

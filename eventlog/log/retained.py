@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eventlog import jsontext
-from eventlog.errors import EventLogError
+from eventlog.base import jsontext
+from eventlog.base.errors import EventLogError
 from eventlog.log.maintenance import MAINTENANCE
 
 if TYPE_CHECKING:

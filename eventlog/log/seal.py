@@ -30,16 +30,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from blake3 import blake3
 
-from eventlog.errors import Corruption, NotDurable, Unsupported
-from eventlog.fs import FileSystem, publish, read_file
-from eventlog.layout import (
+from eventlog.base.errors import Corruption, NotDurable, Unsupported
+from eventlog.base.fs import FileSystem, publish, read_file
+from eventlog.base.layout import (
     MANIFEST_DIR,
     SEGMENT_DIR,
     Layout,
     parse_segment,
     segment_name,
 )
-from eventlog.locks import MAINTAIN, acquire
+from eventlog.base.locks import MAINTAIN, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log import pins, quarantine
 from eventlog.log.frame import Frame

@@ -34,10 +34,8 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
-from eventlog.errors import Corruption, Unsupported
-from eventlog.log.frame import Frame
-from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering
-from eventlog.types import (
+from eventlog.base.errors import Corruption, Unsupported
+from eventlog.base.types import (
     ANCHOR_TYPES,
     BOOL,
     COLUMN_KINDS,
@@ -49,6 +47,8 @@ from eventlog.types import (
     TEXT,
     TIME,
 )
+from eventlog.log.frame import Frame
+from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering
 
 FORMAT = 1
 ROW_GROUP_ROWS = 122_880

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventlog.errors import Corruption
-from eventlog.fs import FileSystem, Refusals, refusal
-from eventlog.layout import Layout
+from eventlog.base.errors import Corruption
+from eventlog.base.fs import FileSystem, Refusals, refusal
+from eventlog.base.layout import Layout
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.numbering import PrefixRow, default_context
 from eventlog.log.segment import meta_of, open_segment, read_columns, slices

@@ -5,10 +5,10 @@ For any process that is not in a hurry; of several at once one seals and the oth
 
 from typing import Protocol
 
-from eventlog.errors import EventLogError
-from eventlog.fs import FileSystem
-from eventlog.identity import Identity
-from eventlog.layout import Layout
+from eventlog.base.errors import EventLogError
+from eventlog.base.fs import FileSystem
+from eventlog.base.identity import Identity
+from eventlog.base.layout import Layout
 from eventlog.log import manifest as manifests
 from eventlog.log.journal import end_of_journal
 from eventlog.log.tail import unsealed

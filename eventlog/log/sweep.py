@@ -10,9 +10,9 @@ through a day fails at its link or rename, since the name is gone.
 Never waits: when one of the locks is taken, the next maintenance sweeps.
 """
 
-from eventlog.fs import FileSystem
-from eventlog.layout import TMP_DIR, Layout
-from eventlog.locks import APPEND, COMPACT, GC, MAINTAIN, try_acquire
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import TMP_DIR, Layout
+from eventlog.base.locks import APPEND, COMPACT, GC, MAINTAIN, try_acquire
 
 AGE_S_MIN = 24 * 3600
 

@@ -10,9 +10,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from eventlog.errors import Corruption
-from eventlog.fs import FileSystem, refusal
-from eventlog.layout import Layout
+from eventlog.base.errors import Corruption
+from eventlog.base.fs import FileSystem, refusal
+from eventlog.base.layout import Layout
 from eventlog.log.frame import HEADER_SIZE, Frame, JournalHeader, decode_header
 from eventlog.log.journal import JournalScan, live_journals, scan_journal
 

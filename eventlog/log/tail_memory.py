@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from eventlog.errors import Corruption
+from eventlog.base.errors import Corruption
+from eventlog.base.types import Event
 from eventlog.log.frame import HEADER_SIZE, Frame, decode_frame
 from eventlog.log.journal import end_of_journal
 from eventlog.log.numbering import Numbering, Prefix
 from eventlog.log.tail import Lost, TailJournal, lost_positions, walk
-from eventlog.types import Event
 
 if TYPE_CHECKING:
     import pyarrow as pa

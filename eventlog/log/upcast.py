@@ -4,7 +4,7 @@ Pure functions without state; any thread may call them. On the hook path. What i
 written; steps run where an event becomes an object of the caller (docs/design.md §20.4). Upholds I23.
 """
 
-from eventlog.types import Event
+from eventlog.base.types import Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

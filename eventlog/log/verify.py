@@ -3,7 +3,7 @@
 May run beside appenders and a sealer: it pins the log like a reader. A tail that looks torn is looked
 at again under the append lock, so an append in progress is not reported. Levels: `quick` reads
 manifests, footers, journal headers and the active journal; `read` every byte of the log (I11).
-Blobs and packs are verified by `snapshots/verify.py`.
+Blobs and packs are verified by `blobs/verify.py`.
 """
 
 import os
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from eventlog.errors import Corruption, EventLogError, LockTimeout, Unsupported
-from eventlog.fs import FileSystem, Refusals
-from eventlog.layout import JOURNAL_DIR, QUARANTINE_DIR, Layout, parse_quarantine, parse_segment
-from eventlog.locks import APPEND, acquire
+from eventlog.base.errors import Corruption, EventLogError, LockTimeout, Unsupported
+from eventlog.base.fs import FileSystem, Refusals
+from eventlog.base.layout import JOURNAL_DIR, QUARANTINE_DIR, Layout, parse_quarantine, parse_segment
+from eventlog.base.locks import APPEND, acquire
 from eventlog.log import manifest as manifests
 from eventlog.log import quarantine
 from eventlog.log.acknowledged import read_note

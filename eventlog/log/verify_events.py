@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING
 import orjson
 import pyarrow.compute as pc
 
-from eventlog import gate, jsontext
-from eventlog.errors import Corruption, EventLogError
-from eventlog.layout import JOURNAL_DIR
+from eventlog.base import jsontext
+from eventlog.base.errors import Corruption, EventLogError
+from eventlog.base.layout import JOURNAL_DIR
+from eventlog.base.types import COLUMN_KINDS, INT, SCHEMA_VERSION, TIME, TIME_MAX, TIME_MIN
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.numbering import INPUT_COLUMNS, PLACE_COLUMNS, Numbering
 from eventlog.log.reader import LogView
 from eventlog.log.verify import Finding
-from eventlog.types import COLUMN_KINDS, INT, SCHEMA_VERSION, TIME, TIME_MAX, TIME_MIN
+from eventlog.secrets import admission
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _REQUIRED = ("event_id", "event_type", "event_kind", "source")
-# `snapshots/closure.py` looks at the hashes that are spelled as ours.
+# `blobs/closure.py` looks at the hashes that are spelled as ours.
 _FORMED = ("before_hash", "after_hash", "tree_hash", "path")
 _RANGED = tuple(name for name, kind in COLUMN_KINDS.items() if kind in (INT, TIME) and name != "position")
 _CHECKED = ("position", *_REQUIRED, *_FORMED, *_RANGED, "payload")
@@ -108,22 +109,22 @@ def _check_batch(batch: "pa.RecordBatch", wrong: "dict[str, list[int]]") -> None
     for name in _FORMED:
         column = batch.column(name)
         for value in column.unique().to_pylist():
-            wanted = None if str(value).startswith("blake3:") else gate.fault(name, value)
+            wanted = None if str(value).startswith("blake3:") else admission.fault(name, value)
             if wanted is not None:
                 note(f"whose {name} is not {wanted}", pc.equal(column, value))
     for name in _RANGED:
         column = pc.cast(batch.column(name), "int64")
-        low, high = (TIME_MIN, TIME_MAX) if COLUMN_KINDS[name] == TIME else (0, gate.NUMBER_MAX)
+        low, high = (TIME_MIN, TIME_MAX) if COLUMN_KINDS[name] == TIME else (0, admission.NUMBER_MAX)
         beyond = pc.or_(pc.less(column, low), pc.greater(column, high))
         if beyond.true_count:
-            note(f"whose {name} is not {gate.fault(name, pc.filter(column, beyond)[0].as_py())}", beyond)
+            note(f"whose {name} is not {admission.fault(name, pc.filter(column, beyond)[0].as_py())}", beyond)
     payloads = batch.column("payload").to_pylist()
     types = batch.column("event_type").to_pylist()
     for position, event_type, payload in zip(positions.to_pylist(), types, payloads, strict=True):
         found = None if payload is None else _object_of(payload)
         if found is None:
             wrong.setdefault("whose payload is no JSON object", []).append(position)
-        for key, _, wanted in gate.payload_faults(event_type, found):
+        for key, _, wanted in admission.payload_faults(event_type, found):
             wrong.setdefault(f"whose payload.{key} is not {wanted}", []).append(position)
 
 

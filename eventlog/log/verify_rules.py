@@ -6,13 +6,13 @@ short, taken away or put back to an older state is told as well (I11). Reads onl
 
 from collections.abc import Iterator
 
-from eventlog import erased
-from eventlog.errors import Corruption
-from eventlog.fs import FileSystem, read_file
-from eventlog.layout import Layout
+from eventlog.base.errors import Corruption
+from eventlog.base.fs import FileSystem, read_file
+from eventlog.base.layout import Layout
 from eventlog.log.erasures import erasures_in
 from eventlog.log.reader import LogView
 from eventlog.log.verify import Finding
+from eventlog.secrets import erased_rules
 
 _KEY_LOST = (
     "Secrets are taken out all the same, but one that was met before gets another fingerprint. Bring the "
@@ -26,7 +26,7 @@ def verify_rules(
     """What is wrong with these files; without a view, what they tell of themselves."""
     yield from _verify_key(fs, layout)
     checks = _checks_told(view, store_id) if view is not None else set()
-    found = {one.path: one for one in erased.files(fs, layout)}
+    found = {one.path: one for one in erased_rules.files(fs, layout)}
     paths = (layout.erased, layout.erased_copy)
     if len(found) == 1 and all(map(fs.exists, paths)):
         found = dict.fromkeys(paths, *found.values())  # they are the same
@@ -55,7 +55,7 @@ def _verify_key(fs: FileSystem, layout: Layout) -> Iterator[Finding]:
     if not fs.exists(path):
         return  # none was needed
     try:
-        if erased.sound_key(read_file(fs, path, 1024)) is None:
+        if erased_rules.sound_key(read_file(fs, path, 1024)) is None:
             yield Finding(path, f"its bytes do not match their digest. {_KEY_LOST}")
     except ValueError:
         yield Finding(path, f"it is far longer than what was written. {_KEY_LOST}")

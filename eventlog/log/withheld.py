@@ -8,8 +8,8 @@ of its own.
 
 from typing import TYPE_CHECKING
 
-from eventlog.jsontext import object_of
-from eventlog.redaction import IGNORED, NOT_LOOKED_THROUGH, UNREADABLE, WITHHELD
+from eventlog.base.jsontext import object_of
+from eventlog.secrets.redaction import IGNORED, NOT_LOOKED_THROUGH, UNREADABLE, WITHHELD
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -6,11 +6,11 @@ bytes. Each line says which event it stands on, each claim about a file what bec
 path: imports neither `dataclasses` nor `re`; `briefing_of_log` gathers, `briefing_hook` adds what came since.
 """
 
+from eventlog.base.names import STOP_WORDS
 from eventlog.memory import codes, last_turn
 from eventlog.memory.budget import Filled, Section, fill, tokens_of
 from eventlog.memory.evidence import NOTE, cited, harmless, quoted
 from eventlog.memory.freshness import Looker
-from eventlog.names import STOP_WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,26 +11,26 @@ import time
 
 from blake3 import blake3
 
-from eventlog import jsontext
-from eventlog.errors import Corruption, EventLogError
-from eventlog.fs import REAL
+from eventlog.base import jsontext
+from eventlog.base.errors import Corruption, EventLogError
+from eventlog.base.fs import REAL
+from eventlog.base.names import session_id_of
 from eventlog.log.frame import HEADER_SIZE, decode_frame, decode_header
 from eventlog.log.line import decode_line
 from eventlog.memory import codes, last_turn
 from eventlog.memory.briefing import FORMAT, TOKENS, Reader, briefing
 from eventlog.memory.freshness import Looker
 from eventlog.memory.open_errors import OpenErrors, kind_of
-from eventlog.names import session_id_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from eventlog.config import Config
-    from eventlog.identity import Identity
-    from eventlog.layout import Layout
-    from eventlog.snapshots.store import BlobStore
+    from eventlog.base.config import Config
+    from eventlog.base.identity import Identity
+    from eventlog.base.layout import Layout
+    from eventlog.blobs.store import BlobStore
 
     Facts = dict[str, Any]
 
@@ -125,7 +125,7 @@ def facts_now(layout: "Layout", who: "Identity", deadline_s: float) -> "Facts | 
         if content_hash is None or time.monotonic() > deadline_s:
             return ""
         if not blobs:
-            from eventlog.snapshots.store import BlobStore
+            from eventlog.blobs.store import BlobStore
 
             blobs.append(BlobStore(REAL, layout, who.store_id))
         return codes.text_in(blobs[0], content_hash)

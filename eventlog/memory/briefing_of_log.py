@@ -11,8 +11,8 @@ from typing import Any
 
 from blake3 import blake3
 
-from eventlog import config
-from eventlog.jsontext import decode, encode
+from eventlog.base import config
+from eventlog.base.jsontext import decode, encode
 from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.tail import walk
 from eventlog.memory import codes_of_log, intent, last_turn, who, window

@@ -6,9 +6,9 @@ both give the same codes. Words and rules are those of S4; docs/codes.md says wh
 contradict each other. On the hook path: imports neither `dataclasses` nor `re`.
 """
 
-from eventlog.errors import EventLogError
-from eventlog.snapshots.ids import from_text
-from eventlog.types import COMMAND_ARGUMENTS
+from eventlog.base.errors import EventLogError
+from eventlog.base.types import COMMAND_ARGUMENTS
+from eventlog.blobs.ids import from_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any
 
+    from eventlog.blobs.store import BlobStore
     from eventlog.memory.codes_files import SessionContext
-    from eventlog.snapshots.store import BlobStore
 
 ACTIVE, COMPLETED, EXPIRED = "active", "completed", "expired"
 # The events that leave codes; `code` is what somebody noted.

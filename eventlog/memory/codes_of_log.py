@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from eventlog import config
-from eventlog.jsontext import object_of
+from eventlog.base import config
+from eventlog.base.jsontext import object_of
+from eventlog.base.types import Event
 from eventlog.memory import codes
 from eventlog.memory.codes import CODE, COMPLETED, AutoCapture
 from eventlog.memory.codes_files import SessionContext, SessionContextInjector, encoded
 from eventlog.recorder.sessions import SessionRow, microseconds_of, named, recent
 from eventlog.store import Store
-from eventlog.types import Event
 
 NEXT, DONE, DECISION, BLOCKER, COMPLETE = "next", "done", "decision", "blocker", "complete"
 

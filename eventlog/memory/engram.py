@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from eventlog import names
-from eventlog.errors import InvalidEvent
+from eventlog.base import names
+from eventlog.base.errors import InvalidEvent
 from eventlog.memory import intent
 from eventlog.memory.intent import STALE_SESSION_HOURS, Intent
 from eventlog.recorder import lifecycle

@@ -8,8 +8,8 @@ import os
 import stat
 import time
 
-from eventlog.paths import path_bytes
-from eventlog.snapshots.ids import TEXT_PREFIX, blob_id, to_text
+from eventlog.base.paths import path_bytes
+from eventlog.blobs.ids import TEXT_PREFIX, blob_id, to_text
 
 UNCHANGED, CHANGED, GONE, UNKNOWN = "unchanged", "changed since", "gone", "not looked at"
 THERE, STILL_GONE, BACK = "there", "still gone", "there again"

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eventlog import activity, names
-from eventlog.errors import Ambiguous, EventLogError, NotFound
-from eventlog.jsontext import object_of
+from eventlog.base import activity, names
+from eventlog.base.errors import Ambiguous, EventLogError, NotFound
+from eventlog.base.jsontext import object_of
+from eventlog.base.types import Event
 from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.recorder import lifecycle, sessions
 from eventlog.recorder.placement import SESSION_ALIAS
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
-from eventlog.types import Event
 
 # A session that nobody ended is over this long after it was opened (S3-31).
 STALE_SESSION_HOURS = 24

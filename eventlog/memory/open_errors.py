@@ -4,8 +4,8 @@ A hook asks no index, so it holds the errors that were open in the kept facts, a
 since. A test gives both the same events. On the hook path, where a session begins.
 """
 
-from eventlog.exploring import CHANGING_TOOLS, is_exploratory
-from eventlog.types import COMMAND_ARGUMENTS
+from eventlog.base.exploring import CHANGING_TOOLS, is_exploratory
+from eventlog.base.types import COMMAND_ARGUMENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

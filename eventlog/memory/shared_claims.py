@@ -11,7 +11,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from eventlog.errors import Refused
+from eventlog.base.errors import Refused
 
 _SAYS_DONE = re.compile(r"\b(?:done|implemented|fixed|completed|finished|resolved|shipped)\b", re.IGNORECASE)
 _DENIED = re.compile(

@@ -10,7 +10,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from eventlog.errors import InvalidEvent
+from eventlog.base.errors import InvalidEvent
 
 SCHEMA_VERSION = 1
 PLANNING, IMPLEMENTATION = "planning", "implementation"

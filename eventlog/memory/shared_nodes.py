@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from eventlog import config
-from eventlog.errors import Refused
+from eventlog.base import config
+from eventlog.base.errors import Refused
 from eventlog.memory.retrieved import retrieve
 from eventlog.memory.shared_bundle import Bundle, bundle
 from eventlog.memory.shared_claims import claims_of, doubts, freshness, refuse_doubts, with_hashes

@@ -14,9 +14,9 @@ from typing import Any
 
 from blake3 import blake3
 
+from eventlog.base.paths import path_text
 from eventlog.memory.shared_entry import summary_hash
-from eventlog.paths import path_text
-from eventlog.snapshots import worktree_git
+from eventlog.worktree import git
 
 DIRECTORY = "data/context"
 SUMMARY_FILE = "docs/context_summary.md"
@@ -57,10 +57,10 @@ class Staleness:
 def state_of(root: str) -> RepoState:
     """The state of the repository whose top is `root`. Raises: GitFailed."""
     top = os.fsencode(root)
-    place = worktree_git.find(top)
-    head = None if place is None else worktree_git.head(place.git_dir)[0]
+    place = git.find(top)
+    head = None if place is None else git.head(place.git_dir)[0]
     digest = blake3()
-    for path, submodule in sorted(worktree_git.tracked(top).items()) if place is not None else ():
+    for path, submodule in sorted(git.tracked(top).items()) if place is not None else ():
         if not _is_ours(path_text(path)):
             digest.update(path + b"\0" + (submodule or _content_of(top + b"/" + path)).encode() + b"\n")
     return RepoState(head, digest.hexdigest(32))
@@ -68,8 +68,8 @@ def state_of(root: str) -> RepoState:
 
 def branch_of(root: str) -> str:
     """The branch that is checked out, "" without one; two small files are read."""
-    place = worktree_git.find(os.fsencode(root))
-    return "" if place is None else worktree_git.head(place.git_dir)[1] or ""
+    place = git.find(os.fsencode(root))
+    return "" if place is None else git.head(place.git_dir)[1] or ""
 
 
 def checkpoint_of(state: RepoState, summary: str) -> "dict[str, Any]":
@@ -119,9 +119,9 @@ def changes_since(root: str, commit: "str | None") -> "list[tuple[str, str]] | N
     try:
         if commit is None:
             return None
-        _, told = worktree_git.run(top, ["diff", "--name-status", "--no-renames", "-z", commit, "--"], b"")
-        _, new = worktree_git.run(top, ["ls-files", "--others", "--exclude-standard", "-z"], b"")
-    except worktree_git.GitFailed:
+        _, told = git.run(top, ["diff", "--name-status", "--no-renames", "-z", commit, "--"], b"")
+        _, new = git.run(top, ["ls-files", "--others", "--exclude-standard", "-z"], b"")
+    except git.GitFailed:
         return None
     words = told.split(b"\0")[:-1]
     found = [(words[i].decode("ascii", "replace"), path_text(words[i + 1])) for i in range(0, len(words), 2)]
@@ -134,8 +134,8 @@ def _differ(root: str, before: "str | None", after: "str | None") -> bool:
     if before is None or after is None:
         return True
     try:
-        _, told = worktree_git.run(os.fsencode(root), ["diff", "--name-only", before, after, *_OTHERS], b"")
-    except worktree_git.GitFailed:
+        _, told = git.run(os.fsencode(root), ["diff", "--name-only", before, after, *_OTHERS], b"")
+    except git.GitFailed:
         return True
     return told != b""
 
@@ -143,8 +143,8 @@ def _differ(root: str, before: "str | None", after: "str | None") -> bool:
 def diff_since(root: str, commit: str) -> str:
     """`git diff --stat` of the disk against a commit, but for our own files; "" when unknown."""
     try:
-        _, told = worktree_git.run(os.fsencode(root), ["diff", "--stat=100", commit, *_OTHERS], b"")
-    except worktree_git.GitFailed:
+        _, told = git.run(os.fsencode(root), ["diff", "--stat=100", commit, *_OTHERS], b"")
+    except git.GitFailed:
         return ""
     return told[:_DIFF_SIZE_MAX].decode("utf-8", "replace")
 

@@ -21,10 +21,11 @@ from typing import Any, cast
 
 from blake3 import blake3
 
-from eventlog.errors import InvalidEvent, Unsupported
-from eventlog.fs import refusal
-from eventlog.jsontext import object_of
-from eventlog.locks import CONTEXT, acquire
+from eventlog.base.errors import InvalidEvent, Unsupported
+from eventlog.base.fs import refusal
+from eventlog.base.jsontext import object_of
+from eventlog.base.locks import CONTEXT, acquire
+from eventlog.base.types import Event
 from eventlog.memory.files import make_private, read_json, replace_file
 from eventlog.memory.shared_entry import (
     PHASES,
@@ -39,7 +40,6 @@ from eventlog.memory.shared_entry import (
 )
 from eventlog.memory.shared_state import DIRECTORY, SUMMARY_FILE
 from eventlog.store import Store
-from eventlog.types import Event
 
 CONTEXT_EVENT = "context"
 _WRITE, _TAKEN = "write", "take"

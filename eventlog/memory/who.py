@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from eventlog.jsontext import object_of
+from eventlog.base.jsontext import object_of
+from eventlog.base.paths import path_text
 from eventlog.memory import intent
 from eventlog.memory.briefing import is_within
 from eventlog.memory.intent import Intent
-from eventlog.paths import path_text
 from eventlog.store import Store
 
 CHANGED, ABOUT_TO = "changed", "about to change"

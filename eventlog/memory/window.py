@@ -8,7 +8,7 @@ Nothing is made up: what is unknown is left out. Writes nothing but the search i
 from dataclasses import dataclass
 from enum import StrEnum
 
-from eventlog import names
+from eventlog.base import names
 from eventlog.memory.retrieved import Retrieved, retrieve
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import retrieval

@@ -6,9 +6,9 @@ names it, and kept nowhere. Pure text.
 
 from itertools import chain
 
-from eventlog import exploring
+from eventlog.base import exploring
+from eventlog.base.types import COMMAND_ARGUMENTS, PATH_ARGUMENTS
 from eventlog.projections import definitions as d
-from eventlog.types import COMMAND_ARGUMENTS, PATH_ARGUMENTS
 
 ARE_CALLS = f"event_type IN {d.TOOL_TYPES}"
 COMMAND: d.Columns = (("command", "VARCHAR", "the command line that the call ran"),)

@@ -25,9 +25,9 @@ The fold has two steps, because a call's key may occur in several sessions:
 `sessions_master` then folds the `sessions` rows. `llm_calls` is the rows kept, read from the events.
 """
 
+from eventlog.base.types import IMPORTED_AGENTS
 from eventlog.projections.lives import NOT_BEGUN, lived
 from eventlog.projections.lives import safe as _safe
-from eventlog.types import IMPORTED_AGENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ which finds and names damage. One thread.
 
 from collections.abc import Hashable, Sequence
 
-from eventlog.fs import FileSystem
-from eventlog.layout import Layout
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import Layout
+from eventlog.base.types import COLUMN_NAMES, COLUMNS, TIME, Event
 from eventlog.log import checked
 from eventlog.log.manifest import SegmentEntry
 from eventlog.log.reader import Selection
 from eventlog.projections import source
-from eventlog.types import COLUMN_NAMES, COLUMNS, TIME, Event
 
 # Events that are kept; a turn of more is streamed.
 _ROWS_MAX = 2_000

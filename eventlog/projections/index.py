@@ -24,9 +24,9 @@ from typing import Protocol
 import duckdb
 from blake3 import blake3
 
-from eventlog.errors import EventLogError, QueryError
-from eventlog.fs import FileSystem, Refusals, write_all
-from eventlog.layout import INDEX_DIR, Layout, index_name, parse_index, parse_segment
+from eventlog.base.errors import EventLogError, QueryError
+from eventlog.base.fs import FileSystem, Refusals, write_all
+from eventlog.base.layout import INDEX_DIR, Layout, index_name, parse_index, parse_segment
 from eventlog.log import checked
 from eventlog.log.manifest import Manifest
 from eventlog.projections import definitions as d

@@ -7,10 +7,10 @@ docs/sql.md ("Joined columns") is the rule of each. Pure text.
 
 from collections.abc import Callable
 
+from eventlog.base.types import COMMAND_ARGUMENTS
 from eventlog.projections import asked, calls, fates, resolutions, spans
 from eventlog.projections import definitions as d
 from eventlog.projections.lives import lived
-from eventlog.types import COMMAND_ARGUMENTS
 
 MODEL: d.Columns = (("model", "VARCHAR", "model that asked for it; null where several may have"),)
 SUBAGENT: d.Columns = (("subagent_type", "VARCHAR", "what kind of subagent; null for the main agent"),)

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import duckdb
 
-from eventlog.fs import FileSystem
-from eventlog.layout import Layout
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import Layout
 from eventlog.log import checked
 from eventlog.log.manifest import Manifest
 from eventlog.log.numbering import PrefixRow

@@ -9,9 +9,9 @@ that numbers it, stay as they are. Pure; one thread, one view.
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from eventlog.base.types import Event
 from eventlog.log.numbering import default_context
 from eventlog.projections.definitions import default_context as default_context_sql
-from eventlog.types import Event
 
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView

@@ -10,12 +10,12 @@ from typing import Any
 
 import duckdb
 
-from eventlog.errors import EventLogError, QueryError
-from eventlog.fs import FileSystem
-from eventlog.layout import Layout
+from eventlog.base.errors import EventLogError, QueryError
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import Layout
+from eventlog.base.types import ANCHOR_TYPES, BOOL, COLUMN_NAMES, COLUMNS, INT, JSON, LIST, TEXT, TIME
 from eventlog.log import checked
 from eventlog.log.manifest import SegmentEntry
-from eventlog.types import ANCHOR_TYPES, BOOL, COLUMN_NAMES, COLUMNS, INT, JSON, LIST, TEXT, TIME
 
 SQL_TYPE_OF = {
     INT: "BIGINT",

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import duckdb
 
-from eventlog.fs import FileSystem
-from eventlog.layout import Layout
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import Layout
 from eventlog.log.reader import LogView
 from eventlog.log.verify import Finding
 from eventlog.projections import index, source

@@ -1,4 +1,4 @@
-"""The query room: one SELECT over segments, tail and index, in safe mode.
+"""SQL: one SELECT over segments, tail and index, in safe mode.
 
 It owns no file. It imports projections, the log room, the ground floor, and DuckDB; pyarrow only where
 an Arrow table is asked for.

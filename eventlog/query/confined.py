@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from eventlog.errors import QueryError
+from eventlog.base.errors import QueryError
 
 # An interrupted question ends within moments, unless it is in a step that cannot be interrupted.
 GRACE_S = 2.0

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import duckdb
 
-from eventlog import config
-from eventlog.errors import Corruption, QueryError
-from eventlog.fs import FileSystem
-from eventlog.layout import Layout
+from eventlog.base import config
+from eventlog.base.errors import Corruption, QueryError
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import Layout
+from eventlog.base.types import COLUMN_NAMES
 from eventlog.log import checked
 from eventlog.log.manifest import Manifest
 from eventlog.projections import fold, index, joins, settled, source
@@ -32,13 +33,12 @@ from eventlog.query import added, costs, safe, views
 from eventlog.query import functions as of_files
 from eventlog.query.kept import Kept
 from eventlog.query.people import EVERYBODY, FULL, NO, OF_NAMES, People
-from eventlog.types import COLUMN_NAMES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from eventlog.base.types import Event
     from eventlog.log.numbering import Prefix
-    from eventlog.types import Event
 
 _Answer = TypeVar("_Answer")
 _INTERRUPT_AGAIN_S = 0.05

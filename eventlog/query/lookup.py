@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from eventlog.errors import Ambiguous, NotFound, NoTree
+from eventlog.base.errors import Ambiguous, NotFound, NoTree
 from eventlog.projections.definitions import TURNS_NEWEST_FIRST
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from eventlog.errors import QueryError
-from eventlog.fs import FileSystem
-from eventlog.layout import Layout
+from eventlog.base.errors import QueryError
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import Layout
 from eventlog.log import checked
 from eventlog.projections import fold, settled, source
 from eventlog.query import added, engine, safe, views

@@ -10,9 +10,10 @@ from typing import Any
 
 from blake3 import blake3
 
-from eventlog import config, redaction
-from eventlog.fs import FileSystem
-from eventlog.layout import Layout
+from eventlog.base import config
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import Layout
+from eventlog.secrets import redaction
 
 NO, DIGEST, FULL = config.PEOPLE
 _DIGITS = 16

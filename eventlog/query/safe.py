@@ -17,7 +17,7 @@ from typing import Any
 
 import duckdb
 
-from eventlog.errors import QueryError, Refused
+from eventlog.base.errors import QueryError, Refused
 from eventlog.projections import source
 from eventlog.query import columns
 from eventlog.query.columns import nodes

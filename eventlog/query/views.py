@@ -7,12 +7,12 @@ event type parse the payload only in the columns a query names.
 from collections.abc import Callable
 from functools import partial
 
+from eventlog.base.types import COLUMNS
 from eventlog.projections import asked, calls, fates, joins, resolutions, settled
 from eventlog.projections import definitions as d
 from eventlog.projections import spans as of_calls
 from eventlog.projections.source import SQL_TYPE_OF
 from eventlog.query import added, costs
-from eventlog.types import COLUMNS
 
 Columns = d.Columns
 

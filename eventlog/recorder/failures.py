@@ -6,8 +6,8 @@ number of processes may note at once; a file that grew large is started over. Ne
 
 import os
 
-from eventlog.fs import FileSystem
-from eventlog.layout import TMP_DIR, Layout
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import TMP_DIR, Layout
 
 NAME = "hook-errors.log"
 _SIZE_MAX = 64 << 10

@@ -25,8 +25,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from eventlog import gate, names
-from eventlog.errors import EventLogError, InvalidEvent, NotFound
+from eventlog.base import names
+from eventlog.base.errors import EventLogError, InvalidEvent, NotFound
+from eventlog.base.types import Event
+from eventlog.blobs.ids import from_text
+from eventlog.blobs.writer import BlobWriter
 from eventlog.recorder import failures, lifecycle, placement, retrieval
 from eventlog.recorder.older_hooks import OlderHooks
 from eventlog.recorder.requests import (
@@ -40,10 +43,8 @@ from eventlog.recorder.requests import (
     RetrieveOptions,
     TurnSummary,
 )
-from eventlog.snapshots.ids import from_text
-from eventlog.snapshots.writer import BlobWriter
+from eventlog.secrets import admission
 from eventlog.store import Store
-from eventlog.types import Event
 
 R = TypeVar("R")
 
@@ -267,7 +268,7 @@ class Hooks(_Hooks[None]):
         self.strict = StrictHooks(store, agent=agent, repo=repo, **columns)
 
     def _hand_over(self, event: Event) -> None:
-        append(self.store, gate.fitted(event))
+        append(self.store, admission.fitted(event))
 
     def retrieve_memories(self, query: str, options: RetrieveOptions | None = None) -> ContextResult:
         """As `strict.retrieve_memories`; when the search fails, an empty result that says so."""

@@ -15,11 +15,11 @@ One `Consumer` serves one thread; any number of processes may use the same name.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from eventlog.errors import Conflict, Refused
-from eventlog.event import Event
-from eventlog.names import event_id_of
+from eventlog.base.errors import Conflict, Refused
+from eventlog.base.event import Event
+from eventlog.base.names import event_id_of
+from eventlog.base.types import Event as Row
 from eventlog.store import Store
-from eventlog.types import Event as Row
 
 CURSOR = "cursor"
 _OWN_AGENT = "locus"

@@ -9,9 +9,9 @@ unknown values are left out rather than made up (P7).
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eventlog import names
+from eventlog.base import names
+from eventlog.base.types import KIND_OF_TYPE, RELATED_OF_TYPE, SOURCE_OF_TYPE, Event
 from eventlog.recorder import placement
-from eventlog.types import KIND_OF_TYPE, RELATED_OF_TYPE, SOURCE_OF_TYPE, Event
 
 TURN_START, TURN_END = "turn_start", "turn_end"
 

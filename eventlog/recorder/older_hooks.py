@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from eventlog.names import safe_context_name
+from eventlog.base.names import safe_context_name
 from eventlog.recorder.requests import (
     CONTEXT_DECISIONS,
     CONTEXT_EDITOR,

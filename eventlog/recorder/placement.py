@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from eventlog import gate, names
-from eventlog.errors import InvalidEvent
+from eventlog.base import names
+from eventlog.base.errors import InvalidEvent
+from eventlog.base.types import LIFECYCLE_TYPES, Event, is_undated
 from eventlog.recorder.requests import LINK_NAMES, CreateEventRequest, EventKind
-from eventlog.types import LIFECYCLE_TYPES, Event, is_undated
+from eventlog.secrets import admission
 
 if TYPE_CHECKING:
     from eventlog.store import Store
@@ -204,7 +205,7 @@ def promoted(event_type: str, payload: Mapping[str, Any]) -> Event:
     columns: Event = {}
     for column, key, kind in _OF_TYPE.get(event_type, _OF_ALL):
         value = said.get(key)
-        if type(value) is kind and value != "" and gate.fault(column, value) is None:
+        if type(value) is kind and value != "" and admission.fault(column, value) is None:
             columns.setdefault(column, value)
     return columns
 

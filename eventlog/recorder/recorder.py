@@ -21,18 +21,19 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Unpack, cast
 
-from eventlog import gate, names, person
-from eventlog.errors import EventLogError, InvalidEvent, NotFound
-from eventlog.event import Event
-from eventlog.identity import TURN_LIMIT
+from eventlog.base import names, person
+from eventlog.base.errors import EventLogError, InvalidEvent, NotFound
+from eventlog.base.event import Event
+from eventlog.base.identity import TURN_LIMIT
+from eventlog.base.types import Event as Row
+from eventlog.blobs.ids import to_text
 from eventlog.log.shorten import shorten
 from eventlog.query.lookup import TurnRef
-from eventlog.recorder import lifecycle, looked, sessions
+from eventlog.recorder import capture, lifecycle, sessions
 from eventlog.recorder.columns import AtPath, Columns, Tokens
 from eventlog.recorder.placement import dated
-from eventlog.snapshots.ids import to_text
+from eventlog.secrets import admission
 from eventlog.store import Store
-from eventlog.types import Event as Row
 
 TITLE_SIZE_MAX = 80
 FAILED = "failed"  # status of a turn, and end reason of a session, that an exception left
@@ -301,7 +302,7 @@ class Recorder:
             session.session_id, turn, lifecycle.TURN_START, tree_hash, **dict(git or {}), **placed
         )
         summary = {"intent_summary": intent_summary}
-        with nullcontext() if root is None else looked.captured(self.store, root) as look:
+        with nullcontext() if root is None else capture.captured(self.store, root) as look:
             positions = self._append(
                 [
                     lifecycle.turn_start(session.session_id, turn, user_message, **placed),
@@ -420,7 +421,7 @@ class Turn:
         """Something failed (S1-33). A `file` outside of the repository stands in the payload alone."""
         details = {"file": file, "line": line, "tool": tool, "command": command, "resolution": resolution}
         payload = {"error_type": error_type, "message": message, "resolved": resolved, **details}
-        if file is not None and gate.fault("path", file) is None:
+        if file is not None and admission.fault("path", file) is None:
             columns.setdefault("path", file)
         return self.event("error", payload, error_type=error_type, resolved=resolved, tool=tool, **columns)
 
@@ -494,7 +495,7 @@ class Turn:
                 f"snapshot takes the directory to capture, such as '.', and {os.fspath(root)!r} is none; "
                 "for a tree that is stored there is snapshot_of(tree_hash)"
             )
-        with looked.captured(self._recorder.store, root, self.tree) as look:
+        with capture.captured(self._recorder.store, root, self.tree) as look:
             position = self._recorder._append([look.into(self._snapshot(look.tree))])[0]
         self.tree = look.tree
         return position

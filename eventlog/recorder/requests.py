@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from eventlog.errors import InvalidEvent
+from eventlog.base.errors import InvalidEvent
 
 # Contexts that gather the events of one subject (S0-5, S0-6). The type in front is the event kind.
 CONTEXT_DECISIONS = "decision:decisions"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from eventlog import jsontext, names
+from eventlog.base import jsontext, names
 from eventlog.projections.definitions import HAPPENED_AT
 from eventlog.recorder.requests import (
     Context,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from eventlog.errors import Ambiguous, NotFound
+from eventlog.base.errors import Ambiguous, NotFound
 from eventlog.projections.definitions import SESSIONS_NEWEST_FIRST
 from eventlog.projections.lives import MAY_GO_ON
 from eventlog.recorder.placement import SESSION_ALIAS

@@ -12,19 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from eventlog import jsontext
-from eventlog.errors import NotFound, NoTree, QueryError
-from eventlog.paths import path_bytes, path_text
-from eventlog.query.functions import HISTORY
-from eventlog.query.lookup import TurnRef, find_turn
-from eventlog.replay.certainty import NONE
-from eventlog.replay.deferred import Deferred, hashed, secrets_in, told_by
-from eventlog.replay.diffs import FileDiff, diff
-from eventlog.replay.history import history
-from eventlog.replay.told import told_trees
-from eventlog.replay.trees import TreeState, tree_at
-from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.tree import (
+from eventlog.base import jsontext
+from eventlog.base.errors import NotFound, NoTree, QueryError
+from eventlog.base.paths import path_bytes, path_text
+from eventlog.base.types import Event
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.tree import (
     DIRECTORY,
     EXECUTABLE,
     FILE,
@@ -35,11 +28,18 @@ from eventlog.snapshots.tree import (
     TreeEntry,
     plain_kind,
 )
-from eventlog.types import Event
+from eventlog.query.functions import HISTORY
+from eventlog.query.lookup import TurnRef, find_turn
+from eventlog.replay.certainty import NONE
+from eventlog.replay.deferred import Deferred, hashed, secrets_in, told_by
+from eventlog.replay.diffs import FileDiff, diff
+from eventlog.replay.history import history
+from eventlog.replay.partial_tree import told_trees
+from eventlog.replay.trees import TreeState, tree_at
 
 if TYPE_CHECKING:
+    from eventlog.blobs.store import BlobStore
     from eventlog.query.functions import Ask, Rows, Texts
-    from eventlog.snapshots.store import BlobStore
 
 _CONTENT = FILES | {SYMLINK}
 _KIND_NAMES = {

@@ -6,7 +6,7 @@ A name that fits turns of two stores is ambiguous. One thread at a time.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eventlog.errors import Ambiguous, NotFound
+from eventlog.base.errors import Ambiguous, NotFound
 from eventlog.replay.answers import StoreAnswers
 
 if TYPE_CHECKING:

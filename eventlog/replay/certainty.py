@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eventlog.paths import is_outside, path_bytes
+from eventlog.base.paths import is_outside, path_bytes
 
 EXACT, PARTIAL, RUNNING, UNFINISHED, FAILED, NONE = (
     "exact",
@@ -101,7 +101,7 @@ def certainty_of(events: Iterable[Fields], at: str = "end", *, running: bool = F
 
     Args:
         events: all events of the turn in position order, with the columns `COLUMNS` and the payload.
-        running: the process of the turn lives (`eventlog/activity.py`).
+        running: the process of the turn lives (`eventlog/base/activity.py`).
     Whoever has the trees adds what only these say: contents that are still open, and what differs in the
     next one. Raises: KeyError when there is no event `at`.
     """

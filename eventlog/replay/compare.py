@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eventlog.errors import NotFound, Refused
+from eventlog.base.errors import NotFound, Refused
+from eventlog.blobs.extent import DEPTH_MAX, Walk
+from eventlog.blobs.tree import DIRECTORY, FILE, FILES, SKIPPED, SYMLINK, TreeEntry
 from eventlog.replay.certainty import doubt_bytes
 from eventlog.replay.deferred import hashed
-from eventlog.snapshots.extent import DEPTH_MAX, Walk
-from eventlog.snapshots.tree import DIRECTORY, FILE, FILES, SKIPPED, SYMLINK, TreeEntry
 
 if TYPE_CHECKING:
     from eventlog.replay.trees import TreeState

@@ -16,17 +16,17 @@ from weakref import WeakKeyDictionary
 
 from blake3 import blake3
 
-from eventlog.errors import Corruption, EventLogError, InvalidEvent, NotFound
-from eventlog.paths import path_bytes, path_text
+from eventlog.base.errors import Corruption, EventLogError, InvalidEvent, NotFound
+from eventlog.base.paths import path_bytes, path_text
+from eventlog.blobs.deferred import DeferredFile, decode_list, list_of
+from eventlog.blobs.ids import blob_id, from_text, to_text
+from eventlog.blobs.tree import FILES, SIZE_UNKNOWN, SKIPPED, SYMLINK, TreeEntry
 from eventlog.replay.edited_tree import EditedTree
 from eventlog.replay.git_contents import GitContents
-from eventlog.snapshots.deferred import DeferredFile, decode_list, list_of
-from eventlog.snapshots.ids import blob_id, from_text, to_text
-from eventlog.snapshots.tree import FILES, SIZE_UNKNOWN, SKIPPED, SYMLINK, TreeEntry
 
 if TYPE_CHECKING:
+    from eventlog.blobs.store import BlobStore
     from eventlog.query.functions import Ask
-    from eventlog.snapshots.store import BlobStore
 
 # What is read of the events that say what became of deferred contents.
 COLUMNS = ("before_hash", "tree_hash", "payload")
@@ -138,7 +138,7 @@ def told_by(ask: "Ask") -> Told:
     """The events of a store that is asked in SQL."""
 
     def told() -> Iterable[Mapping[str, Any]]:
-        from eventlog import jsontext
+        from eventlog.base import jsontext
 
         columns = ", ".join(COLUMNS)
         found = ask(f"select {columns} from events where event_type = '{EVENT_TYPE}' order by position", ())

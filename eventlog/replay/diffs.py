@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from eventlog.errors import EventLogError, NotFound
-from eventlog.paths import path_bytes, path_text
+from eventlog.base.errors import EventLogError, NotFound
+from eventlog.base.paths import path_bytes, path_text
+from eventlog.blobs.ids import from_text
+from eventlog.blobs.tree import DIRECTORY, SUBMODULE, TreeEntry
 from eventlog.replay.compare import ROOT, Change, Missing, compare
 from eventlog.replay.linediff import LineDiff, line_diff
 from eventlog.replay.patches import patch, sections
-from eventlog.snapshots.ids import from_text
-from eventlog.snapshots.tree import DIRECTORY, SUBMODULE, TreeEntry
 
 if TYPE_CHECKING:
+    from eventlog.blobs.store import BlobStore
     from eventlog.replay.trees import TreeState
-    from eventlog.snapshots.store import BlobStore
 
 # A larger content counts as binary and is not read: git draws its line here too.
 TEXT_MAX = 512 << 20

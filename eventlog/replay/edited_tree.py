@@ -7,8 +7,8 @@ event, and the import of a history. One instance belongs to one thread; entries 
 
 from collections.abc import Callable, Iterable
 
-from eventlog.errors import NotFound
-from eventlog.snapshots.tree import DIRECTORY, TreeEntry, encode_tree, name_of_row
+from eventlog.base.errors import NotFound
+from eventlog.blobs.tree import DIRECTORY, TreeEntry, encode_tree, name_of_row
 
 Reader = Callable[[bytes], Iterable[TreeEntry]]
 Writer = Callable[[bytes], bytes]

@@ -11,9 +11,9 @@ import weakref
 from collections.abc import Iterable
 from itertools import zip_longest
 
-from eventlog.errors import NotFound
-from eventlog.snapshots.pack import BLOB_SIZE_MAX
-from eventlog.snapshots.worktree_git import GitFailed, command, run
+from eventlog.base.errors import NotFound
+from eventlog.blobs.pack import BLOB_SIZE_MAX
+from eventlog.worktree.git import GitFailed, command, run
 
 _HASH_OF = {20: hashlib.sha1, 32: hashlib.sha256}
 

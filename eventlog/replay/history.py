@@ -11,22 +11,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from eventlog import jsontext
-from eventlog.errors import EventLogError, NotFound
-from eventlog.names import turn_id_of
+from eventlog.base import jsontext
+from eventlog.base.errors import EventLogError, NotFound
+from eventlog.base.names import turn_id_of
+from eventlog.blobs.deferred import sentence_of
+from eventlog.blobs.ids import blob_id, to_text
+from eventlog.blobs.tree import SKIPPED, TreeEntry
 from eventlog.projections.definitions import HAPPENED_AT, TURN_ORDER_AT
 from eventlog.query.lookup import NOT_REWRITTEN, rewritten_turns
 from eventlog.replay.certainty import Certainty, doubt_bytes
 from eventlog.replay.deferred import Deferred, hashed, told_by
 from eventlog.replay.line_counts import count, deferred_content, pair_of
 from eventlog.replay.trees import list_named_by
-from eventlog.snapshots.deferred import sentence_of
-from eventlog.snapshots.ids import blob_id, to_text
-from eventlog.snapshots.tree import SKIPPED, TreeEntry
 
 if TYPE_CHECKING:
+    from eventlog.blobs.store import BlobStore
     from eventlog.query.engine import Result
-    from eventlog.snapshots.store import BlobStore
 
 Query = Callable[[str, Sequence[Any]], "Result"]
 

@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
 
-from eventlog import jsontext
-from eventlog.errors import EventLogError, InvalidEvent
-from eventlog.fs import FileSystem, Refusals, read_file, replace
-from eventlog.layout import INDEX_DIR, Layout
-from eventlog.locks import SEARCH, try_acquire
-from eventlog.paths import path_bytes
-from eventlog.snapshots.ids import from_text
+from eventlog.base import jsontext
+from eventlog.base.errors import EventLogError, InvalidEvent
+from eventlog.base.fs import FileSystem, Refusals, read_file, replace
+from eventlog.base.layout import INDEX_DIR, Layout
+from eventlog.base.locks import SEARCH, try_acquire
+from eventlog.base.paths import path_bytes
+from eventlog.blobs.ids import from_text
 
 if TYPE_CHECKING:
-    from eventlog.event import Event
+    from eventlog.base.event import Event
+    from eventlog.blobs.store import BlobStore
     from eventlog.query.engine import Result
     from eventlog.query.functions import Ask
     from eventlog.query.views import Pair
     from eventlog.replay.deferred import Deferred
-    from eventlog.snapshots.store import BlobStore
 
 # The last digit is raised by hand when another count comes of the same contents.
 MAGIC = b"locus line counts 1\n"

@@ -1,6 +1,6 @@
 """Whether a turn of which the log has no end is still running (docs/certainty.md).
 
-What hooks note in `live/` decides (eventlog/activity.py). A turn that was never there, because a program
+What hooks note in `live/` decides (eventlog/base/activity.py). A turn that was never there, because a program
 records it through Python, counts as running for an hour after its last event, unless a later turn of its
 session began.
 """
@@ -8,8 +8,8 @@ session began.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from eventlog.activity import DEAD, UNKNOWN_S_MAX, OpenTurn, open_turns
-from eventlog.layout import Layout
+from eventlog.base.activity import DEAD, UNKNOWN_S_MAX, OpenTurn, open_turns
+from eventlog.base.layout import Layout
 
 if TYPE_CHECKING:
     from eventlog.query.lookup import TurnRef

@@ -10,9 +10,7 @@ import zlib
 from base64 import b85encode
 from collections.abc import Iterator
 
-from eventlog.replay.compare import ADD, DELETE, MODE, RENAME, TYPE, Change
-from eventlog.replay.linediff import LineDiff
-from eventlog.snapshots.tree import (
+from eventlog.blobs.tree import (
     DIRECTORY,
     EXECUTABLE,
     FILE,
@@ -22,6 +20,8 @@ from eventlog.snapshots.tree import (
     TreeEntry,
     plain_kind,
 )
+from eventlog.replay.compare import ADD, DELETE, MODE, RENAME, TYPE, Change
+from eventlog.replay.linediff import LineDiff
 
 # What git has: a mode that is narrower is one of its two in a patch.
 _MODE_OF_KIND = {FILE: b"100644", EXECUTABLE: b"100755", SYMLINK: b"120000", SUBMODULE: b"160000"}

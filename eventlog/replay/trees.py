@@ -11,16 +11,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eventlog.errors import InvalidEvent, NotFound, NoTree, Refused
-from eventlog.paths import path_bytes, path_text
-from eventlog.query.lookup import TurnRef
-from eventlog.replay import certainty
-from eventlog.replay.certainty import EVERYTHING, NONE, Certainty, certainty_of, doubt_bytes
-from eventlog.replay.deferred import Deferred, lists_of, told_in
-from eventlog.replay.edited_tree import EditedTree
-from eventlog.snapshots.deferred import sentence_of
-from eventlog.snapshots.ids import blob_id, from_text, to_text, tree_id
-from eventlog.snapshots.tree import (
+from eventlog.base.errors import InvalidEvent, NotFound, NoTree, Refused
+from eventlog.base.paths import path_bytes, path_text
+from eventlog.base.types import Event
+from eventlog.blobs.deferred import sentence_of
+from eventlog.blobs.ids import blob_id, from_text, to_text, tree_id
+from eventlog.blobs.tree import (
     DIRECTORY,
     FILE,
     FILES,
@@ -33,11 +29,15 @@ from eventlog.snapshots.tree import (
     decode_tree,
     unsafe_path,
 )
-from eventlog.types import Event
+from eventlog.query.lookup import TurnRef
+from eventlog.replay import certainty
+from eventlog.replay.certainty import EVERYTHING, NONE, Certainty, certainty_of, doubt_bytes
+from eventlog.replay.deferred import Deferred, lists_of, told_in
+from eventlog.replay.edited_tree import EditedTree
 
 if TYPE_CHECKING:
-    from eventlog.snapshots.materialize import Report
-    from eventlog.snapshots.store import BlobStore
+    from eventlog.blobs.store import BlobStore
+    from eventlog.checkout.materialize import Report
 
 # What is read of the events of a turn: by this fold, that of certainty, and for liveness.
 COLUMNS = (
@@ -101,7 +101,7 @@ class TreeState:
 
     def walk(self) -> Iterator[tuple[bytes, TreeEntry]]:
         """Every path with its entry, a directory before what is in it, in order of names."""
-        from eventlog.snapshots.materialize import walk
+        from eventlog.checkout.materialize import walk
 
         for path, entry in walk(self.blobs, self.root, self.made):
             yield path, self.deferred.entry(entry, path)
@@ -134,7 +134,7 @@ class TreeState:
 
         Raises: NotFound (a path), Refused (the directory holds something and `force` is not set).
         """
-        from eventlog.snapshots.materialize import materialize
+        from eventlog.checkout.materialize import materialize
 
         wanted = [_bytes_of(path) for path in paths]
         report = materialize(

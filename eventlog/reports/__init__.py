@@ -1,4 +1,4 @@
-"""Numbers that people look at: counts, durations, errors, tokens and what they cost, and a page of them.
+"""Reports: counts, durations, errors, tokens and what they cost, and a page of them.
 
     prices     what a model call costs by the list prices of a library
     figures    counts and sums over the views of SQL, in total and by something

@@ -1,4 +1,4 @@
-"""The room of search: ranked full text over events and file contents (docs/search.md).
+"""Search: ranked full text over events and file contents (docs/search.md).
 
 It owns one derived database, `index/search-<code8>.sqlite`, and how words are cut, looked for and marked. It
 reads the log and the contents of the store that it is handed, writes neither, and imports nothing above them.

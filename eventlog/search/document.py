@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import orjson
 
-from eventlog import jsontext
-from eventlog.erased import ERASED
+from eventlog.base import jsontext
+from eventlog.secrets.erased_rules import ERASED
 
 # Raw input, and what the store says to itself.
 UNSEARCHED_TYPES = frozenset(

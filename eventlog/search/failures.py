@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eventlog.paths import within_sql
+from eventlog.base.paths import within_sql
 from eventlog.projections.definitions import DATED_ERRORS
 from eventlog.query.lookup import Query
 

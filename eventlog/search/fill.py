@@ -9,23 +9,23 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from eventlog import jsontext
-from eventlog.errors import EventLogError
-from eventlog.paths import path_bytes
+from eventlog.base import jsontext
+from eventlog.base.errors import EventLogError
+from eventlog.base.paths import path_bytes
+from eventlog.base.types import IMPORTED_AGENTS
+from eventlog.blobs.ids import TEXT_PREFIX
+from eventlog.blobs.payload_texts import PayloadTexts
 from eventlog.search import document, words
 from eventlog.search.blocks import PATH, SESSION, TYPE, Block, Names
 from eventlog.search.passages import Tokenizer
 from eventlog.search.tables import FIRST_PATH, Meta
 from eventlog.search.versions import Version, Versions
-from eventlog.snapshots.ids import TEXT_PREFIX
-from eventlog.snapshots.payload_texts import PayloadTexts
-from eventlog.types import IMPORTED_AGENTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from eventlog.blobs.store import BlobStore
     from eventlog.log.reader import LogView
-    from eventlog.snapshots.store import BlobStore
 
 # A piece is one transaction: half a second of one core, the most that an erasure waits.
 PIECE_ROWS = 16_384

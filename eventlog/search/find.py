@@ -11,14 +11,14 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from eventlog.errors import EventLogError
-from eventlog.paths import is_within
+from eventlog.base.errors import EventLogError
+from eventlog.base.paths import is_within
+from eventlog.base.types import Event, happened_at
+from eventlog.blobs.ids import from_text, to_text
+from eventlog.blobs.payload_texts import PayloadTexts
 from eventlog.search import blocks, document, index, meaning, snippet
 from eventlog.search.ranking import Place, Source, ranked
 from eventlog.search.tables import gaps
-from eventlog.snapshots.ids import from_text, to_text
-from eventlog.snapshots.payload_texts import PayloadTexts
-from eventlog.types import Event, happened_at
 
 if TYPE_CHECKING:
     from eventlog.log.reader import LogView

@@ -20,10 +20,10 @@ from urllib.parse import quote
 
 from blake3 import blake3
 
-from eventlog.errors import EventLogError
-from eventlog.fs import FileSystem
-from eventlog.layout import INDEX_DIR, Layout
-from eventlog.locks import SEARCH, try_acquire
+from eventlog.base.errors import EventLogError
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import INDEX_DIR, Layout
+from eventlog.base.locks import SEARCH, try_acquire
 from eventlog.search.fill import PIECE_ROWS, Filler, read_newest, read_oldest, withheld_hashes
 from eventlog.search.meaning import Model, cover
 from eventlog.search.tables import Meta, Stretch, code8, gaps, make, read_meta, write_meta
@@ -31,8 +31,8 @@ from eventlog.search.tables import Meta, Stretch, code8, gaps, make, read_meta, 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from eventlog.blobs.store import BlobStore
     from eventlog.log.reader import LogView
-    from eventlog.snapshots.store import BlobStore
 
 FULL = "the index is full"
 SIZE_MAX = 4_000_000_000  # bytes; file contents may have half of it

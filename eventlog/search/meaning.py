@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eventlog.errors import NotFound, Unsupported
+from eventlog.base.errors import NotFound, Unsupported
 from eventlog.search import document
 
 if TYPE_CHECKING:

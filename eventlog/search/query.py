@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 
-from eventlog.errors import QueryError
+from eventlog.base.errors import QueryError
 from eventlog.search import words
 from eventlog.search.passages import PHRASE_WORDS, Tokenizer
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from eventlog.base.types import KIND_OF_TYPE, LIFECYCLE_TYPES
 from eventlog.recorder import lifecycle
-from eventlog.types import KIND_OF_TYPE, LIFECYCLE_TYPES
 
 
 def unlike_the_door(events: Iterable[Mapping[str, Any]]) -> list[tuple[object, ...]]:

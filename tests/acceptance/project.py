@@ -14,7 +14,7 @@ from typing import Any
 from eventlog.store import Store
 from tests import forked
 from tests.cli.support import GIT_ENVIRONMENT, Ended, git
-from tests.serve.support import LEGACY, Served, served
+from tests.mcp.support import LEGACY, Served, served
 
 Json = dict[str, Any]
 

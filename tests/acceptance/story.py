@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from eventlog.exports.endpoint import KEY_VARIABLE
-from eventlog.names import session_id_of
+from eventlog.base.names import session_id_of
+from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
 from tests.cli.hook_support import Agent, Codex
 from tests.exports.locusgraph_server import GRAPH, KEY, Graph, Server
-from tests.serve.support import MODERN, served
-from tests.snapshots.worktree_support import git
+from tests.mcp.support import MODERN, served
+from tests.worktree.support import git
 
 Json = dict[str, Any]
 

@@ -13,7 +13,7 @@ import pytest
 
 import eventlog
 from eventlog import EventKind, Hooks, Store, TurnSummary, safe_context_name
-from eventlog.exports.endpoint import KEY_VARIABLE
+from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE
 from tests.acceptance.story import locus
 from tests.exports.locusgraph_server import CONTEXT, GRAPH, KEY, Graph, Server
 

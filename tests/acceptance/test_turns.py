@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from eventlog.snapshots.ids import blob_id, to_text
-from eventlog.types import KIND_OF_TYPE
+from eventlog.base.types import KIND_OF_TYPE
+from eventlog.blobs.ids import blob_id, to_text
 from tests.acceptance.door import unlike_the_door
 from tests.acceptance.story import AUTH, JWT, NEW, OLD, REQUEST, Story
 

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from eventlog.snapshots.tree import DIRECTORY, SUBMODULE, TreeEntry
+from eventlog.blobs.tree import DIRECTORY, SUBMODULE, TreeEntry
 
 FILE, EXECUTABLE, SYMLINK, SUBMODULE_MODE = "100644", "100755", "120000", "160000"
 _MODE_OF_KIND = {b"f": FILE, b"x": EXECUTABLE, b"l": SYMLINK, b"m": SUBMODULE_MODE}

@@ -10,15 +10,16 @@ from tempfile import mkdtemp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.agents import stored_contents
-from eventlog.paths import path_text
-from eventlog.snapshots import contents, worktree
-from eventlog.snapshots.deferred import list_of
-from eventlog.snapshots.materialize import walk
-from eventlog.snapshots.worktree import Capture, capture
-from tests.agents.test_stored_contents import Desk, Died, Mortal, Reads
+from eventlog.base.paths import path_text
+from eventlog.blobs.deferred import list_of
+from eventlog.checkout.materialize import walk
+from eventlog.hooks import stored_contents
+from eventlog.worktree import capture as worktree
+from eventlog.worktree import contents
+from eventlog.worktree.capture import Capture, capture
 from tests.conftest import examples
-from tests.snapshots.worktree_support import age, on_disk
+from tests.hooks.test_stored_contents import Desk, Died, Mortal, Reads
+from tests.worktree.support import age, on_disk
 
 NAMES = st.sampled_from(["a", "b", "c", "d/a", "d/b"])
 STEPS = st.one_of(

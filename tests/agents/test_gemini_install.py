@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents import gemini_cli, health, install, settings
-from eventlog.agents.install import GEMINI_CLI, PROJECT, USER, Homes
-from eventlog.errors import Refused
-from eventlog.fs import REAL
+from eventlog.agents.gemini_cli import hooks
+from eventlog.base.errors import Refused
+from eventlog.base.fs import REAL
+from eventlog.doctor import agents
+from eventlog.setup import install, settings
+from eventlog.setup.install import GEMINI_CLI, PROJECT, USER, Homes
 
 WANTED = install.handlers(GEMINI_CLI, "exec /usr/lib/python /usr/lib/locus-hook.py gemini-cli; exit 0")
 COMMENTED = {
@@ -109,7 +111,7 @@ def test_a_trailing_comma_is_refused(file: Path, homes: Homes) -> None:
 
 def test_every_event_of_ours_has_a_meaning() -> None:
     """S0-21: what is registered is understood, and timeouts are the milliseconds that the agent counts in."""
-    assert set(gemini_cli._MEANINGS) == set(install.EVENTS[GEMINI_CLI]) - {"Notification"}
+    assert set(hooks._MEANINGS) == set(install.EVENTS[GEMINI_CLI]) - {"Notification"}
     assert {one["timeout"] for one in WANTED.values()} == {10_000}
 
 
@@ -132,7 +134,7 @@ def test_the_doctor_says_that_a_folder_is_not_trusted(tmp_path: Path, homes: Hom
     rules.parent.mkdir(parents=True)
 
     def notes() -> list[str]:
-        found = health.examine(None, str(project), {"HOME": str(tmp_path / "home")}, "/nowhere")
+        found = agents.examine(None, str(project), {"HOME": str(tmp_path / "home")}, "/nowhere")
         return [one.what for one in found if " trust" in one.what and one.about == GEMINI_CLI]
 
     assert notes() == []

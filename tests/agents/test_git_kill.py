@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.agents.git_history import import_git
+from eventlog.base.types import Event
+from eventlog.importers.git_history import import_git
 from eventlog.store import Store
-from eventlog.types import Event
 from tests.agents.histories import History
 from tests.conftest import examples
 
@@ -26,8 +26,8 @@ WINDOW_BYTES = 20_000
 
 IMPORTER = f"""
 import os, signal, sys
-from eventlog.agents.git_history import import_git
-from eventlog.fs import FileSystem
+from eventlog.importers.git_history import import_git
+from eventlog.base.fs import FileSystem
 from eventlog.store import Store
 
 class DyingFileSystem(FileSystem):

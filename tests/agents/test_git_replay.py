@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.agents.git_history import import_git
-from eventlog.agents.git_objects import EMPTY_TREE
+from eventlog.base.types import Event
+from eventlog.importers.git_history import import_git
+from eventlog.importers.git_objects import EMPTY_TREE
 from eventlog.replay.trees import TreeState, tree_at
 from eventlog.store import Store
-from eventlog.types import Event
 from tests.agents.histories import (
     EXECUTABLE,
     FILE,

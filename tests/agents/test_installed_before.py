@@ -18,8 +18,8 @@ from pathlib import Path
 import blake3
 import pytest
 
-from tests.agents.test_install import ROOT
 from tests.cli.support import locus_process
+from tests.setup.test_install import ROOT
 
 FIXTURES = ROOT / "tests/fixtures/installed"
 VERSIONS = sorted(path.name for path in FIXTURES.iterdir())
@@ -205,7 +205,8 @@ def test_the_names_that_old_hooks_need_are_there_and_listed(version: str) -> Non
     for name in ("locus-hook", "locus-hook.py", *AGENTS):
         assert f"`{name}`" in section, name
 
-    from eventlog.agents import launch, launch_loader, launch_modules, opencode_plugin
+    from eventlog.agents.opencode import plugin as opencode_plugin
+    from eventlog.setup import launch, launch_loader, launch_modules
 
     assert scripts()["locus-hook"] == "locus_cli.hook_entry:main"
     assert (ROOT / packages()["locus_cli"] / "hook_entry.py").is_file()

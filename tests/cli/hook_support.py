@@ -11,7 +11,7 @@ from typing import Any
 
 from eventlog.store import Store
 from tests import forked
-from tests.snapshots.worktree_support import git, on_disk
+from tests.worktree.support import git, on_disk
 
 HOOK = [sys.executable, "-m", "locus_cli.hook_entry"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.fs import FileSystem
+from eventlog.base.fs import FileSystem
 from eventlog.store import Store
 from tests.cli.support import Ended, Locus, Recorded, git, locus_process, make_history
 from tests.test_compatibility import change
@@ -287,8 +287,8 @@ def test_foreign_files_are_left_alone(copied: Recorded, locus: Locus) -> None:
 def test_a_held_lock_is_told(copied: Recorded, locus: Locus, monkeypatch: pytest.MonkeyPatch) -> None:
     """I31: a lock that another process holds is waited for, not for ever: exit 11."""
     holder = (
-        "import sys\nfrom eventlog.fs import REAL\nfrom eventlog.layout import Layout\n"
-        "from eventlog.locks import MAINTAIN, acquire\n"
+        "import sys\nfrom eventlog.base.fs import REAL\nfrom eventlog.base.layout import Layout\n"
+        "from eventlog.base.locks import MAINTAIN, acquire\n"
         f"lock = acquire(REAL, Layout({str(copied.store)!r}), MAINTAIN)\n"
         "print('held', flush=True)\nsys.stdin.read()"
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents import live
+from eventlog.hooks import record
 from eventlog.store import Store
 from tests.cli.dead_support import AGENTS, Client
 from tests.cli.hook_support import Agent, Codex, events, notes, project
@@ -113,7 +113,7 @@ def test_only_commands_among_few_files_are_looked_at_before(work: Path) -> None:
     agent.begin("Bash", {"command": "true"})
     assert list(told(work)) == ["readme.md"]
 
-    for number in range(live.LOOK_BEFORE_FILES_MAX):
+    for number in range(record.LOOK_BEFORE_FILES_MAX):
         (work / f"{number}.txt").touch()
     agent.shell("true")
     (work / "readme.md").write_text("# Mine, again\n")

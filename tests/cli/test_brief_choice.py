@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import config
-from eventlog.fs import REAL
-from eventlog.layout import Layout
+from eventlog.base import config
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
 from locus_cli import brief_choice
 from tests.cli.support import Ended, locus_process
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents import adapters, live
-from eventlog.agents.live_state import short
-from eventlog.fs import REAL
-from eventlog.serve import mcp_read
+from eventlog.agents import hook_adapters
+from eventlog.base.fs import REAL
+from eventlog.hooks import record
+from eventlog.hooks.state import short
+from eventlog.mcp import read
 from eventlog.store import Store
 from tests.cli.hook_support import HOOK, Agent, events, project
 from tests.cli.support import Locus
@@ -125,10 +126,10 @@ def test_a_look_that_was_not_finished_names_what_it_did_not_see(
     agent.write("a.txt", "1\n")
     (work / "src/app.py").write_text("changed\n")
 
-    call = adapters.interpret("claude-code", agent.payload("Stop", last_assistant_message="Done."))
+    call = hook_adapters.interpret("claude-code", agent.payload("Stop", last_assistant_message="Done."))
     with monkeypatch.context() as patched:
-        patched.setitem(live.BUDGET_S, "turn_end", 0.0)
-        live.record(REAL, str(work / ".locus"), call, {}, print, started_s=time.monotonic())
+        patched.setitem(record.BUDGET_S, "turn_end", 0.0)
+        record.record(REAL, str(work / ".locus"), call, {}, print, started_s=time.monotonic())
     last = events(work, "snapshot")[-1]
     assert last["success"] is False and last["payload"]["capture"]["state"] == "partial"
 
@@ -179,6 +180,6 @@ def test_lists_say_it_and_end_with_0(work: Path, locus: Locus) -> None:
     assert document["extra"]["locus"]["files_certainty"] == {"1": "unfinished"}
     assert len(events(work)) == before
     with Store.open(work / ".locus") as store:
-        assert "not known to be exact" in mcp_read.file_at(store, "last", "half.txt")
-        assert "unfinished" in "".join(mcp_read.timeline(store, "last"))
-        assert "not compared: .:" in "".join(mcp_read.diff(store, "last"))
+        assert "not known to be exact" in read.file_at(store, "last", "half.txt")
+        assert "unfinished" in "".join(read.timeline(store, "last"))
+        assert "not compared: .:" in "".join(read.diff(store, "last"))

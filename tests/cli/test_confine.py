@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from eventlog import Store, question
-from eventlog.errors import QueryError, Refused
+from eventlog.base.errors import QueryError, Refused
+from eventlog.mcp import sql as mcp_sql
 from eventlog.query import confined
 from eventlog.query.engine import Limits
-from eventlog.serve import mcp_sql
 from locus_cli import confine
 from locus_cli.main import run
 from tests.cli.support import locus_process

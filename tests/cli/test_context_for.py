@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from eventlog.mcp.call import Call
+from eventlog.mcp.tools import tools_for
 from eventlog.recorder.hooks import Hooks
 from eventlog.recorder.recorder import Recorder
 from eventlog.recorder.requests import CreateEventRequest, EventKind
-from eventlog.serve.mcp_call import Call
-from eventlog.serve.mcp_tools import tools_for
 from eventlog.store import Store
 from tests.cli.support import Locus
 from tests.recorder.kept import copy_of, recorded_once

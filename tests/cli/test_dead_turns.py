@@ -10,17 +10,19 @@ from typing import Any
 
 import pytest
 
-from eventlog import activity
-from eventlog.agents import adapters, live, live_closing, live_state
-from eventlog.agents.live_state import short
-from eventlog.fs import REAL
-from eventlog.layout import Layout
+from eventlog.agents import hook_adapters
+from eventlog.base import activity
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
+from eventlog.hooks import closing, state
+from eventlog.hooks import record as live
+from eventlog.hooks.state import short
 from eventlog.store import Store
 from tests import kills
 from tests.cli.dead_support import AGENTS, Client, killed_in_a_command
 from tests.cli.hook_support import events, notes, project
 from tests.cli.support import Locus
-from tests.snapshots.worktree_support import git
+from tests.worktree.support import git
 
 CLOSED = {"action": 1, "file": 1, "snapshot": 1, "turn": 1, "session": 1}
 
@@ -212,9 +214,9 @@ def test_maintenance_closes_turns_in_linked_worktrees(work: Path, tmp_path: Path
     killed = killed_in_a_command("gemini-cli", linked)
     with Store.open(work / ".locus") as store:
         problems: list[BaseException] = []
-        args = store.fs, store.layout, live_closing.MAINTENANCE, problems.append
-        assert live_closing.close_dead_turns(*args) == 1
-        assert (live_closing.close_dead_turns(*args), problems) == (0, [])
+        args = store.fs, store.layout, closing.MAINTENANCE, problems.append
+        assert closing.close_dead_turns(*args) == 1
+        assert (closing.close_dead_turns(*args), problems) == (0, [])
     check_closed(work, killed, "maintenance")
     assert {e["worktree"] for e in closing_events(work, killed)} == {"linked"}
 
@@ -238,7 +240,7 @@ def test_a_closer_killed_at_any_point_closes_it_once(work: Path, tmp_path: Path,
     said = Client("codex", work, "later").payload("start", source="startup")
 
     def close() -> None:
-        call = adapters.interpret("codex", said)
+        call = hook_adapters.interpret("codex", said)
         live.record(REAL, str(work / ".locus"), call, {}, print, started_s=time.monotonic())
 
     count = kills.effects_of(close)
@@ -300,12 +302,12 @@ def test_another_process_with_the_number_is_not_the_agent(work: Path) -> None:
     killed = killed_in_a_command("codex", work)
     layout = Layout(str(work / ".locus"))
     key = short(os.fsencode(os.path.realpath(work)))
-    told = live_state.read_told(layout, key)
+    told = state.read_told(layout, key)
     mine = activity.process_of(os.getpid())
     assert mine.started is not None
     process = activity.Process(mine.number, mine.started - 1, mine.namespace)
     told.open[killed.session][2] = process.text()
-    live_state.write_told(layout, key, told)
+    state.write_told(layout, key, told)
     (turn,) = activity.open_turns(layout)
     assert turn.state(time.time()) == activity.DEAD
 
@@ -430,7 +432,7 @@ def test_what_dies_during_a_look_is_closed_by_the_next(work: Path, monkeypatch: 
         return done
 
     def record(payload: dict[str, Any]) -> None:
-        call = adapters.interpret("claude-code", payload)
+        call = hook_adapters.interpret("claude-code", payload)
         live.record(REAL, str(work / ".locus"), call, {}, print, started_s=time.monotonic())
 
     other = Client("claude-code", work)
@@ -492,9 +494,9 @@ def test_a_turn_whose_last_tree_is_lost_is_not_called_exact(work: Path) -> None:
     killed = killed_in_a_command("codex", work)
     layout = Layout(str(work / ".locus"))
     key = short(os.fsencode(os.path.realpath(work)))
-    told = live_state.read_told(layout, key)
+    told = state.read_told(layout, key)
     told.tree = bytes(32)
-    live_state.write_told(layout, key, told)
+    state.write_told(layout, key, told)
     Client("codex", work).say("start", source="startup")
 
     (end,) = [e for e in events(work, "snapshot") if e["operation"] == "turn_end"]
@@ -514,7 +516,7 @@ def test_a_prompt_without_time_to_look_closes_the_turn_before_it(
     client.turn = "second"
     with monkeypatch.context() as patched:
         patched.setitem(live.BUDGET_S, "turn_start", 0.0)
-        call = adapters.interpret("claude-code", client.payload("prompt", prompt="No, so"))
+        call = hook_adapters.interpret("claude-code", client.payload("prompt", prompt="No, so"))
         live.record(REAL, str(work / ".locus"), call, {}, print, started_s=time.monotonic())
     assert [e["status"] for e in events(work, "turn")] == ["active", "interrupted", "active"]
     (end,) = [e for e in events(work, "snapshot") if e["operation"] == "turn_end"]

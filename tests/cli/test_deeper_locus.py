@@ -8,7 +8,7 @@ import pytest
 from tests.agents.histories import SYMLINK, History, git_tree_of_directory, trees_of
 from tests.cli.hook_support import Agent, notes, project
 from tests.cli.support import Locus, locus_process
-from tests.snapshots.worktree_support import age, on_disk
+from tests.worktree.support import age, on_disk
 
 ALL = frozenset((b".git",))
 

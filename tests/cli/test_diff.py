@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from eventlog import Recorder
+from eventlog.blobs.ids import from_text, to_text
 from eventlog.recorder.recorder import Turn
-from eventlog.snapshots.ids import from_text, to_text
 from eventlog.store import Store
+from tests.blobs.support import Node, overwrite, store_node
 from tests.cli.support import Locus, Recorded, git, locus_process
 from tests.replay.states import file
-from tests.snapshots.support import Node, overwrite, store_node
 
 
 def begin(store: Store, start: Node | None, title: str = "A turn") -> Turn:

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents import health_store, install, launch, launch_modules
-from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.tree import SKIPPED
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.tree import SKIPPED
+from eventlog.doctor import store as health_store
+from eventlog.setup import install, launch, launch_modules
 from eventlog.store import Store
 from tests.cli.support import Locus, git
 from tests.older import append_as_before

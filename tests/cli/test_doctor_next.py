@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from eventlog.agents import install, launch, launch_modules
+from eventlog.setup import install, launch, launch_modules
 from eventlog.store import Store
 from locus_cli.root import cli
 from tests.cli.hook_support import Agent
@@ -23,8 +23,8 @@ from tests.cli.test_doctor import SETTINGS, append, asked, project
 __all__ = ["project"]
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = (
-    "eventlog/agents/health.py", "eventlog/agents/health_store.py", "eventlog/agents/health_turns.py",
-    "eventlog/agents/git_exclude.py", "eventlog/serve/mcp_health.py", "eventlog/transcripts/gaps.py",
+    "eventlog/doctor/agents.py", "eventlog/doctor/store.py", "eventlog/doctor/turns.py",
+    "eventlog/setup/git_exclude.py", "eventlog/mcp/health.py", "eventlog/doctor/gaps.py",
 )  # fmt: skip
 GONE = ""  # the command ends the finding
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.snapshots import deferred
-from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.tree import FILE
+from eventlog.blobs import deferred
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.tree import FILE
 from eventlog.store import Store
 from tests.cli.hook_support import Agent
 from tests.cli.support import Locus, git, locus_process

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import Conflict, Corruption, EventLogError, LockTimeout, NoStore, Refused
+from eventlog.base.errors import Conflict, Corruption, EventLogError, LockTimeout, NoStore, Refused
 from tests.cli.support import Locus, Recorded, locus_process
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.exports.endpoint import KEY_VARIABLE
+from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE
 from eventlog.store import Store
 from locus_cli import main as entry
 from tests.exports import locusgraph_server as its

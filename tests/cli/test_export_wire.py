@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from eventlog.exports.deliveries import Failure
-from eventlog.exports.endpoint import KEY_VARIABLE
 from eventlog.exports.local_paths import MARK
+from eventlog.exports.locusgraph.deliveries import Failure
+from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE
 from eventlog.store import Store
 from tests.cli.test_export_send import Locus, to
 from tests.exports import locusgraph_server as its

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import activity
-from eventlog.layout import Layout
-from eventlog.snapshots import worktree_git
+from eventlog.base import activity
+from eventlog.base.layout import Layout
+from eventlog.worktree import git
 from tests.cli.hook_support import Agent, events, notes, project
 
 FEWEST = 7  # the streams, what an import needs, what an append holds, and its note
@@ -72,5 +72,5 @@ def test_git_that_cannot_be_asked_leaves_no_descriptor(
     before = os.listdir("/proc/self/fd")
     monkeypatch.setattr(os, "pipe", refuse)
     with pytest.raises(OSError, match="Too many"):
-        worktree_git.run(os.fsencode(tmp_path), ["version"], b"")
+        git.run(os.fsencode(tmp_path), ["version"], b"")
     assert os.listdir("/proc/self/fd") == before

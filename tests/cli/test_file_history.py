@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from eventlog.transcripts.backups import Backups
+from eventlog.agents.kit.backups import Backups
+from tests.agents.claude_support import SESSION, Teller, patch
 from tests.cli.support import Locus
-from tests.transcripts.claude_support import SESSION, Teller, patch
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_a_name_that_leads_elsewhere_reads_nothing(
     work: Path, claude: Path, locus: Locus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A path, a link, no plain file, too large: whatever a transcript names so, nothing of it is read."""
-    monkeypatch.setattr("eventlog.transcripts.backups._SIZE_MAX", 100)
+    monkeypatch.setattr("eventlog.agents.kit.backups._SIZE_MAX", 100)
     key = claude.parent / ".ssh" / "id_rsa"
     key.parent.mkdir(parents=True)
     key.write_bytes(b"price = 1\n")

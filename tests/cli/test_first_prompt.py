@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.agents import live_contents
-from eventlog.fs import REAL
-from eventlog.layout import Layout
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
+from eventlog.hooks import deferred_lists
 from eventlog.store import Store
 from tests.cli.hook_support import Agent, events, here, notes, project
 from tests.cli.support import locus_process as locus
 from tests.cli.test_hook_contents import until_stored
-from tests.snapshots.worktree_support import age, git
+from tests.worktree.support import age, git
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def work(tmp_path: Path) -> Path:
 @pytest.fixture
 def nobody_stores(work: Path) -> Iterator[None]:
     """As if the process that stores contents had not got to it yet."""
-    fd = REAL.open(Layout(str(work / ".locus")).lock(live_contents.WORKING), os.O_RDWR | os.O_CREAT)
+    fd = REAL.open(Layout(str(work / ".locus")).lock(deferred_lists.WORKING), os.O_RDWR | os.O_CREAT)
     assert REAL.flock(fd, True)
     yield
     REAL.close(fd)

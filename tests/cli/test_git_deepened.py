@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents import git_history
+from eventlog.importers import git_history
 from tests.agents.histories import History, git_tree_of_directory, trees_of
 from tests.cli.support import Locus, git
 

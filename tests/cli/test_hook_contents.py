@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents import live, live_contents
-from eventlog.agents.adapters import interpret
-from eventlog.agents.live_contents import Job, Started
-from eventlog.fs import REAL
-from eventlog.layout import Layout
-from eventlog.names import event_id_of
-from eventlog.snapshots.contents import CONTENT_SIZE_MAX
-from eventlog.snapshots.deferred import decode_list
-from eventlog.snapshots.materialize import walk
+from eventlog.agents.hook_adapters import interpret
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
+from eventlog.base.names import event_id_of
+from eventlog.blobs.deferred import decode_list
+from eventlog.checkout.materialize import walk
+from eventlog.hooks import deferred_lists, record
+from eventlog.hooks.deferred_lists import Job, Started
 from eventlog.store import Store
+from eventlog.worktree.contents import CONTENT_SIZE_MAX
 from tests.cli.hook_support import Agent, events, here, notes, project, unique
 
 LARGE = CONTENT_SIZE_MAX + 1
@@ -36,8 +36,8 @@ def layout_of(work: Path) -> Layout:
 
 def open_lists(work: Path) -> dict[bytes, Any]:
     found: dict[bytes, Any] = {}
-    for worktree in live_contents.worktrees_with_open_lists(REAL, layout_of(work)):
-        found |= live_contents.open_lists(layout_of(work), worktree)
+    for worktree in deferred_lists.worktrees_with_open_lists(REAL, layout_of(work)):
+        found |= deferred_lists.open_lists(layout_of(work), worktree)
     return found
 
 
@@ -47,7 +47,7 @@ def until_stored(work: Path) -> None:
     while open_lists(work):
         assert time.monotonic() < until, notes(work)
         time.sleep(0.02)
-    while live_contents.is_being_done(REAL, layout_of(work)):
+    while deferred_lists.is_being_done(REAL, layout_of(work)):
         time.sleep(0.01)
 
 
@@ -145,7 +145,7 @@ class Recorded:
         self.errors: list[BaseException] = []
         call = interpret("claude-code", said)
         variables = {"LOCUS_HOOK_PATIENCE": "50", **environ}
-        live.record(
+        record.record(
             REAL, str(work / ".locus"), call, variables, self.errors.append,
             started_s=time.monotonic(), start=self._start,
         )  # fmt: skip
@@ -195,7 +195,7 @@ def test_the_process_starts_before_the_append_and_is_waited_for_after_it(work: P
     assert ([row.path for row in job.files], job.root) == ([b"big"], str(work))
     assert call.events_at_wait > call.events_at_start
     assert call.closed
-    assert call.waits[0] <= live.BUDGET_S["tool"] * 50
+    assert call.waits[0] <= record.BUDGET_S["tool"] * 50
     (listed,) = open_lists(work)
     with Store.open(work / ".locus") as store:
         assert [row.path for row in decode_list(store.blobs.get(listed))] == [b"big"]
@@ -206,7 +206,7 @@ def test_small_files_start_no_process(work: Path) -> None:
     begun(work)
     (work / "small").write_bytes(b"x" * CONTENT_SIZE_MAX)
     assert after_a_tool(work).jobs == []
-    assert not os.path.exists(layout_of(work).lock(live_contents.WORKING))
+    assert not os.path.exists(layout_of(work).lock(deferred_lists.WORKING))
 
 
 def test_an_open_list_without_a_process_gets_one_and_with_one_gets_none(work: Path) -> None:
@@ -217,7 +217,7 @@ def test_an_open_list_without_a_process_gets_one_and_with_one_gets_none(work: Pa
     again = after_a_tool(work)
     assert [job.files for job in again.jobs] == [[]], "there is nothing new to copy"
 
-    fd = REAL.open(layout_of(work).lock(live_contents.WORKING), os.O_RDWR | os.O_CREAT)
+    fd = REAL.open(layout_of(work).lock(deferred_lists.WORKING), os.O_RDWR | os.O_CREAT)
     try:
         assert REAL.flock(fd, True)
         assert after_a_tool(work).jobs == []
@@ -259,7 +259,7 @@ _CONTENTS = "import sys; from locus_cli.contents import main; main(sys.argv[1:])
 # What the process does to its own death: at the nth call of a kind.
 _KILLED = """
 import os, signal, sys
-from eventlog.fs import FileSystem
+from eventlog.base.fs import FileSystem
 name, left = sys.argv[1], int(sys.argv[2])
 real = getattr(FileSystem, name)
 def call(self, *args, **options):
@@ -311,7 +311,7 @@ def test_a_killed_process_leaves_the_list_to_the_next(work: Path, call: str, nth
 def test_only_one_process_works_and_one_waits(work: Path) -> None:
     """Who comes third leaves its list to the one that waits; that one stores it too."""
     lock = layout_of(work)
-    working = REAL.open(lock.lock(live_contents.WORKING), os.O_RDWR | os.O_CREAT)
+    working = REAL.open(lock.lock(deferred_lists.WORKING), os.O_RDWR | os.O_CREAT)
     assert REAL.flock(working, True)
     agent = Agent(work)
     agent.start()
@@ -319,7 +319,7 @@ def test_only_one_process_works_and_one_waits(work: Path) -> None:
     for n in range(3):
         (work / f"big{n}").write_bytes(b"%d" % n * LARGE)
         agent.bash("true")
-    waiting = REAL.open(lock.lock(live_contents.WAITING), os.O_RDWR | os.O_CREAT)
+    waiting = REAL.open(lock.lock(deferred_lists.WAITING), os.O_RDWR | os.O_CREAT)
     assert not REAL.flock(waiting, True)
     assert len(open_lists(work)) == 3
     REAL.close(working)
@@ -343,7 +343,7 @@ def test_maintenance_stores_what_is_open(work: Path) -> None:
 def test_the_process_has_nothing_of_the_agent(work: Path) -> None:
     """P4: a session of its own, no variable, descriptor or directory of the agent's, and low priority."""
     lock = layout_of(work)
-    working = REAL.open(lock.lock(live_contents.WORKING), os.O_RDWR | os.O_CREAT)
+    working = REAL.open(lock.lock(deferred_lists.WORKING), os.O_RDWR | os.O_CREAT)
     assert REAL.flock(working, True)
     agent = Agent(work, environ={"SECRET_OF_AGENT": "1"})
     agent.start()
@@ -360,7 +360,7 @@ def test_the_process_has_nothing_of_the_agent(work: Path) -> None:
     assert os.getsid(process) != os.getsid(0)
     targets = {os.readlink(f"/proc/{process}/fd/{fd}") for fd in os.listdir(f"/proc/{process}/fd")}
     files = {t for t in targets if t.startswith("/") and t != "/dev/null" and "(deleted)" not in t}
-    assert files <= {lock.lock(live_contents.WORKING), lock.lock(live_contents.WAITING)}
+    assert files <= {lock.lock(deferred_lists.WORKING), lock.lock(deferred_lists.WAITING)}
     REAL.close(working)
     until_stored(work)
 

@@ -10,15 +10,15 @@ from typing import Any
 import duckdb
 import pytest
 
-from eventlog import identity
-from eventlog.agents import stored_contents
-from eventlog.fs import REAL
-from eventlog.layout import Layout
+from eventlog.base import identity
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
+from eventlog.hooks import stored_contents
+from eventlog.mcp import read
 from eventlog.replay import line_counts
-from eventlog.serve import mcp_read
-from eventlog.snapshots import staging
-from eventlog.snapshots.userfiles import UserFiles
 from eventlog.store import Store
+from eventlog.worktree import staging
+from eventlog.worktree.userfiles import UserFiles
 from locus_cli.main import run
 from tests.cli.hook_support import Agent, Codex, project
 from tests.cli.test_hook_contents import after_a_tool, begun
@@ -114,7 +114,7 @@ def test_every_change_of_an_agent_has_lines_and_its_tool(
     trajectories = [json.loads(line) for line in (tmp_path / "log.atif").read_text().splitlines()]
     assert {("readme.md", 0, 1), ("moved.txt", 0, 0)} <= set(changes_in(trajectories))
     with Store.open(root) as store:
-        assert "edit src/app.py +1 −0" in "".join(mcp_read.timeline(store, "last"))
+        assert "edit src/app.py +1 −0" in "".join(read.timeline(store, "last"))
     with duckdb.connect(str(tmp_path / "log.duckdb"), read_only=True) as con:
         assert con.execute(sums).fetchall() == [(5, 3)]
     assert run(["--store", str(root), "stats"]) == 0

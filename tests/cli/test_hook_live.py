@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents import adapters, live
-from eventlog.agents.live_state import short
-from eventlog.fs import REAL
+from eventlog.agents import hook_adapters
+from eventlog.base.fs import REAL
+from eventlog.base.names import event_id_of, session_id_of
+from eventlog.blobs.tree import SKIPPED
+from eventlog.hooks import record as live
+from eventlog.hooks.state import short
 from eventlog.log.journal import end_of_journal
 from eventlog.log.shorten import TAIL_BYTES_MAX
-from eventlog.names import event_id_of, session_id_of
-from eventlog.snapshots.tree import SKIPPED
 from eventlog.store import Store
 from tests.cli.hook_support import (
     HOOK,
@@ -36,8 +37,8 @@ from tests.cli.hook_support import (
     run_hook,
     unique,
 )
-from tests.snapshots.worktree_support import git
 from tests.test_compatibility import change
+from tests.worktree.support import git
 
 
 @pytest.fixture
@@ -352,7 +353,7 @@ def test_a_look_that_is_not_finished_in_time_is_finished_by_the_next(
     started = agent.payload("PreToolUse", tool_name="Bash", tool_input={}, tool_use_id="slow_1a2b3")
 
     def record(payload: dict[str, Any]) -> None:
-        call = adapters.interpret("claude-code", payload)
+        call = hook_adapters.interpret("claude-code", payload)
         with monkeypatch.context() as patched:
             patched.setitem(live.BUDGET_S, "tool", 0.0)
             patched.setitem(live.BUDGET_S, "turn_end", 0.0)

@@ -11,10 +11,10 @@ from typing import Any
 
 from blake3 import blake3
 
-from eventlog.names import event_id_of, session_id_of
+from eventlog.base.names import event_id_of, session_id_of
 from eventlog.store import Store
 from tests.cli.hook_support import Agent, Codex, events, here, notes, project, replayed, unique
-from tests.snapshots.worktree_support import git
+from tests.worktree.support import git
 
 
 @dataclass

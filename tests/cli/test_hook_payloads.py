@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from eventlog.exports import locusgraph
-from eventlog.names import session_id_of
-from eventlog.snapshots.ids import blob_id, to_text
+from eventlog.base.names import session_id_of
+from eventlog.blobs.ids import blob_id, to_text
+from eventlog.exports.locusgraph import locusgraph
 from eventlog.store import Store
 from tests.cli.hook_support import Agent, events, project
-from tests.snapshots.worktree_support import git
+from tests.worktree.support import git
 
 
 def only(recorded: list[dict[str, Any]], event_type: str, **columns: object) -> dict[str, Any]:

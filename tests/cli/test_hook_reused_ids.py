@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from eventlog.agents import formats
+from eventlog.importers import importer
 from eventlog.store import Store
-from eventlog.transcripts import formats, importer
+from tests.agents.claude_support import Teller, write
 from tests.cli.hook_support import Agent, events, notes, project, unique
-from tests.transcripts.claude_support import Teller, write
 
 RAN = {"stdout": "1 failed", "stderr": "", "interrupted": False, "isImage": False}
 COMMANDS = ("make test", "git status", "make test")

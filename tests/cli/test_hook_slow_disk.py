@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.fs import REAL
-from eventlog.layout import Layout
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
 from eventlog.log.acknowledged import read_note
 from eventlog.store import Store
 from tests.cli.hook_support import Agent, events, here, notes, project, replayed
@@ -19,7 +19,7 @@ from tests.cli.hook_support import Agent, events, here, notes, project, replayed
 # says so, as does who ends. No look precedes a command.
 _PROGRAM = """
 import os, sys, time
-from eventlog.fs import FileSystem
+from eventlog.base.fs import FileSystem
 said, file = sys.argv.pop(1), sys.argv.pop(1)
 hook, clock, real_sleep, real_exit = os.getpid(), [0.0], time.sleep, os._exit
 def say(text):
@@ -46,7 +46,7 @@ FileSystem.sleep = sleep
 os._exit = exit
 for name in ("fsync", "fdatasync", "fsync_dir"):
     slow(name)
-from eventlog.agents import live
+from eventlog.hooks import record as live
 live.LOOK_BEFORE_FILES_MAX = 0
 from locus_cli.hook_entry import main
 main()

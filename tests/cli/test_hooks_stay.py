@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.agents import install
-from eventlog.agents.install import Homes
-from eventlog.fs import REAL
+from eventlog.base.fs import REAL
+from eventlog.setup import install
+from eventlog.setup.install import Homes
 from eventlog.store import Store
 from tests.cli.support import Locus, git, locus_process, server_program
 

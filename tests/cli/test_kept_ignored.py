@@ -11,22 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import config, identity
-from eventlog.agents import stored_contents
-from eventlog.errors import EventLogError
-from eventlog.exports import jsonl, locusgraph, parquet
-from eventlog.fs import REAL
-from eventlog.layout import Layout
-from eventlog.serve import mcp_read
-from eventlog.snapshots import worktree_scan
-from eventlog.snapshots.ids import blob_id, to_text
+from eventlog.agents import formats
+from eventlog.base import config, identity
+from eventlog.base.errors import EventLogError
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
+from eventlog.blobs.ids import blob_id, to_text
+from eventlog.exports import jsonl, parquet
+from eventlog.exports.locusgraph import locusgraph
+from eventlog.hooks import stored_contents
+from eventlog.importers import importer
+from eventlog.mcp import read
 from eventlog.store import Store
-from eventlog.transcripts import formats, importer
+from eventlog.worktree import scan
+from tests.agents.claude_support import Teller, patch
 from tests.cli.hook_support import Agent, events, notes, project
 from tests.cli.support import git, locus_process
 from tests.cli.test_hook_contents import after_a_tool, begun
-from tests.snapshots.worktree_support import age
-from tests.transcripts.claude_support import Teller, patch
+from tests.worktree.support import age
 
 # No rule for secrets knows it.
 CANARY = "the plum tree is blue"
@@ -112,16 +114,16 @@ def play(work: Path) -> None:
 
 
 def answers_of_mcp(store: Store, turn: str) -> Iterator[str]:
-    yield from mcp_read.search(store, "plum", None, None, None, 50)
-    yield from mcp_read.timeline(store, turn)
-    yield from mcp_read.show(store, turn)
-    yield from mcp_read.diff(store, turn)
+    yield from read.search(store, "plum", None, None, None, 50)
+    yield from read.timeline(store, turn)
+    yield from read.show(store, turn)
+    yield from read.diff(store, turn)
     try:
-        yield mcp_read.file_at(store, turn, ".env")
+        yield read.file_at(store, turn, ".env")
     except EventLogError as error:
         yield str(error)
     for event in store.events():
-        yield from mcp_read.show(store, str(event["event_id"]))
+        yield from read.show(store, str(event["event_id"]))
 
 
 def holders(root: Path) -> list[str]:
@@ -202,7 +204,7 @@ def test_what_git_tracks_is_not_withheld_where_git_holds_it(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P5: a first look reads no content that git holds; a copy of such a file is not withheld."""
-    monkeypatch.setattr(worktree_scan, "READ_FILES_MAX", 0)
+    monkeypatch.setattr(scan, "READ_FILES_MAX", 0)
     (work / ".env.example").write_text("shared\n")
     (work / ".env").write_text("shared\n")
     (work / ".env.other").write_text("others\n")

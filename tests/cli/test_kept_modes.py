@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import Unsupported
+from eventlog.base.errors import Unsupported
 from eventlog.exports import jsonl, jsonl_import
 from eventlog.store import Store
 from tests.cli.hook_support import Agent, events, project

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from eventlog.paths import is_outside
+from eventlog.base.paths import is_outside
+from tests.agents.claude_support import Teller, patch
 from tests.agents.test_captured_sessions import Played, fixtures
 from tests.cli.support import Locus
-from tests.transcripts.claude_support import Teller, patch
 
 BEFORE, AFTER = "package sync\n", "package sync\n\nfunc push() {}\n"
 

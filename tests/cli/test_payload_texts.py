@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from eventlog.agents.live_texts import move, void
-from eventlog.serve.mcp_call import Call
-from eventlog.serve.mcp_tools import tools_for
-from eventlog.snapshots.ids import blob_id, to_text
+from eventlog.blobs.ids import blob_id, to_text
+from eventlog.hooks.texts import move, void
+from eventlog.importers.taken import with_hashes
+from eventlog.mcp.call import Call
+from eventlog.mcp.tools import tools_for
 from eventlog.store import Store
-from eventlog.transcripts.taken import with_hashes
+from tests.agents.claude_support import Teller, write
 from tests.cli.hook_support import Agent, Codex, events, notes, project
 from tests.cli.support import Locus
-from tests.transcripts.claude_support import Teller, write
 
 SMALL = "key = 'canary-9931'\n"
 LARGER = "".join(f"line {number} of the page\n" for number in range(20))

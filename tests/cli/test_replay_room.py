@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from eventlog.blobs import disk_space
+from eventlog.blobs.tree import FILE
 from eventlog.recorder import lifecycle
-from eventlog.snapshots import room
-from eventlog.snapshots.tree import FILE
 from eventlog.store import Store
 from tests.cli.support import Locus, Recorded
 from tests.replay.restoring import put_tree
@@ -61,8 +61,8 @@ def test_a_restore_without_room_is_not_begun(copied: Recorded, locus: Locus, cro
 # A replay by two processes that take their time over each file.
 _SLOW_REPLAY = """
 import os, sys, time
-from eventlog.snapshots import parallel
-from eventlog.snapshots.userfiles import UserFiles
+from eventlog.checkout import parallel
+from eventlog.worktree.userfiles import UserFiles
 from locus_cli.main import run
 
 create = UserFiles.create
@@ -124,7 +124,7 @@ def test_a_restore_needs_room_in_the_store_for_what_it_replaces(
     (copied.root / "src/app.py").write_bytes(os.urandom(5000))
     device = os.stat(copied.root).st_dev
     leave(monkeypatch, lambda path: 4000 if ".locus" in path else 1 << 30)
-    monkeypatch.setattr(room, "_device_of", lambda path: 1 if ".locus" in path else device + 1)
+    monkeypatch.setattr(disk_space, "_device_of", lambda path: 1 if ".locus" in path else device + 1)
     for how in ("--dry-run", "--yes"):
         ended = locus("restore", "last", how)
         assert ended.code == 3, ended

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from eventlog.errors import EventLogError
-from eventlog.replay.restore_run import run
+from eventlog.base.errors import EventLogError
+from eventlog.restore.run import run
 from eventlog.store import Store
 from tests.cli.support import Ended, Locus, Recorded, git
 from tests.replay.test_restore_faults import Failing, raising

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from eventlog.locks import SEARCH, acquire
+from eventlog.base.locks import SEARCH, acquire
 from eventlog.recorder.recorder import Recorder
 from eventlog.search import find
 from eventlog.store import Store
 from tests.cli.support import Locus, Recorded
-from tests.keep.support import make_store
+from tests.maintenance.support import make_store
 from tests.search.test_partial import long_log
 
 

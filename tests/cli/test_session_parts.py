@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from eventlog.names import next_session_id, session_id_of
+from eventlog.base.names import next_session_id, session_id_of
 from eventlog.store import Store
+from tests.agents.claude_support import Teller, text, write
 from tests.cli.hook_support import Agent, events, here, project, replayed
 from tests.cli.support import Locus
-from tests.transcripts.claude_support import Teller, text, write
 
 PLACES = (
     "select coalesce(tool_use_id, event_type || user_request), session_id, turn, context_id from events "

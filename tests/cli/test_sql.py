@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from eventlog import Store, many
-from eventlog.errors import NoStore, QueryError
+from eventlog import Store, multi_store
+from eventlog.base.errors import NoStore, QueryError
 from locus_cli.sql_place import placed
 from tests.cli.support import Locus, Recorded
 
@@ -38,7 +38,7 @@ def test_a_question_loads_what_it_needs(recorded: Recorded) -> None:
     assert "duckdb" in loaded
     assert not loaded & {
         "pyarrow", "numpy", "subprocess", "eventlog.query.prices", "eventlog.replay.deferred",
-        "eventlog.replay.linediff", "eventlog.replay.edited_tree", "eventlog.snapshots.worktree_git",
+        "eventlog.replay.linediff", "eventlog.replay.edited_tree", "eventlog.worktree.git",
     }  # fmt: skip
 
 
@@ -241,7 +241,7 @@ def test_all_stores_are_those_that_were_made(
         assert locus("--store", tmp_path / name / ".locus", "init").code == 0
     shutil.rmtree(tmp_path / "two")
     (tmp_path / "three/.locus/STORE").write_text("{}")
-    listed = many.known(os.environ)
+    listed = multi_store.known(os.environ)
     ended = locus("sql", "select distinct store from sessions_master", "--all-stores", "--json")
     events = locus("sql", "select store, count(*) as n from events group by all", "--all-stores", "--json")
 
@@ -254,7 +254,7 @@ def test_all_stores_are_those_that_were_made(
     monkeypatch.chdir("/")
     shutil.rmtree(tmp_path / "one")
     (tmp_path / "three/.locus/STORE").unlink()
-    with pytest.raises(NoStore), many.opened((), every=True):
+    with pytest.raises(NoStore), multi_store.opened((), every=True):
         pass
 
 
@@ -262,18 +262,18 @@ def test_a_store_that_is_used_is_noted(locus: Locus, tmp_path: Path) -> None:
     """S1-53: `--all-stores` asks a moved store once something was recorded into it; reading notes none."""
     (tmp_path / "old").mkdir()
     assert locus("--store", tmp_path / "old/.locus", "init").code == 0
-    Path(str(many.list_path(os.environ))).unlink()
+    Path(str(multi_store.list_path(os.environ))).unlink()
     (tmp_path / "old").rename(tmp_path / "new")
     store, other = tmp_path / "new/.locus", tmp_path / "kept/.locus"
     shutil.copytree(store, other)
 
-    assert locus("--store", store, "log").code == 0 and many.known(os.environ) == []
+    assert locus("--store", store, "log").code == 0 and multi_store.known(os.environ) == []
     for _ in range(2):
         assert locus("--store", store, "session", "start", "look at it").code == 0
-        assert many.known(os.environ) == [str(store)]
+        assert multi_store.known(os.environ) == [str(store)]
     main = "import sys; from locus_cli.maintainer import main; main(sys.argv[1])"
     subprocess.run([sys.executable, "-c", main, str(other)], check=True)
-    assert many.known(os.environ) == [str(store), str(other)]
+    assert multi_store.known(os.environ) == [str(store), str(other)]
 
 
 def test_a_list_of_stores_that_cannot_be_read_is_empty(tmp_path: Path) -> None:
@@ -282,10 +282,10 @@ def test_a_list_of_stores_that_cannot_be_read_is_empty(tmp_path: Path) -> None:
     (tmp_path / "locus/stores").write_bytes(b'/a\n"broken\n/a\n"\\303\\050"\n/cut')
     environ = {"XDG_DATA_HOME": str(tmp_path)}
 
-    assert many.known(environ) == ["/a", os.fsdecode(b"\303(")]
-    many.remember("/b", {})
-    many.remember("/b", {"XDG_DATA_HOME": "/proc/nowhere"})
-    assert many.known({}) == []
+    assert multi_store.known(environ) == ["/a", os.fsdecode(b"\303(")]
+    multi_store.remember("/b", {})
+    multi_store.remember("/b", {"XDG_DATA_HOME": "/proc/nowhere"})
+    assert multi_store.known({}) == []
 
 
 _WRONG = "cast(title as int)"

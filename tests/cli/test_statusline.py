@@ -12,7 +12,7 @@ from typing import Any
 import blake3
 import pytest
 
-from eventlog.agents.live_state import short
+from eventlog.hooks.state import short
 from eventlog.store import Store
 from tests.cli.hook_support import Agent, project
 from tests.cli.support import Locus

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from eventlog.exports import locusgraph
-from eventlog.keep import upkeep
-from eventlog.keep.upkeep import maintain
-from eventlog.locks import COMPACT
+from eventlog.base.locks import COMPACT
+from eventlog.exports.locusgraph import locusgraph
 from eventlog.log import manifest as manifests
 from eventlog.log.verify import verify
+from eventlog.maintenance import upkeep
+from eventlog.maintenance.upkeep import maintain
 from eventlog.store import Store
 from tests.cli.support import Ended, locus_process
 

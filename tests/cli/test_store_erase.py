@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.names import session_context, slugify
+from eventlog.base.names import session_context, slugify
 from eventlog.store import Store
 from tests.cli.support import Locus, locus_process
-from tests.keep.support import append, event, make_store
+from tests.maintenance.support import append, event, make_store
 
 WORD = "tulipFox81zebra-Q7"
 

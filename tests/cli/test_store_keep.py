@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import Locus
-from tests.keep.support import append, make_store, snapshot
+from tests.maintenance.support import append, make_store, snapshot
 
 
 @pytest.fixture

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import place
-from eventlog.errors import Corruption, EventLogError, LockTimeout, Refused
-from eventlog.fs import REAL, FileSystem
-from eventlog.layout import JOURNAL_DIR, Layout
-from eventlog.locks import MAINTAIN, acquire
+from eventlog.base import store_location
+from eventlog.base.errors import Corruption, EventLogError, LockTimeout, Refused
+from eventlog.base.fs import REAL, FileSystem
+from eventlog.base.layout import JOURNAL_DIR, Layout
+from eventlog.base.locks import MAINTAIN, acquire
+from eventlog.base.types import Event
 from eventlog.log.journal import end_of_journal
 from eventlog.store import Store
-from eventlog.types import Event
+from tests.blobs.support import as_process
 from tests.cli.support import Locus, Recorded, git, locus_process
 from tests.cli.test_bad_input import told
-from tests.snapshots.support import as_process
 
 NOTE: Event = {"event_type": "note"}
 RUN = "import sys; from locus_cli.main import main; main(sys.argv[1:])"
@@ -183,8 +183,8 @@ def test_a_permission_that_goes_in_mid_run_is_told_and_comes_back(tmp_path: Path
     """I1, I32: with directories closed, kept descriptors append and sealing refuses; then all works."""
     program = """
 import os, sys
-from eventlog.errors import EventLogError
-from eventlog.layout import DIRECTORIES
+from eventlog.base.errors import EventLogError
+from eventlog.base.layout import DIRECTORIES
 from eventlog.store import Store
 store = Store.init(sys.argv[1])
 paths = [store.layout.directory(name) for name in DIRECTORIES]
@@ -211,11 +211,11 @@ print(len(list(store.events())), store.verify("deep"))
 
 FEW = """
 import os, sys
-from eventlog.errors import EventLogError
-from eventlog.fs import REAL
+from eventlog.base.errors import EventLogError
+from eventlog.base.fs import REAL
 from eventlog.store import Store
-from eventlog.agents.git_history import import_git
-import eventlog.log.seal, eventlog.query.engine, eventlog.projections.index, eventlog.snapshots.materialize
+from eventlog.importers.git_history import import_git
+import eventlog.log.seal, eventlog.query.engine, eventlog.projections.index, eventlog.checkout.materialize
 import resource
 root, repository, out = sys.argv[1:]
 def view():
@@ -390,8 +390,8 @@ def test_a_store_moved_to_a_shared_file_system_is_read_and_not_written(
 
     The kind of file system that this test runs on is taken for a shared one.
     """
-    kind = place.file_system_of(str(tmp_path))
-    monkeypatch.setattr(place, "SHARED_FILE_SYSTEMS", frozenset([kind]))
+    kind = store_location.file_system_of(str(tmp_path))
+    monkeypatch.setattr(store_location, "SHARED_FILE_SYSTEMS", frozenset([kind]))
 
     assert locus("log").code == 0
     assert told(locus("store", "seal"), 3, str(kind), "Move the store")
@@ -516,7 +516,7 @@ def test_a_name_that_is_too_long_is_told(command: str, recorded: Recorded, locus
 
 def test_errors_say_where_and_what_next(tmp_path: Path) -> None:
     """P7: what the machine refuses is told with the path, the reason and the way out."""
-    from eventlog.fs import refusal
+    from eventlog.base.fs import refusal
 
     full = refusal(OSError(28, "No space left on device", str(tmp_path)), "elsewhere", "do this")
     odd = refusal(OSError("no errno at all"), "some/path", "do that")

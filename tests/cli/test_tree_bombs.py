@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.store import BlobStore
+from eventlog.blobs.tree import DIRECTORY, FILE, SKIPPED, TreeEntry
+from eventlog.mcp import read
 from eventlog.recorder import lifecycle
-from eventlog.serve import mcp_read
-from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.store import BlobStore
-from eventlog.snapshots.tree import DIRECTORY, FILE, SKIPPED, TreeEntry
 from eventlog.store import Store
 from tests.cli.support import Ended, Locus
 
@@ -145,8 +145,8 @@ def test_mcp_answers(bombs: Path) -> None:
     """P4: with what it can say, or with the refusal."""
     with Store.open(bombs / ".locus") as store:
         asked: list[Callable[[], object]] = [
-            lambda: list(mcp_read.show(store, "s1_002")),
-            lambda: list(mcp_read.diff(store, "s1_002")),
+            lambda: list(read.show(store, "s1_002")),
+            lambda: list(read.diff(store, "s1_002")),
         ]
         for ask in asked:
             try:

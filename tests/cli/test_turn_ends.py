@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from eventlog import activity
-from eventlog.layout import Layout
+from eventlog.base import activity
+from eventlog.base.layout import Layout
 from eventlog.store import Store
 from tests.cli.dead_support import AGENTS, Client
 from tests.cli.hook_support import events, notes, project

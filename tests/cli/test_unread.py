@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import pytest
 
-from eventlog.fs import FileSystem
-from eventlog.keep.upkeep import maintain
+from eventlog.base.fs import FileSystem
 from eventlog.log import checked
-from eventlog.serve.mcp_call import Call
-from eventlog.serve.mcp_tools import tools_for
+from eventlog.maintenance.upkeep import maintain
+from eventlog.mcp.call import Call
+from eventlog.mcp.tools import tools_for
 from eventlog.store import Store
 
 from .support import Ended, locus_process

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import identity, layout
-from eventlog.errors import Refused
+from eventlog.base import identity, layout
+from eventlog.base.errors import Refused
 from eventlog.store import Store
 from tests.cli.hook_support import HOOK
 from tests.cli.support import Locus, Recorded, git

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from eventlog import erased
-from eventlog.agents import adapters, live
-from eventlog.exports import jsonl, jsonl_import, locusgraph, parquet
-from eventlog.fs import REAL
+from eventlog.agents import hook_adapters
+from eventlog.base.fs import REAL
+from eventlog.blobs.ids import blob_id, to_text
+from eventlog.exports import jsonl, jsonl_import, parquet
+from eventlog.exports.locusgraph import locusgraph
+from eventlog.hooks import record
+from eventlog.mcp import read
 from eventlog.recorder.recorder import Recorder
-from eventlog.serve import mcp_read
-from eventlog.snapshots.ids import blob_id, to_text
+from eventlog.secrets import erased_rules
 from eventlog.store import Store
 from locus_cli import contents, maintainer
 from tests.cli.hook_support import Agent
@@ -187,16 +189,16 @@ def test_a_hook_ends_its_look_for_erased_texts_in_time(
     a large one left to the process that stores it, which has the time."""
     assert locus("init").code == 0
     with Store.open(work / ".locus") as store:
-        erased.add(store.fs, store.layout, [erased.text_rule(b"tulipFox81zebra-Q7", bytes(32))])
+        erased_rules.add(store.fs, store.layout, [erased_rules.text_rule(b"tulipFox81zebra-Q7", bytes(32))])
     (work / "large.txt").write_bytes(b"large\n" * 300_000)
     (work / "small.txt").write_bytes(b"small\n")
     said = {"session_id": "s", "prompt_id": "p", "cwd": str(work), "hook_event_name": "PostToolUse"}
     said |= {"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "make"}}
     said["tool_response"] = {"stdout": "output\n" * 300_000}
-    monkeypatch.setattr(live, "_LOOK_S", -1e9)
-    call = adapters.interpret("claude-code", said)
+    monkeypatch.setattr(record, "_LOOK_S", -1e9)
+    call = hook_adapters.interpret("claude-code", said)
     monkeypatch.setattr(maintainer, "step_back", lambda: None)
-    live.record(
+    record.record(
         REAL, str(work / ".locus"), call, {"LOCUS_HOOK_PATIENCE": "20"}, print, started_s=time.monotonic(),
         input_size=3 << 20,
     )  # fmt: skip
@@ -213,7 +215,7 @@ def test_what_was_not_looked_through_is_not_called_a_secret(work: Path, locus: L
     """P4, P5, P7: a large content for which a hook had no time is withheld; all that show it say why."""
     assert locus("init").code == 0
     with Store.open(work / ".locus") as store:
-        erased.add(store.fs, store.layout, [erased.text_rule(b"tulipFox81zebra-Q7", bytes(32))])
+        erased_rules.add(store.fs, store.layout, [erased_rules.text_rule(b"tulipFox81zebra-Q7", bytes(32))])
     with Store.open(work / ".locus") as store:
         store.redactor.look_until = 0.0
         turn = Recorder(store, agent="script").start_turn("Write it")
@@ -223,7 +225,7 @@ def test_what_was_not_looked_through_is_not_called_a_secret(work: Path, locus: L
         event = next(e for e in store.events(event_types=["file"]) if e["path"] == "large.txt")
         assert store.withheld() == {event["after_hash"]}
         name = str(event["event_id"])
-        assert "not looked through for secrets in time" in "".join(mcp_read.show(store, name))
+        assert "not looked through for secrets in time" in "".join(read.show(store, name))
     why = "was not looked through for secrets in time"
     said = [locus("cat", str(event["after_hash"])), locus("diff", "last"), locus("show", name)]
 
@@ -235,5 +237,5 @@ def test_what_was_not_looked_through_is_not_called_a_secret(work: Path, locus: L
     assert "older form" not in doctor
     rule = b"text 6 0 " + b"0" * 32 + b" " + b"0" * 64
     with Store.open(work / ".locus") as store:
-        erased.add(store.fs, store.layout, [rule])
+        erased_rules.add(store.fs, store.layout, [rule])
     assert "older form" in locus("doctor").text

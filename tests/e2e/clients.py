@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eventlog.agents import opencode_plugin
+from eventlog.agents.opencode import plugin
 
 CODEX_VERSION = "0.169.0"
 CLAUDE_VERSION = "2.1.330"
@@ -162,7 +162,7 @@ def find_opencode() -> Client | None:
     binary = CACHE / "opencode/node_modules" / name / "bin/opencode"
     if not binary.exists():
         return None
-    settings = f".config/opencode/plugin/{opencode_plugin.NAME}"
+    settings = f".config/opencode/plugin/{plugin.NAME}"
     return Client("opencode", OPENCODE_VERSION, binary, _configure_opencode, _opencode_arguments, settings)
 
 
@@ -286,5 +286,5 @@ def _write_plugins(settings: Path, events: Sequence[str], commands: list[str]) -
         if "refuse" in command:
             text = f"const COMMAND = {json.dumps(command)}\n{_REFUSING}"
         else:
-            text = opencode_plugin.text(command, tuple(events))
+            text = plugin.text(command, tuple(events))
         (settings.parent / f"other-{number}.js").write_text(text)

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eventlog.base.types import Event
 from eventlog.query.lookup import TurnRef
 from eventlog.store import Store
-from eventlog.types import Event
 from tests.cli.support import git
 
 from .clients import Client, Ended, Home

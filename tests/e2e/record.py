@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from eventlog.agents.install import EVENTS
+from eventlog.setup.install import EVENTS
 
 from .clients import Client, ended, find_claude_code, find_codex, find_opencode, wait_for
 from .desk import Desk, end_command, open_desk, prompt_of, refuser

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from eventlog.agents.install import EVENTS, GEMINI_CLI
+from eventlog.setup.install import EVENTS, GEMINI_CLI
 
 from .clients import Client, ended, wait_for
 from .desk import Desk, end_command, open_desk, prompt_of

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from eventlog.mcp.tools import tools_for
 from eventlog.recorder.recorder import Recorder
-from eventlog.serve.mcp_tools import tools_for
 from eventlog.store import Store
 
 from .clients import CACHE, Client, _machine

@@ -5,10 +5,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from eventlog import gate
+from eventlog.base.types import Event
 from eventlog.recorder import lifecycle
+from eventlog.secrets import admission
 from eventlog.store import Store
-from eventlog.types import Event
 from tests.conftest import closed_later
 
 REPO = "abc123def456"
@@ -160,7 +160,7 @@ any_event: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "message_id": _maybe(st.sampled_from(["m1", "m2"])),
         "operation": _maybe(st.sampled_from(["start", "end"])),
         "repo": _maybe(st.sampled_from([REPO, "ffff00000000"])),
-        "path": _maybe(st.text(max_size=8).filter(lambda text: gate.fault("path", text) is None)),
+        "path": _maybe(st.text(max_size=8).filter(lambda text: admission.fault("path", text) is None)),
         "title": _maybe(Texts),
         "occurred_at": _maybe(st.integers(-(10**15), 10**16)),
         "recorded_at": st.integers(0, 10**16),

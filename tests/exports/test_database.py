@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from eventlog import Store
-from eventlog.errors import NotFound, Refused
+from eventlog.base.errors import NotFound, Refused
 from eventlog.exports import database, parquet
 from eventlog.query.people import allowed
 from eventlog.query.views import NAMES

@@ -11,14 +11,15 @@ from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.errors import Corruption, InvalidEvent, Refused, Unsupported
-from eventlog.exports import jsonl, jsonl_import, locusgraph
+from eventlog.base.errors import Corruption, InvalidEvent, Refused, Unsupported
+from eventlog.base.types import Event
+from eventlog.exports import jsonl, jsonl_import
 from eventlog.exports.jsonl_import import DamagedFile
+from eventlog.exports.locusgraph import locusgraph
 from eventlog.recorder.ledger import Consumer
 from eventlog.recorder.recorder import Recorder
-from eventlog.redaction import Redactor
+from eventlog.secrets.redaction import Redactor
 from eventlog.store import Store
-from eventlog.types import Event
 from tests.conftest import examples
 from tests.exports.stores import any_event, new_store, raw, small_log
 from tests.older import append_as_before

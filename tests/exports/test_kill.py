@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from eventlog.exports import jsonl, locusgraph
-from eventlog.exports.locusgraph import CONSUMER
+from eventlog.base.types import LIFECYCLE_TYPES
+from eventlog.exports import jsonl
+from eventlog.exports.locusgraph import locusgraph
+from eventlog.exports.locusgraph.locusgraph import CONSUMER
 from eventlog.recorder.ledger import CURSOR, Consumer
 from eventlog.store import Store
-from eventlog.types import LIFECYCLE_TYPES
 from tests.exports.stores import new_store, raw, small_log
 from tests.older import append_as_before
 

@@ -12,17 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.errors import EventLogError, NotDurable, Refused
-from eventlog.exports import jsonl, locusgraph, wire, withheld
-from eventlog.exports.locusgraph import CONSUMER, ExportReport
-from eventlog.fs import FileSystem
+from eventlog.base.errors import EventLogError, NotDurable, Refused
+from eventlog.base.fs import FileSystem
+from eventlog.base.types import Event
+from eventlog.blobs.ids import blob_id, to_text
+from eventlog.exports import jsonl, withheld
+from eventlog.exports.locusgraph import locusgraph, wire
+from eventlog.exports.locusgraph.locusgraph import CONSUMER, ExportReport
 from eventlog.log import upcast
 from eventlog.recorder import lifecycle
 from eventlog.recorder.ledger import Consumer
 from eventlog.recorder.recorder import Recorder
-from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
-from eventlog.types import Event
 from tests.exports.stores import AT, REPO, SID, any_event, new_store, small_log
 from tests.older import append_as_before
 

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.exports import anchors, locusgraph
-from eventlog.exports.endpoint import KEY_VARIABLE
-from eventlog.names import session_id_of
+from eventlog.base.names import session_id_of
+from eventlog.exports.locusgraph import anchors, locusgraph
+from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE
 from eventlog.store import Store
 from tests.conftest import examples
 from tests.exports.locusgraph_server import GRAPH, KEY, Graph, Server

@@ -6,11 +6,11 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from eventlog.errors import Corruption, EventLogError, Refused
+from eventlog.base.errors import Corruption, EventLogError, Refused
+from eventlog.base.types import COLUMN_NAMES
 from eventlog.exports import database, parquet
 from eventlog.query.views import PROJECTIONS
 from eventlog.store import Store
-from eventlog.types import COLUMN_NAMES
 from tests.exports.stores import new_store, small_log
 from tests.older import append_as_before
 

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventlog import person
-from eventlog.config import PEOPLE
-from eventlog.fs import REAL
+from eventlog.base import person
+from eventlog.base.config import PEOPLE
+from eventlog.base.fs import REAL
+from eventlog.mcp.call import Call
+from eventlog.mcp.tools import tools_for
 from eventlog.query.people import allowed
-from eventlog.serve.mcp_call import Call
-from eventlog.serve.mcp_tools import tools_for
 from eventlog.store import Store
 from locus_cli.main import run
 from tests.cli.support import GIT_ENVIRONMENT

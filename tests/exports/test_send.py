@@ -16,13 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.errors import LockTimeout, Refused
-from eventlog.exports import anchors, locusgraph, rest, send, streams
-from eventlog.exports.courier import PER_MINUTE, Courier, RealClock, ServiceError
-from eventlog.exports.deliveries import States
-from eventlog.exports.endpoint import KEY_VARIABLE, Key, endpoint_of, key_from
-from eventlog.exports.rest import LyingError
-from eventlog.exports.send import Options, SendReport
+from eventlog.base.errors import LockTimeout, Refused
+from eventlog.exports import streams
+from eventlog.exports.locusgraph import anchors, locusgraph, rest, send
+from eventlog.exports.locusgraph.courier import PER_MINUTE, Courier, RealClock, ServiceError
+from eventlog.exports.locusgraph.deliveries import States
+from eventlog.exports.locusgraph.endpoint import KEY_VARIABLE, Key, endpoint_of, key_from
+from eventlog.exports.locusgraph.rest import LyingError
+from eventlog.exports.locusgraph.send import Options, SendReport
 from eventlog.query import engine
 from eventlog.recorder import lifecycle
 from eventlog.recorder.recorder import Recorder

@@ -26,9 +26,9 @@ SESSION = "k0000000"
 # A process of its own that is asked for nothing but its work; the ledger is noted after each call.
 EXPORTER = """
 import os, sys
-from eventlog.exports import send
-from eventlog.exports.courier import Courier, RealClock
-from eventlog.exports.endpoint import endpoint_of, key_from
+from eventlog.exports.locusgraph import send
+from eventlog.exports.locusgraph.courier import Courier, RealClock
+from eventlog.exports.locusgraph.endpoint import endpoint_of, key_from
 from eventlog.store import Store
 send._NOTE_EVERY_S = 0.0
 endpoint = endpoint_of(sys.argv[2], sys.argv[3], sys.argv[4])

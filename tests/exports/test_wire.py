@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.exports import wire
+from eventlog.exports.locusgraph import wire
 from eventlog.recorder.requests import LINK_NAMES
 from tests.conftest import examples
 

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from eventlog.errors import NotDurable
-from eventlog.fs import FileSystem
-from eventlog.layout import INDEX_DIR, LOCK_DIR, TMP_DIR
-from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SYMLINK, TreeEntry
+from eventlog.base.errors import NotDurable
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import INDEX_DIR, LOCK_DIR, TMP_DIR
+from eventlog.base.types import Event
+from eventlog.blobs.tree import DIRECTORY, EXECUTABLE, FILE, SYMLINK, TreeEntry
 from eventlog.store import Store
-from eventlog.types import Event
 
 HERE = Path(__file__).parent
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import blake3
 
 import eventlog
-from eventlog.agents import launch
+from eventlog.setup import launch
 from tests.cli.support import locus_process
 
 ROOT = Path(eventlog.__file__).parent.parent

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from eventlog import Hooks, Recorder
-from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.tree import FILE, TreeEntry
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.tree import FILE, TreeEntry
 from eventlog.store import Store
 from tests.cli.support import make_history
 from tests.golden import asked, compare, stores
 from tests.golden.sessions import AGENTS, FIRST_FILES, HOME
 from tests.golden.stores import LEFT, Place
-from tests.snapshots.worktree_support import git
+from tests.worktree.support import git
 
 Json = dict[str, Any]
 

@@ -35,8 +35,8 @@ from typing import Any
 from blake3 import blake3
 
 from eventlog import store
-from eventlog.fs import FileSystem
-from eventlog.layout import DIRECTORIES, INDEX_DIR, LIVE_DIR, LOCK_DIR, STATCACHE_DIR, TMP_DIR
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import DIRECTORIES, INDEX_DIR, LIVE_DIR, LOCK_DIR, STATCACHE_DIR, TMP_DIR
 from eventlog.query.kept import Kept
 from locus_cli.main import run
 from tests import forked

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from eventlog.fs import FileSystem
-from eventlog.jsontext import encode
-from eventlog.layout import JOURNAL_DIR, SEGMENT_DIR, Layout
+from eventlog.base.fs import FileSystem
+from eventlog.base.jsontext import encode
+from eventlog.base.layout import JOURNAL_DIR, SEGMENT_DIR, Layout
+from eventlog.base.types import Event
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
 from eventlog.log.reader import open_view
 from eventlog.log.seal import SealReport, seal
-from eventlog.types import Event
 
 STORE_ID = bytes(range(16))
 

@@ -18,10 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.errors import Conflict, Corruption, EventLogError, LockTimeout
-from eventlog.fs import REAL
-from eventlog.layout import SEGMENT_DIR, TMP_DIR, Layout, segment_name
-from eventlog.locks import COMPACT, MAINTAIN, acquire
+from eventlog.base.errors import Conflict, Corruption, EventLogError, LockTimeout
+from eventlog.base.fs import REAL
+from eventlog.base.layout import SEGMENT_DIR, TMP_DIR, Layout, segment_name
+from eventlog.base.locks import COMPACT, MAINTAIN, acquire
+from eventlog.base.types import Event
 from eventlog.log import compact as compaction
 from eventlog.log import manifest as manifests
 from eventlog.log import merge, pins
@@ -31,7 +32,6 @@ from eventlog.log.reader import open_view
 from eventlog.log.segment import with_anchors_apart
 from eventlog.log.segment_file import SegmentFile
 from eventlog.log.verify import verify
-from eventlog.types import Event
 from tests.log.logs import STORE_ID, Log, event
 from tests.simfs import Call, Fault, PowerCut, SimFS, crash_choices, fail_nth, keep_all, keep_none, sim_store
 
@@ -702,8 +702,8 @@ def fail_call(n: int) -> bool:
 
 _KILLED = """
 import sys
-from eventlog.fs import REAL
-from eventlog.layout import Layout
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
 from eventlog.log import merge
 from eventlog.log.compact import compact
 merge.ROW_GROUP_ROWS = 50

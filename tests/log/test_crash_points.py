@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
-from eventlog.errors import Conflict, Corruption, LockTimeout, NotDurable, Unsupported
-from eventlog.fs import write_all
-from eventlog.layout import JOURNAL_DIR, MANIFEST_DIR, QUARANTINE_DIR, Layout
+from eventlog.base.errors import Conflict, Corruption, LockTimeout, NotDurable, Unsupported
+from eventlog.base.fs import write_all
+from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, QUARANTINE_DIR, Layout
 from eventlog.log.frame import HEADER_SIZE, boot_digest, decode_header
 from eventlog.log.journal import Journal, JournalScan, live_journals, scan_journal
 from eventlog.log.line import encode_line

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
-from eventlog.errors import EventLogError
-from eventlog.layout import Layout
+from eventlog.base.errors import EventLogError
+from eventlog.base.layout import Layout
 from eventlog.log import acknowledged, journal
 from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.journal import Journal, journal_numbers, scan_journal

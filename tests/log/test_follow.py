@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.errors import NotDurable
-from eventlog.fs import REAL
-from eventlog.layout import Layout
+from eventlog.base.errors import NotDurable
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
+from eventlog.base.types import Event
 from eventlog.log.compact import compact
 from eventlog.log.follow import Follower, follow
 from eventlog.log.reader import open_view
-from eventlog.types import Event
 from tests.conftest import HUNT, examples
 from tests.log.logs import Log, event
 from tests.simfs import Call, PowerCut, SimFS, fail_nth, sim_store

@@ -10,8 +10,8 @@ from typing import cast
 
 import pytest
 
-from eventlog.fs import REAL
-from eventlog.layout import Layout
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
 from eventlog.log.follow import Follower, follow
 from tests.log.logs import STORE_ID, Log, event
 
@@ -25,8 +25,8 @@ def log(layout: Layout) -> Log:
 # batch once more, and closes the journal now and then.
 WRITER = """
 import sys
-from eventlog.fs import REAL
-from eventlog.layout import Layout
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
 
@@ -48,8 +48,8 @@ while True:
 # argv: root, where to begin. Prints every event it gets.
 FOLLOWER = """
 import json, sys
-from eventlog.fs import REAL
-from eventlog.layout import Layout
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
 from eventlog.log.follow import Follower, follow
 
 follower = Follower(REAL, Layout(sys.argv[1]), bytes(range(16)), int(sys.argv[2]))

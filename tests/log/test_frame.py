@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.errors import Corruption, InvalidEvent
+from eventlog.base.errors import Corruption, InvalidEvent
 from eventlog.log.frame import (
     COUNT_MAX,
     FRAME_OVERHEAD,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.errors import (
+from eventlog.base.errors import (
     Conflict,
     Corruption,
     EventLogError,
@@ -20,9 +20,9 @@ from eventlog.errors import (
     NotDurable,
     Unsupported,
 )
-from eventlog.fs import REAL, FileSystem, read_file
-from eventlog.layout import JOURNAL_DIR, MANIFEST_DIR, QUARANTINE_DIR, TMP_DIR, Layout
-from eventlog.locks import APPEND, acquire
+from eventlog.base.fs import REAL, FileSystem, read_file
+from eventlog.base.layout import JOURNAL_DIR, MANIFEST_DIR, QUARANTINE_DIR, TMP_DIR, Layout
+from eventlog.base.locks import APPEND, acquire
 from eventlog.log.frame import HEADER_SIZE
 from eventlog.log.journal import (
     ROTATE_SIZE,

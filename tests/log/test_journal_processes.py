@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from eventlog.fs import REAL
-from eventlog.layout import Layout
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
 from eventlog.log.journal import Journal, live_journals, scan_journal
 from tests.conftest import STORE_ID
 
@@ -22,8 +22,8 @@ from tests.conftest import STORE_ID
 # "<begun ns> <ended ns> <base> <count> <first event>"; writes to a pipe of this size are atomic.
 WRITER = """
 import os, sys, time
-from eventlog.fs import REAL
-from eventlog.layout import Layout
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
 from eventlog.log.journal import Journal
 
 root, name, batch_max, rotate_every = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -142,9 +142,9 @@ def test_a_file_size_limit_in_the_middle_of_a_frame(layout: Layout) -> None:
     """§4.3: a write that the kernel cuts short (RLIMIT_FSIZE) is taken back; others go on behind it."""
     code = """
 import resource, sys
-from eventlog.errors import NotDurable
-from eventlog.fs import REAL
-from eventlog.layout import Layout
+from eventlog.base.errors import NotDurable
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
 from eventlog.log.journal import Journal
 
 journal = Journal(REAL, Layout(sys.argv[1]), bytes(range(16)))
@@ -178,9 +178,9 @@ def test_a_store_that_cannot_be_written_is_still_read(layout: Layout) -> None:
     Path(layout.lock("append")).mkdir()
     code = """
 import sys
-from eventlog.errors import NotDurable
-from eventlog.fs import REAL
-from eventlog.layout import Layout
+from eventlog.base.errors import NotDurable
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout
 from eventlog.log.journal import Journal
 
 journal = Journal(REAL, Layout(sys.argv[1]), bytes(range(16)))

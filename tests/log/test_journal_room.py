@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.errors import NotDurable
-from eventlog.fs import REAL, FileSystem, read_file
-from eventlog.layout import QUARANTINE_DIR, Layout
+from eventlog.base.errors import NotDurable
+from eventlog.base.fs import REAL, FileSystem, read_file
+from eventlog.base.layout import QUARANTINE_DIR, Layout
 from eventlog.log.frame import HEADER_SIZE, used_length
 from eventlog.log.journal import Journal, end_of_journal, scan_journal
 from tests.conftest import STORE_ID

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from eventlog.errors import LockTimeout
-from eventlog.fs import REAL, Detaching, FileSystem
-from eventlog.layout import Layout
-from eventlog.locks import APPEND, WORKTREE, KeptLock
+from eventlog.base.errors import LockTimeout
+from eventlog.base.fs import REAL, Detaching, FileSystem
+from eventlog.base.layout import Layout
+from eventlog.base.locks import APPEND, WORKTREE, KeptLock
 from eventlog.log.journal import Journal, live_journals, scan_journal
 from tests.conftest import STORE_ID
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.errors import Corruption, InvalidEvent
-from eventlog.jsontext import decode, encode, encode_fast, encode_without_floats
+from eventlog.base.errors import Corruption, InvalidEvent
+from eventlog.base.jsontext import decode, encode, encode_fast, encode_without_floats
+from eventlog.base.types import BOOL, COLUMN_KINDS, ENVELOPE_NAMES, INT, LIST, TEXT, TIME
 from eventlog.log import line
 from eventlog.log.line import decode_line, encode_line
-from eventlog.types import BOOL, COLUMN_KINDS, ENVELOPE_NAMES, INT, LIST, TEXT, TIME
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 VALUES = {

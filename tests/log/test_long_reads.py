@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from eventlog.errors import Corruption, Unsupported
-from eventlog.fs import REAL
-from eventlog.layout import DIRECTORIES, SEGMENT_DIR, Layout
+from eventlog.base.errors import Corruption, Unsupported
+from eventlog.base.fs import REAL
+from eventlog.base.layout import DIRECTORIES, SEGMENT_DIR, Layout
 from eventlog.log.compact import compact
 from eventlog.log.follow import Follower
 from eventlog.log.line import encode_line

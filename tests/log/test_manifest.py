@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from blake3 import blake3
 
-from eventlog.errors import Corruption, Refused, Unsupported
-from eventlog.fs import REAL
-from eventlog.layout import Layout, segment_name
+from eventlog.base.errors import Corruption, Refused, Unsupported
+from eventlog.base.fs import REAL
+from eventlog.base.layout import Layout, segment_name
 from eventlog.log.manifest import (
     DamagedRange,
     Manifest,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventlog.base.names import next_session_id, session_id_of
 from eventlog.log.numbering import INPUT_COLUMNS, INT_MAX, PLACE_COLUMNS, Numbering, PrefixRow
-from eventlog.names import next_session_id, session_id_of
 
 SID = session_id_of("pi", "one")
 SECOND = next_session_id("pi", SID)

@@ -9,9 +9,9 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.errors import Corruption, EventLogError
-from eventlog.fs import FileSystem, read_file
-from eventlog.layout import Layout
+from eventlog.base.errors import Corruption, EventLogError
+from eventlog.base.fs import FileSystem, read_file
+from eventlog.base.layout import Layout
 from eventlog.log.acknowledged import SLOT_SIZE, SLOTS, read_note
 from eventlog.log.frame import HEADER_SIZE, claimed_end, encode_frame
 from eventlog.log.journal import Journal, journal_numbers, scan_journal

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.errors import Corruption, NotDurable, NotFound, Unsupported
-from eventlog.fs import REAL, read_file
-from eventlog.layout import DIRECTORIES, MANIFEST_DIR, Layout
+from eventlog.base.errors import Corruption, NotDurable, NotFound, Unsupported
+from eventlog.base.fs import REAL, read_file
+from eventlog.base.layout import DIRECTORIES, MANIFEST_DIR, Layout
+from eventlog.base.types import COLUMN_NAMES, Event
 from eventlog.log import manifest as manifests
 from eventlog.log import reader
 from eventlog.log.journal import scan_journal
 from eventlog.log.numbering import PrefixRow
 from eventlog.log.reader import LogView, Selection, open_view
 from eventlog.log.segment import SCHEMA
-from eventlog.types import COLUMN_NAMES, Event
 from tests.conftest import examples
 from tests.log.logs import STORE_ID, Log, event
 from tests.simfs import Call, Fault, SimFS, fail_nth, sim_store
@@ -204,7 +204,7 @@ def test_a_log_that_is_all_tail_needs_no_pyarrow(log: Log) -> None:
     """Start-up of commands on small stores does not pay for it."""
     log.append([event(1)])
     program = (
-        "import sys; from eventlog.fs import REAL; from eventlog.layout import Layout\n"
+        "import sys; from eventlog.base.fs import REAL; from eventlog.base.layout import Layout\n"
         "from eventlog.log.reader import open_view\n"
         f"view = open_view(REAL, Layout({log.layout.root!r}), {STORE_ID!r})\n"
         "assert len(list(view.iterate())) == 1\n"
@@ -274,7 +274,7 @@ def test_a_reader_and_a_sealer_of_two_processes_never_miss_a_file(tmp_path: Any)
     log = Log(REAL, layout)
     rounds, batch = 25, 3
     program = (
-        "import sys\nfrom eventlog.fs import REAL\nfrom eventlog.layout import Layout\n"
+        "import sys\nfrom eventlog.base.fs import REAL\nfrom eventlog.base.layout import Layout\n"
         "from eventlog.log.reader import open_view\n"
         "earlier, views = [], 0\n"
         f"while len(earlier) < {rounds * batch}:\n"

@@ -14,9 +14,9 @@ from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.errors import Corruption, LockTimeout, NotDurable
-from eventlog.fs import REAL, FileSystem, read_file
-from eventlog.layout import (
+from eventlog.base.errors import Corruption, LockTimeout, NotDurable
+from eventlog.base.fs import REAL, FileSystem, read_file
+from eventlog.base.layout import (
     JOURNAL_DIR,
     MANIFEST_DIR,
     QUARANTINE_DIR,
@@ -25,7 +25,8 @@ from eventlog.layout import (
     Layout,
     segment_name,
 )
-from eventlog.locks import MAINTAIN, acquire
+from eventlog.base.locks import MAINTAIN, acquire
+from eventlog.base.types import Event
 from eventlog.log import manifest as manifests
 from eventlog.log import segment
 from eventlog.log.journal import Journal, JournalScan, scan_journal
@@ -33,7 +34,6 @@ from eventlog.log.manifest import MANIFESTS_KEPT
 from eventlog.log.reader import LogView, _MissingError, _open_sealed, open_view
 from eventlog.log.seal import SealReport
 from eventlog.log.segment import SegmentMeta, decode_segment, encode_segment
-from eventlog.types import Event
 from tests.log.logs import STORE_ID, Log, event
 from tests.simfs import Call, PowerCut, SimFS, fail_nth, keep_all, keep_none, sim_store
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.errors import Corruption, Unsupported
+from eventlog.base.errors import Corruption, Unsupported
+from eventlog.base.types import BOOL, COLUMN_KINDS, COLUMN_NAMES, ENVELOPE_NAMES, LIST, TEXT, Event
 from eventlog.log.frame import JournalHeader, decode_frame, encode_frame
 from eventlog.log.line import decode_line, encode_line
 from eventlog.log.numbering import Numbering
@@ -24,7 +25,6 @@ from eventlog.log.segment import (
     tables_from_frames,
     without_duplicates,
 )
-from eventlog.types import BOOL, COLUMN_KINDS, COLUMN_NAMES, ENVELOPE_NAMES, LIST, TEXT, Event
 from tests.conftest import examples
 from tests.log.logs import STORE_ID, event
 

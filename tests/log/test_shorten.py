@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from eventlog.locks import MAINTAIN
+from eventlog.base.locks import MAINTAIN
 from eventlog.log import reader
 from eventlog.log import shorten as log_shorten
 from eventlog.log.shorten import TAIL_BYTES_MAX, shorten
+from eventlog.mcp.call import Call
+from eventlog.mcp.tools import tools_for
 from eventlog.projections import source
 from eventlog.recorder.recorder import Recorder
-from eventlog.serve.mcp_call import Call
-from eventlog.serve.mcp_tools import tools_for
 from eventlog.store import Store
 
 

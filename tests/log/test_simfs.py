@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.fs import REAL, FileSystem, publish
+from eventlog.base.fs import REAL, FileSystem, publish
 from tests.simfs import (
     PowerCut,
     SimFS,

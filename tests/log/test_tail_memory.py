@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.fs import FileSystem
+from eventlog.base.fs import FileSystem
 from eventlog.log import reader
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventlog.base.types import COLUMN_NAMES, SCHEMA_VERSION, Event
 from eventlog.log.upcast import CHANGEABLE, STEPS, is_newer, upcast, version_of
 from eventlog.store import Store
-from eventlog.types import COLUMN_NAMES, SCHEMA_VERSION, Event
 from tests.log.logs import event
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import EventLogError
-from eventlog.fs import REAL, read_file
-from eventlog.layout import DIRECTORIES, Layout
-from eventlog.locks import APPEND
+from eventlog.base.errors import EventLogError
+from eventlog.base.fs import REAL, read_file
+from eventlog.base.layout import DIRECTORIES, Layout
+from eventlog.base.locks import APPEND
 from eventlog.log import manifest as manifests
 from eventlog.log.journal import scan_journal
 from eventlog.log.verify import QUICK, READ, Finding, verify

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.keep import erasure
+from eventlog.base.types import Event
+from eventlog.erasure import erasure
 from eventlog.memory import briefing, briefing_of_log, intent
 from eventlog.memory.briefing import Briefing, Reader
 from eventlog.memory.briefing import briefing as made
@@ -19,7 +20,6 @@ from eventlog.memory.evidence import NOTE, cited, harmless, quoted
 from eventlog.memory.freshness import Looker
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
-from eventlog.types import Event
 from tests.recorder.kept import copy_of, new_store
 
 HOUR_US = 3_600_000_000

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.keep import erasure
+from eventlog.erasure import erasure
 from eventlog.memory import codes_of_log
 from eventlog.memory.budget import tokens_of
 from eventlog.memory.codes import (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import InvalidEvent, NotFound
-from eventlog.fs import FileSystem
+from eventlog.base.errors import InvalidEvent, NotFound
+from eventlog.base.fs import FileSystem
 from eventlog.memory import intent
 from eventlog.memory.engram import EngramStore, Event, Session, compact
 from eventlog.memory.intent import STALE_SESSION_HOURS

@@ -8,9 +8,9 @@ import pytest
 from eventlog.memory import briefing_of_log, intent
 from eventlog.memory.briefing import Reader
 from locus_cli.main import run
+from tests.agents import claude_support as claude
+from tests.agents.claude_support import Line, Teller, text
 from tests.recorder.kept import new_store
-from tests.transcripts import claude_support as claude
-from tests.transcripts.claude_support import Line, Teller, text
 
 
 def failed(said: Teller, id: str, tool: str, args: Line, shown: str) -> list[Line]:

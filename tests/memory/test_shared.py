@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.errors import InvalidEvent, Refused, Unsupported
+from eventlog.base.errors import InvalidEvent, Refused, Unsupported
 from eventlog.memory import shared_bundle, shared_claims, shared_nodes
 from eventlog.memory.shared_entry import IMPLEMENTATION, PLANNING, Key, merged, new_entry
 from eventlog.memory.shared_nodes import ContextLoadNode, ContextWriteNode, ValidationNode, write

@@ -5,15 +5,15 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from eventlog.layout import IDX_DIR, INDEX_DIR
+from eventlog.base.layout import IDX_DIR, INDEX_DIR
 from eventlog.memory import briefing_of_log, codes_of_log
 from eventlog.memory.shared_entry import IMPLEMENTATION, PLANNING, Key
 from eventlog.memory.shared_nodes import write
 from eventlog.memory.shared_store import ContextStore
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store
+from tests.mcp.support import bytes_below
 from tests.recorder.kept import new_store
-from tests.serve.support import bytes_below
 
 
 def write_views(store: Store, root: Path) -> list[Path]:

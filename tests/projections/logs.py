@@ -8,8 +8,8 @@ from typing import Any
 import duckdb
 from hypothesis import strategies as st
 
-from eventlog.fs import REAL
-from eventlog.layout import DIRECTORIES, Layout
+from eventlog.base.fs import REAL
+from eventlog.base.layout import DIRECTORIES, Layout
 from eventlog.log.journal import Journal
 from eventlog.log.line import encode_line
 from eventlog.log.reader import LogView, open_view

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise, zip_longest
 from typing import Any
 
+from eventlog.base.types import IMPORTED_AGENTS
 from eventlog.replay.certainty import certainty_of
-from eventlog.types import IMPORTED_AGENTS
 
 Row = dict[str, Any]
 

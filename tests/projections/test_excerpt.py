@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from eventlog.errors import Corruption
+from eventlog.base.errors import Corruption
+from eventlog.base.types import BOOL, COLUMNS, INT, LIST, TEXT, TIME, Event
 from eventlog.log import shorten
 from eventlog.log.line import encode_line
 from eventlog.projections.excerpt import Excerpt
 from eventlog.store import Store
-from eventlog.types import BOOL, COLUMNS, INT, LIST, TEXT, TIME, Event
 
 _ID, _SESSION = "0123456789abcdef0123456789abcde{}", "a1b2c3d4"
 

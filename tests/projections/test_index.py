@@ -6,8 +6,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from eventlog.errors import Corruption
-from eventlog.layout import INDEX_DIR, TMP_DIR, index_name
+from eventlog.base.errors import Corruption
+from eventlog.base.layout import INDEX_DIR, TMP_DIR, index_name
 from eventlog.projections import index, source
 from tests.projections.logs import Log, event
 

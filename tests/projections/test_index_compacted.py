@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from eventlog.fs import REAL
-from eventlog.layout import INDEX_DIR
+from eventlog.base.fs import REAL
+from eventlog.base.layout import INDEX_DIR
 from eventlog.log import manifest as manifests
 from eventlog.log.compact import compact
 from eventlog.projections import index, source

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from eventlog.errors import Corruption, QueryError
-from eventlog.fs import REAL
+from eventlog.base.errors import Corruption, QueryError
+from eventlog.base.fs import REAL
+from eventlog.base.types import COLUMN_NAMES
 from eventlog.log.reader import LogView
 from eventlog.projections import fold, source
 from eventlog.query import engine, safe
 from eventlog.query.views import COLUMNS_OF, NAMES
-from eventlog.types import COLUMN_NAMES
 from tests.projections.logs import Log, event
 
 US = 1_700_000_000_123_456
@@ -338,8 +338,8 @@ def a_process_can_ask(log: Log) -> Iterator[str]:
     log.append(event("turn", 10, session_id="s1", turn=1))
     yield (
         "import sys\n"
-        "from eventlog.fs import REAL\n"
-        "from eventlog.layout import Layout\n"
+        "from eventlog.base.fs import REAL\n"
+        "from eventlog.base.layout import Layout\n"
         "from eventlog.log.reader import open_view\n"
         "from eventlog.query.engine import run\n"
         f"layout = Layout({log.layout.root!r})\n"

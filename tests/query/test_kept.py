@@ -12,8 +12,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from eventlog.errors import QueryError, Refused
-from eventlog.layout import MANIFEST_DIR
+from eventlog.base.errors import QueryError, Refused
+from eventlog.base.layout import MANIFEST_DIR
 from eventlog.log import pins
 from eventlog.projections import joins, source
 from eventlog.query import engine

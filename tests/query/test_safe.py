@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from eventlog.errors import EventLogError, QueryError, Refused
+from eventlog.base.errors import EventLogError, QueryError, Refused
 from eventlog.projections import source
 from eventlog.query import safe
 from eventlog.query.engine import Limits

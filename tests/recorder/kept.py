@@ -6,11 +6,11 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.tree import DIRECTORY, FILE, TreeEntry
-from eventlog.snapshots.writer import BlobWriter
+from eventlog.base.types import Event
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.tree import DIRECTORY, FILE, TreeEntry
+from eventlog.blobs.writer import BlobWriter
 from eventlog.store import Store
-from eventlog.types import Event
 from tests.conftest import closed_later
 
 Files = Mapping[str, bytes]

@@ -14,19 +14,19 @@ from itertools import count
 
 import pytest
 
-from eventlog import locks
-from eventlog.errors import EventLogError
-from eventlog.layout import CONDEMNED_DIR
+from eventlog.base import locks
+from eventlog.base.errors import EventLogError
+from eventlog.base.layout import CONDEMNED_DIR
+from eventlog.blobs.ids import from_text
+from eventlog.gc import condemn as condemning
+from eventlog.gc.live_contents import live_ids
 from eventlog.log.retained import hashes_in, retention_in
-from eventlog.recorder import collection, retention
-from eventlog.recorder.retention import Due
-from eventlog.snapshots import condemn as condemning
-from eventlog.snapshots.ids import from_text
-from eventlog.snapshots.mark import live_ids
+from eventlog.retention import collection, retention
+from eventlog.retention.retention import Due
 from eventlog.store import Store
+from tests.blobs.support import as_process
 from tests.recorder.kept import DAY_S, files_of, record
 from tests.simfs import Call, SimFS, crash_choices
-from tests.snapshots.support import as_process
 
 ROOT = "/source"
 KEPT, GONE = "aaaaaaaa", "bbbbbbbb"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.keep import erasure
-from eventlog.recorder import collection, retention
-from eventlog.snapshots import usage
-from eventlog.snapshots.contents import CONTENT_SIZE_MAX
-from eventlog.snapshots.ids import blob_id
-from tests.agents.test_stored_contents import Desk
+from eventlog.blobs.ids import blob_id
+from eventlog.erasure import erasure
+from eventlog.gc import usage
+from eventlog.retention import collection, retention
+from eventlog.worktree.contents import CONTENT_SIZE_MAX
+from tests.hooks.test_stored_contents import Desk
 from tests.recorder.kept import a_day_passes
 
 LARGE = CONTENT_SIZE_MAX + 1

@@ -4,14 +4,14 @@ import re
 
 import pytest
 
-from eventlog import layout
-from eventlog.errors import InvalidEvent
+from eventlog.base import layout
+from eventlog.base.errors import InvalidEvent
+from eventlog.base.names import session_id_of
+from eventlog.base.repository import hash_of_roots
 from eventlog.memory import window
-from eventlog.names import session_id_of
 from eventlog.recorder.hooks import Hooks
 from eventlog.recorder.recorder import Recorder
 from eventlog.recorder.requests import ContextTypeFilter, RetrieveOptions
-from eventlog.repository import hash_of_roots
 from eventlog.store import Store
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from eventlog.errors import InvalidEvent, LockTimeout, NotDurable
+from eventlog.base.errors import InvalidEvent, LockTimeout, NotDurable
+from eventlog.blobs.ids import blob_id, to_text
 from eventlog.recorder.hooks import Hooks, Stored, StrictHooks
 from eventlog.recorder.older_hooks import OlderHooks
 from eventlog.recorder.recorder import Recorder
 from eventlog.recorder.requests import CreateEventRequest, EventKind, TurnSummary
-from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
 from tests.simfs import SimFS
 

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from eventlog.errors import Conflict, Refused
+from eventlog.base.errors import Conflict, Refused
 from eventlog.recorder.ledger import Consumer
 from eventlog.recorder.recorder import Recorder
 from eventlog.store import Store

@@ -2,9 +2,9 @@
 
 import pytest
 
-from eventlog import names
+from eventlog.base import names
+from eventlog.base.types import KIND_OF_TYPE
 from eventlog.recorder import lifecycle
-from eventlog.types import KIND_OF_TYPE
 
 
 def test_example_ids_of_the_seed_are_constructible() -> None:

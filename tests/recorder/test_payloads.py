@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from eventlog.blobs.ids import blob_id, to_text
 from eventlog.recorder.recorder import Recorder
-from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
 
 

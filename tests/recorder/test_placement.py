@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog import names
-from eventlog.errors import InvalidEvent
+from eventlog.base import names
+from eventlog.base.errors import InvalidEvent
 from eventlog.recorder.hooks import Hooks
 from eventlog.recorder.placement import Place, event_of, place_of, session_id_given, time_given
 from eventlog.recorder.requests import CreateEventRequest, EventKind, EventLinks

@@ -11,9 +11,9 @@ import pytest
 
 import eventlog
 from eventlog import InvalidEvent, NotDurable, Recorder, Store
-from eventlog.types import COLUMN_NAMES
+from eventlog.base.types import COLUMN_NAMES
 from locus_cli.main import run
-from tests.snapshots.worktree_support import on_disk
+from tests.worktree.support import on_disk
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import pytest
 
-from eventlog.errors import NotFound
+from eventlog.base.errors import NotFound
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.tree import FILE, TreeEntry
 from eventlog.recorder.recorder import Recorder
-from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.tree import FILE, TreeEntry
 from eventlog.store import Store
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog import names
-from eventlog.errors import EventLogError, InvalidEvent
+from eventlog.base import names
+from eventlog.base.errors import EventLogError, InvalidEvent
 from eventlog.recorder import requests as r
 
 _texts = st.lists(st.text(max_size=5), max_size=3).map(tuple)

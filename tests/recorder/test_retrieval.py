@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.errors import EventLogError
+from eventlog.base.errors import EventLogError
 from eventlog.recorder import retrieval
 from eventlog.recorder.hooks import Hooks
 from eventlog.recorder.recorder import Recorder

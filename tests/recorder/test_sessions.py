@@ -2,8 +2,8 @@
 
 import pytest
 
-from eventlog import names
-from eventlog.errors import Ambiguous, NotFound
+from eventlog.base import names
+from eventlog.base.errors import Ambiguous, NotFound
 from eventlog.recorder import sessions
 from eventlog.recorder.hooks import Hooks
 from eventlog.recorder.recorder import Recorder

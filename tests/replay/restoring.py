@@ -4,15 +4,15 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from eventlog.base.types import Event
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.tree import EXECUTABLE, SYMLINK
 from eventlog.query.lookup import TurnRef
 from eventlog.recorder import lifecycle
-from eventlog.replay.restore import Plan
-from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.tree import EXECUTABLE, SYMLINK
+from eventlog.restore.plan import Plan
 from eventlog.store import Store
-from eventlog.types import Event
+from tests.blobs.support import Node, put_node
 from tests.conftest import closed_later
-from tests.snapshots.support import Node, put_node
 
 WANTED = TurnRef("s1", 1)
 

@@ -1,11 +1,11 @@
 """Trees of nested dicts as replay sees them."""
 
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.tree import EXECUTABLE, FILE, SYMLINK
 from eventlog.recorder import lifecycle
 from eventlog.replay.trees import TreeState, tree_at
-from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.tree import EXECUTABLE, FILE, SYMLINK
 from eventlog.store import Store
-from tests.snapshots.support import Node, store_node
+from tests.blobs.support import Node, store_node
 
 
 def state(store: Store, node: Node, *, id: str = "s") -> TreeState:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from eventlog import Recorder, Store
-from eventlog.agents.git_history import import_git
-from eventlog.errors import Ambiguous, Corruption, NotFound
-from eventlog.keep import erasure
+from eventlog.base.errors import Ambiguous, Corruption, NotFound
+from eventlog.erasure import erasure
+from eventlog.importers.git_history import import_git
 from tests.cli.support import git, make_history
 from tests.secrets_made import made
 

@@ -19,10 +19,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.agents import adapters, live
-from eventlog.errors import EventLogError, NotFound
-from eventlog.fs import REAL, FileSystem
-from eventlog.paths import path_text
+from eventlog.agents import hook_adapters
+from eventlog.base.errors import EventLogError, NotFound
+from eventlog.base.fs import REAL, FileSystem
+from eventlog.base.paths import path_text
+from eventlog.base.types import Event
+from eventlog.blobs.tree import DIRECTORY, SKIPPED
+from eventlog.hooks import record as live
 from eventlog.query.lookup import TurnRef
 from eventlog.replay.certainty import (
     EXACT,
@@ -38,13 +41,11 @@ from eventlog.replay.certainty import (
     is_open,
 )
 from eventlog.replay.trees import TreeState
-from eventlog.snapshots.tree import DIRECTORY, SKIPPED
 from eventlog.store import Store
-from eventlog.types import Event
 from tests.conftest import examples
 from tests.faultfs import ERRNOS, FaultFS
 from tests.kills import in_child
-from tests.snapshots.worktree_support import on_disk
+from tests.worktree.support import on_disk
 
 Files = dict[bytes, tuple[bytes, bytes]]
 Said = dict[str, Any]
@@ -197,7 +198,7 @@ class World:
             self._die(session)
             return
         environ = {"LOCUS_HOOK_PATIENCE": "20", **session.environ()}
-        call = adapters.interpret(session.agent, session.say(what, str(self.work)))
+        call = hook_adapters.interpret(session.agent, session.say(what, str(self.work)))
         self._call(lambda fs: self._record(fs, call, environ), how)
         here = on_disk(self.work)
         new = [event for event in self.events() if event["event_id"] not in self.stood]

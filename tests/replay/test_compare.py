@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.errors import Corruption, NotFound
+from eventlog.base.errors import Corruption, NotFound
+from eventlog.base.types import Event
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLINK, TreeEntry
 from eventlog.recorder import lifecycle
 from eventlog.replay import diffs
 from eventlog.replay.compare import compare
 from eventlog.replay.diffs import diff
 from eventlog.replay.trees import TreeState, tree_at
-from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.tree import DIRECTORY, EXECUTABLE, FILE, SKIPPED, SUBMODULE, SYMLINK, TreeEntry
 from eventlog.store import Store
-from eventlog.types import Event
+from tests.blobs.support import Node, overwrite, pack_paths
 from tests.conftest import examples
 from tests.replay.states import file, link, program, state
-from tests.snapshots.support import Node, overwrite, pack_paths
 
 _NAMES = st.sampled_from([b"a", b"b", b"c", b"a.b"])
 _LEAF = st.tuples(st.sampled_from([FILE, EXECUTABLE, SYMLINK]), st.sampled_from([b"", b"1", b"2"]))

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from eventlog.errors import NotFound
+from eventlog.base.errors import NotFound
+from eventlog.blobs.deferred import encode_list, sentence_of
+from eventlog.blobs.ids import blob_id, to_text
+from eventlog.blobs.tree import EXECUTABLE, FILE, SKIPPED, TreeEntry
+from eventlog.doctor.completeness import skipped_in
 from eventlog.recorder import lifecycle
-from eventlog.recorder.completeness import skipped_in
 from eventlog.replay.compare import compare
 from eventlog.replay.trees import TreeState, tree_at
-from eventlog.snapshots.deferred import encode_list, sentence_of
-from eventlog.snapshots.ids import blob_id, to_text
-from eventlog.snapshots.tree import EXECUTABLE, FILE, SKIPPED, TreeEntry
 from eventlog.store import Store
-from tests.snapshots.support import Node, put_node
-from tests.snapshots.worktree_support import git
+from tests.blobs.support import Node, put_node
+from tests.worktree.support import git
 
 SECRET = b"token = ghp_" + b"a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8" + b"\n"
 

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventlog.blobs.ids import tree_id
+from eventlog.blobs.tree import DIRECTORY, FILE, TreeEntry, decode_tree, encode_tree
 from eventlog.replay.edited_tree import EditedTree, no_trees
-from eventlog.snapshots.ids import tree_id
-from eventlog.snapshots.tree import DIRECTORY, FILE, TreeEntry, decode_tree, encode_tree
 
 _PATHS = st.lists(st.sampled_from([b"a", b"b", b"c"]), min_size=1, max_size=4).map(b"/".join)
 _STEPS = st.lists(st.tuples(st.sampled_from(["put", "remove", "write", "reopen"]), _PATHS, st.integers(0, 3)))

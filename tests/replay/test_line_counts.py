@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog import Recorder, many
+from eventlog import Recorder, multi_store
+from eventlog.blobs.ids import blob_id, to_text
 from eventlog.replay import line_counts
 from eventlog.replay.linediff import line_diff
-from eventlog.snapshots.ids import blob_id, to_text
 from eventlog.store import Store
 from tests.older import append_as_before
 
@@ -189,7 +189,7 @@ def test_large_contents_are_not_split(store: Store, monkeypatch: pytest.MonkeyPa
 
 def test_erasing_a_content_forgets_its_lines(store: Store) -> None:
     """P5: nothing that was counted of an erased content is left."""
-    from eventlog.keep import erasure
+    from eventlog.erasure import erasure
 
     turn = Recorder(store, agent="probe").start_turn("Write")
     turn.file("secret.txt", before=None, after=b"the word is xylophone\n")
@@ -209,8 +209,8 @@ def test_several_stores_count_alike(tmp_path: Path) -> None:
         with Store.init(tmp_path / name / ".locus", repo_hash="0123456789ab") as store:
             store.append([change("a", "add", after=put(store, text)[0])])
             paths.append(store.layout.root)
-    with many.opened(paths) as opened:
-        asked = many.query(opened, "select sum(lines_added)::bigint from files group by store order by 1")
+    with multi_store.opened(paths) as opened:
+        asked = multi_store.query(opened, "select sum(lines_added)::int from files group by store order by 1")
     assert asked.rows == [(1,), (2,)]
 
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventlog.blobs.tree import legal_name
 from eventlog.replay.diffs import Diff, diff
-from eventlog.snapshots.tree import legal_name
 from eventlog.store import Store
+from tests.blobs.support import Node, read_node
 from tests.cli.support import GIT_ENVIRONMENT
 from tests.conftest import examples
 from tests.replay.states import file, link, program, state
-from tests.snapshots.support import Node, read_node
 
 _ODD = [
     b"a", b"b", b"c.txt", b"x y", b" lead", b"tail ", b"t\tab", b"n\nl", b'q"q',

@@ -9,19 +9,21 @@ from typing import Any
 
 import pytest
 
-from eventlog.errors import Corruption, EventLogError, NotDurable, Refused
-from eventlog.fs import REAL, FileSystem, read_file
-from eventlog.layout import RESTORE_DIR
-from eventlog.replay import restore, restore_journal, restore_wanted
-from eventlog.replay.restore_place import Place
-from eventlog.replay.restore_run import recover, run
-from eventlog.snapshots.tree import FILE, SYMLINK
-from eventlog.snapshots.userfiles import UserFiles
+from eventlog.base.errors import Corruption, EventLogError, NotDurable, Refused
+from eventlog.base.fs import REAL, FileSystem, read_file
+from eventlog.base.layout import RESTORE_DIR
+from eventlog.base.types import Event
+from eventlog.blobs.tree import FILE, SYMLINK
+from eventlog.restore import journal
+from eventlog.restore import plan as restore
+from eventlog.restore import wanted as restore_wanted
+from eventlog.restore.place import Place
+from eventlog.restore.run import recover, run
 from eventlog.store import Store
-from eventlog.types import Event
+from eventlog.worktree.userfiles import UserFiles
+from tests.blobs.support import Node, overwrite, read_node
 from tests.replay.restoring import WANTED, World, write_node
 from tests.replay.test_restore_kill import FOREIGN, NEW, OLD
-from tests.snapshots.support import Node, overwrite, read_node
 
 CHANGES = ("mkdir", "rmdir", "create", "write", "fchmod", "symlink", "rename", "move", "unlink", "fsync")
 STORE_CHANGES = ("open", "pwrite", "fsync", "fdatasync", "link", "unlink", "mkdir", "fsync_dir")
@@ -298,7 +300,7 @@ def test_a_restore_journal_of_another_store_is_damage(tmp_path: Path) -> None:
     """A file that was copied from elsewhere changes nothing."""
     world = new_world(tmp_path / "world")
     document = replace(world.plan().document("ab" * 16), store_id=bytes(16))
-    restore_journal.write(REAL, world.store.layout, 7, restore_journal.encode(document))
+    journal.write(REAL, world.store.layout, 7, journal.encode(document))
     with pytest.raises(Corruption, match="another store"):
         world.store.recover_restore()
     assert files(world) == OLD | FOREIGN
@@ -323,7 +325,7 @@ def test_recovery_needs_the_directory_it_began_in(tmp_path: Path) -> None:
 
 def test_a_second_restore_waits_its_turn(tmp_path: Path) -> None:
     """A restore that begins in the middle of another one finds the lock taken, and touches nothing (I31)."""
-    from eventlog.locks import RESTORE, try_acquire
+    from eventlog.base.locks import RESTORE, try_acquire
 
     world = new_world(tmp_path / "world")
     seen: list[bool] = []

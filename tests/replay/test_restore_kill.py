@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import Refused
-from eventlog.layout import RESTORE_DIR
-from eventlog.snapshots.materialize import walk
-from eventlog.snapshots.tree import EXECUTABLE, FILE, SYMLINK
-from eventlog.snapshots.worktree import capture
+from eventlog.base.errors import Refused
+from eventlog.base.layout import RESTORE_DIR
+from eventlog.blobs.tree import EXECUTABLE, FILE, SYMLINK
+from eventlog.checkout.materialize import walk
 from eventlog.store import Store
+from eventlog.worktree.capture import capture
+from tests.blobs.support import Node, read_node
 from tests.conftest import HUNT
 from tests.kills import NEVER, in_child
 from tests.replay.restoring import WANTED, World, write_node
-from tests.snapshots.support import Node, read_node
 
 # Each so-many-th end is tried; a hunt tries all of them.
 STEP = 1 if HUNT else 3

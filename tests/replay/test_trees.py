@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from eventlog.errors import NotFound, NoTree, Refused
+from eventlog.base.errors import NotFound, NoTree, Refused
+from eventlog.base.types import Event
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.store import BlobStore
+from eventlog.blobs.tree import DIRECTORY, FILE, SKIPPED, SUBMODULE, SYMLINK, TreeEntry
 from eventlog.recorder import lifecycle
 from eventlog.replay.trees import TreeState, tree_at
-from eventlog.snapshots.ids import to_text
-from eventlog.snapshots.store import BlobStore
-from eventlog.snapshots.tree import DIRECTORY, FILE, SKIPPED, SUBMODULE, SYMLINK, TreeEntry
 from eventlog.store import Store
-from eventlog.types import Event
 
 Files = dict[bytes, bytes]
 

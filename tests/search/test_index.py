@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.locks import SEARCH, acquire
+from eventlog.base.locks import SEARCH, acquire
+from eventlog.base.types import Event
+from eventlog.blobs.ids import to_text
 from eventlog.search import find, index, query
-from eventlog.snapshots.ids import to_text
 from eventlog.store import Store
-from eventlog.types import Event
-from tests.keep.support import make_store
+from tests.maintenance.support import make_store
 
 SID = "abcd1234"
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import NotFound
+from eventlog.base.errors import NotFound
 from eventlog.search import find, index, query
 from eventlog.search.meaning import Model, load
 from eventlog.store import Store
-from tests.keep.support import make_store
+from tests.maintenance.support import make_store
 from tests.search.test_index import ids, said
 
 TOPICS = (

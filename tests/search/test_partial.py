@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from eventlog.blobs.ids import blob_id, to_text
+from eventlog.blobs.tree import TreeEntry
 from eventlog.search import find, index, query
-from eventlog.snapshots.ids import blob_id, to_text
-from eventlog.snapshots.tree import TreeEntry
 from eventlog.store import Store
-from tests.keep.support import make_store
+from tests.maintenance.support import make_store
 from tests.older import append_as_before
 from tests.search.test_index import ids, put_file, said, search
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eventlog.search import find, index, query, words
 from eventlog.search.ranking import Source, ranked
 from eventlog.store import Store
-from tests.keep.support import make_store
+from tests.maintenance.support import make_store
 from tests.search.test_index import put_file, said
 
 LINE = st.lists(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.errors import QueryError
+from eventlog.base.errors import QueryError
 from eventlog.search import query, snippet, words
 from eventlog.search.passages import Tokenizer
 from eventlog.search.ranking import Source, ranked

@@ -1,0 +1,601 @@
+"""Transcripts of Claude Code, all versions from 1.0 on: a reader (docs/adapters.md, docs/transcripts.md).
+
+What it rests on: each content block of an answer is a line of its own, and repeats the answer's usage as it
+grows, so the last line counts; a tool's result is a line of the user's; lines of subagents are marked
+(`isSidechain`), stand in the file in old versions and in files of their own in newer ones; `promptId` names a
+turn where it stands, else the prompt's own line does; a fork's file begins with its parent's lines.
+"""
+
+from typing import Any, NamedTuple
+
+from eventlog.agents.claude_code import texts as own
+from eventlog.agents.claude_code.backups import Backups
+from eventlog.agents.claude_code.files import (
+    AGENT,
+    backups_of,
+    parts_of,
+    places,
+    recognises,
+    sources_in,
+    subagents_in,
+)
+from eventlog.agents.claude_code.subagents import LAUNCHERS, Subagents
+from eventlog.agents.claude_code.texts import texts_of
+from eventlog.agents.claude_code.tools import beyond, edits_of, is_work, lean
+from eventlog.agents.claude_code.usage_tail import call_of, message_id_of, plain_id_of
+from eventlog.agents.kit.call import int_of, is_global, object_of, text_of
+from eventlog.agents.kit.draft import Draft
+from eventlog.agents.kit.times import time_of
+from eventlog.base.names import event_id_of
+from eventlog.base.types import Event
+
+__all__ = ["AGENT", "Reader", "backups_of", "parts_of", "places", "recognises", "sources_in"]
+
+_Said = dict[str, Any]
+
+# What columns hold, what the id of an event is made of, and what is said elsewhere.
+_COMMON = frozenset((
+    "type", "uuid", "parentUuid", "sessionId", "session_id", "timestamp", "cwd", "gitBranch", "version",
+    "agentId", "promptId", "isSidechain", "userType", "message", "requestId", "toolUseResult",
+    "sourceToolAssistantUUID",
+))  # fmt: skip
+# What every message repeats: it is told where it changes.
+_STEADY = frozenset((
+    "slug", "entrypoint", "effort", "permissionMode", "thinkingMetadata", "isApiErrorMessage",
+))  # fmt: skip
+_OF_MESSAGE = frozenset(("id", "type", "role", "model", "content", "usage", "stop_reason"))
+_OF_LINE_OF_CALL = ("timestamp", "promptId", "agentId", "requestId")
+_OF_CALL_OF_MODEL = ("id", "model", "usage", "stop_reason")
+_OF_TEXT = frozenset(("type", "text", "thinking"))
+_OF_CALL = frozenset(("type", "name", "input", "id"))
+_OF_RESULT = frozenset(("type", "tool_use_id", "content", "is_error"))
+_OF_QUEUED = frozenset(("type", "prompt"))
+_PLAIN_CALLER = {"type": "direct"}
+
+_SYNTHETIC = "<synthetic>"
+_EARLY_LINES_MAX, _EVENTS_MAX = 1_000, 100_000
+
+
+class _Call(NamedTuple):
+    """A tool call that waits for its result: what its line said."""
+
+    name: str | None
+    args: object
+    columns: Event
+    rest: _Said
+    uuid: str | None
+
+
+_UNKNOWN_CALL = _Call(None, None, {}, {}, None)
+
+
+class Reader:
+    """Reads one session's lines."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._early: list[_Said] = []  # lines in front of the first one with a session
+        self._turns: set[str] = set()
+        self._tools: dict[str, list[_Call]] = {}
+        self._calls: dict[tuple[str, str], tuple[_Said, Event]] = {}  # their last lines
+        self._command: tuple[str, str, Event] | None = None  # of the client's, if the model gets it: a prompt
+        self._shell: tuple[str, str] | None = None
+        self._of_shell: list[Event] = []  # of a person's command, until it is known whether it begins a turn
+        self._steady: _Said = {}
+        self._previous: dict[str, str] = {}  # subagent, or nothing → its last line
+        self._event_of: dict[str, tuple[str, str | None]] = {}  # line → event, turn
+        self._others: set[str] = set()  # sessions of the file that go on from nothing in it
+        self._subagents = Subagents(subagents_in(draft.parts))
+        self._backups = Backups()
+
+    def take(self, said: _Said) -> None:
+        draft = self._draft
+        meta_parts = self._subagents.meta_parts
+        if meta_parts and draft.line is not None and draft.line.part in meta_parts:
+            self._subagents.metas[meta_parts[draft.line.part]] = said
+            return
+        if draft.session is None and not self._begin(said):
+            return
+        self._place(said)
+        made = len(draft.items)
+        kind = said.get("type")
+        if kind == "assistant":
+            self._assistant(said)
+        elif kind == "user":
+            self._user(said)
+        else:
+            self._other(said)
+        uuid = said.get("uuid")
+        if type(uuid) is str:
+            columns = draft.of_line
+            self._previous[columns.get("subagent_id", "")] = uuid  # type: ignore[index]
+            for item in draft.items[made:]:
+                if isinstance(item, dict) and item["event_type"] != "llm":
+                    if len(self._event_of) >= _EVENTS_MAX:
+                        self._event_of.clear()  # bounds the memory; few lines go on from one far above
+                    self._event_of[uuid] = str(item["event_id"]), columns.get("agent_turn_id")  # type: ignore[assignment]
+                    break
+
+    def end(self) -> None:
+        draft = self._draft
+        for one in self._early:
+            self._raw(one)
+        self._early = []
+        for tool_use_id, call in [(name, one) for name, calls in self._tools.items() for one in calls]:
+            draft.of_line = call.columns
+            draft.event(
+                "tool_start", {"args": call.args, **call.rest},
+                *draft.call_key("tool_start", tool_use_id, call.args),
+                source="agent", tool=call.name, tool_use_id=tool_use_id,
+            )  # fmt: skip
+        self._tools.clear()
+        self._tell_shell()
+        self._flush_calls()
+        draft.of_line = {}
+        for subagent, meta in self._subagents.metas.items():
+            draft.raw({"subagent": subagent, **meta}, "subagent_meta")
+        self._subagents.metas.clear()
+
+    # -- place -----------------------------------------------------------------------------------
+
+    def _begin(self, said: _Said) -> bool:
+        """Begin the session with the first line that names it; those in front of it wait."""
+        draft = self._draft
+        session = text_of(said, "sessionId")
+        if session is None:
+            self._early.append(said)
+            if len(self._early) > _EARLY_LINES_MAX:
+                self._raw(self._early.pop(0))
+            return False
+        self._place(said)
+        draft.of_line.pop("subagent_id", None)
+        draft.begin_session(session, {"entrypoint": said.get("entrypoint")})
+        for one in self._early:
+            at = _time_of(one)
+            draft.of_line = {} if at is None else {"occurred_at": at}
+            self._raw(one)
+        draft.of_line = {}
+        self._early = []
+        return True
+
+    def _place(self, said: _Said) -> None:
+        """The columns of a line."""
+        draft = self._draft
+        columns: Event = {}
+        get = said.get
+        at = _time_of(said)
+        if at is not None:
+            columns["occurred_at"] = at
+        cwd = get("cwd")
+        if cwd and type(cwd) is str:
+            columns["cwd"] = cwd
+            if draft.cwd is None:
+                draft.cwd = cwd
+        branch = get("gitBranch")
+        if branch and type(branch) is str:
+            columns["branch"] = branch
+        version = get("version")
+        if version and type(version) is str:
+            columns["agent_version"] = version
+        turn = get("promptId")
+        above = get("parentUuid")
+        parent = self._event_of.get(above) if type(above) is str else None
+        # Some of the client's own lines have one with which no turn begins.
+        if type(turn) is not str or not (turn in self._turns or is_work(said)):
+            turn = (parent[1] if parent is not None else None) or draft.turn
+        if get("isSidechain") is True:
+            subagent = columns["subagent_id"] = self._subagents.of_line(said)
+            turn = self._subagents.turns.setdefault(subagent, turn)
+        if turn is not None:
+            columns["agent_turn_id"] = turn
+        session = get("sessionId")
+        if (
+            session != draft.session
+            and draft.session is not None
+            and self._is_other(said, parent is not None)
+        ):
+            columns["agent_session_id"] = session
+        draft.of_line = columns
+
+    def _is_other(self, said: _Said, goes_on: bool) -> bool:
+        """Whether a line of another session id is of another session: one that a message before it began.
+
+        Else it is another name of the session at hand, which goes on in the same chain of lines.
+        """
+        draft, session = self._draft, text_of(said, "sessionId")
+        if session is None or session == draft.session:
+            return False
+        if session not in self._others and session not in draft.aliases:
+            begins = said.get("type") == "user" and not goes_on and said.get("isSidechain") is not True
+            if begins:
+                self._others.add(session)
+            else:
+                draft.aliases.append(session)
+        return session in self._others
+
+    def _rest(self, said: _Said) -> _Said:
+        """What a line says that no column holds, and where it goes on when that is not the line before."""
+        rest: _Said = {}
+        for name in said.keys() - _COMMON:
+            value = said[name]
+            if value is None:
+                continue
+            if name in _STEADY and "uuid" in said:
+                if self._steady.get(name) == value:
+                    continue
+                self._steady[name] = value
+            rest[name] = value
+        if len(rest) > 1:
+            rest = {name: rest[name] for name in said if name in rest}
+        parent = said.get("parentUuid")
+        if type(parent) is str:
+            subagent: Any = self._draft.of_line.get("subagent_id", "")
+            if parent != self._previous.get(subagent):
+                rest["parent"] = self._event_of.get(parent, (parent,))[0]
+        return rest
+
+    # -- what the user's side says ---------------------------------------------------------------
+
+    def _user(self, said: _Said) -> None:
+        message = said.get("message")
+        content = message.get("content") if isinstance(message, dict) else None
+        if isinstance(content, list):
+            results = [one for one in content if isinstance(one, dict) and one.get("type") == "tool_result"]
+            if results:
+                self._results(said, content, results)
+                return
+        texts = texts_of(content)
+        asked = [text for text in texts if own.is_persons(text)]
+        has_more = isinstance(content, list) and len(content) > len(texts)
+        if said.get("isCompactSummary") is True:
+            self._raw(said, "compact_summary")
+        elif said.get("isMeta") is True or said.get("isVisibleInTranscriptOnly") is True:
+            self._raw(said)
+        elif "subagent_id" in self._draft.of_line:
+            self._subagent_prompt(said, "\n".join(texts))
+        elif asked or has_more:
+            self._prompt(said, "\n".join(texts), content)
+        else:
+            self._of_client(said, "\n".join(texts).lstrip())
+
+    def _prompt(self, said: _Said, text: str, content: object) -> None:
+        begins = text.lstrip()[:40]
+        turn, message = text_of(said, "promptId") or text_of(said, "uuid") or "", text
+        is_command = begins.startswith((own.COMMAND_OF_CLIENT, own.COMMAND_OF_MODEL))
+        if is_command:
+            message = own.command_of(text)
+            if begins.startswith(own.COMMAND_OF_CLIENT):
+                self._tell_shell()
+                self._raw(said)
+                self._command = turn, message, self._draft.of_line
+                return
+        self._command = None
+        self._tell_shell()
+        rest = self._rest(said)
+        if is_command:
+            rest["text"] = text
+        if isinstance(content, list):
+            blocks = [one for one in content if not (isinstance(one, dict) and one.get("type") == "text")]
+            if blocks:
+                rest["content"] = blocks
+        origin = "task_notification" if begins.startswith(own.NOTIFICATION) else "user"
+        if turn in self._turns:  # a second message of the same turn
+            self._intent(message, rest, text_of(said, "uuid"))
+            return
+        self._begin_turn(turn, message, origin, rest, own.attached(rest.get("content")))
+
+    def _begin_turn(
+        self, turn: str, message: str, origin: str, rest: _Said, wordless: str | None = None
+    ) -> None:
+        draft = self._draft
+        self._flush_calls()
+        self._turns.add(turn)
+        draft.begin_turn(turn, message, origin=origin, wordless=wordless)
+        intent = draft.items[-1]
+        assert isinstance(intent, dict)
+        payload = intent["payload"]
+        assert isinstance(payload, dict)
+        for name, value in rest.items():
+            payload.setdefault(name, value)
+
+    def _intent(self, message: str, rest: _Said, uuid: str | None) -> None:
+        payload = {**rest, "message": message, "origin": "user"}
+        self._draft.event("intent", payload, "intent", uuid, source="user")
+
+    def _of_client(self, said: _Said, text: str) -> None:
+        """A text of the client's: an interruption, a command that it ran itself, or what came of that."""
+        draft = self._draft
+        if text.startswith(own.INTERRUPTED):
+            draft.status = "interrupted"
+            self._raw(said, "interrupted")
+        elif text.startswith(own.SHELL):
+            self._shell_command(said, text)
+        else:
+            if text.startswith(own.OUTPUT_OF_CLIENT):
+                self._command = None
+            self._raw(said)
+
+    def _shell_command(self, said: _Said, text: str) -> None:
+        """A command that a person ran in the prompt, on one line, and what it printed, on the next."""
+        tags, uuid = own.tags_of(text), text_of(said, "uuid")
+        command = tags.pop("bash-input", None)
+        if command is not None:
+            self._tell_shell()
+        event_type, payload, key = "action", self._rest(said), uuid
+        if command is not None and uuid is not None:
+            self._shell = uuid, command
+            self._command = (
+                text_of(said, "promptId") or uuid,
+                f"{own.SHELL_SIGN}{command}",
+                self._draft.of_line,
+            )
+            event_type = "tool_start"
+        elif self._shell is not None:
+            (key, command), self._shell = self._shell, None
+        payload["args"] = {"command": command}
+        if event_type == "action":
+            payload["result"] = {name.removeprefix("bash-"): value for name, value in tags.items()} or text
+        draft = self._draft
+        draft.event(event_type, payload, event_type, key, source="user", tool="Bash", tool_use_id=key)
+        event = draft.items.pop()
+        assert isinstance(event, dict)
+        self._of_shell.append(event)
+        if uuid is not None:
+            self._event_of[uuid] = str(event["event_id"]), event.get("agent_turn_id")  # type: ignore[assignment]
+
+    def _tell_shell(self, turn: str | None = None) -> None:
+        """Tell a person's command in the turn under way, or in `turn`, which began with it."""
+        for event in self._of_shell:
+            if turn is not None:
+                event["agent_turn_id"] = turn
+            self._draft.tell(event)
+        self._of_shell = []
+
+    def _subagent_prompt(self, said: _Said, text: str) -> None:
+        subagent = str(self._draft.of_line["subagent_id"])
+        begun = self._subagents.begin(subagent, text)
+        if begun is None:
+            self._raw(said)
+            return
+        meta, tool_use_id, kind = begun
+        self._draft.event(
+            "subagent",
+            {**self._rest(said), **meta, "prompt": text},
+            *("subagent", subagent, "start"),
+            operation="start",
+            source="agent",
+            title=kind,
+            tool_use_id=tool_use_id,
+        )
+
+    # -- what tools gave -------------------------------------------------------------------------
+
+    def _results(self, said: _Said, content: list[Any], results: list[_Said]) -> None:
+        rest = self._rest(said)
+        told = said.get("toolUseResult")
+        source = said.get("sourceToolAssistantUUID")
+        if len(content) > len(results):
+            rest["beside"] = [one for one in content if one not in results]
+        if len(results) > 1 and told is not None:
+            rest["told"], told = told, None
+        for result in results:
+            tool_use_id = text_of(result, "tool_use_id")
+            call = self._call_of(tool_use_id or "", (source, said.get("parentUuid")))
+            if source is not None and source != call.uuid:
+                rest["sourceToolAssistantUUID"] = source
+            if "parent" in rest and rest["parent"] == self._name_of(tool_use_id or "", call.uuid):
+                del rest["parent"]
+            self._result(call, tool_use_id, result, told, {**call.rest, **rest})
+            rest = {}
+
+    def _name_of(self, tool_use_id: str, uuid: str | None) -> str | None:
+        """What names a call before its result is read: its action, if its id tells that, else its line."""
+        if not is_global(tool_use_id) or self._draft.is_of_another(tool_use_id):
+            return uuid
+        return event_id_of(AGENT, "action", tool_use_id)
+
+    def _call_of(self, tool_use_id: str, lines: tuple[object, object]) -> _Call:
+        """The call of a result: of those with its id that of one of these lines, else the first."""
+        calls = self._tools.get(tool_use_id)
+        if not calls:
+            return _UNKNOWN_CALL
+        if len(calls) == 1:
+            return self._tools.pop(tool_use_id)[0]
+        return calls.pop(next((nth for nth, one in enumerate(calls) if one.uuid in lines), 0))
+
+    def _result(self, call: _Call, tool_use_id: str | None, block: _Said, told: object, said: _Said) -> None:
+        draft = self._draft
+        shown = block.get("content")
+        structured: _Said = told if isinstance(told, dict) else {}
+        failed = block.get("is_error") is True
+        interrupted = structured.get("interrupted") is True
+        payload = {**said, **_beside(block, _OF_RESULT), "args": call.args, "shown": beyond(shown, told)}
+        payload["result"] = shown if told is None else lean(call.name, told, call.args)
+        action = draft.event(
+            "action",
+            payload,
+            *draft.call_key("action", tool_use_id, call.args, called_at=call.columns.get("occurred_at")),
+            tool=call.name,
+            tool_use_id=tool_use_id,
+            message_id=call.columns.get("message_id"),
+            duration_ms=int_of(structured, "durationMs"),
+            success=not (failed or interrupted),
+        )
+        if call.uuid is not None and self._event_of.get(call.uuid, ("",))[0] == call.uuid:
+            self._event_of[call.uuid] = str(action["event_id"]), call.columns.get("agent_turn_id")  # type: ignore[assignment]
+        if failed:
+            self._failure(call, tool_use_id, "\n".join(texts_of(shown)), payload)
+        else:
+            for edit in edits_of(call.name, call.args, told):
+                draft.file(action, edit)
+        if call.name in LAUNCHERS:
+            shown = "\n".join(texts_of(structured.get("content")))
+            ended = self._subagents.ended(tool_use_id, structured, shown)
+            if ended is not None:
+                key = ("subagent", ended[0], "end", ended[1])
+                draft.of_line = {**draft.of_line, "subagent_id": ended[0]}
+                draft.event("subagent", {}, *key, operation="end", source="agent", tool_use_id=tool_use_id)
+
+    def _failure(self, call: _Call, tool_use_id: str | None, text: str, payload: _Said) -> None:
+        if "toolDenialKind" in payload or own.is_refusal(text):
+            error_type = "refused"
+        else:
+            error_type = "interrupted" if text.startswith(own.INTERRUPTED) else "tool_failure"
+        command = call.args.get("command") if isinstance(call.args, dict) else None
+        self._draft.event(
+            "error",
+            {"message": text, "tool": call.name, "command": command},
+            *self._draft.call_key("error", tool_use_id, call.args),
+            tool=call.name,
+            tool_use_id=tool_use_id,
+            error_type=error_type,
+            resolved=False,
+            related_to=["errors"],
+        )
+
+    # -- what the model says ---------------------------------------------------------------------
+
+    def _assistant(self, said: _Said) -> None:
+        draft = self._draft
+        message = object_of(said, "message")
+        columns = draft.of_line
+        if self._command is not None and "subagent_id" not in columns:
+            # The model answers a command of the client's, or what one of the person's printed: a prompt.
+            (turn, prompt, place), self._command = self._command, None
+            goes_on = message.get("model") == _SYNTHETIC or said.get("promptId", turn) != turn
+            if not (prompt.startswith(own.SHELL_SIGN) and goes_on):
+                draft.of_line = place
+                if turn not in self._turns:
+                    self._begin_turn(turn, prompt, "user", {})
+                self._tell_shell(turn)
+                draft.of_line = columns
+                columns["agent_turn_id"] = turn
+        self._tell_shell()
+        if said.get("isApiErrorMessage") is True or message.get("model") == _SYNTHETIC:
+            self._of_no_model(said, message)
+            return
+        session = draft.owner or text_of(columns, "agent_session_id") or draft.session
+        message_id = message_id_of(said, session)
+        if message_id is not None:
+            own_id = draft.answer_id(message_id, lambda: call_of(AGENT, said, session) or {}, grows=True)
+            columns["message_id"] = own_id
+            if message.get("usage"):
+                of_answer = {name: message.get(name) for name in _OF_CALL_OF_MODEL}
+                if own_id != message_id:
+                    of_answer["id"] = message_id = own_id
+                kept = {name: said.get(name) for name in _OF_LINE_OF_CALL}
+                kept.update(message=of_answer, sessionId=session)
+                self._calls[message_id, text_of(said, "requestId") or ""] = kept, columns
+        if "subagent_id" not in columns:
+            draft.status = None
+        rest = self._rest(said)
+        if len(message) > 7:
+            rest.update(_beside(message, _OF_MESSAGE))
+        content = message.get("content")
+        blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        for number, block in enumerate(blocks):
+            self._block(said, number, block if isinstance(block, dict) else {"block": block}, rest)
+            rest = {}
+
+    def _block(self, said: _Said, number: int, block: _Said, rest: _Said) -> None:
+        draft = self._draft
+        kind, uuid = block.get("type"), text_of(said, "uuid")
+        text = block.get("text" if kind == "text" else "thinking")
+        if kind == "tool_use" and (tool_use_id := text_of(block, "id")) is not None:
+            self._tool_use(tool_use_id, block, rest, uuid)
+        elif kind in ("text", "thinking") and isinstance(text, str):
+            if len(block) > 2:
+                rest = {**rest, **_beside(block, _OF_TEXT)}
+            operation = "text" if kind == "text" else "reasoning"
+            payload = {"text": text, **rest}
+            draft.event("message", payload, "message", uuid, str(number), source="agent", operation=operation)
+            if kind == "text":
+                if "subagent_id" in draft.of_line:
+                    self._subagents.said(str(draft.of_line["subagent_id"]), text)
+                else:
+                    draft.outcome = text
+        else:
+            draft.raw({**rest, "block": block}, f"assistant/{kind}"[:200], uuid, str(number))
+
+    def _tool_use(self, tool_use_id: str, block: _Said, rest: _Said, uuid: str | None) -> None:
+        args, name = block.get("input"), text_of(block, "name")
+        if len(block) > 4:
+            rest = {**rest, **_beside(block, _OF_CALL)}
+            if rest.get("caller") == _PLAIN_CALLER:
+                del rest["caller"]
+        columns = self._draft.of_line
+        self._tools.setdefault(tool_use_id, []).append(_Call(name, args, columns, rest, uuid))
+        if uuid is not None:
+            event_id = self._name_of(tool_use_id, uuid) or uuid
+            self._event_of[uuid] = event_id, columns.get("agent_turn_id")  # type: ignore[assignment]
+        self._subagents.launch(name, tool_use_id, args)
+
+    def _of_no_model(self, said: _Said, message: _Said) -> None:
+        """An answer that the client made up: the provider's error, or a word of its own."""
+        if said.get("isApiErrorMessage") is not True:
+            self._raw(said, "synthetic")
+            return
+        self._draft.status = "failed"
+        self._draft.event(
+            "error",
+            {**self._rest(said), "message": "\n".join(texts_of(message.get("content")))},
+            *("error", text_of(said, "uuid")),
+            error_type=text_of(said, "error") or "api_error",
+            resolved=False,
+            related_to=["errors"],
+        )
+
+    def _flush_calls(self) -> None:
+        """Tell the calls whose lines are all read."""
+        draft = self._draft
+        for said, columns in self._calls.values():
+            call = call_of(AGENT, said)
+            if call is not None:
+                draft.tell({**draft.columns, **columns, **call})
+                if said["message"]["id"] != call["message_id"]:
+                    draft.was(str(call["event_id"]), plain_id_of(AGENT, said))
+        self._calls.clear()
+
+    # -- the rest --------------------------------------------------------------------------------
+
+    def _other(self, said: _Said) -> None:
+        attachment = said.get("attachment")
+        if isinstance(attachment, dict) and attachment.get("type") == "queued_command":
+            text = "\n".join(texts_of(attachment.get("prompt")))
+            if text and not text.lstrip().startswith(own.NOTIFICATION):
+                # What a person said while the model worked.
+                rest = self._rest(said)
+                if isinstance(attachment.get("prompt"), str):
+                    rest["attachment"] = _beside(attachment, _OF_QUEUED)
+                self._intent(text, rest, text_of(said, "uuid"))
+                return
+        self._raw(said)
+
+    def _raw(self, said: _Said, kind: str | None = None) -> None:
+        rest = self._rest(said)
+        message = said.get("message")
+        if isinstance(message, dict) and len(message) == 2 and "content" in message and "content" not in rest:
+            rest["content"] = message["content"]
+        elif message is not None:
+            rest["message"] = message
+        if said.get("toolUseResult") is not None:
+            rest["toolUseResult"] = said["toolUseResult"]
+        if kind is None:
+            kind = text_of(said, "type")
+            if kind == "system" and (subtype := text_of(said, "subtype")) is not None:
+                kind = subtype
+                del rest["subtype"]
+        event = self._draft.raw(rest, kind, text_of(said, "uuid"))
+        for backup in self._backups.new_in(said, self._draft.cwd):
+            self._draft.file(event, backup)
+
+
+def _time_of(said: _Said) -> int | None:
+    """When a line was written; that of a `file-history-snapshot` stands in what it is about."""
+    at = time_of(said.get("timestamp"))
+    return time_of(object_of(said, "snapshot").get("timestamp")) if at is None else at
+
+
+def _beside(said: _Said, known: frozenset[str]) -> _Said:
+    """What a part of a line says beside what is known."""
+    return {name: value for name, value in said.items() if name not in known and value is not None}

@@ -1,0 +1,172 @@
+"""Model calls from a transcript of Claude Code: the lines behind a remembered offset, up to a bound.
+
+A model's answer is written on several lines that repeat its `message.id` and, as it grows, its usage: of the
+lines read at once the last one of each (message, request) counts. A read that begins in the middle of an
+answer gives it once more with larger figures, and the projection `llm_calls` keeps the largest (P3). What
+is taken is figures and ids, never text. Only a plain file is read, through no symlink. On the hook path.
+"""
+
+import os
+import stat
+
+from blake3 import blake3
+
+from eventlog.agents.kit.call import Mark, args_digest, int_of, is_global, object_of, text_of
+from eventlog.base import jsontext
+from eventlog.base.names import event_id_of
+from eventlog.base.types import Event
+
+_SUBAGENTS_MAX = 256  # to look at again
+# Of an answer's usage: what each of its lines repeats.
+_ASKED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_SYNTHETIC = "<synthetic>"  # the model of messages that the client itself made up
+_PROMPT_ID = b'"promptId":"'
+
+
+def read_calls(agent: str, path: str, mark: Mark, bytes_max: int) -> "tuple[list[Event], Mark]":
+    """`llm` events of the model calls behind `mark`, and the mark to go on from.
+
+    Raises: OSError when the file cannot be read.
+    """
+    data, mark = read_tail(path, mark, bytes_max)
+    return _calls_in(agent, data), mark
+
+
+def read_tail(path: str, mark: Mark, bytes_max: int) -> "tuple[bytes, Mark]":
+    """The whole lines behind `mark`, and the mark to go on from. Raises: as `read_calls`."""
+    if not path.endswith(".jsonl"):
+        return b"", mark
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            return b"", mark
+        offset = mark.offset if mark.inode == found.st_ino and mark.offset <= found.st_size else 0
+        data = os.pread(fd, bytes_max, offset)
+    finally:
+        os.close(fd)
+    end = data.rfind(b"\n") + 1
+    if end == 0 and len(data) == bytes_max:
+        end = len(data)  # a line longer than what one call may read is passed over
+    return data[:end], Mark(found.st_ino, offset + end)
+
+
+def subagents_of(path: str) -> "list[str]":
+    """The transcripts of the subagents of the session with this one."""
+    directory = f"{path.removesuffix('.jsonl')}/subagents"
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return []  # it has none
+    found = sorted(name for name in names if name.startswith("agent-") and name.endswith(".jsonl"))
+    return [f"{directory}/{name}" for name in found[:_SUBAGENTS_MAX]]
+
+
+def _calls_in(agent: str, data: bytes) -> "list[Event]":
+    calls: "dict[tuple[str, str], Event]" = {}
+    prompt_id: "str | None" = None
+    for line in data.split(b"\n"):
+        prompt_id = _prompt_of(line) or prompt_id
+        if b'"usage"' not in line or b'"assistant"' not in line:
+            continue
+        try:
+            said = jsontext.decode(line)
+        except (ValueError, RecursionError):
+            continue  # half a line, or damaged
+        if isinstance(said, dict) and said.get("type") == "assistant":
+            event = call_of(agent, said)
+            if event is not None:
+                if "agent_turn_id" not in event and prompt_id is not None:
+                    event["agent_turn_id"] = prompt_id
+                calls[str(event["message_id"]), str(event.get("request_id", ""))] = event
+    return list(calls.values())
+
+
+def _prompt_of(line: bytes) -> "str | None":
+    """The prompt that a line names, without parsing it."""
+    _, mark, rest = line.partition(_PROMPT_ID)
+    name = rest[:64].partition(b'"')[0]
+    return name.decode("ascii", "replace") if mark and 0 < len(name) < 64 else None
+
+
+def message_id_of(said: "dict[str, object]", session: "str | None") -> "str | None":
+    """The id of the answer that a line is of.
+
+    Where neither it nor the request's tells the answer by itself (`call.py`), it is completed by what
+    the lines of an answer have in common: session, model, and the tokens that it was asked with.
+
+    Args: session: that which had the line first, None for an unknown one.
+    """
+    message = object_of(said, "message")
+    message_id, request_id = text_of(message, "id"), text_of(said, "requestId")
+    if message_id is None or session is None or is_global(message_id) or is_global(request_id or ""):
+        return message_id
+    usage = object_of(message, "usage")
+    asked = [usage.get(name) for name in _ASKED]
+    return f"{session}:{message_id}:{args_digest([message.get('model'), *asked])[:16]}"
+
+
+def call_of(agent: str, said: "dict[str, object]", session: "str | None" = None) -> "Event | None":
+    """The model call that a line of an answer tells; None when it tells none.
+
+    Args: session: that which had the line first, where that is not the line's own.
+    """
+    message = object_of(said, "message")
+    usage = object_of(message, "usage")
+    model = text_of(message, "model")
+    message_id = message_id_of(said, session or text_of(said, "sessionId"))
+    if message_id is None or not usage or model == _SYNTHETIC:
+        return None
+    request_id = text_of(said, "requestId")
+    uncached = int_of(usage, "input_tokens")
+    written, read = int_of(usage, "cache_creation_input_tokens"), int_of(usage, "cache_read_input_tokens")
+    columns: Event = {
+        "event_type": "llm",
+        "event_kind": "action",
+        "source": "system",
+        "agent_turn_id": text_of(said, "promptId"),
+        "subagent_id": text_of(said, "agentId"),
+        "message_id": message_id,
+        "request_id": request_id,
+        "model": model,
+        # Claude counts what came from the cache and went into it apart from its input.
+        "prompt_tokens": None if uncached is None else uncached + (written or 0) + (read or 0),
+        "completion_tokens": int_of(usage, "output_tokens"),
+        "reasoning_tokens": int_of(object_of(usage, "output_tokens_details"), "thinking_tokens"),
+        "cache_read_tokens": read,
+        "cache_write_tokens": written,
+        "cache_write_1h_tokens": int_of(object_of(usage, "cache_creation"), "ephemeral_1h_input_tokens"),
+        "occurred_at": time_of(text_of(said, "timestamp")),
+    }
+    event = {name: value for name, value in columns.items() if value is not None}
+    event["payload"] = {"stop_reason": text_of(message, "stop_reason"), "usage": usage}
+    event["event_id"] = _event_id_of(agent, message_id, request_id, usage)
+    return event
+
+
+def plain_id_of(agent: str, said: "dict[str, object]") -> str:
+    """The id of a call's event as versions made it that took every id of an answer for its own."""
+    message = object_of(said, "message")
+    message_id, request_id = text_of(message, "id"), text_of(said, "requestId")
+    return _event_id_of(agent, message_id or "", request_id, object_of(message, "usage"))
+
+
+def _event_id_of(agent: str, message_id: str, request_id: "str | None", usage: "dict[str, object]") -> str:
+    digest = blake3(jsontext.encode(usage)).hexdigest()[:16]
+    return event_id_of(agent, "llm", message_id, request_id or "", digest)
+
+
+def time_of(text: "str | None") -> "int | None":
+    """Microseconds since 1970 of `YYYY-MM-DDThh:mm:ss[.fff]Z`; None for anything else."""
+    if text is None or len(text) < 20 or not text.endswith("Z") or text[10] != "T":
+        return None
+    whole, _, fraction = text[:-1].partition(".")
+    digits = (whole[0:4], whole[5:7], whole[8:10], whole[11:13], whole[14:16], whole[17:19])
+    if len(whole) != 19 or not all(part.isascii() and part.isdigit() for part in (*digits, fraction or "0")):
+        return None
+    year, month, day, hour, minute, second = map(int, digits)
+    # Days since 1970, with years that begin in March so that the leap day is their last.
+    shifted = year - (month < 3)
+    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    days = shifted * 365 + shifted // 4 - shifted // 100 + shifted // 400 + day_of_year - 719_468
+    return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + int((fraction + "000000")[:6])

@@ -1,0 +1,1 @@
+"""Codex: its hooks, its rollouts, its tools and patches."""

@@ -1,0 +1,296 @@
+"""What Codex says in its hooks: `interpret`, from hook input to a `Call`.
+
+Pure: reads no file and no clock; what is not known here is kept raw. Facts that it rests on: `turn_id` names
+a turn, but a subagent counts turns of its own, and what it does belongs to the session's turn under way; a
+shell command that fails gives a PostToolUse with its output and no exit code, so whether it succeeded is
+unknown; a patch tells its files in its text, and one within a shell command gives no PostToolUse; before a
+model is asked, the tools that it asked for have ended; model calls have no ids, so
+one is named by its turn and figures (`call_key`), and their input counts what came from the cache. On the
+hook path.
+"""
+
+from eventlog.agents.kit.call import (
+    SESSION,
+    SESSION_END,
+    TOOL,
+    TOOL_START,
+    TURN_END,
+    TURN_START,
+    Call,
+    columns_of,
+    int_of,
+    object_of,
+    raw,
+    text_of,
+    without,
+)
+from eventlog.agents.kit.tools import QUIET, AgentTools
+from eventlog.base import jsontext
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Said = dict[str, object]
+
+AGENT = "codex"
+
+_COLUMNS = (
+    ("agent_session_id", "session_id"),
+    ("agent_turn_id", "turn_id"),
+    ("subagent_id", "agent_id"),
+    ("cwd", "cwd"),
+    ("model", "model"),
+)
+_SHARED = ("session_id", "turn_id", "agent_id", "cwd", "hook_event_name", "model", "transcript_path")
+_OF_TOOL = (*_SHARED, "tool_name", "tool_use_id", "tool_input", "tool_response")
+
+TOOLS = AgentTools(
+    edits={},
+    patches={"apply_patch": "command"},
+    waits="wait_agent",  # a subagent's calls are told by its own hooks
+    quiet="spawn_agent send_message send_input followup_task list_agents interrupt_agent close_agent "
+    "resume_agent update_plan request_user_input view_image web_search tool_search read_file list_dir "
+    "grep_files list_mcp_resources list_mcp_resource_templates read_mcp_resource",
+    prefix="collaboration",
+)
+_EXIT_CODE = "Exit code: "
+_SCRIPT_COMPLETED, _SCRIPT_FAILED = "Script completed", "Script failed"
+_ERROR_SIZE_MAX = 2_000
+_KEY_SIZE = 4  # of a model call whose place and figures are known
+_FIGURES = ("input_tokens", "output_tokens", "cached_input_tokens", "reasoning_output_tokens")
+
+
+def interpret(said: "Said") -> Call:
+    """The call that this hook input makes."""
+    call = Call(AGENT, columns_of(AGENT, said, _COLUMNS))
+    inner = call.columns.pop("agent_turn_id", None) if "subagent_id" in call.columns else None
+    name = text_of(said, "hook_event_name")
+    meaning = _MEANINGS.get(name or "")
+    if meaning is None or call.session is None:
+        raw(call, said, name, text_of(said, "tool_use_id"))
+    else:
+        meaning(call, said)
+    for event in call.events if inner is not None else ():
+        event["payload"] = {**object_of(event, "payload"), "turn_id": inner}
+    return call
+
+
+def words_of(args: object) -> object:
+    """What a call was made with, in the form that hooks and rollouts share: its command, patch or arguments.
+
+    A hook says `{"command": …}` where the model wrote `{"cmd": …}`, the bare patch or a list of words.
+    """
+    if isinstance(args, dict):
+        for name in ("cmd", "command"):
+            command = args.get(name)
+            if isinstance(command, list) and command:
+                command = command[-1]
+            if isinstance(command, str):
+                return command
+    return args
+
+
+def _session_start(call: Call, said: "Said") -> None:
+    source = text_of(said, "source") or "startup"
+    begins = source in ("startup", "clear")
+    call.add(
+        "session",
+        without(said, *_SHARED[:-1]),
+        *(("session", call.session) if begins else ()),
+        operation="start" if begins else source,
+        status="active",
+    )
+    if source != "compact":
+        call.moment = SESSION
+
+
+def _session_end(call: Call, said: "Said") -> None:
+    reason = text_of(said, "reason") or "other"
+    call.add(
+        "session",
+        {**without(said, *_SHARED, "reason"), "end_reason": reason},
+        operation="end",
+        status="closed",
+    )
+    call.moment = SESSION_END
+
+
+def _prompt(call: Call, said: "Said") -> None:
+    prompt = said.get("prompt")
+    message = prompt if isinstance(prompt, str) else ""
+    turn = call.turn
+    call.add(
+        "turn",
+        {"user_message": message},
+        "turn",
+        turn,
+        "start",
+        operation="start",
+        status="active",
+    )
+    call.add("snapshot", {"snapshot_type": "turn_start"}, "snapshot", turn, "start", operation="turn_start")
+    call.add("intent", {"message": message, **without(said, *_SHARED, "prompt")}, "intent", turn)
+    call.moment = TURN_START
+    call.prompt = message
+
+
+def _tool_start(call: Call, said: "Said") -> None:
+    tool, tool_use_id = TOOLS.name(said), text_of(said, "tool_use_id")
+    call.add_of_tool(
+        "tool_start",
+        {"args": said.get("tool_input"), **without(said, *_OF_TOOL)},
+        tool_use_id,
+        words_of(said.get("tool_input")),
+        source="agent",
+        tool=tool,
+    )
+    call.moment = TOOL_START
+    TOOLS.describe(call, tool, said.get("tool_input"))
+
+
+def _tool_end(call: Call, said: "Said") -> None:
+    tool, tool_use_id = TOOLS.name(said), text_of(said, "tool_use_id")
+    result = said.get("tool_response")
+    success, words = _success_of(result), words_of(said.get("tool_input"))
+    call.add_of_tool(
+        "action",
+        {"args": said.get("tool_input"), "result": result, **without(said, *_OF_TOOL)},
+        tool_use_id,
+        words,
+        tool=tool,
+        success=success,
+    )
+    call.cause = call.ended[0] if call.ended else None
+    if success is False:
+        call.add_of_tool(
+            "error",
+            {
+                "message": "\n".join(_texts_of(result))[:_ERROR_SIZE_MAX],
+                "tool": tool,
+                "command": object_of(said, "tool_input").get("command"),
+            },
+            tool_use_id,
+            words,
+            tool=tool,
+            error_type="tool_failure",
+            resolved=False,
+            related_to=["errors"],
+        )
+    TOOLS.describe(call, tool, said.get("tool_input"))
+    if call.kind != QUIET:
+        call.moment = TOOL
+
+
+def _success_of(result: object) -> "bool | None":
+    """Only the results that begin with an exit code, or are a script's, tell; the others are unknown."""
+    if not isinstance(result, str) or not result.startswith(_EXIT_CODE):
+        return script_success(result)
+    digits = result[len(_EXIT_CODE) :].partition("\n")[0].strip()
+    return digits == "0" if digits.lstrip("-").isdigit() else None
+
+
+def script_success(result: object) -> "bool | None":
+    """Whether a script of `exec` did what it was for, by what it says; None: it is none, or goes on.
+
+    One that completed failed too when it passes on that a command of it did: `{"exit_code": 101, …}`.
+    """
+    texts = _texts_of(result)
+    head, _, output = texts[0].partition("\nOutput:\n") if texts else ("", "", "")
+    status = head.partition("\n")[0]
+    if status != _SCRIPT_COMPLETED:
+        return False if status == _SCRIPT_FAILED else None
+    return not any(_tells_failure(text) for text in (output, *texts[1:]))
+
+
+def _tells_failure(text: str) -> bool:
+    if not text.lstrip().startswith(("{", "[")) or '"exit_code"' not in text:
+        return False
+    try:
+        said = jsontext.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    results = said if isinstance(said, list) else [said]
+    codes = [one.get("exit_code") for one in results if isinstance(one, dict)]
+    return any(type(code) is int and code != 0 for code in codes)
+
+
+def _texts_of(result: object) -> "list[str]":
+    if isinstance(result, str):
+        return [result]
+    parts = result if isinstance(result, list) else []
+    texts = [one.get("text") for one in parts if isinstance(one, dict)]
+    return [text for text in texts if isinstance(text, str)]
+
+
+def _model_asked(call: Call, said: "Said") -> None:
+    raw(call, said, text_of(said, "hook_event_name"))
+    call.settles = "agent_id" not in said
+
+
+def _model_call(call: Call, said: "Said") -> None:
+    usage = object_of(said, "token_usage")
+    key = [part for part in call_key(text_of(said, "agent_id") or call.turn, usage) if part is not None]
+    if len(key) == _KEY_SIZE:
+        call.model_call = tuple(key[:-1])
+    call.add(
+        "llm",
+        without(said, *_SHARED),
+        prompt_tokens=int_of(usage, "input_tokens"),
+        completion_tokens=int_of(usage, "output_tokens"),
+        reasoning_tokens=int_of(usage, "reasoning_output_tokens"),
+        cache_read_tokens=int_of(usage, "cached_input_tokens"),
+        cache_write_tokens=int_of(usage, "cache_write_input_tokens"),
+        success=None if said.get("status") is None else said.get("status") == "completed",
+    )
+
+
+def call_key(place: "str | None", usage: "Mapping[str, object]", number: int = 0) -> "tuple[str | None, ...]":
+    """The key of a model call: its subagent, or else its turn, its figures, its number among equal ones."""
+    figures = [int_of(usage, name) for name in _FIGURES]
+    known = None if None in figures[:2] else ":".join(str(one or 0) for one in figures)
+    return "llm", place, known, str(number)
+
+
+def _stop(call: Call, said: "Said") -> None:
+    interrupted = said.get("hook_event_name") == "Interrupt"
+    call.add("snapshot", {"snapshot_type": "turn_end"}, operation="turn_end")
+    outcome = said.get("last_assistant_message")
+    call.add(
+        "turn",
+        {
+            "outcome": outcome if isinstance(outcome, str) else None,
+            **without(said, *_SHARED, "last_assistant_message"),
+        },
+        source="agent",
+        operation="end",
+        status="interrupted" if interrupted else "completed",
+    )
+    call.moment = TURN_END
+
+
+def _subagent(call: Call, said: "Said") -> None:
+    ended = said.get("hook_event_name") == "SubagentStop"
+    call.add(
+        "subagent",
+        without(said, *_SHARED),
+        *(() if ended else ("subagent", text_of(said, "agent_id"), "start")),
+        operation="end" if ended else "start",
+        title=text_of(said, "agent_type"),
+        source="agent",
+    )
+
+
+_MEANINGS: "dict[str, Callable[[Call, Said], None]]" = {
+    "SessionStart": _session_start,
+    "SessionEnd": _session_end,
+    "UserPromptSubmit": _prompt,
+    "PreToolUse": _tool_start,
+    "PostToolUse": _tool_end,
+    "PreModelRequest": _model_asked,
+    "PostModelRequest": _model_call,
+    "Stop": _stop,
+    "Interrupt": _stop,
+    "SubagentStart": _subagent,
+    "SubagentStop": _subagent,
+}

@@ -1,0 +1,431 @@
+"""What tools of Codex were called with, gave and did to files: its reader between call and output.
+
+A call waits for its output; what the client tells in between (an exit code, changes of files) belongs to it.
+A command within a script of `exec`, or of the user's own, has no call in the file and is an action by itself.
+"""
+
+import json
+import os
+from typing import Any, NamedTuple
+
+from eventlog.agents.codex.hooks import script_success, words_of
+from eventlog.agents.codex.patches import edits_of, patch_in
+from eventlog.agents.kit.call import int_of, is_global, object_of, text_of
+from eventlog.agents.kit.draft import DELETE, PATCH, WRITE, Draft, FileEdit
+from eventlog.base import jsontext
+from eventlog.base.types import Event
+
+_CALLS = frozenset(
+    ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call", "web_search_call")
+)
+_OUTPUTS = frozenset(("function_call_output", "custom_tool_call_output", "tool_search_output"))
+# What ends a tool: in events, and as items.
+_ENDS = {
+    "exec_command_end": "exec_command",
+    "patch_apply_end": "apply_patch",
+    "mcp_tool_call_end": "mcp",
+    "web_search_end": "web_search",
+    "CommandExecution": "exec_command",
+    "FileChange": "apply_patch",
+    "McpToolCall": "mcp",
+    "WebSearch": "web_search",
+}
+_PASSTHROUGH = "internal_chat_message_metadata_passthrough"
+_OF_CALL = frozenset(
+    ("type", "name", "arguments", "input", "action", "call_id", "status", "id", _PASSTHROUGH)
+)
+_OF_OUTPUT = frozenset(("type", "call_id", "output", "id", "status", _PASSTHROUGH))
+_OF_DETAILS = frozenset(("type", "call_id", "id", "turn_id", "duration", "changes", "parsed_cmd"))
+_OUTPUT_TEXTS = ("aggregated_output", "formatted_output", "stdout", "stderr")
+_EXIT_CODES = ("Exit code: ", "Process exited with code ")
+_WALL_TIMES = ("Wall time: ", "Wall time ")
+_HEAD_SIZE = 400
+_FAILURES = (
+    "aborted",
+    "exec_command failed",
+    "apply_patch verification failed",
+    "failed to parse",
+    "execution error",
+)
+_ERROR_SIZE_MAX = 2_000
+
+
+class _Call(NamedTuple):
+    """A call that waits for its output: what its line says, the columns of that, and what ended it."""
+
+    name: str | None
+    args: Any
+    rest: dict[str, Any]
+    columns: Event
+    details: dict[str, Any]
+
+
+class Tools:
+    """The calls of one thread that wait for their outputs."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._ended: dict[
+            str, bool
+        ] = {}  # calls of which the client told an end → whether an import before did
+        self._open: dict[str, list[_Call]] = {}  # those with one id in their order
+        self._done: dict[str, int] = {}  # call → what stands for its arguments
+        self._searches: list[object] = []  # that an event told
+        self._present: set[str] = set()  # files that an edit of the thread left behind
+
+    def takes(self, kind: str) -> bool:
+        return kind in _CALLS or kind in _OUTPUTS
+
+    def ends(self, kind: str) -> bool:
+        return kind in _ENDS
+
+    def item(self, kind: str, item: "dict[str, Any]") -> None:
+        """A call, or its output."""
+        call = text_of(item, "call_id") or text_of(item, "id")
+        if kind in _OUTPUTS:
+            self._output(call, item)
+            return
+        rest = {name: value for name, value in item.items() if name not in _OF_CALL and value is not None}
+        name = text_of(item, "name") or kind.removesuffix("_call")
+        if kind == "web_search_call":
+            self._search(call, item, rest)
+            return
+        args = item.get("arguments", item.get("input", item.get("action")))
+        if isinstance(args, str) and args[:1] == "{":
+            args = _parsed(args)
+        key = call or f"{len(self._open)}"
+        known = [_sum_of(one.args) for one in self._open.get(key, ())] + [self._done.get(key)]
+        if is_global(key) and _sum_of(args) in known:
+            self._draft.raw(item, f"response_item/{kind}")
+            return
+        self._open.setdefault(key, []).append(_Call(name, args, rest, dict(self._draft.of_line), {}))
+
+    def _is_done(self, call: str | None) -> bool:
+        """Whether the call has ended: one whose id comes again may be another."""
+        return call is not None and call in self._done and is_global(call)
+
+    def _first(self, call: str | None, *, take: bool = False) -> "_Call | None":
+        """The call with this id that waits longest."""
+        waiting = self._open.get(call or "")
+        if not waiting:
+            return None
+        if take and len(waiting) == 1:
+            del self._open[call or ""]
+        return waiting.pop(0) if take else waiting[0]
+
+    def _search(self, call: str | None, item: "dict[str, Any]", rest: "dict[str, Any]") -> None:
+        """A search by the provider; an event in front of the item tells it too, which may have no id."""
+        action = item.get("action")
+        if (call is None or not is_global(call)) and action in self._searches:
+            self._searches.remove(action)
+        elif call is None and self._draft.is_copy:  # which lacks the event that has the id
+            self._draft.raw(item, "response_item/web_search_call")
+        elif not self._is_done(call):
+            self._action(call, "web_search", action, None, rest, {}, True)
+
+    def details(self, kind: str, said: "dict[str, Any]", call: str | None) -> None:
+        """What the client tells of a tool that ended."""
+        waiting = self._first(call)
+        if waiting is not None:
+            waiting.details.update(said)
+            line = self._draft.line
+            self._ended[call or ""] = line is not None and line.told
+        elif self._is_done(call):
+            self._draft.raw(said, kind)
+        else:
+            within = [one for one, calls in self._open.items() for told in calls if told.name == "exec"]
+            rest = {"within": within[0]} if len(within) == 1 else {}
+            name = _ENDS[kind]
+            invocation = object_of(said, "invocation") or said
+            if name == "mcp":
+                name = f"mcp__{invocation.get('server')}__{invocation.get('tool')}"
+            args = said.get("action") or invocation.get("arguments")
+            if kind == "web_search_end":
+                self._searches.append(args)
+            self._action(call, name, args, None, rest, said, None)
+
+    def end(self) -> None:
+        """Calls without an output: where the client told their end, that is one."""
+        for call, (name, args, rest, columns, details) in [
+            (call, one) for call, calls in self._open.items() for one in calls
+        ]:
+            self._draft.of_line = columns
+            if details:
+                self._action(call, name, args, None, rest, details, None)
+                continue
+            self._draft.event(
+                "tool_start",
+                {"args": args, **rest},
+                *self._draft.call_key("tool_start", call, words_of(args)),
+                source="agent",
+                tool=name,
+                tool_use_id=call,
+            )
+        self._open.clear()
+
+    def _output(self, call: str | None, item: "dict[str, Any]") -> None:
+        waiting = self._first(call, take=True)
+        if waiting is None and (call is None or self._is_done(call)):
+            self._draft.raw(item, f"response_item/{text_of(item, 'type')}")
+            return
+        name, args, rest, columns, details = waiting or (None, None, {}, {}, {})
+        extra = {key: value for key, value in item.items() if key not in _OF_OUTPUT and value is not None}
+        output = item.get("output")
+        if output is None and "tools" in extra:
+            output = extra.pop("tools")
+        self._action(call, name, args, output, {**rest, **extra}, details, None, columns=columns)
+        more = {**extra, "result": output} if details else {}
+        self._draft.add_rest("action", more, is_told=self._ended.pop(call or "", False))
+
+    def _action(
+        self,
+        call: str | None,
+        name: str | None,
+        args: object,
+        output: object,
+        rest: "dict[str, Any]",
+        details: "dict[str, Any]",
+        success: bool | None,
+        *,
+        columns: "Event | None" = None,
+    ) -> None:
+        """Tell a call that ended; `columns` are those of its line, where its output stands on another."""
+        draft = self._draft
+        text, told = _output_of(output)
+        if success is None:
+            success = _success_of(details)
+        if success is None:
+            success = script_success(output) if told is None else told
+        patch = _patch_of(args)
+        changes = details.get("changes")
+        payload: dict[str, object] = {"args": args, "result": output, **rest}
+        if details:
+            payload["told"] = _lean(details, text, args)
+            if isinstance(changes, dict) and patch is None:
+                payload["changes"] = {path: _kind_of(change) for path, change in changes.items()}
+        if call is not None:
+            self._done[call] = _sum_of(args)
+        called_at = None if columns is None else columns.get("occurred_at")
+        # What `end` tells where the file ends between the client's word and the output.
+        half: Event | None = None
+        if details and columns is not None:
+            half = {"occurred_at": called_at, "payload": {"args": args}}
+        action = draft.event(
+            "action",
+            payload,
+            *draft.call_key("action", call, words_of(args), called_at=called_at),
+            half=half,
+            tool=name,
+            tool_use_id=call,
+            duration_ms=_duration_of(details, text),
+            success=success,
+        )
+        if success is False:
+            by_client = _output_of(details.get("aggregated_output") or details.get("stderr"))[0]
+            said = {"tool": name, "command": _command_of(args)}
+            draft.event(
+                "error",
+                {"message": (text or by_client)[:_ERROR_SIZE_MAX], **said},
+                *draft.call_key("error", call, words_of(args)),
+                half=half and {**half, "payload": {"message": by_client[:_ERROR_SIZE_MAX], **said}},
+                tool=name,
+                tool_use_id=call,
+                error_type="tool_failure",
+                resolved=False,
+                related_to=["errors"],
+            )
+            return
+        if isinstance(changes, dict):
+            edits = [edit for path, change in changes.items() for edit in _edit_of(path, change)]
+        elif patch is not None and (success or "Success. Updated" in text):
+            edits = _placed(edits_of(patch), args)
+        else:
+            return
+        for edit in edits:
+            self._tell(action, edit)
+
+    def _tell(self, action: Event, edit: FileEdit) -> None:
+        """An added file is new, unless this thread knows that it was there."""
+        if edit.kind == WRITE and edit.path not in self._present:
+            edit.created = True
+        if edit.old_path is not None:
+            self._present.discard(edit.old_path)
+        if edit.kind == DELETE:
+            self._present.discard(edit.path)
+        else:
+            self._present.add(edit.path)
+        self._draft.file(action, edit)
+
+
+def _sum_of(args: object) -> int:
+    return hash(jsontext.encode_without_floats(args))
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _output_of(output: object) -> "tuple[str, bool | None]":
+    """The text of an output, and whether it says that the tool succeeded."""
+    if isinstance(output, str):
+        if output.startswith('{"output"'):  # of 2025: an object as text
+            said = _parsed(output)
+            if isinstance(said, dict) and isinstance(said.get("output"), str):
+                code = object_of(said, "metadata").get("exit_code")
+                return said["output"], None if not isinstance(code, int) else code == 0
+        return output, _told_by(output)
+    if isinstance(output, list):
+        texts = [one.get("text") for one in output if isinstance(one, dict)]
+        text = "\n".join(one for one in texts if isinstance(one, str))
+        return text, _told_by(text)
+    if isinstance(output, dict):
+        success = output.get("success")
+        content = output.get("content")
+        return content if isinstance(content, str) else "", success if isinstance(success, bool) else None
+    return "", None
+
+
+def _told_by(text: str) -> bool | None:
+    """What the first lines of an output say; those of most tools say nothing."""
+    head = text[:_HEAD_SIZE].partition("\nOutput:")[0]
+    for mark in _EXIT_CODES:
+        before, found, after = head.partition(mark)
+        if found and (not before or before.endswith("\n")):
+            digits = after.partition("\n")[0].strip()
+            return digits == "0" if digits.lstrip("-").isdigit() else None
+    return False if text.startswith(_FAILURES) else None
+
+
+def _success_of(details: "dict[str, Any]") -> bool | None:
+    code, success, status = details.get("exit_code"), details.get("success"), details.get("status")
+    if isinstance(success, bool):
+        return success
+    if isinstance(code, int):
+        return code == 0
+    if status in ("failed", "declined"):
+        return False
+    result = details.get("result")
+    if isinstance(result, dict) and ("Err" in result or "Ok" in result):
+        return "Ok" in result and object_of(result, "Ok").get("isError") is not True
+    return True if status == "completed" else None
+
+
+def _duration_of(details: "dict[str, Any]", text: str) -> int | None:
+    told = details.get("duration")
+    if isinstance(told, dict):
+        seconds, nanos = int_of(told, "secs"), int_of(told, "nanos")
+        return None if seconds is None else seconds * 1000 + (nanos or 0) // 1_000_000
+    head = text[:_HEAD_SIZE]
+    mark = next((mark for mark in _WALL_TIMES if mark in head), None)
+    number = "" if mark is None else head.partition(mark)[2].partition(" ")[0]
+    return (
+        round(float(number) * 1000) if number.replace(".", "", 1).isdecimal() and len(number) < 16 else None
+    )
+
+
+def _lean(details: "dict[str, Any]", output: str, args: object) -> "dict[str, Any]":
+    """What the client told, without what the arguments or the output say too."""
+    told = {name: value for name, value in details.items() if name not in _OF_DETAILS and value is not None}
+    for name in _OUTPUT_TEXTS:
+        text = told.get(name)
+        if isinstance(text, str) and text in output:
+            del told[name]
+    command = told.get("command")
+    if isinstance(command, list) and command and command[-1] == _command_of(args):
+        told["command"] = command[:-1]
+    invocation = told.get("invocation")
+    if isinstance(invocation, dict) and invocation.get("arguments") == args:
+        told["invocation"] = {key: value for key, value in invocation.items() if key != "arguments"}
+    if "action" in told and told["action"] == args:
+        del told["action"]
+    result = object_of(object_of(told, "result"), "Ok")
+    structured = result.get("structuredContent")
+    if structured is not None and structured == _parsed(output.partition("Output:\n")[2] or output):
+        told["result"] = {"Ok": {key: value for key, value in result.items() if key != "structuredContent"}}
+    return told
+
+
+def _command_of(args: object) -> str | None:
+    if not isinstance(args, dict):
+        return None
+    for name in ("cmd", "command"):
+        command = args.get(name)
+        if isinstance(command, str):
+            return command
+        if isinstance(command, list) and command and isinstance(command[-1], str):
+            return command[-1]
+    return None
+
+
+def _patch_of(args: object) -> str | None:
+    """The patch in a tool's arguments: they are it, name it, or are a shell command that has it."""
+    if isinstance(args, str):
+        return patch_in(args) if args.lstrip().startswith("*** Begin Patch") else None
+    if not isinstance(args, dict):
+        return None
+    for name in ("input", "patch"):
+        if isinstance(args.get(name), str):
+            return patch_in(args[name])
+    command = args.get("command")
+    if isinstance(command, list) and len(command) == 2 and command[0] in ("apply_patch", "applypatch"):
+        return patch_in(str(command[1]))
+    text = _command_of(args)
+    return (
+        patch_in(text) if text is not None and "apply_patch" in text.partition("*** Begin Patch")[0] else None
+    )
+
+
+def _placed(edits: "list[FileEdit]", args: object) -> "list[FileEdit]":
+    """Edits with paths from where the shell command ran: its directory, and that which it changed to."""
+    command = _command_of(args) if isinstance(args, dict) else None
+    place = text_of(args, "workdir") if isinstance(args, dict) else None
+    before = (command or "").partition("apply_patch")[0].strip()
+    if before.startswith("cd ") and before.endswith("&&"):
+        place = os.path.join(place or "", before[3:-2].strip().strip("'\""))
+    if place is not None:
+        for edit in edits:
+            edit.path = os.path.join(place, edit.path)
+            edit.old_path = None if edit.old_path is None else os.path.join(place, edit.old_path)
+    return edits
+
+
+def _kind_of(change: object) -> object:
+    """A change without the contents, which a file event has."""
+    if not isinstance(change, dict):
+        return change
+    kept = {name: value for name, value in change.items() if name != "content"}
+    if isinstance(change.get("content"), str):
+        kept["size"] = len(change["content"].encode("utf-8", "replace"))
+    return kept
+
+
+def _edit_of(path: str, change: object) -> "list[FileEdit]":
+    if not isinstance(change, dict):
+        return []
+    kind = change.get("type")
+    content = change.get("content")
+    if kind is None and len(change) == 1:  # of 2025: {"add": {…}}
+        ((kind, inner),) = change.items()
+        return _edit_of(path, {**inner, "type": kind}) if isinstance(inner, dict) else []
+    if kind == "add" and isinstance(content, str):
+        return [FileEdit(WRITE, path, content=content, added=content.count("\n"))]
+    if kind == "delete":
+        return [FileEdit(DELETE, path, original=content if isinstance(content, str) else None)]
+    diff = change.get("unified_diff")
+    if kind != "update" or not isinstance(diff, str):
+        return []
+    moved = text_of(change, "move_path")
+    lines = diff.split("\n")
+    return [
+        FileEdit(
+            PATCH,
+            moved or path,
+            patch=diff,
+            old_path=None if moved is None else path,
+            added=sum(line.startswith("+") for line in lines),
+            removed=sum(line.startswith("-") for line in lines),
+        )
+    ]

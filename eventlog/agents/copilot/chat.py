@@ -1,0 +1,138 @@
+"""Copilot chats of VS Code: one document, or a document and the changes made to it, line by line.
+
+What it rests on: a line `{kind: 0, v}` is the document, `{kind: 1, k, v}` sets a value in it, and
+`{kind: 2, k, v, i}` puts values at the end of a list, from `i` on when that is given; so a chat is told at
+the end of its file. The rounds of a request hold what the model said and called, else the parts shown do.
+"""
+
+from typing import Any
+
+from eventlog.agents.kit.call import object_of, text_of
+from eventlog.agents.kit.draft import Draft, digest_of
+from eventlog.agents.kit.steps import Steps, left_of, objects_of
+from eventlog.base import jsontext
+
+_Said = dict[str, Any]
+_PATH_MAX = 32  # changes could build what is nested too deep to be looked through
+_TOLD = ("requestId", "message", "timestamp", "modelId")
+
+
+def recognises(said: _Said) -> bool:
+    chat = object_of(said, "v") if said.get("kind") == 0 else said
+    return isinstance(chat.get("requests"), list) and ("sessionId" in chat or "responderUsername" in chat)
+
+
+class Chat:
+    """One chat."""
+
+    def __init__(self, draft: Draft, tell: Steps) -> None:
+        self._draft = draft
+        self._tell = tell
+        self._said: _Said = {}
+        self._odd: list[_Said] = []
+
+    def take(self, said: _Said) -> None:
+        if not self._said and recognises(said):
+            self._said, self._odd = said, []
+            if said.get("kind") == 0:
+                self._said = object_of(said, "v")
+                self._odd = [rest] if (rest := left_of(said, "kind", "v")) else []
+            self._draft.begin_session(
+                text_of(self._said, "sessionId") or self._first(), left_of(self._said, "requests")
+            )
+        elif not _change(self._said, said):
+            self._odd.append(said)
+
+    def end(self) -> None:
+        for number, request in enumerate(objects_of(self._said.get("requests"))):
+            self._request(number, request)
+        for number, one in enumerate(self._odd):
+            self._tell.begin(f"odd-{number}")
+            self._tell.rest(one, "change")
+
+    def _first(self) -> str:
+        """A chat without an id is named by when it began, and its first request."""
+        first = (text_of(one, "requestId") for one in objects_of(self._said.get("requests")))
+        return digest_of([self._said.get("creationDate"), next(first, None)])
+
+    def _request(self, number: int, said: _Said) -> None:
+        tell, at, key = self._tell, said.get("timestamp"), text_of(said, "requestId")
+        model = text_of(said, "modelId")
+        result = object_of(said, "result")
+        metadata = object_of(result, "metadata")
+        rounds, results = (
+            objects_of(metadata.get("toolCallRounds")),
+            dict(object_of(metadata, "toolCallResults")),
+        )
+        tell.begin(key or number, at, model=model)
+        message = object_of(said, "message")
+        text = message.get("text")
+        tell.prompt(text if isinstance(text, str) else "", left_of(message, "text"), key)
+        tell.begin(key or number, at, model=model, agent_turn_id=self._draft.turn)
+        for one in rounds:
+            thought = object_of(one, "thinking")
+            thinking: Any = thought.get("text")
+            text = "\n".join(thinking) if _is_texts(thinking) else thinking
+            tell.say("reasoning", text, **left_of(thought, "text"))
+            tell.say("text", one.get("response"), **left_of(one, "response", "toolCalls", "thinking"))
+            for call in objects_of(one.get("toolCalls")):
+                call_id = text_of(call, "id") or digest_of(call)
+                others = left_of(call, "id", "name", "arguments")
+                tell.call(call_id, text_of(call, "name"), _arguments(call), **others)
+                if call_id in results:
+                    tell.result(call_id, results.pop(call_id))
+        if not rounds:
+            self._shown(objects_of(said.get("response")))
+        if said.get("isCanceled") is True:
+            self._draft.status = "interrupted"
+        rest = left_of(said, *_TOLD, *(() if rounds else ("response",)))
+        if metadata:
+            about = left_of(metadata, "toolCallRounds", "toolCallResults")
+            rest["result"] = {
+                **result,
+                "metadata": {**about, **({"toolCallResults": results} if results else {})},
+            }
+        tell.rest(rest, "request")
+
+    def _shown(self, parts: "list[_Said]") -> None:
+        texts = [one["value"] for one in parts if "kind" not in one and isinstance(one.get("value"), str)]
+        self._tell.say("text", "".join(texts))
+        for part in parts:
+            call_id = text_of(part, "toolCallId")
+            if part.get("kind") == "toolInvocationSerialized" and call_id is not None:
+                self._tell.call(call_id, text_of(part, "toolId"), None)
+                self._tell.result(
+                    call_id, part.get("resultDetails"), **left_of(part, "resultDetails", "kind")
+                )
+            elif "kind" in part:
+                self._tell.rest(part, text_of(part, "kind"))
+
+
+def _change(chat: _Said, said: _Said) -> bool:
+    """Make a change to the document; False when it fits nothing in it."""
+    path, value = said.get("k"), said.get("v")
+    if said.get("kind") not in (1, 2) or not isinstance(path, list) or not 0 < len(path) <= _PATH_MAX:
+        return False
+    place: Any = chat
+    try:
+        for name in path[:-1]:
+            place = place[name]
+        if said["kind"] == 1:
+            place[path[-1]] = value
+            return True
+        values, start = place[path[-1]], said.get("i")
+        values[len(values) if start is None else start :] = value if isinstance(value, list) else []
+        return True
+    except (LookupError, TypeError, AttributeError):
+        return False
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _arguments(call: _Said) -> object:
+    try:
+        return jsontext.decode(str(call.get("arguments")))
+    except (ValueError, RecursionError):
+        return call.get("arguments")

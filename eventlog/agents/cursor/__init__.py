@@ -1,0 +1,1 @@
+"""Cursor. Transcripts only."""

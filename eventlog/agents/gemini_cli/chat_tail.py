@@ -1,0 +1,86 @@
+"""Model calls from a chat file of Gemini CLI: the lines behind a remembered offset, up to a bound.
+
+A message is written again with more fields until it is complete: of the lines read at once the last one of
+each id counts, and one read again has the same event id, made of the message's id and its figures.
+What is taken is figures and ids, never text. On the hook path.
+"""
+
+from blake3 import blake3
+
+from eventlog.agents.claude_code.usage_tail import read_tail, time_of
+from eventlog.agents.kit.call import Mark, int_of, object_of, text_of
+from eventlog.base import jsontext
+from eventlog.base.names import event_id_of
+from eventlog.base.types import Event
+
+AGENT = "gemini-cli"
+
+
+def read_calls(path: str, mark: Mark, bytes_max: int, turns: "dict[str, str]") -> "tuple[list[Event], Mark]":
+    """`llm` events of the model calls behind `mark`, each in the one of `turns` that it was made in, and the
+    mark to go on from.
+
+    Args: turns: their names, in order; of each a text that ends with the time it began at.
+    Raises: OSError when the file cannot be read.
+    """
+    data, mark = read_tail(path, mark, bytes_max)
+    calls: "dict[str, Event]" = {}
+    for line in data.split(b"\n"):
+        if b'"tokens"' not in line or b'"gemini"' not in line:
+            continue
+        try:
+            said = jsontext.decode(line)
+        except (ValueError, RecursionError):
+            continue  # damaged
+        if isinstance(said, dict) and said.get("type") == "gemini":
+            event = call_of(said)
+            if event is not None:
+                turn = _turn_at(text_of(said, "timestamp") or "", turns)
+                if turn is not None:
+                    event["agent_turn_id"] = turn
+                calls[str(event["message_id"])] = event
+    return list(calls.values()), mark
+
+
+def call_of(said: "dict[str, object]") -> "Event | None":
+    """The model call that a message tells; None when it tells none."""
+    tokens, message_id = object_of(said, "tokens"), text_of(said, "id")
+    if not tokens or message_id is None:
+        return None
+    columns = {
+        "event_type": "llm",
+        "event_kind": "action",
+        "source": "system",
+        **columns_of(said, tokens),
+        "occurred_at": time_of(text_of(said, "timestamp")),
+    }
+    event: Event = {name: value for name, value in columns.items() if value is not None}
+    event["payload"] = {"tokens": tokens}
+    event["event_id"] = event_id_of(AGENT, *(part or "" for part in key_of(message_id, tokens)))
+    return event
+
+
+def key_of(message_id: "str | None", tokens: "dict[str, object]") -> "tuple[str | None, ...]":
+    """What makes the id of a model call (docs/event-ids.md)."""
+    return "llm", message_id, blake3(jsontext.encode(tokens)).hexdigest()[:32]
+
+
+def columns_of(said: "dict[str, object]", tokens: "dict[str, object]") -> "dict[str, object]":
+    """The columns of a model call; unknown ones are null."""
+    read, thought = int_of(tokens, "input"), int_of(tokens, "thoughts")
+    written, of_tools = int_of(tokens, "output"), int_of(tokens, "tool")
+    return {
+        "message_id": text_of(said, "id"),
+        "model": text_of(said, "model"),
+        # Input counts what came from the cache; thoughts stand beside the output.
+        "prompt_tokens": None if read is None else read + (of_tools or 0),
+        "completion_tokens": None if written is None else written + (thought or 0),
+        "reasoning_tokens": thought,
+        "cache_read_tokens": int_of(tokens, "cached"),
+    }
+
+
+def _turn_at(time: str, turns: "dict[str, str]") -> "str | None":
+    """The last turn that had begun; times are written alike."""
+    begun = [turn for turn, stamp in turns.items() if stamp[-len(time) :] <= time]
+    return begun[-1] if begun else None

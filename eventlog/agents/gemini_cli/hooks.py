@@ -1,0 +1,253 @@
+"""What Gemini CLI says in its hooks: `interpret`, from hook input to a `Call`.
+
+Pure: reads no file and no clock; what is not known here is kept raw. Facts that it rests on: every hook has a
+`timestamp`, but neither its turn nor its tool call an id, so a turn is named by session and time of its
+BeforeAgent, and a tool call by what it asks for (`call_key`); tools of one answer run beside one another, but
+for edits; one that is refused, or stopped, gives no AfterTool, and all have ended when the agent has; model
+calls come by the piece, so they are read from the chat (`gemini_chat.py`); what other hooks put in front of a
+prompt is not the person's. On the hook path.
+"""
+
+from blake3 import blake3
+
+from eventlog.agents.kit.call import (
+    SESSION,
+    SESSION_END,
+    TOOL,
+    TOOL_START,
+    TURN_END,
+    TURN_START,
+    Call,
+    Named,
+    columns_of,
+    int_of,
+    object_of,
+    raw,
+    text_of,
+    without,
+)
+from eventlog.agents.kit.tools import QUIET, AgentTools
+from eventlog.base import jsontext
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Said = dict[str, object]
+
+AGENT = "gemini-cli"
+
+_COLUMNS = (("agent_session_id", "session_id"), ("cwd", "cwd"))
+_SHARED = ("session_id", "cwd", "hook_event_name", "transcript_path", "timestamp")
+_OF_TOOL = (*_SHARED, "tool_name", "tool_input", "tool_response")
+
+TOOLS = AgentTools(
+    edits={"write_file": ("file_path",), "replace": ("file_path",)},
+    waits="codebase_investigator cli_help",
+    quiet="read_file read_many_files list_directory glob grep_search search_file_content google_web_search "
+    "web_fetch write_todos ask_user update_topic complete_task get_internal_docs activate_skill "
+    "enter_plan_mode exit_plan_mode read_mcp_resource list_mcp_resources",
+)
+_SHELL = "run_shell_command"
+_CONTENTS = ("originalContent", "newContent")
+_EXIT_CODE = "Exit Code: "
+_CONTEXT, _CONTEXT_END = "<hook_context>", "</hook_context>"
+
+
+def interpret(said: "Said") -> Call:
+    """The call that this hook input makes."""
+    call = Call(AGENT, columns_of(AGENT, said, _COLUMNS))
+    call.stamp = text_of(said, "timestamp")
+    name = text_of(said, "hook_event_name")
+    meaning = _MEANINGS.get(name or "")
+    if meaning is None or call.session is None:
+        raw(call, said, name)
+    else:
+        meaning(call, said)
+    return call
+
+
+def turn_of(session: str, stamp: str) -> str:
+    """The name of the turn that began at a time; sessions begin turns in the same millisecond."""
+    return f"{session}:{stamp}"
+
+
+def call_key(turn: str, tool: str, args: object, number: int) -> "tuple[str, ...]":
+    """What stands in for the id of a tool call: the `number`th of its turn that asks for just this."""
+    return turn, tool, digest_of(args), str(number)
+
+
+def digest_of(args: object) -> str:
+    ordered = dict(sorted(args.items())) if isinstance(args, dict) else args
+    return blake3(jsontext.encode(ordered)).hexdigest()[:32]
+
+
+def without_context(text: str) -> "tuple[str, str]":
+    """What hooks put in front of a prompt, and the prompt."""
+    if not text.startswith(_CONTEXT) or _CONTEXT_END not in text:
+        return "", text
+    injected, _, prompt = text.partition(_CONTEXT_END)
+    return injected[len(_CONTEXT) :], prompt.lstrip("\n")
+
+
+def exit_code_of(tool: "str | None", output: object) -> "int | None":
+    """The exit code that a command's output names, which it does when it is not 0."""
+    if tool != _SHELL or not isinstance(output, str):
+        return None
+    for line in reversed(output.split("\n")):
+        digits = line[len(_EXIT_CODE) :].strip()
+        if line.startswith(_EXIT_CODE) and digits.isascii() and digits.isdigit():
+            return int(digits[:9])
+    return None
+
+
+def _session_start(call: Call, said: "Said") -> None:
+    source = text_of(said, "source") or "startup"
+    begins = source in ("startup", "clear")
+    call.add(
+        "session",
+        without(said, *_SHARED[:3], "timestamp"),
+        *(("session", call.session) if begins else ()),
+        operation="start" if begins else source,
+        status="active",
+    )
+    call.moment = SESSION
+
+
+def _session_end(call: Call, said: "Said") -> None:
+    call.add(
+        "session",
+        {**without(said, *_SHARED, "reason"), "end_reason": text_of(said, "reason") or "other"},
+        operation="end",
+        status="closed",
+    )
+    call.moment = SESSION_END
+    _read_chat(call, said)
+
+
+def _prompt(call: Call, said: "Said") -> None:
+    prompt = said.get("prompt")
+    injected, message = without_context(prompt if isinstance(prompt, str) else "")
+    turn = None
+    if call.session is not None and call.stamp is not None:
+        turn = call.columns["agent_turn_id"] = turn_of(call.session, call.stamp)
+    call.add("turn", {"user_message": message}, "turn", turn, "start", operation="start", status="active")
+    call.add("snapshot", {"snapshot_type": "turn_start"}, "snapshot", turn, "start", operation="turn_start")
+    call.add(
+        "intent",
+        {"message": message, "hook_context": injected or None, **without(said, *_SHARED, "prompt")},
+        "intent",
+        turn,
+    )
+    call.moment = TURN_START
+    call.prompt = message
+
+
+def _tool_start(call: Call, said: "Said") -> None:
+    tool = text_of(said, "tool_name")
+    call.add(
+        "tool_start",
+        {"args": said.get("tool_input"), **without(said, *_OF_TOOL)},
+        source="agent",
+        tool=tool,
+    )
+    call.moment = TOOL_START
+    _name_tool(call, said, tool)
+
+
+def _tool_end(call: Call, said: "Said") -> None:
+    tool = text_of(said, "tool_name")
+    result, error = said.get("tool_response"), object_of(object_of(said, "tool_response"), "error")
+    shown = object_of(object_of(said, "tool_response"), "returnDisplay")
+    output = object_of(said, "tool_response").get("llmContent")
+    if shown and isinstance(result, dict):
+        result = {**result, "returnDisplay": _lean(shown)}
+    code = exit_code_of(tool, output)
+    failed = bool(error) or bool(code)
+    call.add(
+        "action",
+        {"args": said.get("tool_input"), "result": result, "exit_code": code, **without(said, *_OF_TOOL)},
+        tool=tool,
+        success=not failed,
+    )
+    if failed:
+        message = error.get("message") if error else output
+        call.add(
+            "error",
+            {
+                "message": message if isinstance(message, str) else "",
+                "tool": tool,
+                "command": object_of(said, "tool_input").get("command"),
+            },
+            tool=tool,
+            error_type="tool_failure",
+            resolved=False,
+            related_to=["errors"],
+        )
+    _name_tool(call, said, tool)
+    if call.kind != QUIET:
+        call.moment = TOOL
+    if call.named and shown:
+        _count(call.named[0], shown)
+
+
+def _name_tool(call: Call, said: "Said", tool: "str | None") -> None:
+    if tool is not None:
+        call.tool_call = (tool, digest_of(said.get("tool_input")))
+    TOOLS.describe(call, tool, said.get("tool_input"))
+
+
+def _count(named: Named, shown: "Said") -> None:
+    """The text that the tool found, and the lines of its own patch."""
+    original = shown.get("originalContent")
+    if isinstance(original, str) and shown.get("isNewFile") is not True:
+        named.original = original
+    stat = object_of(shown, "diffStat")
+    named.added, named.removed = int_of(stat, "model_added_lines"), int_of(stat, "model_removed_lines")
+
+
+def _lean(shown: "Said") -> "Said":
+    """What was shown, without the contents of the file: the file event names them by their hashes."""
+    found = dict(shown)
+    for name in _CONTENTS:
+        text = found.get(name)
+        if isinstance(text, str):
+            found[name] = {"size": len(text.encode("utf-8", "replace"))}
+    return found
+
+
+def _agent_end(call: Call, said: "Said") -> None:
+    words = said.get("prompt_response")
+    call.add("snapshot", {"snapshot_type": "turn_end"}, operation="turn_end")
+    call.add(
+        "turn",
+        {
+            "outcome": words if isinstance(words, str) else None,
+            **without(said, *_SHARED, "prompt", "prompt_response"),
+        },
+        *("turn", call.session, call.stamp, "end"),
+        source="agent",
+        operation="end",
+        status="completed",
+    )
+    prompt = said.get("prompt")
+    call.answers = without_context(prompt)[1] if isinstance(prompt, str) else None
+    call.moment = TURN_END
+    call.settles = True
+    _read_chat(call, said)
+
+
+def _read_chat(call: Call, said: "Said") -> None:
+    path = text_of(said, "transcript_path")
+    if path is not None:
+        call.transcripts.append(path)
+
+
+_MEANINGS: "dict[str, Callable[[Call, Said], None]]" = {
+    "SessionStart": _session_start,
+    "SessionEnd": _session_end,
+    "BeforeAgent": _prompt,
+    "AfterAgent": _agent_end,
+    "BeforeTool": _tool_start,
+    "AfterTool": _tool_end,
+}

@@ -1,0 +1,445 @@
+"""Chats of Gemini CLI: one JSON document (older), or lines (newer) of which a message's last one counts.
+
+What it rests on: a message is written again with more fields until it is complete, so it is told when another
+one follows; `tokens.input` holds what came from the cache, and thoughts stand beside the output; a tool call
+stands in the answer that made it, with its result, and for edits with both contents of the file. The chat of
+a subagent stands in a directory named after the session that it works for, under the subagent's id, which the
+tool call that launched it says when it is over; its lines are merged with the session's by time.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from eventlog.agents.claude_code.usage_tail import time_of
+from eventlog.agents.gemini_cli.chat_tail import columns_of, key_of
+from eventlog.agents.gemini_cli.hooks import exit_code_of, without_context
+from eventlog.agents.kit.call import int_of, is_global, object_of, text_of
+from eventlog.agents.kit.draft import REPLACE, WRITE, Draft, FileEdit, digest_of
+from eventlog.agents.kit.lines import FileSource, head_of
+from eventlog.base import jsontext
+from eventlog.base.errors import EventLogError
+from eventlog.base.names import event_id_of
+from eventlog.base.types import Event
+
+AGENT = "gemini-cli"
+SUFFIXES = (".json", ".jsonl")
+
+_OF_HEAD = frozenset(("messages", "sessionId"))
+_OF_MESSAGE = frozenset(("id", "timestamp", "type", "content", "thoughts", "tokens", "model", "toolCalls"))
+_OF_TOOL = frozenset(("id", "name", "args", "result", "status", "timestamp", "resultDisplay"))
+_DONE = frozenset(("success", "error", "cancelled"))
+_NO_PROMPTS = ("<session_context>", "This is the Gemini CLI. We are setting up the context")
+_WRITES = ("write_file", "replace")
+_IS_ID = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def places(environ: "Mapping[str, str]") -> list[str]:
+    """Where Gemini CLI keeps the chats of all projects (docs/adapters.md)."""
+    home = environ.get("GEMINI_CLI_HOME") or environ.get("HOME", "")
+    return [f"{home}/.gemini/tmp"]
+
+
+def sources_in(path: str) -> list[FileSource]:
+    """A chat with those of its subagents; these and other files of the same directories are none."""
+    if os.path.basename(os.path.dirname(path)) != "chats":
+        return []
+    return [FileSource(AGENT, [path, *_of_subagents(path)])]
+
+
+def _of_subagents(path: str) -> list[str]:
+    """The chats of the subagents of a session: those in a directory beside it that has its id."""
+    try:
+        head = head_of(path) if path.endswith(".jsonl") else []
+    except EventLogError:
+        return []
+    session = next((text_of(said, "sessionId") for said in head if "projectHash" in said), None)
+    directory = f"{os.path.dirname(path)}/{session}"
+    if session is None or not _IS_ID.fullmatch(session) or os.path.islink(directory):
+        return []
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except OSError:
+        return []
+    return [one.path for one in entries if one.name.endswith(".jsonl") and one.is_file(follow_symlinks=False)]
+
+
+def root_of(_: FileSource, head: "list[dict[str, Any]]", roots: "list[str]") -> str | None:
+    """Which of `roots` the chat was held in: its head has the SHA-256 of that path."""
+    digest = next((said["projectHash"] for said in head if isinstance(said.get("projectHash"), str)), None)
+    return next((root for root in roots if hashlib.sha256(os.fsencode(root)).hexdigest() == digest), None)
+
+
+def recognises(said: "dict[str, Any]") -> bool:
+    return "sessionId" in said and "projectHash" in said
+
+
+class _Chat:
+    """One file of a source: the session's own, or a `subagent`'s, which works in a `turn` of the session."""
+
+    __slots__ = ("head", "subagent", "told", "turn", "waiting")
+
+    def __init__(self) -> None:
+        self.head: dict[str, Any] = {}
+        self.subagent: str | None = None
+        self.turn: str | None = None
+        self.waiting: dict[str, Any] | None = None  # the message that may be written again
+        self.told: set[str] = set()  # messages, which a session that goes on writes once more
+
+
+class Reader:
+    """Reads one session: its chat, and those of its subagents."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._own = _Chat()
+        self._chats: dict[int, _Chat] = {0: self._own}
+        self._chat = self._own  # of the line at hand
+        self._tools: set[tuple[object, ...]] = set()
+        self._written: object = None  # when the message at hand was
+        self._times: dict[str, str] = {}  # of the first message with an id that may come again
+
+    def take(self, said: "dict[str, Any]") -> None:
+        draft = self._draft
+        part = 0 if draft.line is None else draft.line.part
+        self._chat = self._chats.setdefault(part, _Chat())
+        if part and self._chat.subagent is None:
+            if "projectHash" in said:
+                self._chat.head = said  # it has no time: what comes next says where it belongs
+                return
+            self._begin_subagent(part)
+        if "projectHash" in said and draft.session is None:
+            self._begin(said)
+            for message in _list_of(said, "messages"):
+                self._message(message)
+        elif "$set" in said:
+            self._set(object_of(said, "$set"))
+        elif text_of(said, "id") is not None and text_of(said, "type") is not None:
+            self._message(said)
+        else:
+            self._tell_waiting()
+            draft.of_line = self._place({}) if self._chat.subagent else {}
+            draft.raw(said, text_of(said, "type"))
+
+    def end(self) -> None:
+        # That of the session last: it ends what its subagents did.
+        for part in sorted(self._chats, reverse=True):
+            self._chat = self._chats[part]
+            self._end_chat(part)
+
+    def _end_chat(self, part: int) -> None:
+        waiting = self._chat.waiting
+        self._tell_waiting()
+        if self._chat.head and self._chat.subagent is None:
+            self._begin_subagent(part)
+        for call in _list_of(waiting or {}, "toolCalls"):
+            tool_use_id = text_of(call, "id")
+            if tool_use_id is not None and self._name_of(tool_use_id, call) not in self._tools:
+                self._draft.event(
+                    "tool_start",
+                    {"args": call.get("args")},
+                    *self._draft.call_key("tool_start", tool_use_id, call.get("args")),
+                    source="agent",
+                    tool=text_of(call, "name"),
+                    tool_use_id=tool_use_id,
+                )
+
+    def _begin(self, said: "dict[str, Any]") -> None:
+        draft = self._draft
+        at = time_of(text_of(said, "startTime"))
+        draft.of_line = {} if at is None else {"occurred_at": at}
+        rest = {name: value for name, value in said.items() if name not in _OF_HEAD}
+        draft.begin_session(str(said.get("sessionId")), rest)
+
+    def _begin_subagent(self, part: int) -> None:
+        """A subagent in the turn under way; the call that launched it stands in the message that waits."""
+        draft, chat, main = self._draft, self._chat, self._own.waiting or {}
+        if main.get("type") == "user":  # the prompt that it works for
+            self._settle(self._own)
+        named = os.path.basename(draft.parts[part]).removesuffix(".jsonl")
+        chat.subagent, chat.turn = text_of(chat.head, "sessionId") or named, draft.turn
+        launch = next((c for c in _list_of(main, "toolCalls") if c.get("agentId") == chat.subagent), {})
+        draft.of_line = self._place({"timestamp": chat.head.get("startTime")})
+        draft.event(
+            "subagent",
+            {name: value for name, value in chat.head.items() if name not in _OF_HEAD},
+            *("subagent", chat.subagent, "start"),
+            operation="start",
+            source="agent",
+            title=text_of(object_of(launch, "args"), "agent_name"),
+            tool_use_id=text_of(launch, "id"),
+        )
+
+    def _set(self, changed: "dict[str, Any]") -> None:
+        """Fields of the head, written again; of messages that were told before only what tools did since."""
+        for message in _list_of(changed, "messages"):
+            if text_of(message, "id") not in self._chat.told:
+                self._message(message)
+                continue
+            self._draft.of_line, self._written = self._place(message), message.get("timestamp")
+            for call in _list_of(message, "toolCalls"):
+                self._tool(call)
+        rest = {name: value for name, value in changed.items() if name not in ("messages", "lastUpdated")}
+        if rest:
+            self._draft.of_line = self._place({})
+            self._draft.raw(rest, "$set")
+
+    def _message(self, said: "dict[str, Any]") -> None:
+        waiting = self._chat.waiting
+        if waiting is not None and not _is_same(waiting, said):
+            self._tell_waiting()
+        self._chat.waiting = said
+
+    def _tell_waiting(self) -> None:
+        said, self._chat.waiting = self._chat.waiting, None
+        if said is None:
+            return
+        self._chat.told.add(str(said.get("id")))
+        self._draft.of_line, self._written = self._place(said), said.get("timestamp")
+        kind = said.get("type")
+        if kind == "user":
+            self._user(said)
+        elif kind == "gemini":
+            self._answer(said)
+        elif kind == "error":
+            self._draft.event(
+                "error",
+                {"message": _text_of(said.get("content")), **_rest(said)},
+                "error",
+                text_of(said, "id"),
+                error_type="client",
+                resolved=False,
+                related_to=["errors"],
+            )
+        else:
+            self._raw(said)
+
+    def _settle(self, chat: _Chat) -> None:
+        """Tell what waits in another chat than that of the line at hand."""
+        here, of_line = self._chat, self._draft.of_line
+        self._chat = chat
+        self._tell_waiting()
+        self._chat, self._draft.of_line = here, of_line
+
+    def _place(self, said: "dict[str, Any]") -> Event:
+        columns: Event = {}
+        at = time_of(text_of(said, "timestamp"))
+        if at is not None:
+            columns["occurred_at"] = at
+        turn = self._draft.turn
+        if self._chat.subagent is not None:
+            columns["subagent_id"] = self._chat.subagent
+            turn = self._chat.turn
+        if turn is not None:
+            columns["agent_turn_id"] = turn
+        return columns
+
+    def _raw(self, said: "dict[str, Any]") -> None:
+        rest = {name: value for name, value in said.items() if name not in ("type", "timestamp")}
+        self._draft.raw(rest, text_of(said, "type"), text_of(said, "id"), digest_of(rest))
+
+    def _user(self, said: "dict[str, Any]") -> None:
+        content = said.get("content")
+        parts = content if isinstance(content, list) else []
+        if any(isinstance(part, dict) and "functionResponse" in part for part in parts):
+            return  # what tools gave back stands with their calls
+        text = _text_of(content)
+        if text.startswith(_NO_PROMPTS):
+            if self._draft.cwd is None:
+                self._draft.cwd = _workspace_in(text)
+            self._raw(said)
+            return
+        if self._chat.subagent is not None:
+            self._draft.raw({"text": text, **_rest(said)}, "prompt", text_of(said, "id"))
+            return
+        injected, text = without_context(text)
+        self._draft.begin_turn(str(said.get("id")), text)
+        if injected:
+            self._draft.raw({"text": injected}, "hook_context", text_of(said, "id"))
+        others = [part for part in parts if not (isinstance(part, dict) and set(part) == {"text"})]
+        rest = {**_rest(said), **({"content": others} if others else {})}
+        if rest:
+            self._draft.raw(rest, "user", text_of(said, "id"))
+
+    def _answer(self, said: "dict[str, Any]") -> None:
+        draft, key = self._draft, text_of(said, "id")
+        rest = _rest(said)
+        for number, thought in enumerate(_list_of(said, "thoughts")):
+            subject, words = thought.get("subject"), thought.get("description")
+            text = "\n".join(part for part in (subject, words) if isinstance(part, str))
+            draft.message("reasoning", text, key, "thought", str(number))
+        text = _text_of(said.get("content"))
+        if text:
+            draft.message("text", text, key, "0", **rest)
+        elif rest:
+            draft.raw(rest, "gemini", key, digest_of(rest))
+        self._usage(said, key)
+        for call in _list_of(said, "toolCalls"):
+            self._tool(call)
+
+    def _usage(self, said: "dict[str, Any]", key: "str | None") -> None:
+        tokens, draft = object_of(said, "tokens"), self._draft
+        if tokens:
+            columns, message = columns_of(said, tokens), self._message_id(said)
+            if message is not None:
+                message = columns["message_id"] = draft.answer_id(message, lambda: columns)
+            call = draft.event(
+                "llm", {"tokens": tokens}, *key_of(message, tokens), source="system", **columns
+            )
+            if message is not None and key is not None and message != key:
+                draft.was(str(call["event_id"]), event_id_of(AGENT, "llm", key, key_of(key, tokens)[2] or ""))
+
+    def _message_id(self, said: "dict[str, Any]") -> str | None:
+        """The id of a message; with its time where another one had it first."""
+        message, at = text_of(said, "id"), text_of(said, "timestamp") or ""
+        if message is None or is_global(message) or self._times.setdefault(message, at) == at:
+            return message
+        return f"{message}:{at}"
+
+    def _name_of(self, tool_use_id: str, call: "dict[str, Any]") -> tuple[object, ...]:
+        """What tells a call from the others of the source: a message that is written again tells it again."""
+        said = [call.get(name) for name in ("args", "result", "resultDisplay")]
+        name = tool_use_id, hash(jsontext.encode_without_floats(said))
+        return name if is_global(tool_use_id) else (*name, call.get("timestamp"), self._written)
+
+    def _tool(self, call: "dict[str, Any]") -> None:
+        tool_use_id, tool = text_of(call, "id"), text_of(call, "name")
+        status = call.get("status")
+        if (
+            tool_use_id is None
+            or self._name_of(tool_use_id, call) in self._tools
+            or (status not in _DONE and "result" not in call)
+        ):
+            return  # it is told when it has ended
+        self._tools.add(self._name_of(tool_use_id, call))
+        draft, subagent = self._draft, text_of(call, "agentId")
+        if subagent is not None:  # it is over
+            for chat in [one for one in self._chats.values() if one.subagent == subagent]:
+                self._settle(chat)
+        draft.of_line = {**draft.of_line, **self._place(call)}
+        args, shown, result = call.get("args"), call.get("resultDisplay"), call.get("result")
+        output = _output_of(result)
+        code = exit_code_of(tool, output)
+        failed = status in ("error", "cancelled") or bool(code)
+        edit = None if failed else _edit(tool, args, shown)
+        payload = {
+            "args": args,
+            "result": result,
+            "exit_code": code,
+            "shown": _lean(shown) if edit is not None else shown,
+            "status": status,
+            **{name: value for name, value in call.items() if name not in _OF_TOOL},
+        }
+        action = draft.event(
+            "action",
+            payload,
+            *draft.call_key("action", tool_use_id, args),
+            tool=tool,
+            tool_use_id=tool_use_id,
+            success=None if status not in _DONE else not failed,
+        )
+        if failed:
+            draft.event(
+                "error",
+                {"message": output, "tool": tool, "command": object_of(call, "args").get("command")},
+                *draft.call_key("error", tool_use_id, args),
+                tool=tool,
+                tool_use_id=tool_use_id,
+                error_type="refused" if status == "cancelled" else "tool_failure",
+                resolved=False,
+                related_to=["errors"],
+            )
+        if edit is not None:
+            draft.file(action, edit)
+        if subagent is not None:
+            of_end = ("subagent", subagent, "end", tool_use_id)
+            draft.event("subagent", {}, *of_end, operation="end", source="agent", subagent_id=subagent)
+
+
+def _is_same(before: "dict[str, Any]", said: "dict[str, Any]") -> bool:
+    """Whether a line writes the message of the line before once more."""
+    return all(before.get(name) == said.get(name) for name in ("id", "type", "timestamp"))
+
+
+def _edit(tool: "str | None", args: object, shown: object) -> "FileEdit | None":
+    """What a tool did to its file, by its result or, in older chats, by its arguments."""
+    if tool not in _WRITES or not isinstance(args, dict):
+        return None
+    result = shown if isinstance(shown, dict) else {}
+    path = text_of(result, "filePath") or text_of(args, "file_path")
+    if path is None:
+        return None
+    after, before = result.get("newContent"), result.get("originalContent")
+    stat = object_of(result, "diffStat")
+    if isinstance(after, str):
+        created = result.get("isNewFile") is True
+        return FileEdit(
+            WRITE,
+            path,
+            content=after,
+            original=before if isinstance(before, str) and not created else None,
+            created=created,
+            added=_sum_of(stat, "model_added_lines", "user_added_lines"),
+            removed=_sum_of(stat, "model_removed_lines", "user_removed_lines"),
+        )
+    if tool == "write_file" and isinstance(args.get("content"), str):
+        return FileEdit(WRITE, path, content=args["content"])
+    old, new = args.get("old_string"), args.get("new_string")
+    if isinstance(old, str) and isinstance(new, str):
+        everywhere = (int_of(args, "expected_replacements") or 1) > 1
+        return FileEdit(REPLACE, path, replacements=((old, new, everywhere),))
+    return None
+
+
+def _lean(shown: object) -> object:
+    """A displayed result without the contents that the file event names."""
+    if not isinstance(shown, dict):
+        return shown
+    return {
+        name: value
+        for name, value in shown.items()
+        if name not in ("originalContent", "newContent", "fileDiff")
+    }
+
+
+def _sum_of(stat: "dict[str, Any]", *names: str) -> int | None:
+    found = [value for name in names if (value := int_of(stat, name)) is not None]
+    return sum(found) if found else None
+
+
+def _output_of(result: object) -> str:
+    for part in result if isinstance(result, list) else []:
+        response = (
+            object_of(object_of(part, "functionResponse"), "response") if isinstance(part, dict) else {}
+        )
+        for name in ("error", "output"):
+            if isinstance(response.get(name), str):
+                return str(response[name])
+    return ""
+
+
+def _text_of(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(
+        part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)
+    )
+
+
+def _workspace_in(text: str) -> str | None:
+    """The first directory that the client lists as its workspace."""
+    _, found, rest = text.partition("Workspace Directories:**\n  - ")
+    directory = rest.partition("\n")[0].strip()
+    return directory if found and directory.startswith("/") else None
+
+
+def _rest(said: "dict[str, Any]") -> "dict[str, Any]":
+    return {name: value for name, value in said.items() if name not in _OF_MESSAGE and value is not None}
+
+
+def _list_of(said: "Mapping[str, Any]", name: str) -> "list[dict[str, Any]]":
+    value = said.get(name)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -1,0 +1,300 @@
+"""What one hook call of an agent says, before anything is looked at: the values that adapters give.
+
+`Call` is what `interpret` of an adapter returns; `live.py` completes and writes it. The functions below
+read hook input without trusting it: a value of the wrong kind is an unknown one. Pure; any thread may use
+them. On the hook path.
+"""
+
+from blake3 import blake3
+
+from eventlog.base import jsontext
+from eventlog.base.names import event_id_of
+from eventlog.base.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+# The moments at which a working directory is looked at.
+SESSION, TURN_START, TOOL_START, TOOL, TURN_END, SESSION_END = (
+    "session",
+    "turn_start",
+    "tool_start",
+    "tool",
+    "turn_end",
+    "session_end",
+)
+
+TEXT_SIZE_MAX = 4096  # of ids, names and paths that become columns
+_TITLE_SIZE_MAX = 80
+# Of the last word of an id that tells its call by itself.
+_RANDOM_SIZE_MIN = 5
+_LONG_SIZE_MIN = 12
+
+
+class Named:
+    """A file that an edit tool says it changed.
+
+    `original` is the text that the agent found in it, None when it does not say; `added` and `removed` are
+    the lines that its own patch counts.
+    """
+
+    __slots__ = ("added", "original", "path", "removed")
+
+    def __init__(
+        self,
+        path: str,
+        original: "str | None" = None,
+        added: "int | None" = None,
+        removed: "int | None" = None,
+    ) -> None:
+        self.path = path
+        self.original = original
+        self.added = added
+        self.removed = removed
+
+
+class Call:
+    """One hook call.
+
+    `columns` are the envelope columns that all its events share; `events` are complete but for those, and
+    come in the order in which they are to be written; `counted` are those of tool calls whose ids do not tell
+    them by themselves, with their keys (`call_key`). `cause` is the id of the action that explains what a
+    capture finds. `kind` is what its tool may change (`tools.py`), None for a call of no tool; `named` are
+    the files that an edit tool names. `prompt` is a person's message, which names the turn (whose start is
+    the first event) and may name the session. `ended` are the actions of tools that are known to have ended;
+    `repeats` says that their actions may have been recorded before, `settles` that every tool of the turn has
+    ended by now. `transcripts` are files in which the agent keeps its model calls. `scope` is what the ids of
+    tool calls are unique in, where that is not the agent.
+
+    An agent that gives its turns and tool calls no ids says `stamp`, the time of the call, and `tool_call`,
+    the tool and a digest of its arguments; `live_names.py` completes such a call. `unheard` is a call whose
+    turn is new to the notes, because the hook of its prompt was killed. `begins` is the action of a tool that
+    begins, `answers` the prompt that the end of its turn names. `model_call` is the key of a model
+    call that has no id, but for its number among equal ones of its turn.
+    """
+
+    __slots__ = (
+        "agent",
+        "answers",
+        "begins",
+        "cause",
+        "columns",
+        "counted",
+        "ended",
+        "events",
+        "kind",
+        "model_call",
+        "moment",
+        "named",
+        "prompt",
+        "repeats",
+        "scope",
+        "settles",
+        "stamp",
+        "tool_call",
+        "transcripts",
+        "unheard",
+    )
+
+    def __init__(self, agent: str, columns: Event) -> None:
+        self.agent = agent
+        self.columns = columns
+        self.events: "list[Event]" = []
+        self.moment: "str | None" = None
+        self.named: "list[Named]" = []
+        self.kind: "str | None" = None
+        self.repeats = False
+        self.settles = False
+        self.cause: "str | None" = None
+        self.scope: "str | None" = None
+        self.prompt: "str | None" = None
+        self.counted: "list[tuple[Event, tuple[str, ...]]]" = []
+        self.transcripts: "list[str]" = []
+        self.stamp: "str | None" = None
+        self.tool_call: "tuple[str, str] | None" = None
+        self.model_call: "tuple[str, ...] | None" = None
+        self.begins: "str | None" = None
+        self.answers: "str | None" = None
+        self.ended: "list[str]" = []
+        self.unheard = False
+
+    @property
+    def session(self) -> "str | None":
+        return text_of(self.columns, "agent_session_id")
+
+    @property
+    def turn(self) -> "str | None":
+        return text_of(self.columns, "agent_turn_id")
+
+    def add_of_tool(
+        self,
+        event_type: str,
+        payload: "Mapping[str, object]",
+        tool_use_id: "str | None",
+        args: object,
+        **columns: object,
+    ) -> Event:
+        """One more event, of a tool call made with `args`; its action is what this begins or ends."""
+        if tool_use_id is None:
+            return self.add(event_type, payload, None, **columns)
+        scope = () if self.scope is None else (self.scope,)
+        key = call_key(event_type, tool_use_id, self.session, args, scope)
+        event = self.add(event_type, payload, *key, tool_use_id=tool_use_id, **columns)
+        self.count(event, key, tool_use_id)
+        if event_type == "action":
+            self.ended.append(str(event["event_id"]))
+        elif event_type == "tool_start":
+            self.begins = event_id_of(self.agent, "action", *key[1:])
+        return event
+
+    def add_missed_look(self, turn: str) -> None:
+        """Say that no look was made when the turn began, because nothing was heard of it then."""
+        said = {"snapshot_type": "turn_start", "capture": {"state": "missed"}}
+        columns = {"operation": "turn_start", "success": False}
+        self.add("snapshot", said, "snapshot", turn, "missed", **columns)
+        if self.moment != TOOL_START:  # in front of the look of this call
+            self.events.insert(0, self.events.pop())
+
+    def count(self, event: Event, key: "tuple[str, ...]", tool_use_id: str) -> None:
+        """`event` of a tool call has `key`, which equal calls share unless the id tells them by itself."""
+        event["event_id"] = event_id_of(self.agent, *key)
+        if not is_global(tool_use_id):
+            self.counted.append((event, key))
+
+    def add(
+        self, event_type: str, payload: "Mapping[str, object]", *key: "str | None", **columns: object
+    ) -> Event:
+        """One more event. `key` makes its id (docs/event-ids.md); a random id when a part is unknown."""
+        event: Event = {
+            "event_type": event_type,
+            "event_kind": KIND_OF_TYPE.get(event_type, "observation"),
+            "source": SOURCE_OF_TYPE.get(event_type, "system"),
+        }
+        event.update((name, value) for name, value in columns.items() if value is not None)
+        event["payload"] = {name: value for name, value in payload.items() if value is not None}
+        known = [part for part in key if part]
+        if known and len(known) == len(key):
+            event["event_id"] = event_id_of(self.agent, *known)
+        self.events.append(event)
+        return event
+
+
+def columns_of(agent: str, said: "Mapping[str, object]", names: "Iterable[tuple[str, str]]") -> Event:
+    """The shared columns: `names` are (column, name in the hook's input)."""
+    columns: Event = {"agent": agent}
+    for column, name in names:
+        value = text_of(said, name)
+        if value is not None:
+            columns[column] = value
+    return columns
+
+
+def text_of(said: "Mapping[str, object]", name: str) -> "str | None":
+    """A text that may become a column, or a part of a key; None when it is none."""
+    value = said.get(name)
+    if not isinstance(value, str) or not value or len(value) > TEXT_SIZE_MAX:
+        return None
+    return value.encode("utf-8", "replace").decode("utf-8")
+
+
+def int_of(said: "Mapping[str, object]", name: str) -> "int | None":
+    value = said.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 2**53:
+        return None
+    return int(value)
+
+
+def object_of(said: "Mapping[str, object]", name: str) -> "dict[str, object]":
+    value = said.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def without(said: "Mapping[str, object]", *names: str) -> "dict[str, object]":
+    return {name: value for name, value in said.items() if name not in names}
+
+
+def title_of(text: str) -> "str | None":
+    """The first line that says something, cut at a word."""
+    for line in text.split("\n", 50)[:50]:
+        words = " ".join(line[:1000].split())
+        if words:
+            if len(words) <= _TITLE_SIZE_MAX:
+                return words
+            return words[:_TITLE_SIZE_MAX].rpartition(" ")[0][:_TITLE_SIZE_MAX] or words[:_TITLE_SIZE_MAX]
+    return None
+
+
+def raw(call: Call, said: "Mapping[str, object]", name: "str | None", *key: "str | None") -> None:
+    """Keep a call as it came, as one event of type `hook`."""
+    tool_use_id = text_of(said, "tool_use_id")
+    columns = {
+        "operation": name,
+        "tool": text_of(said, "tool_name"),
+        "model": text_of(said, "model"),
+        "tool_use_id": tool_use_id,
+    }
+    event = call.add("hook", said, "hook", name, *(key or (None,)), **columns)
+    if name is not None and tool_use_id is not None and key == (tool_use_id,):
+        of_call = call_key("hook", tool_use_id, call.session, said.get("tool_input"), (name,))
+        call.count(event, of_call, tool_use_id)
+
+
+# -- keys of tool calls --------------------------------------------------------------------------
+
+
+def is_global(tool_use_id: str) -> bool:
+    """Whether an id tells its call by itself: its last word looks random.
+
+    That is one of 5 characters or more with both letters and digits, or of 12 or more with digits, or with
+    both small and capital letters.
+    """
+    size = len(tool_use_id)
+    start = size
+    while start and tool_use_id[start - 1].isascii() and tool_use_id[start - 1].isalnum():
+        start -= 1
+    word = tool_use_id[start:]
+    if word.isalpha():
+        return len(word) >= _LONG_SIZE_MIN and not (word.islower() or word.isupper())
+    return len(word) >= (_LONG_SIZE_MIN if word.isdigit() else _RANDOM_SIZE_MIN)
+
+
+def call_key(
+    event_type: str, tool_use_id: str, session: "str | None", args: object, scope: "tuple[str, ...]" = ()
+) -> "tuple[str, ...]":
+    """What makes the id of an event of a tool call, after the agent.
+
+    Args: args: as the agent gave them to the tool; scope: what its ids are unique in, where that is not the
+        agent.
+    """
+    if is_global(tool_use_id):
+        return (event_type, *scope, tool_use_id)
+    return (event_type, *scope, tool_use_id, session or "", args_digest(args))
+
+
+def numbered(key: "tuple[str, ...]", number: int) -> "tuple[str, ...]":
+    """The key of the `number`th call, from 0, of those that have the same one."""
+    return (*key, str(number)) if number else key
+
+
+def args_digest(args: object) -> str:
+    """32 hex digits that stand for the arguments of a call, whatever the order of their names."""
+    return blake3(jsontext.encode(_ordered(args))).hexdigest()[:32]
+
+
+def _ordered(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _ordered(value[name]) for name in sorted(value)}
+    if isinstance(value, list):
+        return [_ordered(one) for one in value]
+    return value
+
+
+class Mark:
+    """How far a transcript was read: the offset behind the last whole line, in the file of this inode."""
+
+    __slots__ = ("inode", "offset")
+
+    def __init__(self, inode: int = 0, offset: int = 0) -> None:
+        self.inode = inode
+        self.offset = offset

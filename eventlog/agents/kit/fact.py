@@ -1,0 +1,42 @@
+"""A fact as a reader of transcripts met it, and what its payload says. Pure."""
+
+from typing import Any
+
+from eventlog.base.types import Event
+
+# The parts of a payload that hold the fact, where it has them.
+_WORDS = ("text", "message", "user_message", "args", "result")
+
+
+def words_in(payload: "dict[str, Any]") -> object:
+    """What a payload says; the copy that a fork begins with differs in the place where it stands."""
+    said = [payload[name] for name in _WORDS if name in payload]
+    return said or {name: value for name, value in payload.items() if name != "parent"}
+
+
+class Fact:
+    """A fact as a reader met it: the event with its payload, or the columns of a model call.
+
+    `sessions` are that of the line and that which had the turn first. `tool_call` is the key of a tool call,
+    behind the event's type, and `called_at` when it was made; of a model call `message_id` is the id of its
+    answer.
+    """
+
+    __slots__ = ("called_at", "event", "grows", "message_id", "sessions", "tool_call")
+
+    def __init__(
+        self,
+        event: Event,
+        sessions: "tuple[str, ...]",
+        *,
+        tool_call: "tuple[str, ...] | None" = None,
+        called_at: object = None,
+        message_id: str | None = None,
+        grows: bool = False,
+    ) -> None:
+        self.event = event
+        self.sessions = sessions
+        self.tool_call = tool_call
+        self.called_at = called_at
+        self.message_id = message_id
+        self.grows = grows  # the line is not the last of its answer

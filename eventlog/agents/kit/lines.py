@@ -1,0 +1,372 @@
+"""The lines of transcripts, one at a time: bounded, decompressed on the way, several files merged by time.
+
+A *source* is what is read as one: a file, or a session's file with those of its subagents. It only reads.
+One thread at a time.
+"""
+
+import heapq
+import io
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any
+
+import orjson
+from blake3 import blake3
+
+from eventlog.base.errors import EventLogError, NotFound
+
+# No line of an agent comes near; longer ones are passed on in pieces of this size, not understood.
+LINE_BYTES_MAX = 64 << 20
+# A file that is one JSON document has to fit into memory.
+DOCUMENT_BYTES_MAX = 64 << 20
+# A value nested deeper than this is kept as the bytes that it is.
+DEPTH_MAX = 150
+BOM = b"\xef\xbb\xbf"
+_CHUNK_BYTES = 1 << 20
+_HEAD_LINES = 20
+_ZSTD_SUFFIX = ".zst"
+_COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd, without .zst in its name",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"PK\3\4": "zip",
+}
+
+
+class Line:
+    """A line of a source.
+
+    `said` is the JSON object that it is, None when it is none: then `data` says what it is instead. `part` is
+    the file it comes from (index into the source's files), `number` its number there from 1, `offset` where
+    it begins. `told` says that an import before has told it. Of a line above LINE_BYTES_MAX each `piece`
+    comes by itself, numbered from 0; of any other it is None.
+    """
+
+    __slots__ = ("data", "number", "offset", "part", "piece", "said", "told")
+
+    def __init__(
+        self,
+        part: int,
+        number: int,
+        offset: int,
+        data: bytes,
+        said: "dict[str, Any] | None",
+        told: bool,
+        piece: int | None = None,
+    ) -> None:
+        self.part = part
+        self.number = number
+        self.offset = offset
+        self.data = data
+        self.said = said
+        self.told = told
+        self.piece = piece
+
+
+class Doubles:
+    """The lines of a source that stand in it twice, as one that is copied together from parts may have them.
+
+    Such a line names itself (`uuid`, or `id` and a time); any other may be said twice. A byte of difference
+    makes another line.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def has(self, line: Line) -> bool:
+        """Whether `line` is the double of one that this was asked about before."""
+        said = line.said
+        if said is None or not ("uuid" in said or ("id" in said and "timestamp" in said)):
+            return False
+        count = len(self._seen)
+        self._seen.add(hash((line.part, line.data)))
+        return len(self._seen) == count
+
+
+class Mark:
+    """How far a file was told: its first `size` bytes (decompressed) of this BLAKE3 `digest`, its `lines`."""
+
+    __slots__ = ("_digest", "hasher", "lines", "malformed", "size")
+
+    def __init__(self, size: int = 0, digest: str = "", lines: int = 0, malformed: int = 0) -> None:
+        self.size = size
+        self.lines = lines
+        self.malformed = malformed
+        self.hasher: "blake3 | None" = None
+        self._digest = digest
+
+    @property
+    def digest(self) -> str:
+        return self._digest if self.hasher is None else self.hasher.hexdigest()
+
+
+class FileSource:
+    """The files of one session. `parts[0]` is the session's own; `marks` come to hold how far each was read.
+
+    `root` is the directory that its paths are relative to, where that is known; a source `is_foreign` when it
+    is recorded for another repository than the store's, `repo` if anybody knows. One that `is_copy` is the
+    beginning of a transcript that goes on elsewhere, without its times.
+    """
+
+    is_copy = False
+
+    def __init__(self, agent: str, parts: Sequence[str], *, root: str | None = None) -> None:
+        self.agent = agent
+        self.root = root
+        self.is_foreign = False
+        self.repo: str | None = None
+        self.path = parts[0]
+        self.parts = tuple(parts)
+        self.marks: list[Mark] = []
+
+    def stamp(self) -> "list[list[int]]":
+        """What changes whenever a file does; cheap. Raises: OSError."""
+        return [[found.st_ino, found.st_size, found.st_mtime_ns] for found in map(os.stat, self.parts)]
+
+    def touched_s(self) -> float:
+        """When it was changed last, in seconds since 1970. Raises: OSError."""
+        return os.stat(self.path).st_mtime
+
+    def head(self) -> "list[dict[str, Any]]":
+        """The JSON objects with which it begins. Raises: as `opened`."""
+        return head_of(self.path)
+
+    def lines(self, told: "Mapping[str, Mark]") -> Iterator[Line]:
+        """All lines, in order; those of which `told` speaks (by name of the file) are marked so.
+
+        Raises: NotFound when a file is gone, EventLogError when it cannot be read.
+        """
+        self.marks = [Mark() for _ in self.parts]
+        reading = [
+            self._lines_of(part, told.get(os.path.basename(path))) for part, path in enumerate(self.parts)
+        ]
+        if len(reading) == 1:
+            yield from reading[0]
+        else:
+            keyed = [_timed(part, lines) for part, lines in enumerate(reading)]
+            for _, _, _, line in heapq.merge(*keyed):
+                yield line
+
+    def _lines_of(self, part: int, told: "Mark | None") -> Iterator[Line]:
+        path, mark = self.parts[part], self.marks[part]
+        told_size = 0
+        if told is not None and told.size:
+            with opened(path) as file:
+                if _digest_of_first(file, told.size) == told.digest:
+                    told_size = told.size
+        mark.hasher = blake3()
+        with opened(path) as file:
+            offset = 0
+            for data, piece in _split(file, path):
+                begins = offset == 0 and data.removeprefix(BOM).strip() in (b"{", b"[")
+                if begins and (document := read_document(path)):
+                    yield from self._document(part, document, told_size)
+                    return
+                known = offset < told_size
+                said = parse(data) if piece is None else None
+                is_odd = said is None and bool(data.strip())
+                if said is not None or is_odd:
+                    yield Line(part, mark.lines + 1, offset, data, said, known, piece)
+                offset += len(data)
+                ends = data.endswith(b"\n")
+                if said is None and not ends and len(data) < LINE_BYTES_MAX:
+                    return  # half a line: it is read again when it is whole
+                mark.hasher.update(data)
+                mark.size = offset
+                mark.lines += ends or piece is None
+                mark.malformed += is_odd and piece in (None, 0)
+
+    def _document(
+        self, part: int, document: tuple[bytes, "dict[str, Any]"], told_size: int
+    ) -> Iterator[Line]:
+        """A file that is one JSON object on many lines, as one line."""
+        data, said = document
+        mark = self.marks[part]
+        assert mark.hasher is not None
+        mark.hasher.update(data)
+        mark.size, mark.lines = len(data), 1
+        yield Line(part, 1, 0, data, said, told_size == len(data))
+
+
+def opened(path: str) -> IO[bytes]:
+    """The bytes of a plain file, decompressed when its name says so. Raises: NotFound, EventLogError."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise NotFound(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise EventLogError(f"{path} cannot be read: {error.strerror}") from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise EventLogError(f"{path} is no file that could be read as a transcript")
+    file = os.fdopen(fd, "rb", buffering=0)
+    if not path.endswith(_ZSTD_SUFFIX):
+        return file
+    import pyarrow as pa
+
+    return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd"))
+
+
+def parse(data: bytes) -> "dict[str, Any] | None":
+    """The JSON object that a line is; None when it is none."""
+    try:
+        said = orjson.loads(data)
+    except ValueError:
+        said = _parse_odd(data)
+    if not isinstance(said, dict) or _is_deep(data, said):
+        return None
+    return said
+
+
+def _is_deep(data: bytes, said: "dict[str, Any]") -> bool:
+    """Whether a line is nested deeper than anything that an agent writes, and than can be looked through."""
+    if data.count(b"}") + data.count(b"]") <= DEPTH_MAX:
+        return False
+    level: list[Any] = [said]
+    for _ in range(DEPTH_MAX):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) is dict or type(inner) is list
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _parse_odd(data: bytes) -> Any:
+    """What orjson refuses and others write: a byte-order mark, lone surrogates, NaN, large integers."""
+    data = data.removeprefix(BOM)
+    if not data.lstrip().startswith(b"{") or data[1:2] == b"\0":  # the latter would be taken for UTF-16
+        return None
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def head_of(path: str) -> "list[dict[str, Any]]":
+    """The JSON objects with which a file begins: its whole lines in the first part, or the one it is.
+
+    Raises: as `opened`, and EventLogError when nothing in it begins as a JSON object does.
+    """
+    with opened(path) as file:
+        head = _read_line(file, path).removeprefix(BOM)
+    lines = head.split(b"\n")
+    found = [said for line in lines[:_HEAD_LINES] if line.strip() and (said := parse(line))]
+    if not found and head.lstrip()[:1] == b"{":
+        document = read_document(path)
+        found = [] if document is None else [document[1]]
+        if document is None and lines[0].strip() == b"{" and os.stat(path).st_size > DOCUMENT_BYTES_MAX:
+            raise EventLogError(f"{path} is one JSON document above {DOCUMENT_BYTES_MAX >> 20} MiB")
+    if not found and head.strip() and (head.lstrip()[:1] != b"{" or head[1:2] == b"\0"):
+        raise EventLogError(f"{path} holds no lines of JSON{_what(head)}, so it is no transcript")
+    return found
+
+
+def _what(head: bytes) -> str:
+    """What else a file may be, to say so."""
+    for beginning, form in _COMPRESSED.items():
+        if head.startswith(beginning):
+            return f" (it is compressed with {form}; decompress it first)"
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or head[1:2] == b"\0":
+        return " in UTF-8 (it looks like UTF-16; `iconv -f UTF-16 -t UTF-8` makes it readable)"
+    return " but something binary" if b"\0" in head else ""
+
+
+def names_in(head: "list[dict[str, Any]]") -> list[str]:
+    """Short texts with which a file begins: one of them is the id of its session."""
+    found: list[str] = []
+    for said in head:
+        payload = said.get("payload")
+        values = [*said.values(), *(payload.values() if isinstance(payload, dict) else ())]
+        found += [value for value in values if isinstance(value, str) and len(value) < 256]
+    return found
+
+
+def read_document(path: str) -> "tuple[bytes, dict[str, Any]] | None":
+    """The bytes of a file that is one JSON object, and that; None when it is none. Raises: as `opened`."""
+    with opened(path) as file:
+        pieces, size = [], 0
+        while piece := _read(file, path):
+            size += len(piece)
+            if size > DOCUMENT_BYTES_MAX:
+                return None
+            pieces.append(piece)
+    data = b"".join(pieces)
+    said = parse(data)
+    return None if said is None else (data, said)
+
+
+def _split(file: IO[bytes], path: str) -> Iterator[tuple[bytes, int | None]]:
+    """The lines with their ends; of one that is too long the pieces, each with its number from 0."""
+    rest: list[bytes] = []
+    rest_size = 0
+    piece: int | None = None
+    while chunk := _read(file, path):
+        lines = chunk.splitlines(keepends=True) if b"\r" not in chunk else _split_at_newlines(chunk)
+        for line in lines:
+            rest.append(line)
+            rest_size += len(line)
+            if line.endswith(b"\n"):
+                yield (rest[0] if len(rest) == 1 else b"".join(rest)), piece
+                rest, rest_size, piece = [], 0, None
+        if rest_size >= LINE_BYTES_MAX:
+            piece = piece or 0
+            yield b"".join(rest), piece
+            rest, rest_size, piece = [], 0, piece + 1
+    if rest:
+        yield b"".join(rest), piece
+
+
+def _split_at_newlines(chunk: bytes) -> list[bytes]:
+    lines = [line + b"\n" for line in chunk.split(b"\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines
+
+
+def _read(file: IO[bytes], path: str) -> bytes:
+    try:
+        return file.read(_CHUNK_BYTES)
+    except OSError as error:
+        raise EventLogError(f"{path} cannot be read to its end: {error}") from error
+
+
+def _read_line(file: IO[bytes], path: str) -> bytes:
+    """The first part of a file, up to the end of its first line if no line may be longer than that."""
+    pieces, size = [], 0
+    while piece := _read(file, path):
+        pieces.append(piece)
+        size += len(piece)
+        if (
+            b"\n" in piece
+            or size > LINE_BYTES_MAX
+            or not pieces[0].removeprefix(BOM).lstrip().startswith(b"{")
+        ):
+            break
+    return b"".join(pieces)
+
+
+def _digest_of_first(file: IO[bytes], size: int) -> str:
+    digest = blake3()
+    while size > 0:
+        piece = file.read(min(size, _CHUNK_BYTES))
+        if not piece:
+            return ""
+        digest.update(piece)
+        size -= len(piece)
+    return digest.hexdigest()
+
+
+def _timed(part: int, lines: Iterator[Line]) -> "Iterator[tuple[str, int, int, Line]]":
+    """Lines with what they are merged by: the latest time so far (clocks run backwards), file and number."""
+    latest = ""
+    for line in lines:
+        time = line.said.get("timestamp") if line.said is not None else None
+        if isinstance(time, str) and time > latest:
+            latest = time
+        yield latest, part, line.number, line

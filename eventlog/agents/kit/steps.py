@@ -1,0 +1,195 @@
+"""What readers of formats share that give their facts no ids: ids made of session, step and content.
+
+An id is made of the session, the number of the step and a digest of what is said, so that the same file gives
+the same events, a file that grew adds what is new, and one that was rewritten loses nothing. Used by readers
+only; one thread.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from eventlog.agents.kit.call import int_of, is_global
+from eventlog.agents.kit.draft import Draft, digest_of
+from eventlog.agents.kit.times import time_of
+from eventlog.base.types import Event
+
+_TIME_MS_MAX = 253_402_300_800_000
+
+
+class _Call:
+    """A tool call that waits for its result: what was said of it, and the columns of where."""
+
+    __slots__ = ("args", "columns", "is_started", "said", "tool")
+
+    def __init__(self, tool: str | None, args: object, columns: Event, said: dict[str, Any]) -> None:
+        self.tool = tool
+        self.args = args
+        self.columns = columns
+        self.said = said
+        self.is_started = False
+
+
+class Steps:
+    """Tells the facts of a session, step by step; the session has begun."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._step: str | None = ""
+        self._number = 0
+        self._waiting: dict[str, list[_Call]] = {}  # those with one id in their order
+        self._messages: dict[str, int] = {}  # how often each was counted that its id does not tell
+
+    def begin(self, step: object, at: object = None, **columns: object) -> None:
+        """A step begins: its number or its own id, its time (text, or milliseconds), its columns."""
+        self._step, self._number = str(step), 0
+        of_line: Event = {name: value for name, value in columns.items() if value is not None}
+        occurred_at = moment_of(at)
+        if occurred_at is not None:
+            of_line["occurred_at"] = occurred_at
+        if self._draft.turn is not None:
+            of_line["agent_turn_id"] = self._draft.turn
+        self._draft.of_line = of_line
+
+    def prompt(self, text: str, rest: "Mapping[str, Any] | None" = None, key: str | None = None) -> None:
+        """A person's message begins a turn; `rest` is what else its step says."""
+        self._draft.begin_turn(key or ":".join(self._key(text)), text)
+        self.rest(rest or {}, "prompt")
+
+    def say(self, kind: str, text: object, **said: object) -> None:
+        """What the model said, and what else is said with it."""
+        if isinstance(text, str) and text:
+            self._draft.message(kind, text, *self._key(text), **said)
+        else:
+            self.rest({**said, "text": text or None}, kind)
+
+    def call(self, call_id: str, tool: str | None, args: object, **said: Any) -> None:
+        """A tool is called; `call_id` is the session's own name of the call."""
+        self._waiting.setdefault(call_id, []).append(_Call(tool, args, self._draft.of_line, said))
+
+    def started(self, call_id: str, tool: str | None, args: object, **said: Any) -> None:
+        """A call begins: of those that were asked for under its id one with its arguments, else the first."""
+        asked = [one for one in self._waiting.get(call_id, ()) if not one.is_started]
+        if not asked:
+            self.call(call_id, tool, args, **said)
+            asked = self._waiting[call_id][-1:]
+        one = next((call for call in asked if call.args == args), asked[0])
+        if one.args != args:
+            said["requested"] = one.args
+        one.tool, one.args, one.columns = tool or one.tool, args, self._draft.of_line
+        one.said, one.is_started = {**one.said, **said}, True
+
+    def result(
+        self, call_id: str, result: object, success: bool | None = None, tool: str | None = None, **said: Any
+    ) -> Event:
+        """What came of a call of `tool`; of one that nobody made, too."""
+        draft = self._draft
+        calls = self._waiting.get(call_id)
+        call = calls.pop(0) if calls else _Call(tool, None, draft.of_line, {})
+        if calls == []:
+            del self._waiting[call_id]
+        if "subagent_id" in call.columns:
+            draft.of_line = {**draft.of_line, "subagent_id": call.columns["subagent_id"]}
+        payload = {**call.said, **said, "args": call.args, "result": result}
+        key = (draft.session, call_id)
+        return draft.event(
+            "action", payload, "action", *key, tool=call.tool, tool_use_id=call_id, success=success
+        )  # fmt: skip
+
+    def unfinished(self, call_id: str) -> None:
+        """Nothing more comes of the first call with this id: what comes later is another's."""
+        calls = self._waiting.get(call_id, [])
+        if calls:
+            self._tell_start(call_id, calls.pop(0))
+
+    def usage(
+        self,
+        usage: "Mapping[str, Any]",
+        message: str | None,
+        *,
+        stop_reason: object = None,
+        **columns: object,
+    ) -> None:
+        """A model call, told again when its counts grew; `message` names it, the step if nothing does."""
+        draft = self._draft
+        message = message or self.name_of_step()
+        if not is_global(message):
+            number = self._messages[message] = self._messages.get(message, -1) + 1
+            message = f"{message}#{number}" if number else message
+        stopped = {} if stop_reason is None else {"stop_reason": stop_reason}
+        message = draft.answer_id(message, lambda: columns)
+        draft.event(
+            "llm", {"usage": dict(usage), **stopped}, "llm", message, digest_of(usage),
+            message_id=message, **columns,
+        )  # fmt: skip
+
+    def name_of_step(self) -> str:
+        """What stands in for the id of a message that has none."""
+        return f"{self._draft.session}:{self._step}"
+
+    def error(self, message: object, kind: str, **columns: object) -> None:
+        self._draft.event(
+            "error", {"message": message}, "error", *self._key(message), error_type=kind, resolved=False,
+            related_to=["errors"], **columns,
+        )  # fmt: skip
+
+    def rest(self, said: "Mapping[str, Any]", kind: str | None) -> None:
+        """Keep what nothing else tells, unless it is nothing."""
+        kept = {name: value for name, value in said.items() if value is not None and value != []}
+        if kept:
+            self._draft.raw(kept, kind, *self._key(kept))
+
+    def end(self) -> None:
+        """Calls of which nothing came."""
+        for call_id, calls in self._waiting.items():
+            for call in calls:
+                self._tell_start(call_id, call)
+        self._waiting.clear()
+
+    def _tell_start(self, call_id: str, call: _Call) -> None:
+        key = (self._draft.session, call_id)
+        here, self._draft.of_line = self._draft.of_line, call.columns
+        self._draft.event(
+            "tool_start", {**call.said, "args": call.args}, "tool_start", *key, source="agent",
+            tool=call.tool, tool_use_id=call_id,
+        )  # fmt: skip
+        self._draft.of_line = here
+
+    def _key(self, said: object) -> tuple[str, str, str, str]:
+        self._number += 1
+        return str(self._draft.session), str(self._step), str(self._number), digest_of(said)
+
+
+def moment_of(at: object) -> int | None:
+    """Microseconds of a time that is a text, or milliseconds since 1970."""
+    if isinstance(at, (int, float)) and not isinstance(at, bool):
+        return int(at) * 1000 if 0 < at < _TIME_MS_MAX else None
+    return time_of(at)
+
+
+def counts(usage: "Mapping[str, Any]", **names: str) -> dict[str, int | None]:
+    """Columns of token counts, by the names that a format gives them."""
+    return {column: int_of(usage, name) for column, name in names.items()}
+
+
+def objects_of(value: object) -> "list[dict[str, Any]]":
+    """Those of a list that are objects."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def text_in(content: object) -> str:
+    """The texts of a content that is one, or a list of blocks."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(one["text"] for one in objects_of(content) if isinstance(one.get("text"), str))
+
+
+def others_in(content: object) -> "list[Any] | None":
+    """The blocks of a content that are more than text."""
+    blocks = content if isinstance(content, list) else []
+    found = [one for one in blocks if not (isinstance(one, dict) and set(one) <= {"type", "text"})]
+    return found or None
+
+
+def left_of(said: "Mapping[str, Any]", *names: str) -> "dict[str, Any]":
+    """What an object says besides `names`."""
+    return {name: value for name, value in said.items() if name not in names}

@@ -1,0 +1,78 @@
+"""What the tools of an agent do to files: one record for each agent, which its adapter makes.
+
+A tool that the record does not know may write anything. Pure. On the hook path.
+"""
+
+from eventlog.agents.kit.call import Named, object_of, text_of
+from eventlog.base.paths import patch_paths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eventlog.agents.kit.call import Call
+
+# What a tool may change: the files that it names; anything; nothing itself, because it waits for calls that
+# are told on their own; nothing at all.
+EDITS, ANY, WAITS, QUIET = "edits", "any", "waits", "quiet"
+
+# Instead of what tools say of files that git ignores and that a store keeps (`ignored_texts.py`).
+LEFT_OUT = "[LEFT OUT: of a file that git ignores]"
+
+
+class AgentTools:
+    """The tools of one agent, by the names that it gives them.
+
+    `edits` change the files that they name and nothing else: tool → its argument with the path, or several
+    of which one is given; `patches`: tool → its argument with a patch that names them. `waits` have others do
+    the work, `quiet` ones change no file. `prefix` is what the agent's hooks put in front of a name that its
+    model and its transcripts do not have.
+    """
+
+    __slots__ = ("edits", "patches", "prefix", "quiet", "waits")
+
+    def __init__(
+        self,
+        *,
+        edits: "Mapping[str, tuple[str, ...]]",
+        quiet: str,
+        waits: str = "",
+        patches: "Mapping[str, str] | None" = None,
+        prefix: str = "",
+    ) -> None:
+        self.edits = edits
+        self.patches = patches or {}
+        self.quiet = frozenset(quiet.split())
+        self.waits = frozenset(waits.split())
+        self.prefix = prefix
+
+    def name(self, said: "Mapping[str, object]") -> "str | None":
+        """The tool of a hook's input, by the name that the agent's model calls it."""
+        tool = text_of(said, "tool_name")
+        if tool is None or not self.prefix or not tool.startswith(self.prefix):
+            return tool
+        own = tool[len(self.prefix) :]
+        return own if own in self.waits or own in self.quiet else tool
+
+    def kind(self, tool: "str | None") -> str:
+        """EDITS, ANY, WAITS or QUIET."""
+        if tool in self.edits or tool in self.patches:
+            return EDITS
+        return QUIET if tool in self.quiet else WAITS if tool in self.waits else ANY
+
+    def describe(self, call: "Call", tool: "str | None", arguments: object) -> None:
+        """Say in `call` what its tool may change."""
+        call.kind = self.kind(tool)
+        call.named = list(map(Named, self.paths(tool, arguments)))
+        if call.kind == EDITS and not call.named:
+            call.kind = ANY  # nobody knows what it edits
+
+    def paths(self, tool: "str | None", arguments: object) -> "list[str]":
+        """The files that a call of an edit tool names, in order, each once; none for other tools."""
+        given = object_of({"": arguments}, "")
+        for name in self.edits.get(tool or "", ()):
+            path = text_of(given, name)
+            if path is not None:
+                return [path]
+        patch = given.get(self.patches.get(tool or "", ""))
+        return patch_paths(patch) if isinstance(patch, str) else []

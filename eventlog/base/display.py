@@ -1,0 +1,246 @@
+"""How recorded things are spelled in words: foreign text made harmless, times, an event in one line.
+
+Recorded text is foreign, and goes to terminals and to models: control characters, which end a line or move a
+cursor, and direction marks, which make text look like other text, are made visible. Pure functions.
+"""
+
+import datetime
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eventlog.base.types import TIME_MAX, TIME_MIN
+
+_KEPT_IN_LINES = "\n\t"
+# Characters that change the order or the look of the text after them.
+_MARKS = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF}
+_HASH_SHOWN = len("blake3:") + 12
+_CALL_SHOWN = 160  # columns of what a tool was asked to do
+_CALL_READ = 2000  # characters of it that are looked at
+_LINE_BREAK = " ⏎ "  # two commands on two lines are not one
+# The argument that tells what a tool does, the most telling first; agents spell it in different ways.
+_TELLING_ARGS = (
+    "command", "cmd", "file_path", "filePath", "absolute_path", "notebook_path", "target_file", "pattern",
+    "glob_pattern", "query", "url", "path", "dir_path", "description", "prompt", "message",
+)  # fmt: skip
+_SEARCHES = ("pattern", "glob_pattern", "query")
+
+
+# What is listed of a turn for which nobody asked anything.
+NO_TITLE = "(no title)"
+# What stands for a time that nobody knows.
+UNKNOWN = "–"
+
+
+def one_line(text: str, width: int = 0) -> str:
+    """Foreign text as one harmless line, shortened to `width` columns when that is not 0."""
+    clean = _clean(" ".join(text.split()), "")
+    return fit(clean, width) if width else clean
+
+
+def harmless(text: str) -> str:
+    """Text of any origin on one line, nothing in it left out: what is unsafe is spelled out."""
+    return _clean(text, "")
+
+
+def lines(text: str) -> str:
+    """Foreign text with its line breaks and tabs, harmless otherwise."""
+    return _clean(text, _KEPT_IN_LINES)
+
+
+def fit(text: str, width: int) -> str:
+    """`text`, cut with an ellipsis to at most `width` columns."""
+    if columns(text) <= width:
+        return text
+    kept, used = [], 0
+    for c in text:
+        used += columns(c)
+        if used > width - 1:
+            break
+        kept.append(c)
+    return "".join(kept).rstrip() + "…"
+
+
+def columns(text: str) -> int:
+    """How many terminal columns `text` takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns_of(c) for c in text)
+
+
+def moment(us: int | None) -> str:
+    """A time in microseconds since 1970 as `2026-01-31 13:05`, in UTC."""
+    return "" if us is None else f"{_utc(us):%Y-%m-%d %H:%M}"
+
+
+def moment_exact(us: int | None) -> str | None:
+    """The same time to the microsecond, as ISO 8601."""
+    return None if us is None else _utc(us).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def clock(us: int | None) -> str:
+    """The time of day, `13:05:59`."""
+    return "" if us is None else f"{_utc(us):%H:%M:%S}"
+
+
+def nothing_fits(missing: int, events: int, of: str = "Nothing") -> str:
+    """That a search had no hits, and in how much of the log, where that was not all."""
+    if not missing:
+        return f"{of} fits."
+    return (
+        f"{of} fits among the newest {events - missing:,} of {events:,} events and the files that they name."
+    )
+
+
+def not_searched(missing: int, events: int) -> str:
+    """How many events a search did not come to, which goes for the contents that they name."""
+    return f"Not searched yet: the files of, and words in, {missing:,} of {events:,} events"
+
+
+def microseconds(value: object) -> int | None:
+    """A time as microseconds since 1970, from what SQL or an event gives."""
+    if isinstance(value, datetime.datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
+        delta = aware - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        return delta // datetime.timedelta(microseconds=1)
+    return value if isinstance(value, int) else None
+
+
+def change(added: int | None, removed: int | None) -> str:
+    """`+12 −3`; a question mark for one that is unknown, nothing where both are."""
+    if added is None and removed is None:
+        return ""
+    plus, minus = ("?" if n is None else f"{n:,}" for n in (added, removed))
+    return f"+{plus} −{minus}"
+
+
+def event_words(event: Mapping[str, Any]) -> str:
+    """What happened, in one line without a limit on its width."""
+    payload = event.get("payload") or {}
+    kind = event.get("event_type")
+    if kind == "file":
+        counts = change(event.get("lines_added"), event.get("lines_removed"))
+        return _joined(event.get("operation"), _path(event, payload), counts)
+    if kind in ("action", "tool_start", "mcp_action"):
+        tool, asked = event.get("tool"), _asked(event.get("path"), payload.get("args"))
+        if event.get("success") is False:
+            tool = f"{tool or ''} failed{':' if asked else ''}"
+        return _joined(tool, asked or _text(event, payload))
+    if kind == "llm":
+        read, written = event.get("prompt_tokens"), event.get("completion_tokens")
+        return _joined(
+            event.get("model"), None if read is None else f"{read} tokens in", _tokens_out(written)
+        )
+    if kind == "error":
+        return _joined(event.get("error_type"), _text(event, payload))
+    if kind == "snapshot":
+        tree = event.get("tree_hash")
+        return _joined(event.get("operation"), short_hash(tree) if tree else "no tree")
+    if kind == "turn" and event.get("operation") == "end":
+        outcome = payload.get("outcome")
+        status = event.get("status") if event.get("status") != "completed" else None
+        return _joined("end", status, _shortened(_first_line(outcome)) or _text(event, payload))
+    return _joined(event.get("operation"), _text(event, payload))
+
+
+def short_hash(text: str) -> str:
+    """The beginning of a `blake3:…` hash, long enough to be unique in practice."""
+    return text[:_HASH_SHOWN]
+
+
+def _path(event: Mapping[str, Any], payload: Mapping[str, Any]) -> str | None:
+    path = event.get("path")
+    old = payload.get("old_path")
+    return f"{old} → {path}" if old else path
+
+
+def _asked(path: str | None, args: object) -> str | None:
+    """What a tool was asked to do: its command, path or pattern, else the beginning of its arguments."""
+    if not isinstance(args, Mapping):
+        return _shortened(path or args)
+    for name in _TELLING_ARGS:
+        told = args.get(name)
+        if told and isinstance(told, (str, list)):
+            where = args.get("path") or args.get("dir_path") if name in _SEARCHES else None
+            if isinstance(told, str) and path and f"/{told}".endswith(f"/{path}"):
+                told = path
+            shown = _shortened(told)
+            return f"{shown} in {_shortened(where)}" if where else shown
+    return _shortened(path or args)
+
+
+def _shortened(told: object) -> str | None:
+    """A value on one harmless line; of a list the words, of a shell's own call what the shell is to run."""
+    if not told:
+        return None
+    if isinstance(told, list):
+        words = [word for word in told if isinstance(word, str)]
+        is_shell = len(told) == len(words) == 3 and words[1] in ("-c", "-lc")
+        told = words[2] if is_shell else " ".join(words) if len(words) == len(told) else told
+    if not isinstance(told, str):
+        import json
+
+        told = json.dumps(told, ensure_ascii=False, default=str)
+    parts = (part.strip() for part in told[:_CALL_READ].removeprefix("*** Begin Patch\n").splitlines())
+    shown = one_line(_LINE_BREAK.join(part for part in parts if part), _CALL_SHOWN)
+    return shown if len(told) <= _CALL_READ or shown.endswith("…") else f"{shown}…"
+
+
+def _text(event: Mapping[str, Any], payload: Mapping[str, Any]) -> str | None:
+    """The most telling text of an event of any type."""
+    for value in (
+        event.get("title"),
+        *(payload.get(key) for key in ("intent_summary", "message", "decision", "description", "summary")),
+    ):
+        if (line := _first_line(value)) is not None:
+            return line
+    return None
+
+
+def _first_line(text: object) -> str | None:
+    return text.strip().split("\n")[0] if isinstance(text, str) and text.strip() else None
+
+
+def _tokens_out(written: int | None) -> str | None:
+    return None if written is None else f"{written} out"
+
+
+def _joined(*parts: object) -> str:
+    return one_line(" ".join(str(part) for part in parts if part))
+
+
+def _utc(us: int) -> datetime.datetime:
+    within = min(max(us, TIME_MIN), TIME_MAX)  # older logs may hold any
+    return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=within)
+
+
+def _clean(text: str, kept: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if c in kept or not _is_unsafe(c) else _escape(c) for c in text)
+
+
+def _is_unsafe(c: str) -> bool:
+    return ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 or ord(c) in _MARKS
+
+
+def _escape(c: str) -> str:
+    return f"\\x{ord(c):02x}" if ord(c) < 0x100 else f"\\u{ord(c):04x}"
+
+
+def _columns_of(c: str) -> int:
+    if unicodedata.combining(c) or unicodedata.category(c) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(c) in ("W", "F") else 1
+
+
+def unread(positions: Sequence[range]) -> str:
+    """What is said of an answer without the events at these positions."""
+    number = sum(map(len, positions))
+    where = ", ".join(f"[{one.start}, {one.stop})" for one in positions[:5])
+    where += ", …" if len(positions) > 5 else ""
+    return (
+        f"{number:,} event{'s' if number > 1 else ''} could not be read and {'are' if number > 1 else 'is'} "
+        f"missing from this answer: the log is damaged at positions {where}. "
+        "`locus store verify` names the files; `locus store repair` settles it."
+    )

@@ -1,0 +1,211 @@
+"""Paths as text: reversible for every byte that a file name may hold.
+
+A path in an event is UTF-8 text with `/` between names. A path that is not valid UTF-8, or that
+begins with a double quote, is written between double quotes with C escapes for the bytes that need
+them, the way git prints odd names: `"caf\\351.txt"`. Trees hold the exact bytes in any case.
+
+A file outside of the repository is `root:`, the id of its directory (16 hex digits, `outside.py`), `/`, its
+name. That is the path of no file of a repository: one that is called so has the quoted form.
+
+Below them: which paths a tool call names, whichever agent's tool it is. On the hook path.
+"""
+
+from eventlog.base import types
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Wanted = Callable[[str], bool]
+
+OUTSIDE = "root:"
+OUTSIDE_ID_DIGITS = 16
+
+_SLASH_AT = len(OUTSIDE) + OUTSIDE_ID_DIGITS
+_HEX = frozenset("0123456789abcdef")
+
+
+def is_outside(text: str) -> bool:
+    """Whether a path as text is that of a file outside of the repository."""
+    if not text.startswith(OUTSIDE) or text[_SLASH_AT : _SLASH_AT + 1] != "/":
+        return False
+    return _HEX.issuperset(text[len(OUTSIDE) : _SLASH_AT])
+
+
+def path_text(path: bytes) -> str:
+    """The text form of a path's bytes."""
+    try:
+        text = path.decode("utf-8")
+    except UnicodeDecodeError:
+        return _quoted(path)
+    return _quoted(path) if text.startswith('"') or is_outside(text) else text
+
+
+def path_bytes(text: str) -> bytes:
+    """The bytes of a path's text form.
+
+    Raises: ValueError when a quoted form is malformed, or the file lies outside of the repository.
+    """
+    if is_outside(text):
+        raise ValueError(f"{text} lies outside of the repository; `locus history` lists its versions")
+    if not text.startswith('"'):
+        return text.encode("utf-8", "surrogateescape")
+    if len(text) < 2 or not text.endswith('"'):
+        raise ValueError(f"quoted path without its closing quote: {text}")
+    out = bytearray()
+    inner = text[1:-1]
+    at = 0
+    while at < len(inner):
+        c = inner[at]
+        if c != "\\":
+            out += c.encode("utf-8")
+            at += 1
+        elif inner[at + 1 : at + 2] in ("\\", '"'):
+            out += inner[at + 1].encode("ascii")
+            at += 2
+        else:
+            digits = inner[at + 1 : at + 4]
+            if len(digits) != 3 or any(d not in "01234567" for d in digits):
+                raise ValueError(f"bad escape in quoted path: {text}")
+            value = int(digits, 8)
+            if value > 255:
+                raise ValueError(f"bad escape in quoted path: {text}")
+            out.append(value)
+            at += 4
+    return bytes(out)
+
+
+def beginnings_below(text: str) -> list[str]:
+    """What the text forms of all paths below the directory of this text form begin with.
+
+    A name below may need the quoted form where the directory itself does not.
+    """
+    if text.startswith('"'):
+        return [text.removesuffix('"') + "/"]
+    return [f"{text}/", _quoted(text.encode("utf-8", "surrogatepass"))[:-1] + "/"]
+
+
+def is_within(path: str, text: str) -> bool:
+    """Whether a path is the one of this text form, or below it."""
+    return path == text or path.startswith(tuple(beginnings_below(text)))
+
+
+def within_sql(column: str, text: str) -> tuple[str, list[str]]:
+    """`is_within` as a condition of SQL with a `{}` for each of the parameters."""
+    beginnings = beginnings_below(text)
+    below = "".join(f" or starts_with({column}, {{}})" for _ in beginnings)
+    return f"({column} = {{}}{below})", [text, *beginnings]
+
+
+def _quoted(path: bytes) -> str:
+    parts = []
+    for byte in path:
+        if byte in (0x22, 0x5C):
+            parts.append("\\" + chr(byte))
+        elif 0x20 <= byte < 0x7F:
+            parts.append(chr(byte))
+        else:
+            parts.append(f"\\{byte:03o}")
+    return '"' + "".join(parts) + '"'
+
+
+# What tools call an argument that is a path, or several; and a command.
+PATH_ARGUMENTS = frozenset((*types.PATH_ARGUMENTS, "paths", "files", "source", "destination", "uri"))
+COMMAND_ARGUMENTS = frozenset(types.COMMAND_ARGUMENTS)
+NAME_SIZE_MAX = 4096
+# The rest of what a tool said. Other keys of a payload are the agent's own: ids, modes, times.
+SAID_BY_TOOLS = frozenset(
+    (
+        "result", "tool_response", "response", "output", "stdout", "stderr", "content", "message", "error",
+        "tool_output", "patch", "diff", "permission_suggestions",
+    )
+)  # fmt: skip
+# What stands between the words of a command.
+WORDS_BETWEEN = str.maketrans(dict.fromkeys(";|&<>()`'\"={},$:@[]\n\t\r", " "))
+_MOVERS = frozenset(("cd", "pushd", "-C"))  # what follows is looked up in another directory
+
+_PATCH_LINES = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
+_COMMAND_SIZE_MAX = 1 << 20
+_DEPTH_MAX = 32
+
+
+def patch_paths(patch: str) -> "list[str]":
+    """The files that a patch names, in order, each once."""
+    found: "dict[str, None]" = {}
+    for line in patch.split("\n"):
+        for mark in _PATCH_LINES:
+            if line.startswith(mark) and line[len(mark) :].strip():
+                found[line[len(mark) :].strip()] = None
+    return list(found)
+
+
+def paths_in_arguments(arguments: object) -> "list[str]":
+    """The files and directories that the arguments of any tool name, in order, each once."""
+    found: "dict[str, None]" = {}
+    given = arguments if isinstance(arguments, dict) else {"": arguments}
+    for name, value in given.items():
+        if name in PATH_ARGUMENTS:
+            several = value if isinstance(value, list) else [value]
+            found |= dict.fromkeys(one for one in several if isinstance(one, str) and one)
+        elif isinstance(value, str) and "*** " in value:
+            found |= dict.fromkeys(patch_paths(value))
+    return list(found)
+
+
+def paths_named(payload: "dict[str, object]", wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
+    """The paths that a tool call names, in arguments, patches and commands, or in front of lines of its
+    result; and whether it is known from where each is meant. Args: wanted: which ones are."""
+    yield from _named_in(payload, 0, wanted)
+    yield from _quoted_in(payload, wanted)
+
+
+def _named_in(value: object, depth: int, wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
+    if not isinstance(value, dict) or depth > _DEPTH_MAX:
+        if isinstance(value, list) and depth <= _DEPTH_MAX:
+            for item in value:
+                yield from _named_in(item, depth + 1, wanted)
+        return
+    for name, item in value.items():
+        if name in COMMAND_ARGUMENTS:
+            yield from _named_by_command(item, wanted)
+        elif name in PATH_ARGUMENTS:
+            for path in item if isinstance(item, list) else [item]:
+                if isinstance(path, str) and len(path) <= NAME_SIZE_MAX and wanted(path):
+                    yield path.removeprefix("file://"), True
+        elif isinstance(item, str):
+            yield from _named_by_patch(item, wanted)
+        elif name not in SAID_BY_TOOLS:
+            yield from _named_in(item, depth + 1, wanted)
+
+
+def _named_by_command(command: object, wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
+    words = command if isinstance(command, list) else [command]
+    text = " ".join(word for word in words if isinstance(word, str))[:_COMMAND_SIZE_MAX]
+    yield from _named_by_patch(text, wanted)
+    found = text.translate(WORDS_BETWEEN).split()
+    moves = not _MOVERS.isdisjoint(found)
+    for word in found:
+        if len(word) <= NAME_SIZE_MAX and wanted(word):
+            yield word, not moves
+
+
+def _named_by_patch(text: str, wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
+    if "*** " in text:
+        for path in patch_paths(text):
+            if wanted(path):
+                yield path, True
+
+
+def _quoted_in(payload: "dict[str, object]", wanted: "Wanted") -> "Iterator[tuple[str, bool]]":
+    """The paths in front of lines of a result, as `grep` gives them."""
+    waiting = [(value, 0) for name, value in payload.items() if name in SAID_BY_TOOLS]
+    while waiting:
+        value, depth = waiting.pop()
+        if isinstance(value, dict) and depth < _DEPTH_MAX:
+            waiting += [(item, depth + 1) for item in value.values()]
+        elif isinstance(value, list) and depth < _DEPTH_MAX:
+            waiting += [(item, depth + 1) for item in value]
+        elif isinstance(value, str) and ":" in value:
+            for path in {line[:NAME_SIZE_MAX].partition(":")[0] for line in value.split("\n")}:
+                if " " not in path and wanted(path):
+                    yield path, True

@@ -1,0 +1,340 @@
+"""A tree written out as files: byte for byte, inside one directory, nowhere else (I27, I28, P1).
+
+The target is missing or empty, unless `force` is given; then files are replaced one by one through a
+temporary sibling, and what the tree does not name stays. The walk goes down by directory descriptors
+that never follow a symlink, files are created exclusively, every content is re-hashed before it gets a
+name, and symlinks come last, so that nothing is ever written through one. Modes are 0644, 0755 and 0755
+for directories whatever the umask, and those of the tree where that keeps narrower ones: two replays of one
+turn are then equal, whoever runs them (I27).
+
+What cannot be written is listed in the report and the rest is written all the same. A kill leaves
+a part of the files, inside the target.
+
+Plan, then execute: the whole tree is read and added up, and every wanted path found, before the first name
+is made; what has no room is refused.
+Files are written in the order in which packs hold them, by two processes when there are enough of them.
+One thread may call this; others may use other `BlobStore` objects meanwhile.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from eventlog.base.errors import EventLogError, NotFound, Refused
+from eventlog.base.paths import path_text
+from eventlog.blobs.disk_space import refuse_without_room
+from eventlog.blobs.extent import (
+    ALL,
+    DEPTH_MAX,
+    ENTRIES_MAX,
+    Entries,
+    Walk,
+    Wish,
+    extent_of,
+    read_directories,
+    too_deep,
+    too_many,
+    wanted_of,
+    wish_of,
+)
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.store import BlobStore
+from eventlog.blobs.tree import (
+    DIRECTORY,
+    MODE_OF_KIND,
+    SKIPPED,
+    SUBMODULE,
+    SYMLINK,
+    TreeEntry,
+    decode_tree,
+    is_store_name,
+    mode_of_directory,
+    unsafe_path,
+)
+from eventlog.checkout.parallel import FileJob, Listed, write_files
+from eventlog.checkout.target import DIRECTORY_MODE, PRIVATE_MODE, Target, reason_of
+from eventlog.worktree.userfiles import UserFiles
+
+# (entries, path of their directory) → the entries to be written
+Resolve = Callable[[Sequence[TreeEntry], bytes], Sequence[TreeEntry]]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was written, and what was not.
+
+    `missing` should be there and is not; `skipped` was never captured; `submodules` stand as empty
+    directories. Each is a list of (path, reason or commit).
+    """
+
+    files: int
+    bytes: int
+    symlinks: int
+    dirs: int
+    missing: Listed
+    skipped: Listed
+    submodules: Listed
+
+    @property
+    def partial(self) -> bool:
+        """Whether something that the tree holds could not be written."""
+        return bool(self.missing)
+
+
+def materialize(
+    blobs: BlobStore,
+    root: bytes | Sequence[TreeEntry],
+    target: str,
+    *,
+    force: bool = False,
+    paths: Sequence[bytes] = (),
+    trees: Mapping[bytes, bytes] | None = None,
+    resolve: "Resolve | None" = None,
+    root_mode: int | None = None,
+    calls: UserFiles | None = None,
+    workers: int | None = None,
+) -> Report:
+    """Write a tree into the directory `target`.
+
+    Args:
+        root: id of a tree, or the entries of one.
+        force: the target may hold files; those of the tree's names are replaced, all others stay.
+        paths: write only these files and directories of the tree, by their path in it.
+        trees: encodings of trees that are in no pack, by id.
+        resolve: what stands for the entries of the directory at a path.
+        root_mode: of `target`, if it is made here and is not to have the usual one.
+        workers: how many processes write at once; None lets the amount of work decide.
+    Raises: NotFound when a path is not in the tree, or the tree itself is not in the store;
+        Refused when the target holds something, is not a directory, or is inside the store, and when the tree
+        is too large for it.
+    """
+    _check_target(blobs, target)
+    plan = _plan(blobs, root, target, wish_of(paths), trees or {}, resolve or _as_they_are, force=force)
+    calls = calls or UserFiles()
+    fd, is_new = _open_target(calls, target, force, DIRECTORY_MODE if root_mode is None else PRIVATE_MODE)
+    if is_new and root_mode is not None:
+        plan.modes[0] = root_mode
+    place = Target(calls, fd, plan.dirs, force, plan.modes)
+    try:
+        place.make_all()
+        done = write_files(blobs, place, plan.files, workers)
+        unlinked = _write_symlinks(blobs, place, plan)
+        place.set_modes()
+        missing = plan.missing + place.failed + done.missing
+    finally:
+        place.close()
+    return Report(
+        files=done.files,
+        bytes=done.bytes,
+        symlinks=len(plan.symlinks) - len(unlinked),
+        dirs=place.made,
+        missing=sorted(missing + unlinked),
+        skipped=[(path, _sentence(blobs, id)) for path, id in plan.skipped],
+        submodules=[(path, _sentence(blobs, id)) for path, id in plan.submodules],
+    )
+
+
+def walk(
+    blobs: BlobStore, root: bytes, trees: Mapping[bytes, bytes] | None = None
+) -> Iterator[tuple[bytes, TreeEntry]]:
+    """Every path of a tree with its entry, a directory before what is in it, in order of names.
+
+    Raises: NotFound, Corruption when a tree cannot be read; Refused when it is too deep or too large, after
+    some of it.
+    """
+    get = _tree_getter(blobs, trees or {})
+    undone = "they are not listed"
+    walked = Walk(blobs, [(get, root)], undone)
+    stack = [(b"", iter(get(root)))]
+    while stack:
+        prefix, entries = stack[-1]
+        entry = next(entries, None)
+        if entry is None:
+            stack.pop()
+            continue
+        path = prefix + entry.name
+        yield path, entry
+        if entry.kind == DIRECTORY:
+            if len(stack) >= DEPTH_MAX:
+                raise too_deep(undone)
+            below = get(entry.id)
+            walked.met(len(below) + 1)
+            stack.append((path + b"/", iter(below)))
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What is to be made. A directory is a row (index of its parent, name, path); row 0 is the target."""
+
+    dirs: list[tuple[int, bytes, bytes]] = field(default_factory=lambda: [(0, b"", b"")])
+    files: list[FileJob] = field(default_factory=list)
+    symlinks: list[tuple[bytes, int, bytes, bytes]] = field(default_factory=list)
+    skipped: list[tuple[bytes, bytes]] = field(default_factory=list)
+    submodules: list[tuple[bytes, bytes]] = field(default_factory=list)
+    missing: Listed = field(default_factory=list)
+    modes: dict[int, int] = field(default_factory=dict)  # of directories that have not the usual one
+    claims: dict[bytes, int] = field(default_factory=dict)  # size of each content, as the tree has it
+
+
+# What has these kinds is no file with a content of its own.
+_NO_FILES = frozenset((DIRECTORY, SYMLINK, SUBMODULE, SKIPPED))
+
+
+def _plan(
+    blobs: BlobStore,
+    root: bytes | Entries,
+    target: str,
+    wish: Wish | None,
+    trees: Mapping[bytes, bytes],
+    resolve: "Resolve",
+    *,
+    force: bool,
+) -> _Plan:
+    """Read the tree, add up what it is, and only then list what is to be made.
+
+    Raises: NotFound, Refused.
+    """
+    get = _tree_getter(blobs, trees)
+    # Without its root there is nothing to write: that is an error, not a partial result.
+    top = get(root) if isinstance(root, bytes) else root
+    directories = read_directories(blobs, get, top, wish, ENTRIES_MAX)
+    lists = [top, *(entries for entries in directories.values() if not isinstance(entries, str))]
+    places = blobs.places({id for entries in lists for _, kind, id, _ in entries if kind not in _NO_FILES})
+    lengths = {id: place[4] for id, place in places.items()}
+    extent = extent_of(top, wish, directories, lengths)
+    if extent.entries > ENTRIES_MAX:
+        raise too_many(ENTRIES_MAX)
+    if extent.depth > DEPTH_MAX:
+        raise too_deep()
+    refuse_without_room(extent.bytes, target, replaces=force)
+    plan = _Plan()
+    level: list[tuple[int, bytes, Wish | None]] = []
+    _plan_directory(plan, level, 0, resolve(top, b""), wish)
+    while level:
+        below: list[tuple[int, bytes, Wish | None]] = []
+        for index, id, part in level:
+            entries = directories[id]
+            if isinstance(entries, str):
+                plan.missing.append((plan.dirs[index][2], entries))
+                continue
+            _plan_directory(plan, below, index, resolve(entries, plan.dirs[index][2]), part)
+        level = below
+    # Contents that stand elsewhere, and not in a pack, are known only now.
+    needed = sum(lengths.get(job[0], plan.claims.get(job[0], 0)) for job in plan.files)
+    refuse_without_room(needed, target, replaces=force)
+    return plan
+
+
+def _as_they_are(entries: Sequence[TreeEntry], _folder: bytes) -> Sequence[TreeEntry]:
+    return entries
+
+
+def _first_path(name: bytes, wish: Wish | None) -> bytes:
+    """A path that was asked for below `name`, as it was asked for."""
+    while wish and ALL not in wish:
+        below, wish = next(iter(wish.items()))
+        name += b"/" + below
+    return name
+
+
+def _plan_directory(
+    plan: _Plan,
+    level: list[tuple[int, bytes, Wish | None]],
+    index: int,
+    entries: Sequence[TreeEntry],
+    wish: Wish | None,
+) -> None:
+    prefix = plan.dirs[index][2]
+    if prefix:
+        prefix += b"/"
+    if wish:
+        names = {entry[0] for entry in entries}
+        for name in wish:
+            if name not in names and name != ALL:
+                wanted = path_text(prefix + _first_path(name, wish[name]))
+                raise NotFound(f"{wanted} is not in this tree; nothing was written")
+    files = plan.files
+    may_be_store = not prefix or is_store_name(plan.dirs[index][1])
+    for (name, kind, id, size), below in wanted_of(entries, wish):
+        path = prefix + name
+        if may_be_store and kind != SKIPPED and (problem := unsafe_path(path)) is not None:
+            plan.missing.append((path, f"it is not written: it {problem}"))
+            continue
+        if kind == DIRECTORY:
+            plan.dirs.append((index, name, path))
+            if size:
+                plan.modes[len(plan.dirs) - 1] = mode_of_directory(size)
+            level.append((len(plan.dirs) - 1, id, below))
+            continue
+        if below and below.keys() != {ALL}:
+            raise NotFound(
+                f"{path_text(path)} is no directory in this tree, so nothing is below it; nothing was written"
+            )
+        if kind == SYMLINK:
+            plan.symlinks.append((path, index, name, id))
+        elif kind == SUBMODULE:
+            plan.dirs.append((index, name, path))
+            plan.submodules.append((path, id))
+        elif kind == SKIPPED:
+            plan.skipped.append((path, id))
+        else:
+            files.append((id, index, name, MODE_OF_KIND[kind]))
+            plan.claims[id] = size
+
+
+def _tree_getter(blobs: BlobStore, trees: Mapping[bytes, bytes]) -> Callable[[bytes], Sequence[TreeEntry]]:
+    def get(id: bytes) -> Sequence[TreeEntry]:
+        encoding = trees.get(id)
+        return blobs.get_tree(id) if encoding is None else decode_tree(encoding, f"tree {to_text(id)}")
+
+    return get
+
+
+def _check_target(blobs: BlobStore, target: str) -> None:
+    store = os.path.realpath(blobs.layout.root)
+    if os.path.commonpath((store, os.path.realpath(target))) == store:
+        raise Refused(f"{target} is inside the store {blobs.layout.root}; name a directory elsewhere")
+
+
+def _open_target(calls: UserFiles, target: str, force: bool, mode: int) -> tuple[int, bool]:
+    """A descriptor of the target; whether it was missing, and was made with this mode."""
+    try:
+        try:
+            fd = calls.open_root(target)
+        except FileNotFoundError:
+            os.makedirs(target, mode)
+            fd = calls.open_root(target)
+            calls.fchmod(fd, mode)
+            return fd, True
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EEXIST):
+            raise Refused(
+                f"{target} is a symlink, or not a directory; name a directory, or one that does not exist yet"
+            ) from error
+        raise EventLogError(f"{target} cannot be made or opened: {error.strerror}") from error
+    if not force and calls.listdir(fd):
+        calls.close(fd)
+        raise Refused(f"{target} is not empty; name an empty directory, or use --force to write over it")
+    return fd, False
+
+
+def _write_symlinks(blobs: BlobStore, place: Target, plan: _Plan) -> Listed:
+    """Make the symlinks; the (path, reason) of those that cannot be made."""
+    failed = []
+    for path, index, name, id in plan.symlinks:
+        try:
+            place.write_symlink(index, name, blobs.get(id))
+        except EventLogError as error:
+            failed.append((path, f"its target cannot be read: {error}"))
+        except OSError as error:
+            failed.append((path, f"it cannot be written: {reason_of(error)}"))
+    return failed
+
+
+def _sentence(blobs: BlobStore, id: bytes) -> str:
+    """The text kept for a skipped file (why) or a submodule (its commit)."""
+    try:
+        return blobs.get(id).decode("utf-8", "replace")
+    except EventLogError:
+        return "the reason cannot be read"

@@ -1,0 +1,1 @@
+"""`locus doctor`: does recording work here, and is the store sound? Reads only."""

@@ -1,0 +1,426 @@
+"""Does recording work here, and what is in the way? Asks everything there is to ask, and changes nothing.
+
+Each check gives findings: *ok*, a *note* (worth knowing), a *problem* (something is not recorded, or may be
+lost) with what to do next. A check that fails is itself a finding, so one broken thing never hides another.
+
+The only programs started are hook lines that are word for word what this installation writes (a project's
+settings may come from anybody), each against a store of its own that is thrown away.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from eventlog import __version__
+from eventlog.base import identity
+from eventlog.base.errors import EventLogError
+from eventlog.base.fs import REAL, read_file
+from eventlog.base.layout import Layout
+from eventlog.doctor import store as health_store
+from eventlog.doctor import turns
+from eventlog.doctor.store import HOOKED, NOTE, OK, PROBLEM, Finding, age, recent
+from eventlog.setup import git_exclude, install, launch
+from eventlog.setup.install import CLAUDE_CODE, CODEX, GEMINI_CLI, LOCAL, Homes, Registered
+from eventlog.setup.settings import parse
+from eventlog.store import Store
+
+_LAUNCH_TIMEOUT_S = 10
+_PROBE = b'{"hook_event_name":"LocusDoctor","session_id":"locus-doctor"}'
+
+
+def examine(
+    store_root: str | None,
+    directory: str,
+    environ: Mapping[str, str],
+    commands: str,
+    more: Iterable[tuple[str, Callable[[Store], Iterable[Finding]]]] = (),
+) -> list[Finding]:
+    """All findings, in the order in which a person should read them.
+
+    Args: store_root: the store that was named, None to look for it from `directory`, the project;
+    commands: the directory of the package `locus_cli`; more: further checks of the store.
+    """
+    homes = Homes.of(environ)
+    found = list(_guarded("versions", lambda: _versions(commands)))
+    root, findings = _find_store(store_root, directory, environ)
+    found += findings
+    store = None
+    if root is not None:
+        try:
+            store = Store.open(root)
+        except EventLogError as error:
+            found.append(Finding(PROBLEM, "store", str(error)))
+    found += _guarded("hooks", lambda: _hooks(directory, homes, environ, store))
+    if store is not None:
+        opened = store
+        with opened:
+            for about, check in (*health_store.CHECKS, *turns.CHECKS, *more):
+                found += _guarded(about, lambda check=check: check(opened))  # type: ignore[misc]
+    # What several checks stumble over is one problem.
+    return list({(one.level, one.what, one.todo): one for one in reversed(found)}.values())[::-1]
+
+
+def _guarded(about: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    try:
+        yield from check()
+    except (EventLogError, OSError) as error:
+        yield Finding(PROBLEM, about, str(error))
+
+
+# -- surroundings ------------------------------------------------------------------------------
+
+
+def _versions(commands: str) -> Iterator[Finding]:
+    from importlib.metadata import version
+
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("duckdb", "pyarrow", "blake3"))
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield Finding(OK, "versions", f"Locus {__version__} on Python {python} ({sys.executable}); {libraries}")
+    old = launch.uncompiled(commands)
+    if old:
+        yield Finding(
+            NOTE,
+            "compiled",
+            f"{len(old)} modules of the hook are not compiled, so every call compiles them: {old[0]}",
+            "`locus hooks install` compiles them",
+        )
+
+
+def _find_store(
+    given: str | None, directory: str, environ: Mapping[str, str]
+) -> tuple[str | None, list[Finding]]:
+    try:
+        root = os.path.abspath(given) if given else identity.find(directory, dict(environ))
+    except EventLogError as error:
+        return None, [Finding(PROBLEM, "store", str(error))]
+    if root is not None and os.path.exists(Layout(root).store_file):
+        return root, []
+    named = "--store" if given else "LOCUS_DIR" if environ.get("LOCUS_DIR") else None
+    rest = f"{directory}/{identity.STORE_DIRECTORY}"
+    if root is not None and named:
+        what = f"{named} names {root}, where no store is, so hooks record nothing"
+        return None, [Finding(PROBLEM, "store", what, f"leave {named} away, or `locus init` there")]
+    if os.path.isdir(f"{rest}/log"):
+        what = f"{rest} has a log and no STORE file, without which nothing reads it and hooks record nothing"
+        return None, [
+            Finding(
+                PROBLEM,
+                "store",
+                what,
+                "`locus store repair` writes STORE anew; or bring it back from a backup",
+            )
+        ]
+    what = f"no store in {directory} or above it, so hooks record nothing"
+    return None, [Finding(PROBLEM, "store", what, "`locus init` makes one")]
+
+
+# -- hooks -------------------------------------------------------------------------------------
+
+
+def _hooks(
+    directory: str, homes: Homes, environ: Mapping[str, str], store: Store | None
+) -> Iterator[Finding]:
+    here = install.agents_here(directory, homes, environ.get("PATH"))
+    last = _last_calls(store) if store is not None else None
+    nothing = True  # no hook of ours, and none said to be missing
+    for agent in install.AGENTS:
+        places: dict[str, str] = {}
+        for level in install.LEVELS:
+            places.setdefault(install.settings_path(agent, level, directory, homes), level)
+        files = [install.look(REAL, agent, level, path) for path, level in places.items()]
+        registered = [one for one in files if one.events]
+        gone = [one for one in files if not one.events and install.was_installed(REAL, one.path, homes)]
+        for one in gone:
+            nothing = False
+            yield _vanished(one, store, is_served=bool(registered))
+        for one in files:
+            for finding in (*_of_file(one), *_status_line(one, homes)):
+                nothing = False
+                yield finding
+        if registered:
+            yield from _doubled(agent, registered)
+            started = [said for line in _lines(registered) for said in _starts(line, environ, homes)]
+            records = any(one.level == OK for one in started)
+            # What does nothing is worth knowing where other hooks of the agent do its work.
+            for found in started:
+                yield replace(found, level=NOTE) if records and found.level == PROBLEM else found
+            if records:
+                yield from _firing(agent, last)
+            yield from _in_the_way_of_git(registered)
+            if agent == CODEX:
+                yield from _codex_switches(homes, registered, last)
+            elif agent == GEMINI_CLI:
+                yield from _gemini_trust(homes, directory)
+        elif agent in here and not gone and not any(one.problem for one in files):
+            nothing = False
+            todo = f"`locus hooks install --agent {agent}`"
+            what = f"{agent} is here, but its hooks are not installed"
+            turn = None if store is None else _open_turn(store, agent)
+            if turn is not None:  # by the plugin, or by hooks of which no receipt is left
+                what += f"; hooks told of the turn {turn}, which has no end in the record"
+            yield Finding(NOTE, agent, what, todo)
+    if nothing:
+        todo = "`locus hooks install --agent all` installs them; or name the agent that you use"
+        yield Finding(NOTE, "hooks", "no hooks are installed; nothing is recorded by itself", todo)
+
+
+def _of_file(one: Registered) -> Iterator[Finding]:
+    again = f"`locus hooks install --agent {one.agent} --{one.level}` brings them up to date"
+    if one.problem is not None:
+        todo = f"correct the file, which the agent may pass over as a whole; then {again}"
+        yield Finding(PROBLEM, one.agent, one.problem, todo)
+    elif one.missing:
+        what = f"{one.path} has our hooks, but not for {', '.join(one.missing)}"
+        yield Finding(PROBLEM, one.agent, what, again)
+    elif one.is_older:
+        what = f"{one.path} was written by another version of Locus, and does what that one did"
+        yield Finding(NOTE, one.agent, what, again)
+    elif one.events:
+        yield Finding(OK, one.agent, f"{len(one.events)} hooks in {one.path} ({one.level})")
+    if one.disabled:
+        what = f"{one.path} sets {one.disabled}, so no hook of ours runs"
+        yield Finding(PROBLEM, one.agent, what, "remove that setting")
+
+
+def _status_line(one: Registered, homes: Homes) -> Iterator[Finding]:
+    """What there is to say of a status line that is ours, was ours, or could be."""
+    todo = f"`locus hooks install --agent {one.agent} --{one.level} --statusline`"
+    if one.status_line is None:
+        if install.had_status_line(REAL, one.path, homes):
+            what = f"{one.path} had our status line, and has it no more"
+            off = f"`locus hooks install --agent {one.agent} --{one.level}` leaves it out"
+            yield Finding(NOTE, one.agent, what, f"{todo} sets it again; {off}")
+        elif one.events and one.agent == CLAUDE_CODE:
+            yield Finding(OK, one.agent, f"no status line of ours in {one.path} ({todo} sets it)")
+        return
+    program = launch.missing_program(one.status_line)
+    if program is None:
+        yield Finding(OK, one.agent, f"its status line in {one.path} is ours")
+    else:
+        what = f"the status line in {one.path} stays empty: {program} is not there"
+        yield Finding(NOTE, one.agent, what, f"{todo} makes it name this installation")
+
+
+def _vanished(one: Registered, store: Store | None, *, is_served: bool) -> Finding:
+    """Hooks that were installed and that nobody uninstalled, in a file that has none now."""
+    agent = one.agent
+    how = "which has none of them now" if one.exists else "which is gone"
+    what = f"the hooks of {agent} were installed in {one.path}, {how}"
+    turn = None if store is None else _open_turn(store, agent)
+    if turn is not None:
+        what += f"; the turn {turn} began with them and has no end in the record"
+    todo = (
+        f"`locus hooks install --agent {agent} --{one.level}` puts them back "
+        f"(if you took them out: `locus hooks uninstall --agent {agent} --{one.level}`)"
+    )
+    return Finding(NOTE if is_served else PROBLEM, agent, what, todo)
+
+
+def _open_turn(store: Store, agent: str) -> str | None:
+    """The last turn that hooks of an agent told, where it was not ended."""
+    try:
+        rows = store.query(
+            "select t.session_id, t.turn_id, t.status from turns t where t.agent = $1 and exists "
+            f"(select 1 from events where session_id = t.session_id and turn = t.turn and {HOOKED}) "
+            "order by t.last_position desc limit 1",
+            [agent],
+        ).rows
+    except EventLogError:
+        return None
+    return f"{rows[0][0]}_{rows[0][1]}" if rows and rows[0][2] == "active" else None
+
+
+def _in_the_way_of_git(registered: list[Registered]) -> Iterator[Finding]:
+    """Whether a commit, a checkout or a stash would take hooks away that are for one user alone."""
+    for one in registered:
+        is_shared = all(line == launch.portable_line(one.agent) for line in one.lines)
+        if one.level != LOCAL or is_shared:
+            continue
+        for how in git_exclude.standing(one.path):
+            if how.state != git_exclude.IGNORED:
+                again = f"`locus hooks install --agent {one.agent} --{one.level}` has git ignore it"
+                yield Finding(NOTE, one.agent, how.why, how.todo or again)
+
+
+def _doubled(agent: str, registered: list[Registered]) -> Iterator[Finding]:
+    """Whether an event starts more than one hook: agents run only equal commands once."""
+    number = len({line for one in registered for line in one.lines})
+    if number > 1:
+        files = " and ".join(one.path for one in registered)
+        what = f"its hooks stand in {files}, so each event starts {number} of them; " + (
+            "model calls count as often, nothing else does" if agent == CODEX else "nothing counts twice"
+        )
+        levels = " or ".join(f"--{one.level}" for one in registered)
+        todo = f"keep one: `locus hooks uninstall --agent {agent}` with {levels} takes the others out"
+        yield Finding(NOTE, agent, what, todo)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A launch line, and the first file that has it; `whose` says which hooks are meant."""
+
+    agent: str
+    text: str
+    level: str
+    whose: str
+
+
+def _lines(registered: list[Registered]) -> list[_Line]:
+    found: dict[str, _Line] = {}
+    for one in registered:
+        whose = "its hooks" if len(registered) == 1 else f"its hooks in {one.path}"
+        for text in one.lines:
+            found.setdefault(text, _Line(one.agent, text, one.level, whose))
+    return list(found.values())
+
+
+def _starts(line: _Line, environ: Mapping[str, str], homes: Homes) -> Iterator[Finding]:
+    """Whether a launch line records what it is given."""
+    agent, text, whose = line.agent, line.text, line.whose
+    named = launch.named_in(text, agent)
+    gone = [path for path in named or () if not os.access(path, os.R_OK)]
+    todo = f"`locus hooks install --agent {agent} --{line.level}` makes them name this installation"
+    if gone:
+        yield Finding(PROBLEM, agent, f"{whose} do nothing: {gone[0]} is gone", todo)
+        return
+    stub = f"{launch.stub_directory(homes.data)}/{launch.STUB}"
+    ours = named is not None and named[1] == stub and os.path.dirname(named[0]) == _directory_of_python()
+    if not ours and text != launch.portable_line(agent):
+        yield Finding(NOTE, agent, f"{whose} name another installation, which was not tried: {text}", todo)
+        return
+    if named is None and shutil.which(launch.PROGRAM, path=environ.get("PATH")) is None:
+        what = f"{whose} start {launch.PROGRAM}, which is not on your PATH, so they do nothing"
+        yield Finding(PROBLEM, agent, what, f"put {os.path.dirname(sys.executable)} on the PATH")
+        return
+    took_ms = _try(text, environ)
+    if took_ms is None:
+        yield Finding(PROBLEM, agent, f"{whose} were tried and recorded nothing: {text}", todo)
+    else:
+        yield Finding(OK, agent, f"{whose} were tried and record ({took_ms:.0f} ms)")
+
+
+def _directory_of_python() -> str:
+    return os.path.dirname(sys.executable)
+
+
+def _try(line: str, environ: Mapping[str, str]) -> float | None:
+    """Run a launch line on a store that is thrown away; milliseconds, or None when nothing was recorded."""
+    with tempfile.TemporaryDirectory(prefix="locus-doctor-") as directory:
+        root = f"{directory}/.locus"
+        Store.init(root, project_name="doctor", repo_hash="0" * 12, force=True).close()
+        started = REAL.monotonic()
+        try:
+            subprocess.run(
+                ["/bin/sh", "-c", line],
+                input=_PROBE,
+                cwd=directory,
+                env={**environ, "LOCUS_DIR": root},
+                capture_output=True,
+                timeout=_LAUNCH_TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        took_ms = (REAL.monotonic() - started) * 1000
+        with Store.open(root) as store:
+            return took_ms if next(iter(store.events()), None) is not None else None
+
+
+def _last_calls(store: Store) -> dict[str, int] | None:
+    """When each agent's hooks were last heard of, in microseconds since 1970; None when nobody can tell."""
+    try:
+        rows = store.query(
+            f"select agent, epoch_us(max(recorded_at)) from events where position >= $1 and {HOOKED} "
+            "and agent is not null group by agent",
+            [recent(store)],
+        ).rows
+    except EventLogError:
+        return None  # the check of the log says why
+    return {agent: at for agent, at in rows if at is not None}
+
+
+def _firing(agent: str, last: Mapping[str, int] | None) -> Iterator[Finding]:
+    if last is None:
+        return
+    if agent not in last:
+        todo = "start the agent anew in this directory" + (
+            "; trust the hooks (/hooks)" if agent == CODEX else ""
+        )
+        yield Finding(NOTE, agent, "its hooks have recorded nothing here yet", todo)
+        return
+    age_s = max(0, REAL.time_ns() // 1000 - last[agent]) / 1_000_000
+    yield Finding(OK, agent, f"last heard of {age(age_s)} ago")
+
+
+def _codex_switches(
+    homes: Homes, registered: Iterable[Registered], last: Mapping[str, int] | None
+) -> Iterator[Finding]:
+    path = f"{homes.codex}/config.toml"
+    try:
+        fields = tomllib.loads(read_file(REAL, path, 8 << 20).decode())
+    except FileNotFoundError:
+        fields = {}
+    except (OSError, ValueError) as error:
+        yield Finding(
+            NOTE,
+            CODEX,
+            f"{path} cannot be read ({error}), so it is not known whether hooks are on",
+            "correct the file",
+        )
+        return
+    features, hooks = fields.get("features"), fields.get("hooks")
+    if isinstance(features, dict) and features.get("hooks") is False:
+        yield Finding(PROBLEM, CODEX, f"{path} turns hooks off", "remove `hooks = false` from [features]")
+    state = hooks.get("state") if isinstance(hooks, dict) else None
+    trusted = [key for key, said in state.items() if _is_trusted(said)] if isinstance(state, dict) else []
+    for one in registered:
+        unknown = [event for event in one.events if not _has_key(trusted, one.path, event)]
+        if len(unknown) == len(one.events) and _records_since(one.path, (last or {}).get(CODEX)):
+            continue  # it runs them, whatever it noted
+        if unknown:
+            what = (
+                f"Codex has not noted that you trust {len(unknown)} of the {len(one.events)} hooks in "
+                f"{one.path}; untrusted hooks are left out without a word"
+            )
+            yield Finding(NOTE, CODEX, what, "start `codex` here, give the command /hooks, and trust them")
+
+
+def _gemini_trust(homes: Homes, directory: str) -> Iterator[Finding]:
+    """Whether an interactive Gemini CLI takes the directory for one whose hooks may run."""
+    path = f"{homes.gemini}/trustedFolders.json"
+    try:
+        rules = parse(read_file(REAL, path, 8 << 20).decode(), path, comments=True).data
+    except FileNotFoundError:
+        return  # the agent asks when it is started here
+    except (OSError, ValueError, EventLogError) as error:
+        yield Finding(NOTE, GEMINI_CLI, f"it is not known whether {directory} is trusted ({error})")
+        return
+    within = {os.path.dirname(one) if rule == "TRUST_PARENT" else one: rule for one, rule in rules.items()}
+    above = [one for one in within if f"{directory}/".startswith(one.rstrip("/") + "/")]
+    if above and within[max(above, key=len)] == "DO_NOT_TRUST":
+        what = f"{path} says that you do not trust {directory}, where Gemini CLI then runs no hook"
+        yield Finding(NOTE, GEMINI_CLI, what, "start `gemini` here, give the command /permissions")
+
+
+def _is_trusted(said: object) -> bool:
+    return isinstance(said, dict) and "trusted_hash" in said
+
+
+def _records_since(path: str, at_us: int | None) -> bool:
+    """Whether hooks told something after their file was last written."""
+    try:
+        return at_us is not None and at_us * 1000 > os.stat(path).st_mtime_ns
+    except OSError:
+        return False
+
+
+def _has_key(keys: Iterable[str], path: str, event: str) -> bool:
+    """Whether Codex keeps something under `PATH:post_tool_use:GROUP:HANDLER` for an event of a file."""
+    snake = "".join("_" + c.lower() if c.isupper() else c for c in event).lstrip("_")
+    beginnings = tuple(f"{name}:{snake}:" for name in (path, os.path.realpath(path)))
+    return any(key.startswith(beginnings) for key in keys)

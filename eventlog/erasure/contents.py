@@ -1,0 +1,214 @@
+"""Erasing contents: packs are written anew without them, and no copy stays aside.
+
+`holding` looks; `remove` makes one new pack of all those that hold an erased id, without it, reads it back,
+and unlinks the old ones at once, where a merge would keep them for a day. What a condemned pack alone holds
+beside an erased content is stored again first. Writers go on beside it; the exclusive `gc` lock is held while
+packs go. Killed anywhere, every id that was not erased is found (I24), and repeating it finishes it (I32).
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Set
+
+from eventlog.base.errors import Corruption, EventLogError, InvalidEvent, NotFound
+from eventlog.base.fs import Refusals
+from eventlog.base.layout import CONDEMNED_DIR, PACK_DIR, parse_pack
+from eventlog.base.locks import GC, acquire
+from eventlog.blobs.catalog import load_tables
+from eventlog.blobs.ids import tree_id
+from eventlog.blobs.pack import TREE, PackTables
+from eventlog.blobs.store import BlobStore
+from eventlog.blobs.tree import DIRECTORY, TreeEntry, encode_tree
+from eventlog.gc.live_contents import read_trees, tree_rows
+from eventlog.gc.repack import repack
+from eventlog.log.pattern import Pattern
+from eventlog.worktree.statcache import raise_generation
+
+# Each further one needs a merge of another process that began before, or a content that is stored again.
+_ROUNDS_MAX = 10
+
+
+def holding(blobs: BlobStore, pattern: Pattern) -> dict[bytes, bool]:
+    """The ids of contents in which the pattern stands, and whether each is a tree: names in it hold it.
+
+    Reads every content once. One that a collection takes away meanwhile holds nothing.
+    Raises: Corruption when one cannot be read.
+    """
+    kinds: dict[bytes, int] = {}
+    for tables in [*blobs.tables(), *(tables for _, tables in _condemned(blobs))]:
+        kinds.update(_kinds(tables))
+    found = {}
+    for id in blobs.read_order(kinds):
+        try:
+            if pattern.is_in(blobs.get(id)):
+                found[id] = kinds[id] == TREE
+        except NotFound:
+            continue
+    return found
+
+
+def renamed(
+    blobs: BlobStore, holding: Collection[bytes], pattern: Pattern, mark: str
+) -> dict[bytes, tuple[TreeEntry, ...]]:
+    """What trees are to be without the pattern in their names: those `holding` it, and all above them.
+
+    By id the entries of the tree that takes its place. A tree is left out where its names cannot be had
+    without the pattern. Raises: Corruption when a tree cannot be read.
+    """
+    above: dict[bytes, list[bytes]] = {}
+    trees = (id for tables in blobs.tables() for id, kind in _kinds(tables) if kind == TREE)
+    for id, encoding in read_trees(blobs, trees):
+        for kind, child, _ in tree_rows(encoding):
+            if kind == DIRECTORY:
+                above.setdefault(child, []).append(id)
+    new: dict[bytes, tuple[TreeEntry, ...]] = {}
+    ids: dict[bytes, bytes] = {}
+    waiting = list(holding)
+    while waiting:
+        id = waiting.pop()
+        entries = tuple(
+            TreeEntry(_without(one.name, pattern, mark), one.kind, ids.get(one.id, one.id), one.size)
+            for one in blobs.get_tree(id)
+        )
+        try:
+            encoding = encode_tree(entries)
+        except InvalidEvent:
+            continue  # two of its names would be one
+        if pattern.is_in(encoding) or ids.get(id) == tree_id(encoding):
+            continue
+        new[id], ids[id] = entries, tree_id(encoding)
+        waiting += above.get(id, ())
+    return new
+
+
+def _without(name: bytes, pattern: Pattern, mark: str) -> bytes:
+    return pattern.sub(name.decode("utf-8", "surrogateescape"), mark).encode("utf-8", "surrogateescape")
+
+
+def _kinds(tables: PackTables) -> Iterator[tuple[bytes, int]]:
+    for index in range(len(tables)):
+        id, kind = tables.entry(index)[:2]
+        yield id, kind
+
+
+def at_path(blobs: BlobStore, roots: Collection[bytes], path: bytes) -> set[bytes]:
+    """The ids of all contents that stand at `path`, or below it, in one of the trees. Raises: Corruption."""
+    level = set(roots)
+    parts = path.split(b"/")
+    found: set[bytes] = set()
+    for number, part in enumerate(parts):
+        below: set[bytes] = set()
+        for _, encoding in read_trees(blobs, level):
+            for kind, id, name in tree_rows(encoding):
+                if name == part:
+                    last = number == len(parts) - 1
+                    (below if kind == DIRECTORY else found if last else set()).add(id)
+        level = below
+    seen: set[bytes] = set()
+    while level:
+        seen |= level
+        below = set()
+        for _, encoding in read_trees(blobs, level):
+            for kind, id, _ in tree_rows(encoding):
+                (below if kind == DIRECTORY else found).add(id)
+        level = below - seen
+    return found
+
+
+def remove(blobs: BlobStore, ids: Set[bytes], *, lock_timeout_s: float = 10.0) -> list[str]:
+    """Take these contents out of all packs; the names of packs that are gone.
+
+    A merge that another process had begun may give one a new pack meanwhile: that one is next.
+    Raises: LockTimeout, NotDurable; Corruption when a pack that holds one cannot be written anew;
+    EventLogError when others store them again and again.
+    """
+    if not ids:
+        return []
+    gone: list[str] = []
+    tried: set[str] = set()
+    with Refusals(blobs.layout.directory(PACK_DIR), "erase contents"):
+        for number in range(_ROUNDS_MAX):
+            held = {tables.name: tables for tables in blobs.tables() if not ids.isdisjoint(tables.ids())}
+            if stays := held.keys() & tried:
+                raise Corruption(
+                    held[min(stays)].path,
+                    "it holds what is to be erased, and other contents that cannot be read: "
+                    "see `locus store verify`, then erase again",
+                )
+            if number and not held:
+                return gone
+            tried |= held.keys()
+            gone += _remove_from(blobs, held, ids, lock_timeout_s)
+    raise EventLogError(
+        f"{blobs.layout.root}: other processes store what is to be erased as often as it goes. "
+        "End them, then go on with `locus store erase --resume`."
+    )
+
+
+def _remove_from(
+    blobs: BlobStore, held: Mapping[str, PackTables], ids: Set[bytes], lock_timeout_s: float
+) -> list[str]:
+    """Write these packs anew without the ids, and unlink every condemned one that holds some; their names."""
+    fs, layout = blobs.fs, blobs.layout
+    if held:
+        live = {id for tables in held.values() for id in tables.ids()} - ids
+        repack(blobs, only=held.keys(), live=live, lock_timeout_s=lock_timeout_s)
+    _keep_others(blobs, ids, lock_timeout_s)
+    gone = []
+    # Whoever writes a pack has ended when this lock is free.
+    with acquire(fs, layout, GC, timeout_s=lock_timeout_s):
+        blobs.refresh()
+        raise_generation(fs, layout)  # no stat cache proves that they exist
+        for name, tables in list(_condemned(blobs)):
+            if not ids.isdisjoint(tables.ids()):
+                fs.unlink(f"{layout.directory(CONDEMNED_DIR)}/{name}")
+                gone.append(tables.name)
+        fs.fsync_dir(layout.directory(CONDEMNED_DIR))
+    blobs.close()
+    return gone
+
+
+def _keep_others(blobs: BlobStore, ids: Set[bytes], lock_timeout_s: float) -> None:
+    """Store what only a condemned pack holds that has to go."""
+    others: dict[bytes, int] = {}
+    for _, tables in _condemned(blobs):
+        if not ids.isdisjoint(tables.ids()):
+            rows = (tables.entry(index)[:2] for index in range(len(tables)))
+            others.update((id, kind) for id, kind in rows if id not in ids)
+    if not others:
+        return
+    with blobs.writer(lock_timeout_s=lock_timeout_s) as writer:
+        alone = others.keys() - blobs.places(others).keys()
+        for id in sorted(alone, key=lambda id: (others[id] != TREE, id)):
+            try:
+                writer.add_copy(id, others[id], blobs.get(id))
+            except (NotFound, Corruption):
+                continue  # it could not be read before either
+        writer.flush()
+
+
+def _condemned(blobs: BlobStore) -> Iterator[tuple[str, PackTables]]:
+    """(file name, tables) of the condemned packs that can be read."""
+    directory = blobs.layout.directory(CONDEMNED_DIR)
+    for name in blobs.fs.listdir(directory):
+        stem = parse_pack(name.rpartition("-")[2])
+        if stem is not None:
+            try:
+                yield name, load_tables(blobs.fs, f"{directory}/{name}", stem, blobs.store_id)
+            except (Corruption, FileNotFoundError):
+                continue  # named by `unreadable`
+
+
+def unreadable(blobs: BlobStore) -> list[str]:
+    """Paths of packs of which nobody can say what they hold."""
+    fs, layout = blobs.fs, blobs.layout
+    found = []
+    for directory in (layout.directory(PACK_DIR), layout.directory(CONDEMNED_DIR)):
+        for name in fs.listdir(directory):
+            stem = parse_pack(name.rpartition("-")[2])
+            try:
+                if stem is not None:
+                    load_tables(fs, f"{directory}/{name}", stem, blobs.store_id)
+            except Corruption:
+                found.append(f"{directory}/{name}")
+            except FileNotFoundError:
+                continue
+    return found

@@ -1,0 +1,309 @@
+"""What was delivered to one endpoint: receipts in the log, and their fold.
+
+A receipt is a `cursor` event of the endpoint's consumer (recorder/ledger.py), operation `deliver`. It
+stands for the answers to one or more calls, and moves the consumer's position when everything in front
+of the new one is dealt with. The fold of all receipts is what is known of the endpoint (P2): counts,
+the state in which each context was last taken and the service's id of it, what was refused and why.
+Names of contexts are digests and reasons have no words of records, because an erasure leaves the ledger
+as it is. One thread; `Receipts` of one consumer exclude each other by the lock of its exporter.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from eventlog.base import jsontext
+from eventlog.exports.locusgraph.endpoint import Endpoint
+from eventlog.exports.locusgraph.rest import Item, Outcome, key_of
+from eventlog.recorder.ledger import CURSOR
+from eventlog.store import Store
+
+if TYPE_CHECKING:
+    import duckdb
+
+OPERATION = "deliver"
+_OWN_AGENT = "locus"
+_ENTRIES_MAX = 2_000  # of contexts and failures in one receipt: some 150 KB
+_RECEIPTS_AT_ONCE = 64
+_TABLES = 256
+_HOLDS = "holds something else"  # of a conflict, which needs a person
+_TRIES_AT_ONCE = 3
+_PAUSE_S = 30
+_PAUSE_MAX_S = 3_600
+
+_RECEIPTS = (
+    f"SELECT epoch_us(recorded_at) AS at, payload FROM events WHERE event_type = '{CURSOR}' "
+    f"AND title = '{{}}' AND agent = '{_OWN_AGENT}' AND operation = '{OPERATION}' ORDER BY position"
+)
+_COLUMNS = frozenset(("recorded_at", "payload", "event_type", "title", "agent", "operation", "position"))
+_ENDPOINTS = (
+    "SELECT payload->>'server' AS server, payload->>'graph_id' AS graph, max_by(payload->>'api', position) "
+    f"FROM events WHERE event_type = '{CURSOR}' AND agent = '{_OWN_AGENT}' AND operation = '{OPERATION}' "
+    "AND starts_with(title, 'export:locusgraph:') GROUP BY ALL ORDER BY ALL"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A record that the service refused: a timeline event at `position`, or the context of `group`.
+
+    `tries`: how often exports tried it where it may pass by itself, 0 where it needs a person. `at`: when it
+    was tried last, in seconds since 1970. `context_id` is known to the run that met it; the ledger does not
+    hold it.
+    """
+
+    key: str
+    group: str
+    position: int | None
+    reason: str
+    tries: int = 0
+    at: int = 0
+    context_id: str | None = None
+
+    @property
+    def passing(self) -> bool:
+        return self.tries > 0
+
+    @property
+    def next_at(self) -> int:
+        """When an export may try it again: two at once, later ones after growing pauses."""
+        if self.tries <= _TRIES_AT_ONCE:
+            return self.at
+        return self.at + min(_PAUSE_MAX_S, _PAUSE_S << min(self.tries - _TRIES_AT_ONCE - 1, 16))
+
+
+class States:
+    """Context → the state in which it was last taken, and whether the service gave it an id.
+
+    Some 30 bytes for each of what may be millions: open hash tables of pairs of numbers, which need no hash
+    of their own, keys being digests. Many small ones, so that growing needs little room beside.
+    """
+
+    __slots__ = ("_counts", "_tables")
+
+    def __init__(self) -> None:
+        self._tables = [array("Q", bytes(16 * 8)) for _ in range(_TABLES)]
+        self._counts = [0] * _TABLES
+
+    def __len__(self) -> int:
+        return sum(self._counts)
+
+    def put(self, key: str, state: str, has_id: bool) -> None:
+        number = _number(key)
+        which = number % _TABLES
+        table = self._tables[which]
+        at = _place(table, number)
+        self._counts[which] += not table[at]
+        table[at : at + 2] = array("Q", (number, _value(state, has_id)))
+        if self._counts[which] * 8 > len(table) * 3:
+            self._tables[which] = _twice(table)
+
+    def holds(self, key: str, state: str) -> bool:
+        """Whether the context was last taken in this state."""
+        number = _number(key)
+        table = self._tables[number % _TABLES]
+        at = _place(table, number)
+        return table[at] != 0 and table[at + 1] | 1 == _value(state, True)
+
+    def __contains__(self, key: str) -> bool:
+        number = _number(key)
+        table = self._tables[number % _TABLES]
+        return table[_place(table, number)] != 0
+
+    def has_id(self, key: str) -> bool:
+        number = _number(key)
+        table = self._tables[number % _TABLES]
+        return bool(table[_place(table, number) + 1] & 1)
+
+
+def _number(key: str) -> int:
+    return int(key, 16) or 1  # 0 is a place without an entry
+
+
+def _value(state: str, has_id: bool) -> int:
+    """The state but for its lowest bit, in place of which stands the other fact."""
+    return int(state, 16) & ~1 | has_id
+
+
+def _place(table: "array[int]", number: int) -> int:
+    """Where the entry of that key stands, or would."""
+    at = number // _TABLES * 2 % len(table)
+    while table[at] not in (0, number):
+        at = (at + 2) % len(table)
+    return at
+
+
+def _twice(table: "array[int]") -> "array[int]":
+    grown = array("Q", bytes(2 * len(table) * table.itemsize))
+    for old in range(0, len(table), 2):
+        if table[old]:
+            at = _place(grown, table[old])
+            grown[at : at + 2] = table[old : old + 2]
+    return grown
+
+
+class Arrived:
+    """The contexts that an endpoint has, or is to have once what was refused arrives."""
+
+    def __init__(self, delivered: "Delivered") -> None:
+        self._delivered = delivered
+
+    def __contains__(self, context_id: str) -> bool:
+        key = key_of(context_id)
+        return key in self._delivered.states or key in self._delivered.failures
+
+
+@dataclass(slots=True)
+class Delivered:
+    """The fold of an endpoint's receipts."""
+
+    position: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    states: States = field(default_factory=States)
+    failures: dict[str, Failure] = field(default_factory=dict)
+    last_at: int | None = None  # of the last receipt, in microseconds
+    last_error: str | None = None
+
+    def take(self, receipt: dict[str, Any], at: int | None) -> None:
+        self.position = max(self.position, receipt.get("position") or 0)
+        self.counts.update(receipt.get("counts") or {})
+        passing = receipt.get("passing")
+        for key, group, position, reason in receipt.get("refused") or ():
+            # Former versions did not say what may pass: such a record is tried once more by itself.
+            tried = (0 if _HOLDS in reason else 1, 0) if passing is None else passing.get(key, (0, 0))
+            self.failures[key] = Failure(key, group, position, reason, *tried)
+        for key, (state, locus_id) in (receipt.get("contexts") or {}).items():
+            self.states.put(key, state, bool(locus_id))
+            self.failures.pop(key, None)
+        for key in receipt.get("resolved") or ():
+            self.failures.pop(key, None)
+        self.last_at = at
+        self.last_error = receipt.get("error")
+
+
+def endpoints(store: Store) -> list[Endpoint]:
+    """Every endpoint that was ever sent to, by server and graph; the interface is the last one used."""
+    rows = store.query(_ENDPOINTS).rows
+    return [Endpoint(*map(str, row)) for row in rows]
+
+
+def read(store: Store, endpoint: Endpoint) -> Delivered:
+    """What the log says of the endpoint."""
+    from eventlog.exports import streams
+
+    def ask(con: "duckdb.DuckDBPyConnection") -> Iterator[dict[str, Any]]:
+        return streams.rows(con, _RECEIPTS.format(endpoint.consumer), _RECEIPTS_AT_ONCE)
+
+    found = Delivered()
+    with store.view() as view:
+        for row in streams.of_views(view, store, ("events",), ask, _COLUMNS):
+            receipt = jsontext.decode(row["payload"])
+            if isinstance(receipt, dict):
+                found.take(receipt, row["at"])
+    return found
+
+
+class Receipts:
+    """The writer of an endpoint's receipts; `delivered` is the fold with everything noted so far."""
+
+    def __init__(self, store: Store, endpoint: Endpoint) -> None:
+        self._store = store
+        self._endpoint = endpoint
+        self.delivered = read(store, endpoint)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._contexts: dict[str, tuple[str, str]] = {}
+        self._refused: list[tuple[str, str, int | None, str, int, int]] = []
+        self._resolved: list[str] = []
+        self._position: int | None = None
+        self._error: str | None = None
+
+    @property
+    def full(self) -> bool:
+        return len(self._contexts) + len(self._refused) + len(self._resolved) >= _ENTRIES_MAX
+
+    def note(self, item: Item, outcome: Outcome, at: int) -> "Failure | None":
+        """What became of one item, `at` that many seconds since 1970; what is left to do where it failed."""
+        self._counts[outcome.status] += 1
+        if item.is_counted_by_position and outcome.status != "failed" and not self.delivered.failures:
+            return None  # as nearly always: an event that arrived is told by the position
+        key = item.key
+        if outcome.status == "failed":
+            before = self.delivered.failures.get(key)
+            tries = 1 + (before.tries if before is not None else 0) if outcome.passing else 0
+            found = (key, item.group, item.position, outcome.reason, tries, at)
+            if outcome.waits_for is None or before is None:
+                self._refused.append(found)
+            return Failure(*found, item.context_id)
+        if not item.is_counted_by_position:
+            self._contexts[key] = (item.state, outcome.locus_id or "")
+        elif key in self.delivered.failures:
+            self._resolved.append(key)
+        if key in self.delivered.failures:
+            self._counts["resolved"] += 1
+        return None
+
+    def forget(self, failure: Failure) -> None:
+        """A refused record that is not in the log any more needs nobody's care."""
+        self._resolved.append(failure.key)
+
+    def reached(self, position: int) -> None:
+        """Everything in front of `position` is dealt with."""
+        self._position = max(position, self._position or 0)
+
+    def stopped_by(self, error: str) -> None:
+        """Why an export ended early; said once however often it is met in a row."""
+        if error != self.delivered.last_error or self._said():
+            self._error = error
+
+    def drop(self) -> None:
+        """Forget what was noted and not written: it says nothing of the records."""
+        self._clear()
+
+    def flush(self) -> None:
+        """Write what was noted as one receipt, durably; nothing where there is nothing to say."""
+        if not self._said() and self._error is None:
+            return
+        receipt = dict(self._fields())
+        self._store.append(
+            [
+                {
+                    "event_type": CURSOR,
+                    "event_kind": "fact",
+                    "source": "system",
+                    "agent": _OWN_AGENT,
+                    "title": self._endpoint.consumer,
+                    "operation": OPERATION,
+                    "payload": receipt,
+                }
+            ]
+        )
+        self.delivered.take(receipt, None)
+        self._clear()
+
+    def _said(self) -> bool:
+        moved = self._position is not None and self._position > self.delivered.position
+        return bool(moved or self._counts or self._resolved)
+
+    def _fields(self) -> Iterator[tuple[str, Any]]:
+        yield "consumer", self._endpoint.consumer
+        yield "server", self._endpoint.server
+        yield "graph_id", self._endpoint.graph_id
+        yield "api", self._endpoint.api
+        if self._position is not None and self._position > self.delivered.position:
+            yield "position", self._position
+        if self._counts:
+            yield "counts", dict(self._counts)
+        if self._contexts:
+            yield "contexts", self._contexts
+        if self._refused:
+            yield "refused", [entry[:4] for entry in self._refused]
+            yield "passing", {key: [tries, at] for key, *_, tries, at in self._refused if tries}
+        if self._resolved:
+            yield "resolved", self._resolved
+        if self._error is not None:
+            yield "error", self._error

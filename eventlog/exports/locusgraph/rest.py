@@ -1,0 +1,260 @@
+"""Bodies and answers of LocusGraph's REST call that stores a batch, in both published interfaces.
+
+Pure functions; any thread. A body is made of items that are JSON text already, so that a payload goes
+out in the bytes that were measured. Answers are foreign: `outcomes` takes nothing on trust.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from blake3 import blake3
+
+from eventlog.base import jsontext
+from eventlog.base.errors import EventLogError
+from eventlog.exports.locusgraph import wire
+from eventlog.exports.locusgraph.courier import is_passing, plain, reason_of
+from eventlog.recorder.requests import LINK_NAMES
+
+BODY_BYTES_MAX = 4 << 20  # ours: what stands in front of a service seldom takes more
+
+# The ladder of 1.0, and the names that it takes for steps of it; 0.x has our five among these.
+SOURCES = frozenset(
+    [
+        "policy",
+        "verified",
+        "tool",
+        "document",
+        "user",
+        "assistant",
+        "derived",
+        "system",
+        "validator",
+        "executor",
+        "agent",
+        "model",
+    ]
+)
+_STORED = {
+    "created": "created",
+    "recorded": "created",
+    "replaced": "replaced",
+    "unchanged": "unchanged",
+    "filtered": "filtered",
+}
+_NO_STRICT_JSON = re.compile(r"NaN|Infinity|\\u[dD][89a-fA-F]")
+_CONFLICT = re.compile(r"\b409\b|\bCONFLICT\b|already holds|replace: ?true", re.IGNORECASE)
+_MOMENT = re.compile(
+    r"\b(429|50[0-4])\b|rate.?limit|\binternal\b|time[d-]? ?out|unavailable|overloaded|try again"
+    r"|transient|temporar",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[\w./:@+-]{4,}")
+_FIELDS = frozenset(
+    ("graph_id", "event_kind", "context_id", "source", "payload", "timestamp", "replace", *LINK_NAMES)
+)
+_STATE_BYTES = 8
+WAITS = "it waits for what it extends, which was refused"
+
+
+class LyingError(EventLogError):
+    """An answer that cannot be true of what was sent."""
+
+
+class Item(NamedTuple):
+    """One record as it is sent. `key` stands for its context, `state` for all of it, in the ledger."""
+
+    group: str
+    position: int | None  # of a timeline event; None for a context whose state may change
+    context_id: str
+    replace: bool
+    text: bytes
+    parents: tuple[str, ...] = ()  # what it extends
+    late: bool = False  # an event in front of the position, noted as contexts are
+
+    @property
+    def is_counted_by_position(self) -> bool:
+        """Whether the position alone says that it arrived."""
+        return self.position is not None and not self.late
+
+    @property
+    def key(self) -> str:
+        return key_of(self.context_id)
+
+    @property
+    def state(self) -> str:
+        return blake3(self.text).digest(_STATE_BYTES).hex()
+
+
+class Outcome(NamedTuple):
+    """What became of one item: `created`, `replaced`, `unchanged`, `filtered`, `held`, or `failed`.
+
+    `locus_id` is the service's id of the memory. `held`: a project of that name is there already and is
+    left as it is. `reason` says why an item failed, without texts of the record. `passing`: the moment was
+    wrong, not the record. `conflict`: something else is held there. `waits_for`: the context whose refusal
+    kept it from being sent.
+    """
+
+    status: str
+    locus_id: str | None = None
+    reason: str = ""
+    passing: bool = False
+    conflict: bool = False
+    waits_for: str | None = None
+
+
+def waiting(parent: str) -> Outcome:
+    """Of an item that is not sent because what it extends was refused."""
+    return Outcome("failed", reason=WAITS, passing=True, waits_for=parent)
+
+
+def key_of(context_id: str) -> str:
+    """A context in the ledger: a digest, because names of sessions are texts of somebody."""
+    return blake3(context_id.encode("utf-8", "surrogatepass")).digest(_STATE_BYTES).hex()
+
+
+def item(
+    group: str,
+    position: int | None,
+    record: Mapping[str, Any],
+    *,
+    api: str,
+    replace: bool,
+    payload_bytes_max: int,
+    late: bool = False,
+) -> Item:
+    """A wire record (docs/locusgraph.md) as an item: documented keys only, unknown ones left out."""
+    fields: dict[str, Any] = {"event_kind": record["event_kind"], "context_id": record["context_id"]}
+    if record["source"] in SOURCES:
+        fields["source"] = record["source"]
+    replace = replace and api != "0.x"
+    for name in LINK_NAMES:
+        # In 1.0 a list that is left out keeps its links, so that of a replaced memory is always said.
+        if record[name] or replace:
+            fields[name] = record[name]
+    if record["timestamp"] is not None and not record["timestamp"].startswith("-"):
+        fields["timestamp"] = record["timestamp"]
+    if replace:
+        fields["replace"] = True
+    payload = _payload(record["payload_json"], payload_bytes_max, record["context_id"])
+    rest = jsontext.encode_without_floats(fields)
+    text = b'{"payload":' + payload + b"," + rest[1:]
+    return Item(group, position, record["context_id"], replace, text, tuple(record["extends"]), late)
+
+
+def body(graph_id: str, items: Sequence[Item]) -> bytes:
+    return b'{"graph_id":%b,"events":[%b]}' % (
+        jsontext.encode(graph_id),
+        b",".join(one.text for one in items),
+    )
+
+
+def outcomes(value: Mapping[str, Any], items: Sequence[Item]) -> list[Outcome]:
+    """What the answer of a 2xx says of each item, in order. Raises: LyingError."""
+    data = value.get("data", value)
+    if value.get("success") is False or not isinstance(data, dict):
+        raise LyingError("it answers 200 and says that it failed" + _in_brackets(reason_of(value), items))
+    results = data.get("results")
+    if not isinstance(results, list):
+        raise LyingError("its answer has no list of results")
+    if len(results) != len(items):
+        raise LyingError(f"its answer has {len(results):,} results for {len(items):,} records")
+    found = [_outcome(result, one) for result, one in zip(results, items, strict=True)]
+    for name, meant in (("failed", ("failed", "held")), ("filtered", ("filtered",))):
+        said = data.get(name)
+        counted = sum(one.status in meant for one in found)
+        if isinstance(said, int) and said != counted:
+            raise LyingError(f"its answer says {name}: {said:,}, and its results say {counted:,}")
+    return found
+
+
+def refusal(status: int, value: Any, one: Item) -> Outcome:
+    """What became of the one item of a body that was refused as a whole."""
+    words = reason_of(value)
+    if status == 409:
+        return _conflict(words, one)
+    said = _without_texts(words, one)
+    return Outcome("failed", reason=f"{status}: {said}" if said else str(status))
+
+
+def _outcome(result: Any, one: Item) -> Outcome:
+    if not isinstance(result, dict):
+        raise LyingError("one of its results is no object")
+    status = result.get("status")
+    if status == "error" or (status is None and result.get("error")):
+        words, code = reason_of(result), _code_of(result)
+        if code == 409 or (code is None and _CONFLICT.search(words)):
+            return _conflict(words, one)
+        said = _without_texts(words, one) or ("no reason given" if code is None else "")
+        passing = bool(_MOMENT.search(words)) if code is None else is_passing(code)
+        number = "" if code is None else f"{code}: " if said else str(code)
+        return Outcome("failed", reason=f"{number}{said}", passing=passing)
+    stored = _STORED.get(status) if isinstance(status, str) else None
+    if stored is None:
+        raise LyingError(f"one of its results has the status {plain(str(status))!r}")
+    named = result.get("context_id")
+    if named is not None and not _same_context(named, one.context_id):
+        raise LyingError("one of its results is about another context than the record in its place")
+    locus_id = result.get("locus_id", result.get("event_id"))
+    if stored == "filtered":
+        return Outcome(stored)
+    if not isinstance(locus_id, str) or not 0 < len(locus_id) <= 128:
+        raise LyingError(f"one of its results is {stored} and has no id")
+    return Outcome(stored, locus_id)
+
+
+def _code_of(result: Mapping[str, Any]) -> int | None:
+    """The number of an item's error, wherever the service puts it; None where it gives none."""
+    error = result.get("error")
+    nested = error if isinstance(error, dict) else {}
+    for said in (
+        result.get("code"),
+        result.get("status_code"),
+        nested.get("code"),
+        nested.get("status"),
+        error,
+    ):
+        if isinstance(said, str) and said.isascii() and said.isdigit() and len(said) == 3:
+            said = int(said)
+        if isinstance(said, int) and not isinstance(said, bool) and 400 <= said < 600:
+            return said
+    return None
+
+
+def _same_context(named: Any, ours: str) -> bool:
+    """Services spell ids in fewer letters than we do; two that differ only in these are one."""
+    return named == ours or (isinstance(named, str) and _plain_id(named) == _plain_id(ours))
+
+
+def _plain_id(text: str) -> str:
+    return re.sub(r"[^a-z0-9:]", "_", text.lower())
+
+
+def _conflict(words: str, one: Item) -> Outcome:
+    if one.group in ("knowledge", "categories"):
+        return Outcome("held")
+    said = _without_texts(words, one)
+    reason = "the context holds something else" + (f" ({said})" if said else "")
+    return Outcome("failed", reason=reason, conflict=True)
+
+
+def _without_texts(words: str, one: Item) -> str:
+    """The reason without words of the record: the ledger holds no text of anybody, and erasure skips it."""
+    record = one.text.decode("utf-8", "replace").lower()
+    kept = _WORD.sub(lambda m: m[0] if m[0] in _FIELDS or m[0].lower() not in record else "…", words)
+    return plain(kept)
+
+
+def _in_brackets(words: str, items: Sequence[Item]) -> str:
+    said = _without_texts(words, items[0]) if items else ""
+    return f" ({said})" if said else ""
+
+
+def _payload(text: str, bytes_max: int, context_id: str) -> bytes:
+    """The payload as an object in strict JSON, within its limit."""
+    own = text.strip()
+    if ("N" in own or "Inf" in own or "\\u" in own) and _NO_STRICT_JSON.search(own):
+        own = wire.encode(wire.decode(own))
+    if not own.startswith("{"):
+        own = f'{{"data":{own}}}'
+    return wire.fit(own, bytes_max, f"context {context_id}").text.encode("utf-8", "replace")

@@ -1,0 +1,684 @@
+"""Sending what is recorded to a LocusGraph server: each context in its final state, each event once.
+
+Calls follow one another, parents first, and each is acknowledged before the next one goes out; meanwhile
+the next body is made. What the server took is noted in receipts (deliveries.py) at most a second later,
+so a crash repeats a second of calls at most, under the same context ids and with the same texts, which
+changes nothing there; and the position moves only behind what was answered, so none is left out (I36).
+What a record extends was answered in an earlier call; where that was refused, the record waits (I37).
+One process at a time sends to an endpoint (a lock); a view is held for minutes at most.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from eventlog.base import locks
+from eventlog.base.errors import LockTimeout, Refused
+from eventlog.base.types import LIFECYCLE_TYPES
+from eventlog.exports.locusgraph import anchors, rest, wire
+from eventlog.exports.locusgraph.courier import Clock, Courier, ServiceError, StoppedError
+from eventlog.exports.locusgraph.deliveries import Arrived, Delivered, Failure, Receipts, read
+from eventlog.exports.locusgraph.endpoint import Endpoint
+from eventlog.exports.locusgraph.locusgraph import ALL_TYPES, BOOKKEEPING, TYPES, Batch, Entry
+from eventlog.exports.locusgraph.rest import Item, LyingError, Outcome
+
+if TYPE_CHECKING:
+    from eventlog.log.reader import LogView
+    from eventlog.store import Store
+
+BATCH = 100  # what both interfaces take
+
+_NOTE_EVERY_S = 1.0
+_VIEW_S_MAX = 600.0
+_AHEAD = 2  # calls that are made beside the one under way
+_LINGER_S = 2.0  # while following: what comes together goes together
+_REFUSED_ALL_MIN = 10
+_FAILED_MAX = 1_000
+_MOMENT_TRIES = 4
+_CATEGORIES = frozenset(wire.CATEGORIES.values())
+_UNCOUNTED = BOOKKEEPING.union(LIFECYCLE_TYPES)
+_ABANDON_S = 10.0  # how long the answer to the last call is waited for when asked to stop
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What to send. `since` begins elsewhere than the ledger says, and sends again what was taken."""
+
+    since: int | None = None
+    session_id: str | None = None
+    limit: int | None = None
+    batch: int = BATCH
+    payload_bytes_max: int = wire.PAYLOAD_BYTES_MAX
+    diffs: bool = True
+    include: frozenset[str] = frozenset()  # types of events beside those that always go
+
+
+@dataclass(slots=True)
+class SendReport:
+    """What one run did. `since`, `until`: the positions covered; `reached`: where the ledger stands.
+
+    `records` and `bytes` are what the server took, `tried` is all that was sent. `expected`: some number of
+    records there were to send when it began, to show how far it is.
+    """
+
+    server: str
+    graph_id: str
+    api: str
+    since: int = 0
+    until: int = 0
+    reached: int = 0
+    records: dict[str, int] = field(default_factory=dict)  # by group, those taken
+    tried: int = 0
+    expected: int = 0
+    answers: dict[str, int] = field(default_factory=dict)  # by status (rest.Outcome)
+    known: int = 0  # contexts that the service has in this state already
+    requests: int = 0
+    retries: int = 0
+    bytes: int = 0
+    payloads_cut: int = 0
+    links_left_out: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    gone: int = 0  # refused before, and not in the log any more
+    stopped: bool = False
+    lost: list[tuple[int, int]] = field(default_factory=list)
+    not_included: dict[str, int] = field(default_factory=dict)  # events by type, of types not asked for
+    sessions_left_out: dict[str, str] = field(default_factory=dict)  # session → why
+
+    @property
+    def total(self) -> int:
+        return sum(self.records.values())
+
+
+class Teller:
+    """Is told how a run goes, while it goes; this one keeps it to itself."""
+
+    def going(self, report: SendReport) -> None:
+        """After each answer."""
+
+    def trouble(self, text: str) -> None:
+        """At the first failure of a call or a record, and when one is asked to stop."""
+
+    def all_sent(self, report: SendReport) -> None:
+        """While following, whenever nothing is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parcel:
+    """The items of one call; with their answers, everything in front of `reaches` is dealt with."""
+
+    items: list[Item]
+    reaches: int | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is known of an endpoint. `behind`: events that are still to be sent; `failures` have names."""
+
+    delivered: Delivered
+    next_position: int
+    behind: int
+    failures: list[Failure] = field(default_factory=list)
+
+
+def status(store: "Store", endpoint: Endpoint) -> Status:
+    """How far exports to `endpoint` have come, and what they met."""
+    delivered = read(store, endpoint)
+    kinds = ", ".join(f"'{kind}'" for kind in sorted(BOOKKEEPING))
+    behind = store.query(
+        f"SELECT count(*) FROM events WHERE position >= $1 AND event_type NOT IN ({kinds})",
+        [delivered.position],
+    ).rows[0][0]
+    return Status(delivered, store.journal.next_position(), behind, _named(store, delivered.failures))
+
+
+def _named(store: "Store", failures: dict[str, Failure]) -> list[Failure]:
+    """The failures with their contexts: the ledger holds no names, which are texts of somebody."""
+    if not failures:
+        return []
+    names: dict[str, str] = {}
+    positions = [one.position for one in failures.values() if one.position is not None]
+    with store.view() as view:
+        for anchor in anchors.changed(view, store, 0):
+            names[rest.key_of(wire.context(anchor.context_id))] = wire.context(anchor.context_id)
+        batch = Batch(store, view, 0, "", diffs=False, include=frozenset((ALL_TYPES,)))
+        for position in positions:
+            for entry in batch.events_at(position):
+                names[rest.key_of(entry.record["context_id"])] = entry.record["context_id"]
+    for name in wire.CATEGORIES.values():
+        names[rest.key_of(name)] = name
+    return [replace(one, context_id=names.get(key)) for key, one in failures.items()]
+
+
+def plan(store: "Store", endpoint: Endpoint, options: Options) -> SendReport:
+    """What `send` would send, in records, calls and bytes; nothing is asked of the server."""
+    report = _report_of(endpoint)
+    delivered = read(store, endpoint)
+    report.reached = delivered.position
+    known = Delivered() if options.since is not None else delivered
+    with store.view() as view:
+        maker = _Maker(store, view, endpoint, options, known, delivered, report)
+        for parcel in maker.parcels(delivered.position if options.since is None else options.since):
+            report.requests += 1
+            report.bytes += parcel.size
+    return report
+
+
+def send(
+    store: "Store",
+    endpoint: Endpoint,
+    courier: Courier,
+    clock: Clock,
+    options: Options | None = None,
+    *,
+    retry_failed: bool = False,
+    follow: bool = False,
+    tell: Callable[[SendReport], None] | None = None,
+    teller: Teller | None = None,
+) -> SendReport:
+    """Send what is new, or with `retry_failed` what was refused; with `follow` go on until stopped.
+
+    Asked to stop by its clock it ends after the call under way, with `stopped` in the report.
+    Args: tell: called while following, with the report so far, whenever all was sent.
+    Raises: ServiceError, LyingError (what was acknowledged is noted), LockTimeout while another process
+    sends to this endpoint, Refused, and as `Store.append`.
+    """
+    options = options or Options()
+    if not 1 <= options.batch <= endpoint.events_max:
+        raise Refused(f"a batch has 1 to {endpoint.events_max:,} records in the interface {endpoint.api}")
+    try:
+        lock = locks.acquire(store.fs, store.layout, f"{locks.EXPORT}{_name(endpoint)}", timeout_s=0.0)
+    except LockTimeout:
+        raise LockTimeout(
+            f"another process is sending to {endpoint.graph_id!r} at {endpoint.server}; it sends all that "
+            "is new. Nothing was sent here."
+        ) from None
+    with lock:
+        sender = _Sender(store, endpoint, courier, clock, options, teller or Teller())
+        try:
+            if retry_failed:
+                sender.again()
+            else:
+                sender.run(follow, tell)
+        except StoppedError:
+            sender.report.stopped = True
+        except (ServiceError, LyingError) as error:
+            if isinstance(error, _RefusesAllError):
+                sender.receipts.drop()
+            sender.receipts.stopped_by(str(error))
+            raise
+        finally:
+            sender.finish()
+    return sender.report
+
+
+def _listed(include: frozenset[str]) -> str:
+    return ", ".join(f"'{kind}'" for kind in sorted(TYPES | {one for one in include if one.isidentifier()}))
+
+
+def _name(endpoint: Endpoint) -> str:
+    return endpoint.consumer.rpartition(":")[2]
+
+
+def _report_of(endpoint: Endpoint) -> SendReport:
+    return SendReport(endpoint.server, endpoint.graph_id, endpoint.api)
+
+
+class _RefusesAllError(ServiceError):
+    """Nothing was taken, so the server or the interface is the wrong one."""
+
+
+class _Sender:
+    """One run: what it made, what was answered, what was noted."""
+
+    def __init__(
+        self,
+        store: "Store",
+        endpoint: Endpoint,
+        courier: Courier,
+        clock: Clock,
+        options: Options,
+        teller: Teller,
+    ) -> None:
+        self.receipts = Receipts(store, endpoint)
+        self.report = _report_of(endpoint)
+        self.report.reached = self.receipts.delivered.position
+        self._store = store
+        self._endpoint = endpoint
+        self._courier = courier
+        self._clock = clock
+        self._options = options
+        # Whoever says where to begin wants it sent again.
+        self._known = Delivered() if options.since is not None else self.receipts.delivered
+        self._noted_at = clock.monotonic()
+        self._accepted = False
+        self._refused: list[str] = []  # reasons, until something was taken
+        self._teller = teller
+        self._trouble: str | None = None  # that was told last
+        self._missing = set(self.receipts.delivered.failures)  # keys of what the server does not have
+        self._failed = False  # a call, or the run; no call follows
+        self._pool = ThreadPoolExecutor(1, "locus-send")
+
+    def finish(self) -> None:
+        self._failed = True  # or done
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.receipts.flush()
+        self.report.reached = self.receipts.delivered.position
+        self.report.requests = self._courier.requests
+        self.report.retries = self._courier.retries
+
+    # -- what is new -------------------------------------------------------------------------------
+
+    def run(self, follow: bool, tell: Callable[[SendReport], None] | None) -> None:
+        given = self._options.since
+        at = self.receipts.delivered.position if given is None else given
+        self.report.since = self.report.until = at
+        # The ledger follows unless that would leave positions out.
+        counts = self._options.session_id is None and at <= self.receipts.delivered.position
+        news = self._news(at) if follow else None
+        while True:
+            self._try_passing()
+            at, done = self._pass(at, counts)
+            if not done:
+                continue
+            self.receipts.flush()
+            self.report.reached = self.receipts.delivered.position
+            if news is None or self._at_limit:
+                return
+            if tell is not None:
+                tell(self.report)
+            self._await(news, at)
+            self._courier.pause(_LINGER_S)
+
+    def _await(self, news: Iterator[int], at: int) -> None:
+        """Until something comes, or until what failed before may be tried again."""
+        if not any(failure.passing for failure in self.receipts.delivered.failures.values()):
+            if next((True for position in news if position >= at), None) is None:
+                raise StoppedError
+            return
+        while self._store.journal.next_position() <= max(at, self.receipts.delivered.position):
+            if self._due():
+                return
+            self._courier.pause(_LINGER_S)
+
+    def _news(self, since: int) -> Iterator[int]:
+        """The position of each event that is more than bookkeeping, once it is durable (I5)."""
+        followed = self._store.follow(since, poll_s=0.5, stop=self._clock.stopped, durable=True)
+        for event in followed:
+            if event["event_type"] not in BOOKKEEPING:
+                yield event["position"] or 0
+
+    def _pass(self, since: int, counts: bool) -> tuple[int, bool]:
+        """Send from `since` to the end of one view: where it came to, and whether that is the end."""
+        began = self._clock.monotonic()
+        with self._store.view() as view:
+            view.make_durable()  # what leaves the log must not outlive what it was made of (I5)
+            maker = self._maker(view, self._known)
+            if not self.report.expected and self._options.session_id is None:
+                self.report.expected = self.report.tried + self._expected(since)
+            at = since
+            held_too_long = False
+
+            def in_time() -> Iterator[_Parcel]:
+                nonlocal held_too_long
+                for parcel in maker.parcels(since, self._left()):
+                    yield parcel
+                    if self._clock.monotonic() - began > _VIEW_S_MAX and parcel.reaches is not None:
+                        held_too_long = True
+                        return
+
+            for parcel in self._answered(in_time()):
+                if parcel.reaches is not None:
+                    at = parcel.reaches
+                    if counts:
+                        self.receipts.reached(at)
+                self._note_if_due()
+            if held_too_long:
+                self.report.until = at
+                return at, False
+            if self._at_limit:
+                self.report.until = at
+                return at, True
+            if counts and maker.made:
+                self.receipts.reached(view.next_position)
+            self.report.until = view.next_position
+            return view.next_position, True
+
+    def _expected(self, since: int) -> int:
+        """Some number of records that a pass has to make, from counts alone."""
+        own = ", ".join(f"'{kind}'" for kind in sorted(_UNCOUNTED))
+        limits = self._options
+        found = self._store.query(
+            f"SELECT (SELECT count(*) FROM events WHERE position >= {since} AND event_type NOT IN ({own})"
+            + ("" if ALL_TYPES in limits.include else f" AND event_type IN ({_listed(limits.include)})")
+            + f") + (SELECT count(*) FROM turns WHERE last_position >= {since})"
+            f" + (SELECT count(*) FROM sessions WHERE last_position >= {since}) + 2"
+        ).rows[0][0]
+        left = self._left()
+        return int(found) if left is None else min(int(found), left)
+
+    def _left(self) -> int | None:
+        limit = self._options.limit
+        return None if limit is None else max(0, limit - self.report.total)
+
+    @property
+    def _at_limit(self) -> bool:
+        return self._left() == 0
+
+    def _note_if_due(self) -> None:
+        now = self._clock.monotonic()
+        if self.receipts.full or now - self._noted_at >= _NOTE_EVERY_S:
+            self.receipts.flush()
+            self._noted_at = now
+
+    # -- what was refused --------------------------------------------------------------------------
+
+    def _due(self) -> dict[str, Failure]:
+        """What failed of the moment and may be tried again by now."""
+        now = self._clock.now()
+        failures = self.receipts.delivered.failures
+        # A time that is still to come was noted before the clock was put back.
+        return {key: one for key, one in failures.items() if one.passing and not one.at <= now < one.next_at}
+
+    def _try_passing(self) -> None:
+        if due := self._due():
+            self._send_again(due, anew=False)
+            self.receipts.flush()
+
+    def again(self) -> None:
+        """Send what was refused once more, in its present state and in place of what is held there."""
+        self._send_again(dict(self.receipts.delivered.failures), anew=True)
+
+    def _send_again(self, failures: dict[str, Failure], *, anew: bool) -> None:
+        with self._store.view() as view:
+            view.make_durable()
+            maker = self._maker(view, Delivered())
+            for _ in self._answered(maker.again(failures, anew)):
+                self._note_if_due()
+        for key in failures.keys() - maker.keys:
+            self.report.gone += 1
+            self.receipts.forget(failures[key])
+
+    def _maker(self, view: "LogView", known: Delivered) -> "_Maker":
+        owned = self.receipts.delivered
+        return _Maker(self._store, view, self._endpoint, self._options, known, owned, self.report)
+
+    # -- calls and their answers -------------------------------------------------------------------
+
+    def _answered(self, parcels: Iterator[_Parcel]) -> Iterator[_Parcel]:
+        """Each parcel once its answer is noted.
+
+        One call is under way while the next bodies are made. It is answered before the next one goes out, and
+        none goes out behind one that failed; but its answer may be noted a moment later.
+        """
+        waiting: deque[tuple[_Parcel, Future[list[Outcome]]]] = deque()
+        for parcel in parcels:
+            waiting.append((parcel, self._pool.submit(self._deliver, parcel.items)))
+            if len(waiting) > _AHEAD:
+                yield self._settled(*waiting.popleft())
+        while waiting:
+            yield self._settled(*waiting.popleft())
+
+    def _settled(self, parcel: _Parcel, answer: "Future[list[Outcome]]") -> _Parcel:
+        self._wait_for(answer)
+        report = self.report
+        outcomes = answer.result()
+        now = int(self._clock.now())
+        for item, outcome in zip(parcel.items, outcomes, strict=True):
+            failure = self.receipts.note(item, outcome, now)
+            report.answers[outcome.status] = report.answers.get(outcome.status, 0) + 1
+            report.tried += outcome.waits_for is None
+            if failure is not None:
+                self._tell_failure(failure, outcome)
+                continue
+            report.records[item.group] = report.records.get(item.group, 0) + 1
+            report.bytes += len(item.text) + 1
+            if not item.is_counted_by_position and self._known is not self.receipts.delivered:
+                self._known.states.put(item.key, item.state, has_id=False)
+        self._teller.going(report)
+        if sum(one.reason != rest.WAITS for one in report.failures) >= _FAILED_MAX:
+            raise ServiceError(
+                f"{self._endpoint.server} refused {_FAILED_MAX:,} records, the last one with: "
+                f"{report.failures[-1].reason}. They are noted; see `--status`."
+            )
+        return parcel
+
+    def _tell_failure(self, failure: Failure, outcome: Outcome) -> None:
+        if not self.report.failures:
+            self._teller.trouble(f"not taken: {failure.context_id}: {outcome.reason}")
+        self.report.failures.append(failure)
+
+    def _wait_for(self, answer: "Future[list[Outcome]]") -> None:
+        """Until there is an answer; when asked to stop, not much longer."""
+        patience = 0.0
+        while patience < _ABANDON_S:
+            try:
+                answer.exception(timeout=0.25)
+                self._tell_trouble()
+                return
+            except TimeoutError:
+                self._tell_trouble()
+                if self._clock.stopped():
+                    if not patience:
+                        self._teller.trouble("waiting for the call under way; Ctrl-C again drops it")
+                    patience += 0.25
+        raise StoppedError
+
+    def _tell_trouble(self) -> None:
+        """The first fault of a call is told at once, and noted for who asks meanwhile."""
+        trouble = self._courier.trouble
+        if trouble is None or self._trouble is not None:
+            self._trouble = trouble
+            return
+        self._trouble = trouble
+        self._teller.trouble(trouble)
+        self.receipts.stopped_by(trouble)
+        self.receipts.flush()
+
+    def _deliver(self, items: list[Item]) -> list[Outcome]:
+        """The outcome of each item. Runs beside the thread that reads the log, and touches no store."""
+        if self._failed:
+            raise StoppedError  # who waits for it has seen why
+        try:
+            kept = [self._missing_parent(item) for item in items]
+            sent = [item for item, missing in zip(items, kept, strict=True) if missing is None]
+            self._check_refused([self._refused[-1]] * (len(items) - len(sent)) if self._refused else [])
+            answers = iter(self._posted_patiently(sent) if sent else ())
+            outcomes = [next(answers) if missing is None else rest.waiting(missing) for missing in kept]
+            for item, outcome in zip(items, outcomes, strict=True):
+                (self._missing.add if outcome.status == "failed" else self._missing.discard)(item.key)
+            return outcomes
+        except BaseException:
+            self._failed = True
+            raise
+
+    def _missing_parent(self, item: Item) -> str | None:
+        """What the item extends and the server does not have; such an item is not sent (I37)."""
+        return next((one for one in item.parents if rest.key_of(one) in self._missing), None)
+
+    def _posted_patiently(self, items: list[Item]) -> list[Outcome]:
+        """Post the items, and those for which the moment was wrong a few times more."""
+        found = self._posted(items)
+        pause_s = 1.0
+        for _ in range(_MOMENT_TRIES - 1):
+            passing = [at for at, outcome in enumerate(found) if outcome.passing]
+            if not passing:
+                break
+            self._courier.pause(pause_s)
+            pause_s *= 2
+            for at, outcome in zip(passing, self._posted([items[at] for at in passing]), strict=True):
+                found[at] = outcome
+        return found
+
+    def _posted(self, items: list[Item]) -> list[Outcome]:
+        """Post the items; a body that is refused as a whole is halved until it is known for which item."""
+        answer = self._courier.post(rest.body(self._endpoint.graph_id, items))
+        if answer.taken:
+            try:
+                outcomes = rest.outcomes(answer.value, items)
+            except LyingError as error:
+                raise LyingError(
+                    f"{self._endpoint.server} cannot be believed: {error}. Nothing of this batch is noted as "
+                    "delivered, and the next export sends it again. See to --server and --api."
+                ) from None
+            self._check_some_taken(outcomes)
+            return outcomes
+        if len(items) == 1:
+            outcome = rest.refusal(answer.status, answer.value, items[0])
+            self._check_some_taken([outcome])
+            return [outcome]
+        middle = len(items) // 2
+        return self._posted(items[:middle]) + self._posted(items[middle:])
+
+    def _check_some_taken(self, outcomes: Sequence[Outcome]) -> None:
+        """A server that refuses one record after the other is the wrong one, or is addressed wrongly."""
+        refused = [one for one in outcomes if one.status == "failed" and not one.passing and not one.conflict]
+        if len(refused) < len(outcomes):
+            self._accepted = True
+        self._check_refused([one.reason for one in refused])
+
+    def _check_refused(self, reasons: list[str]) -> None:
+        if self._accepted:
+            return
+        self._refused += reasons
+        if len(self._refused) >= _REFUSED_ALL_MIN:
+            raise _RefusesAllError(
+                f"{self._endpoint.server} refuses every record, with: {self._refused[-1]}. Nothing was "
+                f"taken and none is noted as failed. See to --api (it is {self._endpoint.api}) and --graph."
+            )
+
+
+class _Maker:
+    """Items of one view, in parcels. `made` counts records, `keys` are their contexts when sent again.
+
+    Of `known` come the states that are not sent once more, of `owned` the contexts that we made there.
+    """
+
+    def __init__(
+        self,
+        store: "Store",
+        view: "LogView",
+        endpoint: Endpoint,
+        options: Options,
+        known: Delivered,
+        owned: Delivered,
+        report: SendReport,
+    ) -> None:
+        self.made = 0  # of records, and of events that need none
+        self.keys: set[str] = set()
+        self._store = store
+        self._view = view
+        self._endpoint = endpoint
+        self._options = options
+        self._known = known
+        self._owned = owned
+        self._report = report
+
+    def parcels(self, since: int, limit: int | None = None) -> Iterator[_Parcel]:
+        """What is new from `since` on; contexts that the service has in this state are left out."""
+        batch = self._batch(since)
+        items = self._new(batch.entries(self._options.session_id), self._options.since is not None)
+        limit = self._options.limit if limit is None else limit
+        try:
+            yield from self._parcelled(items if limit is None else islice(items, limit))
+        finally:
+            self._take_facts(batch)
+
+    def again(self, failures: dict[str, Failure], anew: bool) -> Iterator[_Parcel]:
+        """What was refused, wherever it stands; with `anew` in place of what is held there."""
+        batch = self._batch(0)
+
+        def entries() -> Iterator[Entry]:
+            if any(failure.position is None for failure in failures.values()):
+                for anchor in batch.contexts(0):
+                    if rest.key_of(wire.context(anchor.context_id)) in failures:
+                        yield batch.entry_of(anchor)
+            for position in sorted({f.position for f in failures.values() if f.position is not None}):
+                yield from batch.events_at(position)
+
+        items = (self._item(entry, anew) for entry in entries())
+        for parcel in self._parcelled(items):
+            self.keys.update(item.key for item in parcel.items)
+            yield _Parcel(parcel.items, None, parcel.size)
+        self._take_facts(batch)
+
+    def _batch(self, since: int) -> Batch:
+        options = self._options
+        return Batch(
+            self._store,
+            self._view,
+            since,
+            self._endpoint.graph_id,
+            min(options.payload_bytes_max, wire.PAYLOAD_BYTES_MAX),
+            options.diffs,
+            include=options.include,
+            sent=Arrived(self._owned),
+        )
+
+    def _take_facts(self, batch: Batch) -> None:
+        self._report.payloads_cut += batch.report.payloads_cut
+        self._report.links_left_out += batch.report.links_left_out
+        self._report.lost = batch.report.lost
+        self.made += batch.passed
+        for kind, number in batch.report.not_included.items():
+            self._report.not_included[kind] = self._report.not_included.get(kind, 0) + number
+        self._report.sessions_left_out = batch.report.sessions_left_out
+
+    def _new(self, entries: Iterator[Entry], anew: bool) -> Iterator[Item]:
+        for entry in entries:
+            self.made += 1
+            item = self._item(entry, anew)
+            if not item.is_counted_by_position and self._known.states.holds(item.key, item.state):
+                self._report.known += 1
+            else:
+                yield item
+
+    def _item(self, entry: Entry, anew: bool) -> Item:
+        """A session or a turn is ours alone, and only its last state counts. An event never changes, so what
+        is held in its place otherwise stays unless it is sent `anew`; a project may be anybody's memory.
+        Older hooks write their events in the place of a category's anchor.
+        """
+        context_id = entry.record["context_id"]
+        replace = anew or entry.group != "events" or context_id in _CATEGORIES
+        if entry.group in ("knowledge", "categories"):
+            first = self._spelled(entry, replace=False)
+            states = self._owned.states
+            replace = states.has_id(first.key) and (anew or not states.holds(first.key, first.state))
+        return self._spelled(entry, replace=replace)
+
+    def _spelled(self, entry: Entry, *, replace: bool) -> Item:
+        return rest.item(
+            entry.group,
+            entry.position,
+            entry.record,
+            api=self._endpoint.api,
+            replace=replace,
+            payload_bytes_max=min(self._options.payload_bytes_max, wire.PAYLOAD_BYTES_MAX),
+            late=entry.late,
+        )
+
+    def _parcelled(self, items: Iterator[Item]) -> Iterator[_Parcel]:
+        """Parcels within the limits of number and size, in order; no item extends one of its own."""
+        some: list[Item] = []
+        here: set[str] = set()
+        size = 0
+        for item in items:
+            full = len(some) == self._options.batch or size + len(item.text) > rest.BODY_BYTES_MAX
+            if some and (full or not here.isdisjoint(item.parents)):
+                yield _parcel(some, size)
+                some, size = [], 0
+                here.clear()
+            some.append(item)
+            here.add(item.context_id)
+            size += len(item.text) + 1
+        if some:
+            yield _parcel(some, size)
+
+
+def _parcel(items: list[Item], size: int) -> _Parcel:
+    last = items[-1]
+    reaches = last.position if last.is_counted_by_position else None
+    return _Parcel(items, None if reaches is None else reaches + 1, size)

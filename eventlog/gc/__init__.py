@@ -1,0 +1,1 @@
+"""Garbage collection of contents: which are live, how packs are merged, and how they leave."""

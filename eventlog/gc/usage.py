@@ -1,0 +1,274 @@
+"""What takes the space of a store: by kind of file, by session, by path, and what sharing saves.
+
+Reads only, beside anybody, under the caller's pinned view. The bytes of one content are its share of the
+group that it is compressed in, by raw length: an estimate, exact in sum. Memory: some 300 bytes for each
+content, and more while paths are told.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from eventlog.base import layout as names
+from eventlog.base.fs import Refusals
+from eventlog.base.paths import path_text
+from eventlog.blobs.ids import from_texts
+from eventlog.blobs.pack import TREE
+from eventlog.blobs.store import BlobStore
+from eventlog.blobs.tree import DIRECTORY
+from eventlog.gc.live_contents import read_trees, told_trees, tree_rows
+from eventlog.log import retained
+from eventlog.log.reader import LogView
+
+OUTSIDE = "outside sessions"
+SHARED = "shared"
+RELEASED = "released"
+UNNAMED = "named by nothing"
+TREES = "directories"
+
+_KINDS = (
+    ("segments", names.SEGMENT_DIR),
+    ("journals", names.JOURNAL_DIR),
+    ("manifests", names.MANIFEST_DIR),
+    ("index", names.INDEX_DIR),
+    ("idx of packs", names.IDX_DIR),
+    ("stat caches", names.STATCACHE_DIR),
+    ("notes of hooks", names.LIVE_DIR),
+    ("continuity codes", names.MEMORY_DIR),
+    ("condemned packs", names.CONDEMNED_DIR),
+    ("quarantine", names.QUARANTINE_DIR),
+    ("temporary files", names.TMP_DIR),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`count` are files by kind, contents by session, versions by path."""
+
+    name: str
+    bytes: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """`named` is what all snapshots and changes hold, each counted in full; `distinct` each content once;
+    `kept` the bytes of the packs. `factor` is named / kept, None when nothing is kept."""
+
+    named: int
+    distinct: int
+    kept: int
+    factor: float | None
+
+
+@dataclass(slots=True)
+class _Content:
+    is_tree: bool
+    length: int
+    stored: float
+
+
+def by_kind(blobs: BlobStore) -> list[Row]:
+    """Files and bytes of every kind; what packs hold is told apart into trees, contents and tables."""
+    parts = {"contents in packs": 0.0, "directories in packs": 0.0}
+    contents = _contents(blobs)
+    for content in contents.values():
+        parts["directories in packs" if content.is_tree else "contents in packs"] += content.stored
+    count = sum(content.is_tree for content in contents.values())
+    rows = [
+        Row("contents in packs", round(parts["contents in packs"]), len(contents) - count),
+        Row("directories in packs", round(parts["directories in packs"]), count),
+    ]
+    packs, size = _files(blobs, names.PACK_DIR)
+    rows.append(Row("tables of packs", max(0, size - sum(row.bytes for row in rows)), packs))
+    for kind, directory in _KINDS:
+        files = _files(blobs, directory)
+        if directory == names.INDEX_DIR:
+            words = _files(blobs, directory, prefix="search-")
+            files = (files[0] - words[0], files[1] - words[1])
+            if words[0]:
+                rows.append(Row("search index", words[1], words[0]))
+        if files[0]:
+            rows.append(Row(kind, files[1], files[0]))
+    return _ordered(rows)
+
+
+def by_session(blobs: BlobStore, view: LogView) -> list[Row]:
+    """For each session what only it needs: releasing it would free that. The rest by why it stays."""
+    said = retained.retention_in(view)
+    owners = _Owners(blobs)
+    roots = [(session or OUTSIDE, text) for session, text in retained.hashes_and_sessions(view, said.limits)]
+    owners.claim([(who, id) for who, text in roots for id in from_texts((text,))])
+    owners.claim([(OUTSIDE, id) for id in told_trees(blobs.fs, blobs.layout)])
+    # What became of deferred contents belongs to whom their list does.
+    owners.claim([(owners.of[one], tree) for one, tree in _stored(view) if one in owners.of])
+    released = {text for _, text in retained.hashes_by_session(view, said.limits)}
+    owners.claim_rest(RELEASED, [id for text in released for id in from_texts((text,))])
+    return _summed(_contents(blobs), lambda id: owners.of.get(id, UNNAMED))
+
+
+def by_path(blobs: BlobStore, view: LogView) -> list[Row]:
+    """For each path the bytes of all its versions. A content of several paths counts for one of them."""
+    contents = _contents(blobs)
+    paths: dict[bytes, str] = {}
+    for text, path in retained.paths_in(view):
+        for id in from_texts((text,)):
+            paths.setdefault(id, path)
+    roots = {id for text in retained.hashes_in(view, {}) for id in from_texts((text,))}
+    roots |= {tree for _, tree in _stored(view)}
+    level = {id: b"" for id in roots if id in contents and contents[id].is_tree}
+    walked: set[bytes] = set()
+    while level:
+        walked |= level.keys()
+        below: dict[bytes, bytes] = {}
+        for id, encoding in read_trees(blobs, level):
+            prefix = level[id]
+            for kind, child, name in tree_rows(encoding):
+                if kind == DIRECTORY:
+                    below.setdefault(child, prefix + name + b"/")
+                else:
+                    paths.setdefault(child, path_text(prefix + name))
+        level = {id: prefix for id, prefix in below.items() if id not in walked}
+
+    def path_of(id: bytes) -> str:
+        return TREES if contents[id].is_tree else paths.get(id, UNNAMED)
+
+    return _summed(contents, path_of)
+
+
+def _stored(view: LogView) -> list[tuple[bytes, bytes]]:
+    """(list, tree) of what became of deferred contents."""
+    found = []
+    for text, trees in retained.stored_in(view).items():
+        for list_id in from_texts((text,)):
+            found += [(list_id, tree) for tree in from_texts(trees)]
+    return found
+
+
+def reuse(blobs: BlobStore, view: LogView) -> Reuse:
+    """What is named against what is kept."""
+    contents = _contents(blobs)
+    counts: dict[bytes, int] = {}
+    for text, count in retained.counts_in(view):
+        for id in from_texts((text,)):
+            counts[id] = counts.get(id, 0) + count
+    totals = _tree_totals(blobs, contents, counts)
+    named = 0
+    for id, count in counts.items():
+        if id in contents:
+            named += count * (totals[id] if contents[id].is_tree else contents[id].length)
+    distinct = sum(content.length for content in contents.values() if not content.is_tree)
+    kept = _files(blobs, names.PACK_DIR)[1]
+    return Reuse(named, distinct, kept, named / kept if kept else None)
+
+
+class _Owners:
+    """Who needs what: a session, or SHARED where several do."""
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self.of: dict[bytes, str] = {}
+        self._blobs = blobs
+
+    def claim(self, claims: Iterable[tuple[str, bytes]]) -> None:
+        """Of each id, and all below it. An owner changes twice at most, so a tree is read twice at most."""
+        changed = {id for who, id in claims if self._add(who, id)}
+        while changed:
+            below = set()
+            for id, encoding in read_trees(self._blobs, changed):
+                for kind, child, _ in tree_rows(encoding):
+                    if self._add(self.of[id], child) and kind == DIRECTORY:
+                        below.add(child)
+            changed = below
+
+    def claim_rest(self, who: str, ids: Iterable[bytes]) -> None:
+        """What nobody has claimed."""
+        level = {id for id in ids if id not in self.of}
+        while level:
+            self.of.update(dict.fromkeys(level, who))
+            below = set()
+            for _, encoding in read_trees(self._blobs, level):
+                for kind, child, _ in tree_rows(encoding):
+                    if child not in self.of:
+                        if kind == DIRECTORY:
+                            below.add(child)
+                        else:
+                            self.of[child] = who
+            level = below
+
+    def _add(self, who: str, id: bytes) -> bool:
+        before = self.of.get(id)
+        after = who if before in (None, who) else SHARED
+        self.of[id] = after
+        return before != after
+
+
+def _contents(blobs: BlobStore) -> dict[bytes, _Content]:
+    """Every content and tree of the packs. One that is in several packs takes the bytes of all its copies."""
+    found: dict[bytes, _Content] = {}
+    for tables in blobs.tables():
+        tables.check()
+        groups = [tables.group(number) for number in range(tables.group_count)]
+        shares = [group.stored_size / group.raw_size if group.raw_size else 0.0 for group in groups]
+        for index in range(len(tables)):
+            id, kind, group, _, length = tables.entry(index)
+            known = found.get(id)
+            if known is None:
+                found[id] = _Content(kind == TREE, length, length * shares[group])
+            else:
+                known.stored += length * shares[group]
+    return found
+
+
+def _tree_totals(
+    blobs: BlobStore, contents: Mapping[bytes, _Content], roots: Iterable[bytes]
+) -> dict[bytes, int]:
+    """The bytes of all files below each tree."""
+    level = {id for id in roots if id in contents and contents[id].is_tree}
+    own: dict[bytes, int] = {}
+    below: dict[bytes, list[bytes]] = {}
+    while level:
+        following: set[bytes] = set()
+        for id, encoding in read_trees(blobs, level):
+            rows = list(tree_rows(encoding))
+            own[id] = sum(contents[c].length for kind, c, _ in rows if kind != DIRECTORY and c in contents)
+            below[id] = [child for kind, child, _ in rows if kind == DIRECTORY]
+            following.update(below[id])
+        level = following - own.keys()
+    totals: dict[bytes, int] = {}
+    for root in list(own):
+        waiting = [root]
+        while waiting:
+            id = waiting[-1]
+            missing = [child for child in below.get(id, ()) if child not in totals and child in own]
+            if id not in totals and missing:
+                waiting += missing
+                continue
+            waiting.pop()
+            totals[id] = own.get(id, 0) + sum(totals.get(child, 0) for child in below.get(id, ()))
+    return totals
+
+
+def _summed(contents: Mapping[bytes, _Content], name_of: Callable[[bytes], str]) -> list[Row]:
+    sums: dict[str, list[float]] = {}
+    for id, content in contents.items():
+        pair = sums.setdefault(name_of(id), [0.0, 0])
+        pair[0] += content.stored
+        pair[1] += 1
+    return _ordered(Row(name, round(size), int(count)) for name, (size, count) in sums.items())
+
+
+def _ordered(rows: Iterable[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (-row.bytes, row.name))
+
+
+def _files(blobs: BlobStore, directory: str, prefix: str = "") -> tuple[int, int]:
+    path = blobs.layout.directory(directory)
+    sizes = []
+    with Refusals(path, "count its files"):
+        for name in blobs.fs.listdir(path) if blobs.fs.exists(path) else []:
+            if not name.startswith(prefix):
+                continue
+            try:
+                sizes.append(blobs.fs.stat(f"{path}/{name}").st_size)
+            except FileNotFoundError:
+                continue
+    return len(sizes), sum(sizes)

@@ -1,0 +1,134 @@
+"""Whose change it was: one decision table.
+
+A change that a person made between two looks and one that a tool made look alike on disk. What tells them
+apart: which call looked, the calls that were under way or ended without a look, and the files that edit tools
+name. The event of a change never contradicts itself: its turn is that of its causes, or it has none. What
+nobody can tell stays unknown (P7). Pure. On the hook path.
+"""
+
+from eventlog.agents.kit.tools import ANY, EDITS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eventlog.hooks.state import Running
+
+    Place = tuple[str, str, str]  # agent, the agent's ids of session and turn
+
+PROBABLE = "probable"
+
+# Who found it: the look before a command, after a tool of that kind, at the end of a turn, or at any other
+# moment.
+BEFORE_COMMAND, AFTER_EDIT, AFTER_COMMAND, AFTER_WAIT, TURN_ENDS, BETWEEN = (
+    "before a command", "after an edit", "after a command", "after a wait", "turn ends", "between",
+)  # fmt: skip
+
+# How many calls may have made it, and of whom.
+NO_CALL, UNSEEN, ONE_CALL, ONE_TURN, MORE_TURNS = (
+    "none", "one of the turn, ended without a look", "one", "several of one turn", "of several turns",
+)  # fmt: skip
+
+# Whose it is: of the call that looked; of the one call that may have made it; of the turn that all of these
+# calls are of; of the turn that ends; of no call and no turn, with and without calls that may have made it.
+LOOKER, THAT_CALL, THEIR_TURN, THIS_TURN, UNKNOWN, NOBODY = (
+    "looker", "that call", "their turn", "this turn", "unknown", "nobody",
+)  # fmt: skip
+
+TABLE: "dict[str, dict[str, tuple[str, str | None]]]" = {
+    BEFORE_COMMAND: {
+        NO_CALL: (THIS_TURN, PROBABLE), UNSEEN: (THAT_CALL, None), ONE_CALL: (THAT_CALL, None),
+        ONE_TURN: (THEIR_TURN, None), MORE_TURNS: (UNKNOWN, None),
+    },
+    AFTER_EDIT: {
+        NO_CALL: (LOOKER, None), UNSEEN: (THAT_CALL, None), ONE_CALL: (THAT_CALL, None),
+        ONE_TURN: (THEIR_TURN, None), MORE_TURNS: (UNKNOWN, None),
+    },
+    AFTER_COMMAND: {
+        NO_CALL: (LOOKER, None), UNSEEN: (THAT_CALL, None), ONE_CALL: (THAT_CALL, None),
+        ONE_TURN: (THEIR_TURN, None), MORE_TURNS: (UNKNOWN, None),
+    },
+    AFTER_WAIT: {
+        NO_CALL: (THIS_TURN, PROBABLE), UNSEEN: (THAT_CALL, None), ONE_CALL: (THAT_CALL, None),
+        ONE_TURN: (THEIR_TURN, None), MORE_TURNS: (UNKNOWN, None),
+    },
+    TURN_ENDS: {
+        NO_CALL: (THIS_TURN, PROBABLE), UNSEEN: (THAT_CALL, None), ONE_CALL: (THAT_CALL, PROBABLE),
+        ONE_TURN: (THEIR_TURN, PROBABLE), MORE_TURNS: (UNKNOWN, None),
+    },
+    BETWEEN: {
+        NO_CALL: (NOBODY, None), UNSEEN: (THAT_CALL, PROBABLE), ONE_CALL: (THAT_CALL, PROBABLE),
+        ONE_TURN: (THEIR_TURN, PROBABLE), MORE_TURNS: (UNKNOWN, None),
+    },
+}  # fmt: skip
+
+
+class Looker:
+    """Who looked: at which moment (a row of `TABLE`), for which action, in which turn (None outside any)."""
+
+    __slots__ = ("cause", "found", "place")
+
+    def __init__(self, found: str, cause: "str | None", place: "Place | None") -> None:
+        self.found = found
+        self.cause = cause
+        self.place = place
+
+
+class Attribution:
+    """`cause` is the action that made the change, `causes` are the actions of which one may have, `place` is
+    the turn that it counts in, `certainty` None where it is certain."""
+
+    __slots__ = ("causes", "certainty", "place", "whose")
+
+    def __init__(
+        self, whose: str, causes: "list[str]", place: "Place | None", certainty: "str | None"
+    ) -> None:
+        self.whose = whose
+        self.causes = causes
+        self.place = place
+        self.certainty = certainty
+
+    @property
+    def cause(self) -> "str | None":
+        return self.causes[0] if self.whose in (LOOKER, THAT_CALL) and self.causes else None
+
+
+def attribute(looker: Looker, others: "Sequence[Running]", key: "str | None" = None) -> Attribution:
+    """Whose a change is that `looker` found.
+
+    Args:
+        others: the other calls that are under way, or ended or died without a look, the latest last.
+        key: the `short` path of the change, by which edit tools name it; None when the looker's own names it.
+    """
+    if key is None:
+        return Attribution(LOOKER, _listed(looker.cause), looker.place, None)
+    for other in reversed(others):
+        if other.kind == EDITS and key in other.paths:
+            return Attribution(THAT_CALL, [other.cause], other.place, PROBABLE if other.dead else None)
+    able = [other for other in others if other.kind == ANY]
+    causes = [other.cause for other in able]
+    places: "set[Place | None]" = {other.place for other in able}
+    if able and looker.found == AFTER_COMMAND and looker.cause is not None:
+        causes.append(looker.cause)  # a command may have made it as well as these
+        places.add(looker.place)
+    whose, certainty = TABLE[looker.found][_count(looker, able, causes, places)]
+    if any(other.dead for other in able):
+        certainty = PROBABLE if whose in (THAT_CALL, THEIR_TURN) else certainty
+    if whose == LOOKER:
+        return Attribution(whose, _listed(looker.cause), looker.place, certainty)
+    if whose in (THAT_CALL, THEIR_TURN):
+        return Attribution(whose, causes, able[0].place, certainty)
+    return Attribution(whose, causes, looker.place if whose == THIS_TURN else None, certainty)
+
+
+def _count(looker: Looker, able: "list[Running]", causes: "list[str]", places: "set[Place | None]") -> str:
+    """The column of `TABLE`."""
+    if not causes:
+        return NO_CALL
+    if len(causes) == 1:
+        return UNSEEN if able[0].late and able[0].place == looker.place else ONE_CALL
+    return ONE_TURN if len(places) == 1 else MORE_TURNS
+
+
+def _listed(cause: "str | None") -> "list[str]":
+    return [] if cause is None else [cause]

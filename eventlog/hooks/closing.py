@@ -1,0 +1,265 @@
+"""The end of turns whose agent is gone, or has gone on to another prompt, and told none.
+
+docs/certainty.md §2 has the rules. The next whole look at the directory closes them, in its own frame: an
+action with unknown result for each call that died, what changed since the last look, the tree as it is now
+with the paths that changed, the end of the turn and, where the process is gone, of its session. All ids are
+made of the turn's, so closing it twice is closing it once. Under the lock of the directory. On the hook path,
+but loaded only where something is to be closed.
+"""
+
+import os
+
+from eventlog.agents.kit.call import TURN_START, Call
+from eventlog.base import activity
+from eventlog.base.layout import LIVE_DIR, Layout
+from eventlog.base.names import event_id_of
+from eventlog.base.types import KIND_OF_TYPE, SOURCE_OF_TYPE, Event
+from eventlog.hooks import state
+from eventlog.hooks.state import GONE, SUPERSEDED, Running, Told, short
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from eventlog.base.fs import FileSystem
+    from eventlog.worktree.capture import Capture
+
+HOOK, DOCTOR, MAINTENANCE = "hook", "doctor", "maintenance"
+
+_WHY = "it changed after the turn's last look"
+_NOT_WHOLE = "the look after the turn was not finished in time"
+_PASSED = "another session changed files after the turn's last look"
+_UNNAMED = "calls of a later prompt, which was not heard, were counted in the turn"
+_UNREADABLE = "the tree of the turn's last look cannot be read"
+_PATHS_MAX = 1000  # that a snapshot names; of more it says how many
+# What a look of this patience may take: nobody waits for it.
+_PATIENCE = "10"
+
+
+class Closing:
+    """The turns to close at one look, as `live_state.left` gives them, and who closes them."""
+
+    __slots__ = ("by", "turns")
+
+    def __init__(self, turns: "dict[str, tuple[activity.OpenTurn, str]]", by: str) -> None:
+        self.turns = turns
+        self.by = by
+
+    def dead(self) -> "frozenset[str]":
+        """The sessions whose process is gone."""
+        return frozenset(session for session, (_, reason) in self.turns.items() if reason == GONE)
+
+
+class Ends:
+    """The events that close what a whole look found dead: those before the changes, and those after them.
+
+    `causes` are the calls that died, `turns` those that are under way no longer; `count` of them get their
+    end.
+    """
+
+    __slots__ = ("after", "before", "causes", "count", "turns")
+
+    def __init__(self, turns: "Sequence[activity.OpenTurn]") -> None:
+        self.before: "list[Event]" = []
+        self.after: "list[Event]" = []
+        self.causes: "list[str]" = []
+        self.count = 0
+        self.turns = turns
+
+    def forget(self, layout: Layout, told: Told) -> None:
+        """Take the closed turns out of those under way. Behind the append. Raises: OSError."""
+        for turn in self.turns:
+            told.open.pop(turn.session, None)
+            state.note_calls(layout, turn.session, [["ended", short(turn.turn)]])
+
+
+def ends_of(
+    layout: Layout,
+    closing: "Closing | None",
+    under_way: "Sequence[Running]",
+    call: Call,
+    done: "Capture",
+    previous: "bytes | None",
+    told: Told,
+    admit: "Callable[[Event], Event]",
+    fill: "Callable[[Event, dict[str, object]], Event]",
+) -> Ends:
+    """What closes the turns of `closing` and the calls of `under_way` that are dead.
+
+    A look that is not whole closes the turn that a prompt follows, and no other: the rest is known still.
+
+    Args:
+        previous: the tree that the changes of the look start from.
+        told: what was told by then; its nonce tells a second closing of one turn from a repetition.
+        admit: makes an event whole.
+        fill: puts the tree of the look, and what is said of it, into a snapshot.
+    """
+    by = HOOK if closing is None else closing.by
+    turns = {} if closing is None else closing.turns
+    if done.partial:
+        own = call.session if call.moment == TURN_START else None
+        turns = {session: turn for session, turn in turns.items() if session == own}
+        under_way = [one for one in under_way if one.place[1] in turns]
+    ends = Ends([turn for turn, _ in turns.values()])
+    for one in under_way:
+        if one.dead and not one.late:
+            ends.before.append(admit(_action(layout, one, by)))
+            ends.causes.append(one.cause)
+    for turn, reason in turns.values():
+        notes = state.read_calls(layout, turn.session)
+        if short(turn.turn) in notes.ended:
+            continue  # it has its end; what it left untold is told now
+        ends.count += 1
+        said: "dict[str, object]" = {"reason": reason, "closed_by": by}
+        at = _last_heard_us(layout, turn.session)
+        look = {"snapshot_type": "turn_end"}
+        snapshot = admit(_event(turn, told.nonce, "snapshot", "turn_end", None, look))
+        if short(turn.turn) not in notes.begun:
+            at = _not_before(turn, at, snapshot["occurred_at"])
+        why = _all_doubtful(turn, call, done, previous, told)
+        ends.after.append(fill(snapshot, _late(done, why)))
+        ends.after.append(admit(_event(turn, told.nonce, "turn", "end", at, said, status="interrupted")))
+        if reason == GONE and turn.session != call.session and not notes.over:
+            said = {"end_reason": reason, "closed_by": by}
+            ended = _event(turn, told.nonce, "session", "end", at, said, status="interrupted")
+            ends.after.append(admit(ended))
+    return ends
+
+
+def end_unseen(layout: Layout, told: Told, session: str) -> Event:
+    """The end of the turn under way that a later one of its session follows, where nobody looks."""
+    turn = activity.parse_open(session, told.open[session])
+    assert turn is not None
+    said = {"reason": SUPERSEDED, "closed_by": HOOK}
+    at = _last_heard_us(layout, session)
+    return _event(turn, told.nonce, "turn", "end", at, said, status="interrupted")
+
+
+def _event(
+    turn: activity.OpenTurn,
+    nonce: str,
+    event_type: str,
+    operation: str,
+    at_us: "int | None",
+    payload: "Mapping[str, object]",
+    **columns: object,
+) -> Event:
+    event: Event = {
+        **_columns(turn.agent, turn.session, turn.turn),
+        "event_type": event_type,
+        "event_kind": KIND_OF_TYPE.get(event_type, "observation"),
+        "source": SOURCE_OF_TYPE.get(event_type, "system"),
+        "operation": operation,
+        "event_id": event_id_of(turn.agent, event_type, turn.turn, "closed", nonce),
+        "payload": dict(payload),
+        **columns,
+    }
+    if event_type == "session":
+        event["agent_turn_id"] = None
+    return event if at_us is None else {**event, "occurred_at": at_us}
+
+
+def _columns(agent: str, session: str, turn: str) -> Event:
+    """The columns of a turn, and none of the call that closes it."""
+    return {
+        "agent": agent, "agent_session_id": session, "agent_turn_id": turn,
+        "subagent_id": None, "agent_version": None, "cwd": None, "model": None,
+    }  # fmt: skip
+
+
+def _action(layout: Layout, one: Running, by: str) -> Event:
+    event: Event = {
+        **_columns(*one.place),
+        "event_type": "action",
+        "event_kind": KIND_OF_TYPE["action"],
+        "source": SOURCE_OF_TYPE["action"],
+        "event_id": one.cause,
+        "tool": one.tool,
+        "payload": {"ended_by": GONE, "closed_by": by},
+    }
+    if one.tool_use_id != "-":
+        event["tool_use_id"] = one.tool_use_id
+    at = _last_heard_us(layout, one.place[1])
+    return event if at is None else {**event, "occurred_at": at}
+
+
+def _all_doubtful(
+    turn: activity.OpenTurn, call: Call, done: "Capture", previous: "bytes | None", told: Told
+) -> "str | None":
+    """Why no path is certain at the end of a turn; None where the look names those that are not."""
+    if done.partial:
+        return _NOT_WHOLE
+    if previous is None:
+        return _UNREADABLE
+    if call.unheard and call.answers is not None and turn.session == call.session:
+        return _UNNAMED
+    return _PASSED if turn.session in told.passed else None
+
+
+def _late(done: "Capture", why: "str | None") -> "dict[str, object]":
+    from eventlog.base.paths import path_text
+
+    if why is not None:
+        return {"state": "late", "paths": [[".", why]], "count": 1}
+    found: "dict[str, None]" = {}
+    for change in done.changes:
+        for path in (change.old_path, change.path):
+            if path is not None:
+                found[path_text(path)] = None
+    paths = [[path, _WHY] for path in list(found)[:_PATHS_MAX]]
+    return {"state": "late", "paths": paths, "count": len(found)}
+
+
+def _last_heard_us(layout: Layout, session: str) -> "int | None":
+    """When the session was last heard of: it ended then, or later. None where its notes are gone."""
+    try:
+        return os.stat(layout.live(f"{short(session)}.calls")).st_mtime_ns // 1000
+    except OSError:
+        return None
+
+
+def _not_before(turn: activity.OpenTurn, at: "int | None", now_us: object) -> "int | None":
+    """The notes of the session may be older than a turn that they do not name: it began within the second
+    that is noted of it, and ended no earlier."""
+    assert isinstance(now_us, int)
+    return None if at is None else max(at, min((turn.began_s + 1) * 10**6, now_us))
+
+
+# -- without a hook ----------------------------------------------------------------------------
+
+
+def close_dead_turns(
+    fs: "FileSystem", layout: Layout, by: str, note: "Callable[[BaseException], None]"
+) -> int:
+    """Close the turns of a store whose process is gone, with a look at each of their directories; how many.
+
+    Any number of processes may do so beside hooks. What cannot be closed stays for the next one.
+
+    Args: by: DOCTOR or MAINTENANCE; note: is told what went wrong.
+    """
+    from eventlog.hooks import record
+    from eventlog.worktree import statcache
+
+    closed = 0
+    now_s = fs.time_ns() / 1e9
+    nobody = Call("locus", {})
+    places: "dict[str, str] | None" = None
+    try:
+        names = sorted(os.listdir(layout.directory(LIVE_DIR)))
+    except FileNotFoundError:
+        return 0  # a store of an earlier version has none
+    for name in names:
+        worktree = name.removesuffix(".told")
+        if worktree == name or not state.left(state.read_told(layout, worktree), nobody, now_s):
+            continue
+        if places is None:
+            places = {short(path): os.fsdecode(path) for path in statcache.places(fs, layout)}
+        if worktree not in places:
+            continue  # nothing says where it is
+        try:
+            closed += record.close(
+                fs, layout.root, places[worktree], by, {"LOCUS_HOOK_PATIENCE": _PATIENCE}, note
+            )
+        except Exception as error:
+            note(error)
+    return closed

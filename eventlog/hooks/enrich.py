@@ -1,0 +1,169 @@
+"""What a call says, completed by what was noted before: names, model calls, and calls told twice or never.
+
+Reads the notes of the session and the transcripts of the agent; writes nothing. On the hook path.
+"""
+
+from eventlog.agents.kit.call import SESSION, SESSION_END, TOOL, TURN_END, Call, Mark, title_of
+from eventlog.base import identity
+from eventlog.base.layout import Layout
+from eventlog.base.names import (
+    event_id_of,
+    project_context,
+    session_context,
+    session_id_of,
+    sessions_context,
+    slugify,
+)
+from eventlog.base.types import Event
+from eventlog.hooks import state
+from eventlog.hooks.locate import Place
+from eventlog.hooks.state import Calls, short
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eventlog.secrets.redaction import Redactor
+
+_TRANSCRIPT_BYTES = {SESSION_END: 1 << 20}
+_TRANSCRIPT_BYTES_USUAL = 4 << 20
+
+
+class Completion:
+    """Completes `call`; `lines` gets what is to be noted of the session behind the append."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        who: identity.Identity,
+        call: Call,
+        place: "Place | None",
+        known: Calls,
+        redactor: "Redactor",
+        lines: "list[list[str]]",
+        note: "Callable[[BaseException], None]",
+    ) -> None:
+        self.layout = layout
+        self.who = who
+        self.call = call
+        self.place = place
+        self.known = known
+        self.redactor = redactor
+        self.lines = lines
+        self.note = note
+
+    def run(self) -> None:
+        """Events that need what was noted before: a session's name, model calls, and calls told twice."""
+        call, session = self.call, self.call.session
+        if session is None:
+            return
+        if call.repeats:
+            call.events = [one for one in call.events if str(one.get("event_id")) not in self.known.actions]
+        if call.settles and self.place is not None:
+            self._settle(self.place, session)
+        if call.moment == SESSION:
+            self._add_master()
+        if call.prompt is not None:
+            # Before it is cut: half a secret is not recognised any more.
+            prompt = self.redactor.text(call.prompt)
+            call.events[0]["title"] = title_of(prompt)
+            if not self.known.named:
+                self._add_name(session, prompt)
+        for path in self._transcripts():
+            self._add_model_calls(path)
+
+    def _settle(self, place: Place, session: str) -> None:
+        """An action for each tool of the turn that ended unheard, and a look at what it changed.
+
+        Those of subagents go on: what the agent asks its model says nothing of them.
+        """
+        call = self.call
+        told = state.read_told(self.layout, place.key)
+        turn = short(session), short(call.turn or "")
+        told_by = "AfterAgent" if call.moment == TURN_END else "PreModelRequest"
+        ended = [
+            one
+            for one in state.running(self.layout, place.key, told)
+            if one.turn == turn and not one.late and not one.by_subagent
+        ]
+        for one in ended:
+            id = None if one.tool_use_id == "-" else one.tool_use_id
+            event = call.add("action", {"told_by": told_by}, tool=one.tool, tool_use_id=id)
+            event["event_id"] = one.cause
+            call.ended.append(one.cause)
+        if ended and call.moment == TURN_END:
+            call.events = call.events[-len(ended) :] + call.events[: -len(ended)]
+        elif ended:
+            call.moment = TOOL
+            call.cause = ended[0].cause if len(ended) == 1 else None
+
+    def _transcripts(self) -> "list[str]":
+        """Those of the call, and those of subagents, whose last words are written when they are gone."""
+        found = self.call.transcripts
+        if self.call.moment in (TURN_END, SESSION_END):
+            from eventlog.agents.claude_code.usage_tail import subagents_of
+
+            found = [*found, *(path for one in found for path in subagents_of(one))]
+        return found
+
+    def _add_master(self) -> None:
+        repo, name = self.who.repo_hash, self.who.project_name
+        event = self.call.add(
+            "sessions",
+            {"total_sessions": 0},
+            operation="start",
+            title=name,
+            context_id=sessions_context(repo),
+            extends=[project_context(name, repo)],
+        )
+        event["event_id"] = event_id_of("locus", "sessions", repo)
+        self.call.events.insert(0, self.call.events.pop())
+
+    def _add_name(self, session: str, prompt: str) -> None:
+        session_id = session_id_of(self.call.agent, session)
+        slug = slugify(prompt[:2_000], session_id)
+        self.call.add(
+            "session",
+            {"slug": slug},
+            "session",
+            session,
+            "name",
+            operation="update",
+            title=title_of(prompt),
+            context_id=session_context(slug, session_id),
+            extends=[sessions_context(self.who.repo_hash)],
+        )
+        self.call.events.insert(0, self.call.events.pop())
+        self.lines.append(["named"])
+
+    def _add_model_calls(self, path: str) -> None:
+        key = short(path)
+        before = self.known.marks.get(key) or Mark()
+        bytes_max = _TRANSCRIPT_BYTES.get(self.call.moment or "", _TRANSCRIPT_BYTES_USUAL)
+        try:
+            found, mark = self._read(path, before, bytes_max)
+        except FileNotFoundError:
+            return  # this client keeps no transcript
+        except OSError as error:
+            self.note(error)
+            return
+        for event in found:
+            turn = self.known.subagents.get(short(str(event.get("subagent_id"))))
+            if turn is not None:
+                event["agent_turn_id"] = turn
+        # Before the look at the end of the turn that they belong to (S1-37).
+        ends = ("snapshot", "turn")
+        at = next((i for i, one in enumerate(self.call.events) if one["event_type"] in ends), None)
+        at = 0 if at is None else at
+        self.call.events[at:at] = found
+        if (mark.inode, mark.offset) != (before.inode, before.offset):
+            self.lines.append(["mark", key, str(mark.inode), str(mark.offset)])
+
+    def _read(self, path: str, before: Mark, bytes_max: int) -> "tuple[list[Event], Mark]":
+        if self.call.agent == "gemini-cli":
+            from eventlog.agents.gemini_cli import chat_tail
+
+            return chat_tail.read_calls(path, before, bytes_max, self.known.stamps)
+        from eventlog.agents.claude_code import usage_tail
+
+        return usage_tail.read_calls(self.call.agent, path, before, bytes_max)

@@ -1,0 +1,165 @@
+"""What tools say of files that git ignores and that a store keeps: left out before it is written (P5).
+
+    outside = Outside(root)
+    events = leave_out(events, outside)
+
+A call names such a file in an argument that is a path, in a patch, or as a word of a command. Then its result
+is left out, and of its arguments all but paths, numbers and commands that only name the file. A result that
+quotes such a file as `grep` does (`PATH:`) is left out, too. docs/secrets.md says what this cannot see. Files
+are meant of which `kept_ignored.is_withheld` knows the name, where git ignores them and does not track them.
+
+Works on the events of a hook and on those of a transcript. On the hook path.
+"""
+
+import os
+
+from eventlog.agents.kit.tools import LEFT_OUT
+from eventlog.base.paths import (
+    COMMAND_ARGUMENTS,
+    NAME_SIZE_MAX,
+    PATH_ARGUMENTS,
+    SAID_BY_TOOLS,
+    WORDS_BETWEEN,
+    paths_named,
+)
+from eventlog.base.types import Event
+from eventlog.worktree.ignore import IgnoreFiles
+from eventlog.worktree.kept_ignored import is_withheld
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ARGUMENTS = ("args", "tool_input")
+TYPES = frozenset(("tool_start", "action", "error", "hook", "file", "mismatch"))
+_DEPTH_MAX = 32
+_GIT_TIMEOUT_S = 0.3
+
+# A command with one of these may hold what it writes.
+_WRITES = frozenset("><='\"`$\n\\")
+_WRITERS = frozenset(
+    ("awk", "dd", "ed", "ex", "jq", "node", "perl", "php", "printf", "python", "python3", "ruby", "sed",
+     "sqlite3", "tee", "yq")
+)  # fmt: skip
+
+
+class Outside:
+    """Which paths are outside of git in a directory: ignored, and not tracked. Remembers its answers.
+
+    Where git cannot be asked, the `.gitignore` files are read. One thread.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = os.fsencode(os.path.realpath(root))
+        self._known: "dict[bytes, bool]" = {}
+
+    def has(self, path: str, cwd: "str | None") -> bool:
+        """Whether a file, as a tool names it, is ignored. Not for one outside of the directory."""
+        try:
+            full = os.path.join(os.fsencode(cwd) if cwd else self._root, os.fsencode(path))
+            full = os.path.realpath(os.path.dirname(full)) + b"/" + os.path.basename(full)
+        except (OSError, ValueError):
+            return True
+        top = self._root.rstrip(b"/") + b"/"
+        if not full.startswith(top):
+            return False
+        inside = full[len(top) :]
+        if inside not in self._known:
+            self._known[inside] = self._ask(inside)
+        return self._known[inside]
+
+    def _ask(self, path: bytes) -> bool:
+        import time
+
+        from eventlog.worktree import git
+
+        try:
+            # Without --no-index: what git tracks is not ignored.
+            _, answer = git.run(
+                self._root,
+                ["check-ignore", "-z", "--stdin"],
+                b"./" + path + b"\0",
+                time.monotonic() + _GIT_TIMEOUT_S,
+                fine=(0, 1),
+            )
+            return bool(answer)
+        except git.GitFailed:
+            return IgnoreFiles(self._root).hidden(path, False)
+
+
+def leave_out(events: "Sequence[Event]", outside: "Outside | None", cwd: object = None) -> "list[Event]":
+    """The events without what they say of ignored files. Events of one tool call are judged together.
+
+    Args: outside: None where the directory is not known; then the name of a file decides. cwd: of the agent,
+    where the events do not say it.
+    """
+    calls = {one.get("tool_use_id") or id(one) for one in events if _names_one(one, outside, cwd)}
+    return [without(one) if (one.get("tool_use_id") or id(one)) in calls else one for one in events]
+
+
+def _names_one(event: Event, outside: "Outside | None", cwd: object) -> bool:
+    payload = event.get("payload")
+    if event.get("event_type") not in TYPES or not isinstance(payload, dict):
+        return False
+    cwd = event.get("cwd") or cwd or payload.get("cwd")
+    place = cwd if isinstance(cwd, str) else None
+    named = paths_named(payload, _is_suspect)
+    path = event.get("path")
+    if isinstance(path, str) and _is_suspect(path) and (outside is None or outside.has(path, None)):
+        return True
+    return any(not sure or outside is None or outside.has(path, place) for path, sure in named)
+
+
+def _is_suspect(path: str) -> bool:
+    return is_withheld(path.encode("utf-8", "surrogateescape").rstrip(b"/"))
+
+
+def without(event: Event) -> Event:
+    """The event without the texts of its tool call."""
+    payload = event.get("payload")
+    if event.get("event_type") not in TYPES or not isinstance(payload, dict):
+        return event
+    new: "dict[str, object]" = {}
+    for name, value in payload.items():
+        if name in _ARGUMENTS:
+            new[name] = _arguments(value, 0)
+        elif name in COMMAND_ARGUMENTS:
+            new[name] = _command(value)
+        elif name in SAID_BY_TOOLS and value is not None and not isinstance(value, (bool, int, float)):
+            new[name] = LEFT_OUT
+        else:
+            new[name] = value
+    return {**event, "payload": new}
+
+
+def _arguments(value: object, depth: int) -> object:
+    if depth > _DEPTH_MAX or isinstance(value, str):
+        return LEFT_OUT
+    if isinstance(value, list):
+        return [_arguments(item, depth + 1) for item in value]
+    if not isinstance(value, dict):
+        return value
+    new = {}
+    for name, item in value.items():
+        if name in COMMAND_ARGUMENTS:
+            new[name] = _command(item)
+        elif name in PATH_ARGUMENTS and _are_paths(item):
+            new[name] = item
+        else:
+            new[name] = _arguments(item, depth + 1)
+    return new
+
+
+def _are_paths(value: object) -> bool:
+    values = value if isinstance(value, list) else [value]
+    return all(isinstance(one, str) and len(one) <= NAME_SIZE_MAX and "\n" not in one for one in values)
+
+
+def _command(value: object) -> object:
+    """A command that names an ignored file, unless it may hold what it writes into it."""
+    words = value if isinstance(value, list) else [value]
+    text = " ".join(word for word in words if isinstance(word, str))
+    if not _WRITES.isdisjoint(text) or "echo" in text:
+        return LEFT_OUT
+    found = {os.path.basename(word) for word in text.translate(WORDS_BETWEEN).split()}
+    return value if _WRITERS.isdisjoint(found) else LEFT_OUT

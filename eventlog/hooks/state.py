@@ -1,0 +1,626 @@
+"""What hooks remember between calls: small derived files in `live/`, which may all be deleted (I22).
+
+- `<worktree>.told`: the tree whose changes are all in the log, and the turns under way in that directory.
+  Read and written under the lock of the directory, behind the append that tells them.
+- `<worktree>.running`: tools that began and ended, a line each. It says whose change another call's capture
+  has found.
+- `<session>.calls`: what was recorded of a session, a line each, so that nothing need be read from the log.
+
+The last two are appended to by single writes and may miss a line; what is lost then is a cause, or an
+event is written twice, which counts once (I8). Without `told` the next capture begins anew and says so.
+Plain system calls: a file that cannot be read is absent, one that cannot be written stays. On the hook path.
+"""
+
+import os
+
+from blake3 import blake3
+
+from eventlog.agents.kit.call import (
+    SESSION,
+    SESSION_END,
+    TOOL,
+    TOOL_START,
+    TURN_END,
+    TURN_START,
+    Call,
+    Mark,
+    int_of,
+    text_of,
+)
+from eventlog.agents.kit.tools import ANY
+from eventlog.base import activity, jsontext
+from eventlog.base.errors import LockTimeout
+from eventlog.base.layout import LIVE_DIR, Layout
+from eventlog.base.locks import WORKTREE, acquire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eventlog.base.fs import FileSystem
+    from eventlog.blobs.store import BlobStore
+    from eventlog.hooks.locate import Place
+    from eventlog.worktree.capture import Capture
+
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_TOLD_SIZE = 512  # a sector
+_LINES_SIZE_MAX = 1 << 20  # of one file's end, which is all that is looked at
+_RUNNING_SIZE_MAX = 256 << 10
+# Why a turn gets its end from somebody else (docs/certainty.md §2).
+GONE, SILENT = "process gone", "nothing heard for an hour"
+SUPERSEDED, RESUMED = "superseded by a later prompt", "session resumed by another process"
+SESSION_ENDED = "session ended"
+# Whose hooks are told the agent's process: Claude Code's by itself, OpenCode's by our plugin. In those of
+# another agent that runs within one of these, the variable means that one.
+_NAMED_BY_VARIABLE = ("claude-code", "opencode")
+_LOCK_WAIT_S = 0.02
+_HEX = frozenset("0123456789abcdef")
+_OPEN_MAX = 32  # so that all of it stands on one page, which is written whole
+
+
+def short(text: "str | bytes") -> str:
+    """16 hex digits that stand for a text in these files and their names."""
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    return blake3(data).hexdigest()[:16]
+
+
+class Told:
+    """`tree` is None where nothing was told yet; `nonce` is new with each told tree and makes event ids.
+
+    `passed` are the sessions whose turn is under way, and since whose own last look that of another turn has
+    found changes. `keeps` says whether looks keep ignored files, `tree_keeps` whether that at `tree` did.
+    `files` are how many the tree holds, None where that is not known.
+    """
+
+    __slots__ = ("files", "keeps", "nonce", "open", "passed", "tree", "tree_keeps")
+
+    def __init__(
+        self,
+        tree: "bytes | None",
+        nonce: str,
+        open: "dict[str, list[str]]",
+        passed: "frozenset[str]" = frozenset(),
+    ) -> None:
+        self.keeps = self.tree_keeps = False
+        self.files: "int | None" = None
+        self.tree = tree
+        self.nonce = nonce
+        # Agent's session → [agent, turn, process or "", unix time], of turns under way (`activity.OpenTurn`).
+        self.open = open
+        self.passed = passed
+
+    def look_of(self, session: "str | None", turn: "str | None", tree: bytes) -> None:
+        """A whole look of this session has found `tree`; it is told in this turn, if in one."""
+        if tree != self.tree:
+            self.passed |= self.open.keys()
+        if session is not None and self.open.get(session, ("", None))[1] == turn:
+            self.passed -= {session}
+
+
+def read_told(layout: Layout, worktree: str) -> Told:
+    try:
+        said = jsontext.decode(_read_end(layout.live(f"{worktree}.told")))
+        tree = None if said["tree"] is None else bytes.fromhex(said["tree"])
+        turns = {str(name): [str(part) for part in parts] for name, parts in said["open"].items()}
+        if (tree is None or len(tree) == 32) and all(
+            len(parts) == 4 and parts[3].isdigit() for parts in turns.values()
+        ):
+            told = Told(tree, str(said["nonce"]), turns, frozenset(map(str, said.get("passed", ()))))
+            told.keeps, told.tree_keeps = said.get("keeps") is True, said.get("tree_keeps") is True
+            told.files = int_of(said, "files")
+            return told
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    return Told(None, os.urandom(8).hex(), {})
+
+
+def write_told(layout: Layout, worktree: str, told: Told) -> None:
+    """Not synced: what a power cut leaves is read as absent, or is an earlier one, whose changes are
+    told again under the ids that they had. Written over the last one, in one call and of one length unless
+    many turns are under way: a new file, and the end of an old one, take longer. Raises: OSError."""
+    turns = dict(list(told.open.items())[-_OPEN_MAX:])
+    tree = None if told.tree is None else told.tree.hex()
+    said: "dict[str, object]" = {"tree": tree, "nonce": told.nonce, "open": turns, "files": told.files}
+    if passed := sorted(told.passed.intersection(turns)):
+        said["passed"] = passed
+    said |= {name: True for name in ("keeps", "tree_keeps") if getattr(told, name)}
+    path = layout.live(f"{worktree}.told")
+    try:
+        fd = os.open(path, _WRITE, 0o600)
+    except FileNotFoundError:
+        _make_directory(layout)
+        fd = os.open(path, _WRITE, 0o600)
+    try:
+        data = jsontext.encode(said).ljust(max(_TOLD_SIZE, os.fstat(fd).st_size))
+        os.pwrite(fd, data, 0)
+    finally:
+        os.close(fd)
+
+
+def left(told: Told, call: Call, now_s: float) -> "dict[str, tuple[activity.OpenTurn, str]]":
+    """The turns that nobody will end any more, as far as `call` knows: session → (turn, reason).
+
+    Asked before a look: what dies during it may change something behind its back.
+    """
+    found = {}
+    for session, parts in told.open.items():
+        turn = activity.parse_open(session, parts)
+        reason = None if turn is None else _reason(turn, call, now_s)
+        if turn is not None and reason is not None:
+            found[session] = turn, reason
+    return found
+
+
+def _reason(turn: activity.OpenTurn, call: Call, now_s: float) -> "str | None":
+    own = turn.session == call.session
+    if own and call.moment == SESSION_END:
+        return SESSION_ENDED
+    is_later = call.moment == TURN_START or (call.unheard and call.moment != TOOL_START)
+    if own and (not (is_later or call.moment == SESSION) or call.turn == turn.turn):
+        return None  # it is heard of
+    if turn.state(now_s) == activity.DEAD:
+        return GONE if turn.names_process() else SILENT
+    if own and is_later:
+        return SUPERSEDED if call.turn is not None else None
+    return RESUMED if own and not turn.names_process() else None
+
+
+def process_of(agent: str, environ: "Mapping[str, str]") -> str:
+    """The process of the agent behind this hook, as these files have it; "" for an unknown one."""
+    process = activity.agent_process(environ.get("CLAUDE_PID") if agent in _NAMED_BY_VARIABLE else None)
+    return "" if process is None else process.text()
+
+
+def note_open(told: Told, place: "tuple[str, str, str]", process: str, now_ns: int) -> None:
+    """The turn `place` (agent, session, turn) is under way, in a process (`process_of`)."""
+    agent, session, turn = place
+    told.open.pop(session, None)  # to stand last: it is the newest
+    told.open[session] = [agent, turn, process, str(now_ns // 10**9)]
+
+
+def stay_open(
+    layout: Layout,
+    told: Told,
+    place: "tuple[str, str, str]",
+    process: str,
+    now_ns: int,
+) -> None:
+    """A turn whose tools are heard of is under way, whatever was taken for its process, or for its end."""
+    _, session, turn = place
+    given = told.open.get(session)
+    if given is None and has_ended(layout, session, turn):
+        return  # the hooks of its last tool and of its end ran beside one another
+    known = None if given is None else activity.parse_open(session, given)
+    if known is None or (known.turn == turn and known.state(now_ns / 1e9) == activity.DEAD):
+        note_open(told, place, process, now_ns)
+
+
+def meet_turn(layout: Layout, place: "Place | None", call: Call, lines: "list[list[str]]") -> None:
+    """Know the turn of a call within a turn, or at its end. Where a tool begins after the end of its turn, an
+    event says that the turn goes on; where nothing was heard of the turn yet, its first look was missed, and
+    it ends the one before it.
+
+    Args: lines: gets what is to be noted of the session behind the append.
+    """
+    session, turn = call.session, call.turn
+    if place is None or session is None or turn is None:
+        return
+    if call.moment == TOOL_START and has_ended(layout, session, turn):
+        tool = text_of(call.events[0], "tool_use_id") or call.begins
+        call.add("turn", {}, "turn", turn, "resume", tool, operation="resume", status="active")
+        lines.append(["begun", short(turn)])
+        return
+    told = read_told(layout, place.key)
+    under_way = told.open.get(session)
+    if under_way is not None and under_way[1] == turn:
+        return
+    call.unheard = call.unheard or short(turn) not in read_calls(layout, session).begun
+    if not call.unheard:
+        return
+    lines.append(["begun", short(turn)])
+    call.add_missed_look(turn)
+    if under_way is not None and call.moment == TOOL_START:  # else the look of this call closes it
+        from eventlog.hooks import closing
+
+        call.events.append(closing.end_unseen(layout, told, session))
+        lines.append(["ended", short(under_way[1])])
+
+
+def is_another_turn(told: Told, call: Call) -> bool:
+    """Whether the turn of the call is not the one under way: a look in it is told in any case, since it comes
+    after the end that the turn has, if it has one."""
+    return call.turn is not None and told.open.get(call.session or "", ("", None))[1] != call.turn
+
+
+def open_turn(told: Told, call: Call, known: "Calls") -> "str | None":
+    """The turn of this session that nobody ended."""
+    parts = told.open.get(call.session or "")
+    if parts is None or short(parts[1]) in known.ended:
+        return None
+    return parts[1]
+
+
+def note_turn(layout: Layout, told: Told, call: Call, captured: bool, process: str, now_ns: int) -> None:
+    """Let `told` say which turn of the session is under way behind this call.
+
+    Args: captured: the look was whole.
+    """
+    session, turn = call.session, call.turn
+    assert session is not None
+    if call.moment in (TURN_END, SESSION_END):
+        if captured:  # else what it left untold would pass for a person's
+            told.open.pop(session, None)
+    elif call.moment == TURN_START and turn is not None:
+        note_open(told, (call.agent, session, turn), process, now_ns)
+    elif call.moment == TOOL and turn is not None and "subagent_id" not in call.columns:
+        stay_open(layout, told, (call.agent, session, turn), process, now_ns)
+
+
+def keep_open(
+    fs: "FileSystem",
+    layout: Layout,
+    worktree: str,
+    turn: "tuple[str, str, str]",
+    process: str,
+    *,
+    replaces: bool,
+) -> None:
+    """Note a turn as under way without a look, so that it is closed when it dies: where the look at its
+    prompt failed, or the hook of that was killed. Raises: OSError.
+
+    Args: turn: agent, session, turn; replaces: also where another one of its session is noted.
+    """
+    if not replaces and turn[1] in read_told(layout, worktree).open:
+        return
+    try:
+        with acquire(fs, layout, WORKTREE + worktree, timeout_s=_LOCK_WAIT_S):
+            told = read_told(layout, worktree)
+            if replaces:
+                note_open(told, turn, process, fs.time_ns())
+            else:
+                stay_open(layout, told, turn, process, fs.time_ns())
+            write_told(layout, worktree, told)
+    except LockTimeout:
+        pass  # its next call notes it
+
+
+class Running:
+    """A tool under way: `cause` is the id of its action, `paths` are the `short` files an edit tool named,
+    `kind` is what it may change (`tools.py`).
+
+    `turn` is its `short` session and turn, `place` its agent with both in full. `late`: it has ended, and
+    nobody has looked at the directory since. `dead`: its process is gone.
+    `by_subagent`: it may outlive its turn.
+    """
+
+    __slots__ = (
+        "by_subagent",
+        "cause",
+        "dead",
+        "kind",
+        "late",
+        "paths",
+        "place",
+        "tool",
+        "tool_use_id",
+        "turn",
+    )
+
+    def __init__(self, words: "list[str]", place: "tuple[str, str, str]", *, dead: bool = False) -> None:
+        _, self.cause, session, turn, self.kind, self.tool_use_id, self.tool, *self.paths = words
+        self.turn = session, turn
+        self.place = place
+        self.late = False
+        self.dead = dead
+        self.by_subagent = False
+
+
+def note_begun(
+    layout: Layout,
+    worktree: str,
+    turn: "tuple[str, str]",
+    cause: str,
+    tool: "tuple[str, str]",
+    kind: "str | None",
+    paths: "list[str]",
+    outlives: "tuple[str, str] | None",
+) -> None:
+    """Args: turn: (session, turn); tool: (tool_use_id, name); outlives: (agent, its process or "") of a tool
+    that may outlive its turn."""
+    names = ["_".join(name.split()) or "-" for name in tool]
+    words = ["begun", cause, *map(short, turn), kind or ANY, *names, *paths[:64]]
+    lines = [words]
+    if outlives is not None:
+        of = ["of", cause, turn[1], turn[0], outlives[0], outlives[1] or "-"]
+        lines += [of] if all(len(word.split()) == 1 for word in of) else []
+    _append(layout, f"{worktree}.running", lines)
+
+
+def note_anew(layout: Layout, worktree: str, session: str) -> None:
+    """The session has a new process: what its last one had begun ended with that."""
+    _append(layout, f"{worktree}.running", [["anew", short(session)]])
+
+
+def note_ended(layout: Layout, worktree: str, causes: "list[str]", *, late: bool = False) -> None:
+    if causes:
+        _append(layout, f"{worktree}.running", [["late" if late else "ended", cause] for cause in causes])
+
+
+def running(
+    layout: Layout, worktree: str, told: Told, dead: "frozenset[str]" = frozenset()
+) -> "list[Running]":
+    """The tools that began in a turn under way and did not end, or ended unlooked at; the latest last.
+
+    Those of subagents outlive it: they are under way while the agent's process is, or another turn of theirs.
+    What died stays until somebody notes its end.
+
+    Args: dead: the sessions whose process is gone.
+    """
+    turns = {
+        (short(session), short(turn)): (agent, session, turn)
+        for session, (agent, turn, *_) in told.open.items()
+    }
+    gone = {short(session) for session in dead}
+    found: "dict[str, Running]" = {}
+    processes: "dict[str, str]" = {}  # of tools of subagents
+    begun: "list[str]" = []
+    for words in _lines(layout, f"{worktree}.running"):
+        if words[0] == "begun" and len(words) >= 7:
+            begun = words
+            if (words[2], words[3]) in turns:
+                found[words[1]] = Running(words, turns[words[2], words[3]], dead=words[2] in gone)
+        elif words[0] == "of" and len(words) == 6 and begun[1:2] == words[1:2]:
+            _, cause, turn, session, agent, processes[cause] = words
+            found[cause] = Running(begun, (agent, session, turn))
+            found[cause].by_subagent = True
+        elif words[0] == "anew" and words[-1] not in gone:
+            found = {cause: one for cause, one in found.items() if one.turn[0] != words[-1]}
+        elif words[0] == "ended" and len(words) == 2:
+            found.pop(words[1], None)
+        elif words[0] == "late" and words[-1] in found:
+            found[words[-1]].late = True
+    for cause in processes.keys() & found.keys():
+        process = activity.parse_process(processes[cause])
+        if process is not None and process.is_near():
+            found[cause].dead = not process.lives()
+        elif found[cause].place[1] not in told.open:
+            del found[cause]
+    return list(found.values())
+
+
+def trim_running(layout: Layout, worktree: str) -> None:
+    """Start the file over when it is large and nothing is under way."""
+    path = layout.live(f"{worktree}.running")
+    try:
+        if os.stat(path).st_size > _RUNNING_SIZE_MAX:
+            os.unlink(path)
+    except OSError:
+        pass  # it is small, absent, or stays
+
+
+class Tools:
+    """Tool calls without ids, told by what they ask for (`key`) and when: the number of each in its turn.
+
+    An end belongs to the last beginning of the same key that has none: equal calls are interchangeable, but
+    for one that was refused before and has no end.
+    """
+
+    __slots__ = ("_asked", "_numbers", "_open")
+
+    def __init__(self) -> None:
+        self._asked: "dict[str, int]" = {}  # how many of each key
+        self._numbers: "dict[tuple[str, str, bool], int]" = {}  # by key, time, asked
+        self._open: "dict[str, list[int]]" = {}
+
+    def take(self, key: str, stamp: str, *, asked: bool) -> None:
+        if (key, stamp, asked) in self._numbers:
+            return  # told by two hooks
+        waiting = self._open.setdefault(key, [])
+        if asked or not waiting:
+            number = self._asked[key] = self._asked.get(key, -1) + 1
+        else:
+            number = waiting.pop()
+        if asked:
+            waiting.append(number)
+        self._numbers[key, stamp, asked] = number
+
+    def number(self, key: str, stamp: str, *, asked: bool) -> int:
+        """The number of a call that was taken; 0 when the notes lost it."""
+        return self._numbers.get((key, stamp, asked), 0)
+
+
+class Repeats:
+    """Tool calls whose ids come again, told by session, id and arguments (`key`): the number of each.
+
+    One that begins while an equal one is under way is that one, told by two hooks.
+    """
+
+    __slots__ = ("_last", "_open")
+
+    def __init__(self) -> None:
+        self._last: "dict[str, int]" = {}
+        self._open: "set[str]" = set()
+
+    def begin(self, key: str) -> None:
+        if key not in self._open:
+            self._open.add(key)
+            self._last[key] = self._last.get(key, -1) + 1
+
+    def end(self, key: str) -> None:
+        self._open.discard(key)
+        self._last.setdefault(key, 0)
+
+    def end_all(self) -> None:
+        """A turn begins or ends: what was refused before has no end of its own."""
+        self._open.clear()
+
+    def number(self, key: str) -> int:
+        """The number of the last one; 0 when the notes lost it."""
+        return self._last.get(key, 0)
+
+
+class Calls:
+    """What was recorded of a session so far. `actions` are ids of actions with how their capture went."""
+
+    __slots__ = (
+        "actions", "begun", "ended", "imported_calls", "imported_turns", "marks", "models", "named", "over",
+        "prompts", "repeats", "stamps", "subagents", "tools", "trees", "turns",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.named = False
+        self.over = False  # the session has ended
+        self.begun: "set[str]" = set()  # `short` turns
+        self.ended: "set[str]" = set()  # the same
+        self.actions: "dict[str, str]" = {}
+        self.marks: "dict[str, Mark]" = {}  # of transcripts, by their `short` path
+        self.models: "list[tuple[str, str]]" = []  # key and nonce of the turn's, without ids
+        self.turns: "list[str]" = []  # of an agent without ids of turns; the latest last
+        self.prompts: "dict[str, str]" = {}  # `short` turns of such an agent, and prompts
+        self.stamps: "dict[str, str]" = {}  # of these, a text that ends with the time it began at
+        # What an import told before the hooks: (turn, microseconds, `short` prompt), and of calls without
+        # ids the ids of their events, in order, by `short` turn, key and type.
+        self.imported_turns: "list[tuple[str, int, str]]" = []
+        self.imported_calls: "dict[tuple[str, ...], list[str]]" = {}
+        self.tools = Tools()
+        self.repeats = Repeats()
+        self.subagents: "dict[str, str]" = {}  # `short` subagent → the turn that started it
+        self.trees: "dict[str, bytes]" = {}  # `short` turn → the tree of the look at its start
+
+
+def read_calls(layout: Layout, session: str) -> Calls:
+    calls = Calls()
+    for words in _lines(layout, f"{short(session)}.calls"):
+        if words[0] == "named":
+            calls.named = True
+        elif words[0] == "begins" and len(words) == 2:
+            calls.repeats.begin(words[1])
+        elif words[0] == "ends" and len(words) == 2:
+            calls.repeats.end(words[1])
+        elif words[0] == "ended" and len(words) == 2:
+            calls.ended.add(words[1])
+            calls.repeats.end_all()
+        elif words[0] == "begun" and len(words) in (2, 3, 4):
+            calls.repeats.end_all()
+            calls.begun.add(words[1])
+            calls.ended.discard(words[1])
+            calls.over = False
+            calls.models.clear()  # they are counted within their turn
+            if len(words) > 2 and words[2] not in calls.turns:
+                calls.turns.append(words[2])
+                calls.stamps[words[2]] = words[-1]
+                calls.tools = Tools()  # they are counted within their turn
+        elif words[0] in ("asked", "answered") and len(words) == 3:
+            calls.tools.take(words[1], words[2], asked=words[0] == "asked")
+        elif words[0] == "model" and len(words) == 3:
+            calls.models.append((words[1], words[2]))
+        elif words[0] == "action" and len(words) == 3:
+            calls.actions.setdefault(words[1], words[2])
+        elif words[0] == "mark" and len(words) == 4 and words[2].isdigit() and words[3].isdigit():
+            calls.marks[words[1]] = Mark(int(words[2]), int(words[3]))
+        elif words[0] == "prompt" and len(words) == 3:
+            calls.prompts[words[1]] = words[2]
+        elif words[0] == "tree" and len(words) == 3 and len(words[2]) == 64 and _HEX.issuperset(words[2]):
+            calls.trees[words[1]] = bytes.fromhex(words[2])
+        elif words[0] == "subagent" and len(words) == 3:
+            calls.subagents[words[1]] = words[2]
+        elif words[0] in ("opened", "over"):
+            calls.over = words[0] == "over"
+        elif words[0] == "imported" and len(words) == 4 and words[2].isdigit():
+            calls.imported_turns.append((words[1], int(words[2]), words[3]))
+        elif words[0] == "imported_call" and len(words) == 5:
+            ids = calls.imported_calls.setdefault(tuple(words[1:4]), [])
+            ids += () if words[4] in ids else (words[4],)
+    return calls
+
+
+def facts_of_turn(
+    call: Call,
+    known: Calls,
+    lines: "list[list[str]]",
+    place: "Place",
+    done: "Capture",
+    blobs: "BlobStore",
+    until: float,
+) -> "dict[str, object]":
+    """What the snapshot at a turn's start or end says beside its tree (S1-36, S1-37), null where unknown.
+
+    Args:
+        lines: gets the tree of a start, which the end counts from.
+        until: monotonic time until git is waited for.
+    """
+    from eventlog.worktree.capture import git_facts
+
+    in_git = place.commit is not None or place.branch is not None
+    facts = git_facts(os.fsencode(place.root), until) if in_git else {}
+    if call.turn is None or done.partial:
+        return facts
+    turn = short(call.turn)
+    if call.moment == TURN_START:
+        lines.append(["tree", turn, done.root.hex()])
+    elif turn in known.trees:
+        facts["files_changed"] = done.count_changed(blobs, known.trees[turn])
+    return facts
+
+
+def has_ended(layout: Layout, session: str, turn: str) -> bool:
+    """Whether the notes of a session have an end of the turn, and no later beginning."""
+    name = f"{short(session)}.calls"
+    try:
+        if f"ended {short(turn)}\n".encode() not in _read_end(layout.live(name)):
+            return False  # as a rule: nothing need be parsed
+    except OSError:
+        return False
+    return short(turn) in read_calls(layout, session).ended
+
+
+def note_calls(layout: Layout, session: str, lines: "list[list[str]]") -> None:
+    """Lines: `named`; `opened`, `over`; `begun` and `ended` of a turn; `action` id state; `mark` path inode
+    offset; `tree` of the look at a turn's start: turn, id; `subagent` id turn; of an agent that names no
+    turns `prompt` turn text, `asked` and `answered` of a tool call without an id: key, time; `model` of a
+    model call without an id: key, nonce; `begins`, `ends` of one whose id comes again: key; `imported` of
+    a turn that an import told: turn, time, prompt; `imported_call` of its calls without ids: turn, key,
+    type and id of an event."""
+    if lines:
+        _append(layout, f"{short(session)}.calls", lines)
+
+
+def _append(layout: Layout, name: str, lines: "list[list[str]]") -> None:
+    data = b"".join(" ".join(words).encode("utf-8", "replace") + b"\n" for words in lines)
+    try:
+        fd = os.open(layout.live(name), _APPEND, 0o600)
+    except FileNotFoundError:
+        _make_directory(layout)
+        fd = os.open(layout.live(name), _APPEND, 0o600)
+    try:
+        os.write(fd, data)
+    finally:
+        os.close(fd)
+
+
+def _lines(layout: Layout, name: str) -> "list[list[str]]":
+    try:
+        data = _read_end(layout.live(name))
+    except OSError:
+        return []
+    found = (line.decode("utf-8", "replace").split(" ") for line in data.split(b"\n"))
+    return [words for words in found if words[0]]
+
+
+def _read_end(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        size = os.fstat(fd).st_size
+        data = os.pread(fd, min(size, _LINES_SIZE_MAX), max(0, size - _LINES_SIZE_MAX))
+    finally:
+        os.close(fd)
+    return data if size <= _LINES_SIZE_MAX else data.partition(b"\n")[2]
+
+
+def _make_directory(layout: Layout) -> None:
+    """A store of an earlier version has none."""
+    try:
+        os.mkdir(layout.directory(LIVE_DIR), 0o700)
+    except FileExistsError:
+        pass

@@ -1,0 +1,54 @@
+"""From which look on a directory's ignored files are kept, or are kept no more (docs/capture.md §1).
+
+Nobody changed a file when somebody switches that. So the looks of turns under way go on as they began, and
+what comes into the tree or leaves it by the switch is told as no change. On the hook path, but loaded only
+where the switch says another thing than the last look did.
+"""
+
+import os
+
+from eventlog.agents.kit.call import SESSION, TURN_START, Call
+from eventlog.hooks.state import Told
+from eventlog.worktree.changes import ADD, DELETE, RENAME, Change
+from eventlog.worktree.kept_ignored import is_kept
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from eventlog.hooks.closing import Closing
+    from eventlog.worktree.capture import Capture
+
+
+def may_switch(told: Told, call: Call, closing: "Closing | None") -> bool:
+    """Whether this look may be the first that follows the switch: no turn goes on over it."""
+    if call.moment not in (SESSION, TURN_START):
+        return False
+    closed = () if closing is None else closing.turns
+    return all(session in closed or session == call.session for session in told.open)
+
+
+def changes_without(done: "Capture", root: str, keeps: bool) -> "list[Change]":
+    """The changes that a look found, without what came or went by the switch alone.
+
+    Args: root: the directory; keeps: whether ignored files are kept from this look on.
+    """
+    top = os.fsencode(root)
+
+    def is_switched(path: bytes) -> bool:
+        if keeps:
+            return path in done.kept
+        return is_kept(path) and os.path.lexists(os.path.join(top, path))
+
+    found = []
+    for change in done.changes:
+        if change.operation == RENAME:
+            assert change.old_path is not None and change.before is not None and change.after is not None
+            if is_switched(change.path if keeps else change.old_path):
+                # Only one side of it was seen.
+                gone = Change((DELETE, change.old_path, change.before, None, None))
+                come = Change((ADD, change.path, None, change.after, None))
+                found.append(gone if keeps else come)
+                continue
+        elif change.operation == (ADD if keeps else DELETE) and is_switched(change.path):
+            continue
+        found.append(change)
+    return found

@@ -1,0 +1,165 @@
+"""Names for the calls of an agent that gives none: the turn of a call, and which tool call an end belongs to.
+
+A call tells the time it was made at (`stamp`), which is the same however often it is told. The beginnings of
+turns, and beginnings and ends of tool calls, are lines in the notes of the session. Each call adds its own
+line before it reads them, so that calls told at once count one another.
+
+A model call without an id is named by its figures, and its number among equal ones of its turn: told again
+from the turn's prompt on, it has the same number.
+
+Where an agent's ids of tool calls come again (`call.py`), equal calls of a session are numbered in the
+same way: one that begins while an equal one is under way is that one, told by two hooks. On the hook path.
+"""
+
+import os
+
+from eventlog.agents.kit.call import SESSION, SESSION_END, TOOL_START, TURN_START, Call, numbered
+from eventlog.base.layout import Layout
+from eventlog.base.names import event_id_of
+from eventlog.hooks import state
+from eventlog.hooks.state import Calls, short
+
+_OF_CALL = ("tool_start", "action", "error")
+_OF_TURN: "dict[str, tuple[str, ...]]" = {"turn": ("start",), "snapshot": ("start",), "intent": ()}
+_AT_ONCE_US = 5_000_000  # a prompt's hook and its line in the chat lie about a tenth of a second apart
+_LATE_US = 600_000_000  # hooks may wait for a person
+
+
+def complete(layout: Layout, call: Call) -> Calls:
+    """Give `call` its turn, and its events the ids of its tool call; the notes of the session.
+
+    Raises: OSError when the notes cannot be written.
+    """
+    session = call.session
+    assert session is not None and call.stamp is not None
+    key = None
+    if call.tool_call is not None:
+        key = short("\0".join(call.tool_call))
+        word = "asked" if call.moment == TOOL_START else "answered"
+        state.note_calls(layout, session, [[word, key, short(call.stamp)]])
+    if call.moment == TURN_START and call.turn is not None and call.prompt is not None:
+        state.note_calls(layout, session, [["prompt", short(call.turn), short(call.prompt)]])
+    known = state.read_calls(layout, session)
+    if call.moment == TURN_START:
+        _join_imported_turn(call, known)
+    if call.moment in (SESSION, TURN_START, SESSION_END) or not known.turns:
+        return known
+    turn = call.columns["agent_turn_id"] = known.turns[-1]
+    if call.answers is not None and known.prompts.get(short(turn)) not in (None, short(call.answers)):
+        _end_another(layout, call, f"{session}:{call.stamp}")
+    if key is not None and call.tool_call is not None:
+        number = known.tools.number(key, short(call.stamp), asked=call.moment == TOOL_START)
+        _name(call, (turn, *call.tool_call, str(number)))
+        _join_imported_call(call, known, (short(turn), key), number)
+    return known
+
+
+def _end_another(layout: Layout, call: Call, turn: str) -> None:
+    """What `call` ends answers another prompt than that of the last turn which the notes have: a turn of its
+    own, whose prompt was not heard."""
+    assert call.session is not None
+    call.columns["agent_turn_id"] = turn
+    call.unheard = True
+    lines = [["begun", short(turn), turn], ["prompt", short(turn), short(call.answers or "")]]
+    state.note_calls(layout, call.session, lines)
+    for event in call.events:
+        payload = event["payload"]
+        if event["event_type"] == "turn" and isinstance(payload, dict):
+            payload["prompt"] = call.answers
+
+
+def number_model_call(layout: Layout, call: Call) -> None:
+    """Give the model call of `call` its id. Raises: OSError when the notes cannot be written."""
+    session, key = call.session, call.model_call
+    assert session is not None and key is not None
+    own = [short("\0".join(key)), os.urandom(6).hex()]
+    state.note_calls(layout, session, [["model", *own]])
+    equal = [nonce for name, nonce in state.read_calls(layout, session).models if name == own[0]]
+    for event in call.events:
+        if own[1] in equal and event["event_type"] == "llm":
+            event["event_id"] = event_id_of(call.agent, *key, str(equal.index(own[1])))
+
+
+def number(layout: Layout, call: Call) -> Calls:
+    """Number those of the tool calls that `call` tells whose ids come again; the notes of the session.
+
+    Raises: OSError when the notes cannot be written.
+    """
+    session = call.session
+    assert session is not None
+    words = {"tool_start": "begins", "action": "ends"}
+    noted = {_short(key): words[key[0]] for _, key in call.counted if key[0] in words}
+    state.note_calls(layout, session, [[word, key] for key, word in noted.items()])
+    known = state.read_calls(layout, session)
+    for event, key in call.counted:
+        nth = known.repeats.number(_short(key))
+        event["event_id"] = event_id_of(call.agent, *numbered(key, nth))
+        if key[0] in words:
+            before = event_id_of(call.agent, "action", *key[1:])
+            after = event_id_of(call.agent, "action", *numbered(key[1:], nth))
+            call.begins = after if call.begins == before else call.begins
+            call.cause = after if call.cause == before else call.cause
+            call.ended = [after if one == before else one for one in call.ended]
+    return known
+
+
+def _short(key: "tuple[str, ...]") -> str:
+    """What stands in the notes for the id, session and arguments of a call."""
+    return short("\0".join(key[-3:]))
+
+
+def _name(call: Call, key: "tuple[str, ...]") -> None:
+    for event in call.events:
+        if event["event_type"] in _OF_CALL:
+            event["event_id"] = event_id_of(call.agent, str(event["event_type"]), *key)
+    _point_to(call, event_id_of(call.agent, "action", *key))
+
+
+def _point_to(call: Call, action: str) -> None:
+    """The action of the tool call that `call` begins or ends."""
+    if call.moment == TOOL_START:
+        call.begins = action
+    else:
+        call.cause, call.ended = action, [action]
+
+
+# -- what an import told first -------------------------------------------------------------------
+
+
+def _join_imported_turn(call: Call, known: Calls) -> None:
+    """Give the turn of a prompt the name under which an import has told it.
+
+    The client writes a prompt to its chat once the hooks have heard it: so it is the next there with the same
+    words, else the one that follows at once, unless the hook of another prompt has it.
+    """
+    if not known.imported_turns or call.prompt is None:
+        return
+    from eventlog.agents.claude_code.usage_tail import time_of
+
+    at, words = time_of(call.stamp), short(call.prompt)
+    names: "dict[tuple[bool, int], str]" = {}
+    if at is None:
+        return
+    for turn, began_us, prompt in known.imported_turns:
+        free = known.stamps.get(turn, call.stamp) == call.stamp
+        if free and (0 <= began_us - at < (_LATE_US if prompt == words else _AT_ONCE_US)):
+            names[prompt != words, began_us] = turn
+    if names:
+        turn = call.columns["agent_turn_id"] = names[min(names)]
+        for event in call.events:
+            of = _OF_TURN.get(str(event["event_type"]))
+            if of is not None:
+                event["event_id"] = event_id_of(call.agent, str(event["event_type"]), turn, *of)
+
+
+def _join_imported_call(call: Call, known: Calls, place: "tuple[str, str]", number: int) -> None:
+    """Give the events of the `number`th equal tool call of a turn the ids under which an import told them."""
+    ids: "dict[str, str | None]" = {}
+    for event_type in _OF_CALL:
+        of_type = known.imported_calls.get((*place, event_type), [])
+        ids[event_type] = of_type[number] if number < len(of_type) else None
+    for event in call.events:
+        event["event_id"] = ids.get(str(event["event_type"])) or event["event_id"]
+    action = ids["action"]
+    if action is not None:
+        _point_to(call, action)

@@ -1,0 +1,95 @@
+"""Files that are no transcript of the agent in question: whose they are, or what else. Only reads.
+
+Of agents without an importer as much of the format is known here as tells their files from others.
+"""
+
+import os
+from typing import Any
+
+import orjson
+
+from eventlog.agents import formats
+from eventlog.agents.kit.lines import DOCUMENT_BYTES_MAX, FileSource, opened
+from eventlog.base.errors import EventLogError
+
+_Said = dict[str, Any]
+_OBJECTS_MAX = 20
+_STEPS_OF_WINDSURF = ("user_input", "planner_response", "code_action", "run_command", "view_file")
+
+# Names of files that only one agent writes, or the members of one family.
+_BY_NAME = {
+    ".aider.chat.history.md": "Aider",
+    ".aider.input.history": "Aider",
+    ".aider.llm.history": "Aider",
+    "api_conversation_history.json": "Cline (or one of its family)",
+    "ui_messages.json": "Cline (or one of its family)",
+}
+
+
+def check(agent: str, source: FileSource) -> None:
+    """Raises: EventLogError when the beginning of a source shows that it is none of this agent's."""
+    try:
+        head = source.head()
+    except EventLogError:
+        objects = objects_in_array(source.path)
+        found = whose_name(os.path.basename(source.path)) or (objects and whose(agent, source.path, objects))
+        if found:
+            raise EventLogError(f"{source.path} {found}") from None
+        raise
+    if head and not formats.is_one(agent, head):
+        found = whose(agent, source.path, head)
+        raise EventLogError(f"{source.path} is no transcript of {agent}{(found and f'; it {found}') or ''}")
+
+
+def whose_name(name: str) -> str | None:
+    """Why a file of this name is not imported, when the name alone says which agent wrote it."""
+    agent = _BY_NAME.get(name)
+    return None if agent is None else _without_importer(agent)
+
+
+def whose(agent: str, path: str, head: "list[_Said]") -> str | None:
+    """Why the file that begins with `head` is not imported for `agent`, when it looks like another's."""
+    for other in formats.AGENTS:
+        if other != agent and formats.is_one(other, head):
+            return f"looks like one of {other}: `locus import {formats.verb_of(other)}` reads it"
+    known = whose_name(os.path.basename(path))
+    if known is None and (shape := next(filter(None, map(_shape_of, head)), None)):
+        known = _without_importer(shape)
+    return known
+
+
+def objects_in_array(path: str) -> "list[_Said] | None":
+    """The first objects of a file that is one JSON array; None when it is none, or too large to say."""
+    try:
+        with opened(path) as file:
+            data = file.read(DOCUMENT_BYTES_MAX + 1)
+    except (EventLogError, OSError):
+        return None
+    if len(data) > DOCUMENT_BYTES_MAX or not data.lstrip().startswith(b"["):
+        return None
+    try:
+        found = orjson.loads(data)
+    except ValueError:
+        return None
+    return [one for one in found[:_OBJECTS_MAX] if isinstance(one, dict)]
+
+
+def _without_importer(agent: str) -> str:
+    return f"looks like one of {agent}: there is no importer for it"
+
+
+def _shape_of(said: _Said) -> str | None:
+    """The agent without an importer that writes such objects."""
+    kind = said.get("type")
+    if kind == "session_start" and "id" in said and ("cwd" in said or "title" in said):
+        return "Factory Droid"
+    if str(said.get("id")).startswith("T-") and isinstance(said.get("messages"), list):
+        return "Amp"
+    if said.get("source") in ("user", "agent", "environment") and "timestamp" in said and "id" in said:
+        if "action" in said or "observation" in said or str(said.get("kind")).endswith("Event"):
+            return "OpenHands"
+    elif kind in _STEPS_OF_WINDSURF and isinstance(said.get(str(kind)), dict):
+        return "Windsurf"
+    elif "working_dir" in said and "message_count" in said:
+        return "Goose"
+    return None

@@ -1,0 +1,99 @@
+"""Which commits of the log no line of their repository reaches any more (docs/adapters.md).
+
+A line is what first parents lead to from a ref; each import records the head that it saw (event `ref`). An
+amended commit, or one that a rebase or a reset dropped, was on a line and is on none now. A commit that was
+met on no ref's line (a detached HEAD, or a store from before lines were recorded) is dropped once git knows
+it and no ref leads to it. What git does not know says nothing: it may stand in another clone.
+"""
+
+from typing import TYPE_CHECKING
+
+from eventlog.importers.git_turns import AGENT, Known
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from eventlog.importers.git_objects import GitRepository
+    from eventlog.store import Store
+
+
+def left(
+    store: "Store", repository: "GitRepository", known: Known, ref: str, line: "Sequence[str]"
+) -> list[str]:
+    """The commits that were on a line, or under a ref, and are not any more; in the log's order.
+
+    Args: ref: the name of `line`, empty without one.
+    """
+    on_line = set(line)
+    asked = [c for c in known.places if c not in on_line and not known.is_rewritten(c)]
+    if not asked:
+        return []
+    lines = _Lines(store, repository)
+    reached: set[str] = set()
+    dropped: set[str] = set()
+    for name, (_, head) in known.refs.items():
+        if not name:
+            continue
+        now = line[-1] if name == ref else repository.find(name)
+        if now is not None:
+            dropped.update(lines.of(head))
+            reached.update(lines.of(now) if name != ref else ())
+        elif not repository.holds(head):
+            reached.update(lines.of(head))  # another clone's branch, as far as this one can tell
+    asked = [commit for commit in asked if commit not in reached]
+    unknown = [commit for commit in asked if commit not in dropped]
+    if unknown:
+        dropped |= repository.unreached(unknown)
+    return [commit for commit in asked if commit in dropped]
+
+
+# The commit that a merged branch began at, None where it has a root of its own; its commits, oldest first.
+Branch = tuple["str | None", "list[str]"]
+
+
+def branches(line: "Sequence[str]", first: int, parents: "Mapping[str, Sequence[str]]") -> "Iterator[Branch]":
+    """What merges brought to a line from its commit number `first` on: the first-parent lines of their other
+    parents, each up to a commit that stands elsewhere; of nested merges too."""
+    met = set(line)
+    merges = list(reversed(line[first:]))
+    while merges:
+        for tip in parents.get(merges.pop(), ())[1:]:
+            chain: list[str] = []
+            at: str | None = tip
+            while at is not None and at not in met and at in parents:
+                chain.append(at)
+                met.add(at)
+                at = next(iter(parents[at]), None)
+            if chain:
+                yield at if at in met else None, chain[::-1]
+                merges += chain
+
+
+class _Lines:
+    """The commits that first parents lead to: as git has them, or the log where git lacks the head."""
+
+    def __init__(self, store: "Store", repository: "GitRepository") -> None:
+        self._store = store
+        self._repository = repository
+        self._parents: dict[str, str] | None = None
+
+    def of(self, head: str) -> "Iterator[str]":
+        if self._repository.holds(head):
+            yield from self._repository.first_parent_line(head)
+            return
+        if self._parents is None:
+            self._parents = dict(self._told())
+        commit: str | None = head
+        while commit is not None:
+            yield commit
+            commit = self._parents.get(commit)
+
+    def _told(self) -> "Iterator[tuple[str, str]]":
+        """(commit, its first parent) of the log's turns."""
+        columns = ("agent", "operation", "commit", "payload")
+        for row in self._store.events(event_types=["snapshot"], columns=columns):
+            payload = row["payload"]
+            if row["agent"] == AGENT and row["operation"] == "turn_start" and isinstance(payload, dict):
+                parent = payload.get("git_head")
+                if isinstance(parent, str):
+                    yield str(row["commit"]), parent

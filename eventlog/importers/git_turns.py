@@ -1,0 +1,543 @@
+"""What the sessions and turns of a git history look like: places, ids and events, without any I/O.
+
+Each commit of the first-parent line is a turn; fifty of them, counted from the root, are a session.
+Everything here is a function of the commits and of what the log already holds, so that a repeated
+import makes the same events. `docs/event-ids.md` has the table of ids. Pure functions and values.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+from eventlog.base import names
+from eventlog.base.paths import path_text
+from eventlog.base.types import Event
+from eventlog.importers.git_formats import Commit, Identity
+from eventlog.recorder import lifecycle
+
+AGENT = "git"
+SESSION_TURNS = 50
+
+# What a commit's turn is by its last event, once no line reaches it, or a line reaches it again.
+REWRITTEN, COMPLETED = "rewritten", "completed"
+
+# Begins the ids of a commit's events where it was recorded without its parent before (docs/event-ids.md).
+_AGAIN = "again:"
+
+# One event is at most 16 MiB. A longer message is cut, its whole text is a blob; the paths of a
+# larger change are in its file events only.
+MESSAGE_SIZE_MAX = 1 << 20
+_PATHS_SIZE_MAX = 4 << 20
+
+# Times that Python, Arrow and DuckDB can all show: the years 1 to 9999.
+_TIME_MIN_S, _TIME_MAX_S = -62_135_596_800, 253_402_300_799
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The turn of a commit. `key` is git's name for the session: repo_hash, `:`, its first commit."""
+
+    key: str
+    session_id: str
+    turn: int
+
+    @property
+    def first_commit(self) -> str:
+        return self.key.rpartition(":")[2]
+
+
+@dataclass(slots=True)
+class Known:
+    """What the log holds of the import of one repository."""
+
+    event_ids: set[str] = field(default_factory=set)  # of turns, sessions and the master
+    places: dict[str, Place] = field(default_factory=dict)  # by commit
+    taken: dict[tuple[str, int], str] = field(default_factory=dict)  # commit by (session, turn)
+    extended: set[str] = field(default_factory=set)  # keys of sessions whose start names the one before
+    refs: dict[str, tuple[str, str]] = field(default_factory=dict)  # ref → its last event's id, head
+    marks: dict[str, list[bool]] = field(default_factory=dict)  # commit → was it rewritten, each time
+    # Of commits that were first recorded without their parent: where, and the place since.
+    cut: dict[str, Place] = field(default_factory=dict)
+    again: dict[str, Place] = field(default_factory=dict)
+
+    def record_again(self, commit: str) -> None:
+        """Take a commit that the log has for one that it has only if it was recorded again."""
+        if commit in self.places and commit not in self.cut:
+            place = self.cut[commit] = self.places.pop(commit)
+            self.taken[place.session_id, place.turn] = ""  # by a turn that the commit leaves
+            if commit in self.again:
+                self.places[commit] = self.again[commit]
+
+    def is_done(self, repo: str, commit: str) -> bool:
+        return turn_end_id(repo, commit, commit in self.cut) in self.event_ids
+
+    def is_rewritten(self, commit: str) -> bool:
+        return self.marks.get(commit, [False])[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One changed path of a commit. Hashes are None for a side that is not there or not captured."""
+
+    path: bytes
+    old_path: bytes | None
+    operation: str
+    before_mode: int
+    after_mode: int
+    before_hash: str | None
+    after_hash: str | None
+    after_size: int | None
+    lines_added: int | None
+    lines_removed: int | None
+    skipped: str | None  # why the content after the change is not in the store
+    deferred: str | None = None  # the list that names it, for a later import (docs/certainty.md)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeFacts:
+    """A snapshot of the files at one side of a commit."""
+
+    tree_hash: str
+    tracked_files: int
+    commit: str | None
+    git_tree: str
+    deferred: str | None = (
+        None  # the list of contents that are not in the store, where the tree was read whole
+    )
+
+
+# -- places -----------------------------------------------------------------------------------------
+
+
+def known_from(rows: Iterable[Event], repo: str) -> Known:
+    """What the log holds, from its `turn`, `session`, `sessions` and `ref` events."""
+    known = Known()
+    for row in rows:
+        if row["repo"] != repo:
+            continue
+        known.event_ids.add(str(row["event_id"]))
+        if row["event_type"] == "sessions":
+            known.event_ids.add(master_id(repo))  # whoever made it: there is one
+        elif row["agent"] != AGENT:
+            continue
+        elif row["event_type"] == "session" and len(_texts(row["extends"])) > 1:
+            known.extended.add(str(row["agent_session_id"]))
+        elif row["event_type"] == "ref":
+            known.refs[str(row["title"] or "")] = str(row["event_id"]), str(row["commit"])
+        elif row["event_type"] == "turn" and row["operation"] == "update":
+            if row["status"] is None or row["event_id"] == replaced_id(repo, str(row["commit"])):
+                continue
+            known.marks.setdefault(str(row["commit"]), []).append(row["status"] == REWRITTEN)
+        elif row["event_type"] == "turn" and row["operation"] == "start":
+            commit = str(row["commit"])
+            place = Place(str(row["agent_session_id"]), str(row["session_id"]), int(str(row["turn"])))
+            is_again = row["event_id"] == turn_start_id(repo, commit, True)
+            (known.again if is_again else known.places).setdefault(commit, place)
+            known.taken.setdefault((place.session_id, place.turn), commit)
+    return known
+
+
+def _texts(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+KNOWN_COLUMNS = (
+    "event_id",
+    "event_type",
+    "operation",
+    "session_id",
+    "turn",
+    "agent",
+    "agent_session_id",
+    "repo",
+    "commit",
+    "extends",
+    "title",
+    "status",
+)
+KNOWN_TYPES = ("session", "sessions", "turn", "ref")
+
+
+def places_of(repo: str, line: Sequence[str], known: Known) -> list[Place]:
+    """Where each commit of the line goes: groups of fifty from the root.
+
+    A commit that is in the log stays where it is, and what follows it goes to the same session.
+    Where a turn belongs to another commit (the history was rewritten, or another branch came first),
+    the rest of the group goes to a session keyed by the first commit that differs.
+    """
+    places = []
+    for base in range(0, len(line), SESSION_TURNS):
+        key = group_key = f"{repo}:{line[base]}"
+        session_id = names.session_id_of(AGENT, key)
+        for turn, commit in enumerate(line[base : base + SESSION_TURNS], 1):
+            place = known.places.get(commit)
+            if place is None:
+                if known.taken.get((session_id, turn), commit) != commit:
+                    key = f"{group_key}:{commit}"
+                    session_id = names.session_id_of(AGENT, key)
+                place = Place(key, session_id, turn)
+            elif place.turn == turn:
+                key, session_id = place.key, place.session_id
+            places.append(place)
+    return places
+
+
+# -- ids --------------------------------------------------------------------------------------------
+
+
+def master_id(repo: str) -> str:
+    """The same whoever makes the master, so that two who do write it once (I8)."""
+    return names.event_id_of("locus", "sessions", repo)
+
+
+def event_id(repo: str, of: str, part: str) -> str:
+    """The id of one event of a commit's turn, or of a session (`of` is the commit, or the session's key)."""
+    return names.event_id_of(AGENT, repo, of, part)
+
+
+def turn_start_id(repo: str, commit: str, again: bool = False) -> str:
+    return event_id(repo, commit, _part("turn-start", again))
+
+
+def turn_end_id(repo: str, commit: str, again: bool = False) -> str:
+    return event_id(repo, commit, _part("turn-end", again))
+
+
+def snapshot_end_id(repo: str, commit: str, again: bool = False) -> str:
+    return event_id(repo, commit, _part("snapshot-end", again))
+
+
+def replaced_id(repo: str, commit: str) -> str:
+    return event_id(repo, commit, "replaced")
+
+
+def _part(name: str, again: bool) -> str:
+    return _AGAIN + name if again else name
+
+
+def session_start_id(repo: str, key: str) -> str:
+    return event_id(repo, key, "session-start")
+
+
+def session_link_id(repo: str, key: str) -> str:
+    return event_id(repo, key, "session-extends")
+
+
+def session_end_id(repo: str, key: str) -> str:
+    return event_id(repo, key, "session-end")
+
+
+def facts_of(snapshot: Event, commit: str) -> TreeFacts:
+    """What a stored snapshot event says."""
+    payload = snapshot["payload"]
+    assert isinstance(payload, dict)
+    return TreeFacts(str(snapshot["tree_hash"]), payload["tracked_files"], commit, payload["git_tree"])
+
+
+# -- events -----------------------------------------------------------------------------------------
+
+
+def master(repo: str, project_name: str) -> Event:
+    """The sessions master, as the recorder makes it (S1-17)."""
+    return lifecycle.sessions_master(repo, project_name, agent="locus", event_id=master_id(repo))
+
+
+def session_start(repo: str, place: Place, first: Commit) -> Event:
+    """A session begins."""
+    return lifecycle.session_start(
+        place.session_id,
+        _slug(place, first),
+        first.subject,
+        repo,
+        event_id=session_start_id(repo, place.key),
+        agent=AGENT,
+        agent_session_id=place.key,
+        commit=first.id,
+        occurred_at=time_us(first.committer),
+    )
+
+
+def session_link(repo: str, place: Place, first: Commit, previous: tuple[Place, Commit]) -> Event:
+    """A session extends the one that the commit before its first belongs to.
+
+    An event of its own, since an import with a limit may bring the session before only later.
+    """
+    return {
+        "event_type": "session",
+        "event_kind": "fact",
+        "source": "system",
+        "operation": "update",
+        "event_id": session_link_id(repo, place.key),
+        "session_id": place.session_id,
+        "context_id": names.session_context(_slug(place, first), place.session_id),
+        "extends": [names.session_context(_slug(*previous), previous[0].session_id)],
+        "agent": AGENT,
+        "agent_session_id": place.key,
+        "repo": repo,
+        "commit": first.id,
+        "occurred_at": time_us(first.committer),
+        "payload": {},
+    }
+
+
+def session_end(repo: str, place: Place, first: Commit, last: Commit, turn_count: int) -> Event:
+    """A session ends because its group of commits is full."""
+    return lifecycle.session_end(
+        place.session_id,
+        _slug(place, first),
+        repo,
+        summary=f"{turn_count} commits, from “{first.subject}” to “{last.subject}”",
+        turn_count=turn_count,
+        end_reason="rollover",
+        event_id=session_end_id(repo, place.key),
+        agent=AGENT,
+        agent_session_id=place.key,
+        commit=last.id,
+        occurred_at=time_us(last.committer),
+    )
+
+
+def ref_update(
+    repo: str, ref: str, head: str, previous: tuple[str, str], count: int | None, oldest: str | None
+) -> Event:
+    """An import saw a line of commits that it had not seen: a ref (empty: none) that leads to this head.
+
+    Args: previous: id of the ref's event before, and the head it saw, both empty for none; count: commits
+    of the line; oldest: where a shallow clone ends it, its oldest commit, and no count.
+    """
+    payload = {"before": previous[1] or None, "commits": count, "oldest": oldest}
+    return {
+        "event_type": "ref",
+        "event_kind": "fact",
+        "source": "system",
+        "operation": "update",
+        "event_id": event_id(repo, head, f"ref:{ref}:{previous[0]}"),
+        "agent": AGENT,
+        "repo": repo,
+        "branch": ref.removeprefix("refs/heads/") if ref.startswith("refs/heads/") else None,
+        "commit": head,
+        "title": ref or None,
+        "payload": {name: value for name, value in payload.items() if value is not None},
+    }
+
+
+def mark(repo: str, place: Place, commit: str, rewritten: bool, before: int) -> Event:
+    """No line reaches a commit any more, or one does again. Args: before: how many such events it has."""
+    update = _turn_update(repo, place, commit, event_id(repo, commit, f"line:{before}"))
+    return {**update, "status": REWRITTEN if rewritten else COMPLETED}
+
+
+def replaced(repo: str, place: Place, commit: str) -> Event:
+    """The turn of a commit that was recorded without its parent gives way to one with it."""
+    return {**_turn_update(repo, place, commit, replaced_id(repo, commit)), "status": REWRITTEN}
+
+
+def placed(repo: str, place: Place, commit: str, line_place: int) -> Event:
+    """The place of a commit on its line, which its turn did not say."""
+    update = _turn_update(repo, place, commit, event_id(repo, commit, "line-place"))
+    return {**update, "payload": {"line_place": line_place}}
+
+
+def _turn_update(repo: str, place: Place, commit: str, id: str) -> Event:
+    return {
+        "event_type": "turn",
+        "event_kind": "observation",
+        "source": "system",
+        "operation": "update",
+        "event_id": id,
+        "session_id": place.session_id,
+        "turn": place.turn,
+        "agent": AGENT,
+        "agent_session_id": place.key,
+        "agent_turn_id": commit,
+        "repo": repo,
+        "commit": commit,
+        "payload": {},
+    }
+
+
+def turn_events(
+    repo: str,
+    place: Place,
+    commit: Commit,
+    before: TreeFacts,
+    after: TreeFacts,
+    changes: Sequence[FileChange],
+    message_hash: str | None,
+    line_place: int | None,
+    again: bool = False,
+) -> Iterator[Event]:
+    """All events of a commit's turn, in order (S1-23, S1-24, S1-29, S1-31, S1-37, S1-47).
+
+    Args: message_hash: the blob of the whole message, when it is too long for an event; line_place: how
+    many commits come before it on its line, None where that is not known; again: whether it was recorded
+    without its parent before.
+    """
+    session_id, turn = place.session_id, place.turn
+    columns = {
+        "agent": AGENT,
+        "agent_session_id": place.key,
+        "agent_turn_id": commit.id,
+        "repo": repo,
+        "commit": commit.id,
+        "occurred_at": time_us(commit.committer),
+    }
+
+    def about(part: str) -> dict[str, Any]:
+        return {**columns, "event_id": event_id(repo, commit.id, _part(part, again))}
+
+    message = commit.message[:MESSAGE_SIZE_MAX]
+    start = lifecycle.turn_start(session_id, turn, message, title=commit.subject, **about("turn-start"))
+    if line_place is not None:
+        start["payload"] = {**_payload_of(start), "line_place": line_place}
+    yield start
+    yield _snapshot(place, lifecycle.TURN_START, before, None, about("snapshot-start"))
+    yield lifecycle.intent(
+        session_id,
+        turn,
+        message,
+        payload=_authorship(commit, message_hash),
+        blobs=None if message_hash is None else [message_hash],
+        **about("intent"),
+    )
+    for change in changes:
+        path = path_text(change.path)
+        yield _file(place, path, change, about(f"file:{path}"))
+    yield _snapshot(place, lifecycle.TURN_END, after, len(changes), about("snapshot-end"))
+    paths = sorted({path_text(path) for c in changes for path in (c.path, c.old_path) if path is not None})
+    yield lifecycle.turn_end(
+        session_id,
+        turn,
+        commit.subject,
+        user_request=commit.subject,
+        outcome=_outcome(changes),
+        files_modified=paths if sum(map(len, paths)) <= _PATHS_SIZE_MAX else (),
+        **about("turn-end"),
+    )
+
+
+def message_events(
+    repo: str,
+    place: Place,
+    commit: Commit,
+    message_hash: str | None,
+    line_place: int | None,
+    again: bool = False,
+) -> Iterator[Event]:
+    """Those of a commit's events that say nothing of its files; a later import adds the others."""
+    nothing = TreeFacts("", 0, None, "")
+    for event in turn_events(repo, place, commit, nothing, nothing, (), message_hash, line_place, again):
+        if event["event_type"] == "intent" or event["operation"] == "start":
+            yield event
+
+
+def time_us(who: Identity) -> int | None:
+    """Microseconds since 1970, None for a time that no calendar here can show (P7)."""
+    if who.time_s is None or not _TIME_MIN_S <= who.time_s <= _TIME_MAX_S:
+        return None
+    return who.time_s * 1_000_000
+
+
+def _slug(place: Place, first: Commit) -> str:
+    return names.slugify(first.subject, place.session_id)
+
+
+def _snapshot(
+    place: Place, kind: str, facts: TreeFacts, files_changed: int | None, columns: dict[str, Any]
+) -> Event:
+    event = lifecycle.snapshot(
+        place.session_id,
+        place.turn,
+        kind,
+        facts.tree_hash,
+        git_head=facts.commit,
+        tracked_files=facts.tracked_files,
+        files_changed=files_changed,
+        **columns,
+    )
+    _payload_of(event)["git_tree"] = facts.git_tree
+    _add_list(event, facts.deferred)
+    return event
+
+
+def _add_list(event: Event, list_hash: str | None) -> None:
+    """Let an event name the list of contents that it knows by git's id only."""
+    if list_hash is not None:
+        blobs = event.get("blobs")
+        event["blobs"] = [*(blobs if isinstance(blobs, list) else ()), list_hash]
+        _payload_of(event)["deferred"] = list_hash
+
+
+def _payload_of(event: Event) -> dict[str, Any]:
+    payload = event["payload"]
+    assert isinstance(payload, dict)
+    return payload
+
+
+def _file(place: Place, path: str, change: FileChange, columns: dict[str, Any]) -> Event:
+    payload = {
+        "old_path": None if change.old_path is None else path_text(change.old_path),
+        "before_mode": _mode(change.before_mode),
+        "after_mode": _mode(change.after_mode),
+        "after_size": change.after_size,
+        "skipped": change.skipped,
+    }
+    event = lifecycle.file(
+        place.session_id,
+        place.turn,
+        path,
+        change.operation,
+        before_hash=change.before_hash,
+        after_hash=change.after_hash,
+        lines_added=change.lines_added,
+        lines_removed=change.lines_removed,
+        payload=payload,
+        **columns,
+    )
+    _add_list(event, change.deferred)
+    return event
+
+
+def _mode(mode: int) -> str | None:
+    return f"{mode:06o}" if mode else None
+
+
+def _authorship(commit: Commit, message_hash: str | None) -> dict[str, Any]:
+    """Who wrote and who committed, as the commit says it; what is unusual only where it is."""
+    return {
+        "author": _person(commit.author),
+        "committer": _person(commit.committer),
+        "parents": list(commit.parents) if len(commit.parents) > 1 else None,
+        "encoding": commit.encoding,
+        "message_hash": message_hash,
+    }
+
+
+def _person(who: Identity) -> dict[str, str | None]:
+    return {"name": who.name, "email": who.email, "time": _iso(who)}
+
+
+def _iso(who: Identity) -> str | None:
+    """The time with its own offset (ISO 8601); in UTC where the offset is nonsense."""
+    if time_us(who) is None:
+        return None
+    assert who.time_s is not None
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=who.time_s)
+    try:
+        sign = -1 if who.zone.startswith("-") else 1
+        digits = who.zone.lstrip("+-")
+        offset = sign * timedelta(hours=int(digits[:-2]), minutes=int(digits[-2:]))
+        return at.astimezone(timezone(offset)).isoformat()
+    except (ValueError, OverflowError):
+        return at.isoformat()
+
+
+def _outcome(changes: Sequence[FileChange]) -> str:
+    if not changes:
+        return "no files changed"
+    added = sum(change.lines_added or 0 for change in changes)
+    removed = sum(change.lines_removed or 0 for change in changes)
+    files = "1 file changed" if len(changes) == 1 else f"{len(changes)} files changed"
+    lines = "line" if added == 1 else "lines"
+    return f"{files}, {added} {lines} added, {removed} removed"

@@ -1,0 +1,266 @@
+"""What the log has of an agent's sessions, so that an import adds only what is new.
+
+Asked for when a session is met, and only of sessions that the log knows; what this import told is remembered
+as eight bytes of each id. One thread.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from eventlog.agents.codex.hooks import AGENT as CODEX
+from eventlog.agents.gemini_cli.hooks import AGENT as GEMINI_CLI
+from eventlog.agents.kit.fact import Fact
+from eventlog.agents.kit.lines import Mark
+from eventlog.base import jsontext
+from eventlog.base.names import event_id_of
+from eventlog.base.types import Event
+from eventlog.importers.hooked import Hooked, prompt_of
+from eventlog.importers.idsets import SortedIds, short
+from eventlog.importers.taken import Taken, short_of_answer
+from eventlog.store import Store
+
+_FACTS = (
+    "select event_type, operation, event_id, agent, agent_session_id, repo from events "
+    "where event_type in ('sessions', 'session', 'turn', 'import', 'subagent')"
+)
+_OF_SESSIONS = (
+    "select event_id, event_type, agent_turn_id, agent_session_id, tree_hash is not null, "
+    "prompt_tokens, completion_tokens, message_id, subagent_id, success, occurred_at is null "
+    "from events where agent = $1 and agent_session_id in (select unnest($2))"
+)
+_STARTS = (
+    "select agent_turn_id, payload from events where event_type = 'turn' and operation = 'start' "
+    "and agent = $1 and agent_session_id = $2 and starts_with(agent_turn_id, $2 || ':') order by position"
+)
+_CALLS_OF_TURN = (
+    "select event_id, agent_session_id from events "
+    "where event_type = 'llm' and agent = $1 and agent_turn_id = $2"
+)
+_NONE = object()
+_TOLD_MAX = 1 << 18
+_NOTES = "select payload from events where event_type = 'import' and agent = $1 order by position"
+
+
+class LogFacts:
+    """Which sessions and turns of which agent the log has, by one look at its lifecycle events."""
+
+    def __init__(self, store: Store) -> None:
+        self.has_master = False
+        self.sessions: dict[str, set[str]] = {}
+        self.turn_ids: dict[str, dict[int, str]] = {}  # agent → start of a turn → session that had it first
+        self.agents_with_notes: set[str] = set()
+        rows = store.query(_FACTS).rows if store.journal.next_position() > 0 else []
+        for event_type, operation, event_id, agent, session, repo in rows:
+            if event_type == "sessions":
+                self.has_master |= repo == store.repo_hash
+            elif event_type == "import":
+                self.agents_with_notes.add(agent)
+            elif session is not None:
+                self.sessions.setdefault(agent, set()).add(session)
+                if event_type == "turn" and operation == "start":
+                    self.turn_ids.setdefault(agent, {}).setdefault(short(event_id), session)
+
+
+class Known:
+    """What is known of one agent's sessions."""
+
+    def __init__(self, store: Store, agent: str, facts: LogFacts) -> None:
+        self._store = store
+        self._agent = agent
+        self._ids: set[int] = set()
+        self._told: set[int] = set()
+        self._requests: set[int] = set()  # of the answers among these
+        self._told_before: list[SortedIds] = []
+        self._owner_of_call: dict[int, str] = {}
+        self._loaded: set[str] = set()
+        self._sessions = facts.sessions.get(agent, set())
+        self._turn_ids = facts.turn_ids.get(agent, {})
+        self._owner_of_turn: dict[int, str] = {}  # of those told since
+        self.taken = Taken(store, agent, is_empty=not self._sessions, is_told=self._is_told)
+        self._session: str | None = None  # at hand
+        self._has_notes = agent in facts.agents_with_notes
+        self.has_master = facts.has_master
+        self.ends: set[tuple[str, int]] = set()  # name of a file, how far an import before had read it
+        self._fetched: dict[str, list[tuple[Any, ...]]] = {}
+        self._turn_of: dict[int, str | None] = {}  # of what the log has of the session
+        # Of the session at hand: from hooks.
+        self.is_live = False
+        self.live_turns: set[str] = set()
+        self.live_actions: set[str] = set()
+        # (subagent or else turn, prompt tokens, completion tokens) of calls without the provider's id.
+        self.nameless_calls: dict[tuple[str, int | None, int | None], list[str]] = {}
+        self._timeless: set[int] = set()  # told by a copy
+        self._of_hooks: set[int] = set()  # calls of which only hooks say whether they succeeded
+        self.hooked: Hooked | None = None  # where hooks and transcript give different names
+
+    def of_these(self, names: "Iterable[object]") -> list[str]:
+        """Those that are ids of sessions the log knows."""
+        return [name for name in names if isinstance(name, str) and name in self._sessions]
+
+    def fetch(self, sessions: "Sequence[str]") -> None:
+        """Ask for sessions that are about to be read: one question costs as much as many."""
+        self._fetched.update((session, []) for session in sessions)
+        for row in self._store.query(_OF_SESSIONS, [self._agent, list(sessions)]).rows:
+            self._fetched[row[3]].append(row)
+
+    def enter(self, session: str) -> None:
+        """A session begins to be read."""
+        self.is_live = False
+        self.live_turns, self.live_actions = set(), set()
+        self.nameless_calls = {}
+        self.hooked = None
+        self._timeless, self._of_hooks = set(), set()
+        self._turn_of = {}
+        self._session, self._ids = session, set()
+        if session not in self._sessions:
+            return
+        ids: set[int] = set()
+        actions: set[tuple[str, str]] = set()
+        outcomes: dict[str, bool | None] = {}
+        if session not in self._fetched:
+            self.fetch([session])
+        for row in self._fetched.pop(session):
+            event_id, event_type, turn, owner, has_tree, prompt, completion, message, subagent, *rest = row
+            success, lacks_time = rest
+            ids.add(short(event_id))
+            if lacks_time and self._agent == CODEX:
+                self._timeless.add(short(event_id))
+            self._turn_of[short(event_id)] = turn
+            if message is not None and event_type in ("llm", "llm_copy"):
+                ids.add(short_of_answer(message))
+            if event_type == "snapshot" and has_tree:
+                self.is_live = True
+                if turn is not None:
+                    self.live_turns.add(turn)
+            elif event_type == "action":
+                actions.add((turn, event_id))
+                outcomes[event_id] = success
+            elif event_type == "llm":
+                self._owner_of_call[short(event_id)] = owner
+                place = subagent or turn
+                if success is not None and self._agent == CODEX:
+                    self._of_hooks.add(short(event_id))
+                if message is None and place is not None:
+                    self.nameless_calls.setdefault((place, prompt, completion), []).append(event_id)
+        self._ids = ids
+        if self._agent == GEMINI_CLI and self.is_live:
+            self._match(session, outcomes)
+        self.live_actions = {event_id for turn, event_id in actions if turn in self.live_turns}
+
+    def enter_alias(self, session: str) -> None:
+        """Another name of the session at hand: what the log has under it is known too."""
+        if session in self._sessions:
+            rows = self._store.query(_OF_SESSIONS, [self._agent, [session]]).rows
+            self._ids = self._ids | {short(row[0]) for row in rows}
+            self._turn_of.update((short(row[0]), row[2]) for row in rows)
+
+    def _match(self, session: str, outcomes: "dict[str, bool | None]") -> None:
+        rows = self._store.query(_STARTS, [self._agent, session]).rows
+        turns = [(str(turn), prompt_of(jsontext.decode(payload))) for turn, payload in rows]
+        named = {turn for turn, _ in turns}
+        self.hooked = Hooked(self._agent, turns, outcomes, self.live_turns - named)
+        self.live_turns.update(turn for turn, _ in turns)
+
+    def has(self, event_id: str) -> bool:
+        """Whether the log has the event, or this import told it."""
+        id = short(event_id)
+        return id in self._ids or self._is_told(id)
+
+    def grows(self, call: Event) -> bool:
+        """Whether an answer goes on of which a model call is known: this import told it, for the same
+        request, or the log has one with its id."""
+        message_id, request_id = call.get("message_id"), call.get("request_id")
+        if not isinstance(message_id, str):
+            return False
+        request = short_of_answer(f"{message_id} {request_id}")
+        is_told = request in self._requests
+        self._requests.add(request)
+        id = short_of_answer(message_id)
+        return is_told or (id in self._ids and not self._is_told(id))
+
+    def _is_told(self, id: int) -> bool:
+        return id in self._told or any(id in told for told in self._told_before)
+
+    def is_taken(self, fact: Fact) -> bool:
+        """Whether a fact of another session has the id of this one. Raises: as `Store.append`."""
+        return self.taken.is_taken(fact, (self._ids if self._session in fact.sessions else ()).__contains__)
+
+    def is_held(self, tool_use_id: str) -> bool:
+        """Whether another session's call has an id, and none of the session at hand."""
+        action = event_id_of(self._agent, "action", tool_use_id)
+        return short(action) not in self._ids and self.taken.is_held(action, self._session)
+
+    def lacks_time(self, event_id: str) -> bool:
+        """Whether the log has an event of the session at hand from a copy, which has no times."""
+        return short(event_id) in self._timeless
+
+    def is_of_hook(self, event_id: str) -> bool:
+        """Whether a hook told a model call under the id that a transcript gives it."""
+        return short(event_id) in self._of_hooks
+
+    def take(self, event_id: str) -> None:
+        """An event of the session's was met: what the log has under its id is no other's former one."""
+        if self._turn_of:
+            self._turn_of.pop(short(event_id), None)
+
+    def takes_former(self, event_id: str, former: str, turn: object) -> bool:
+        """Whether the log has an event of the session's under its former id; each is taken once."""
+        id = short(former)
+        if short(event_id) in self._ids or self._turn_of.get(id, _NONE) != turn:
+            return False
+        del self._turn_of[id]
+        return True
+
+    def tell(self, event_id: str, answer: object = None) -> None:
+        """This import told an event; of a model call the `answer` has an id too."""
+        self._told.add(short(event_id))
+        if isinstance(answer, str):
+            self._told.add(short_of_answer(answer))
+        if len(self._told) >= _TOLD_MAX:
+            self._told_before.append(SortedIds(sorted(self._told)))
+            self._told = set()
+
+    def owner_of_call(self, event_id: str) -> str | None:
+        """The session of which a model call was told first."""
+        return self._owner_of_call.get(short(event_id))
+
+    def tell_call(self, event_id: str, session: str) -> None:
+        self._owner_of_call.setdefault(short(event_id), session)
+
+    def has_turn(self, turn: str) -> bool:
+        """Whether the log had a turn before this import."""
+        return short(event_id_of(self._agent, "turn", turn, "start")) in self._turn_ids
+
+    def owner_of_turn(self, start_id: str, session: str) -> str:
+        """The session that had a turn first: `session` where nobody had it yet."""
+        id = short(start_id)
+        return self._turn_ids.get(id) or self._owner_of_turn.setdefault(id, session)
+
+    def is_turn_known(self, start_id: str, turn: str) -> bool:
+        """Whether the log has a turn; when another session has it, its model calls are looked up."""
+        if short(start_id) not in self._turn_ids:
+            return False
+        if short(start_id) in self._ids:
+            return True  # in this session
+        if turn not in self._loaded:
+            self._loaded.add(turn)
+            for event_id, owner in self._store.query(_CALLS_OF_TURN, [self._agent, turn]).rows:
+                self._owner_of_call.setdefault(short(event_id), owner)
+        return True
+
+    def marks(self) -> "dict[str, dict[str, Mark]]":
+        """How far each source was read, by its path: of each of its files, by name."""
+        if not self._has_notes:
+            return {}
+        found: dict[str, dict[str, Mark]] = {}
+        for (text,) in self._store.query(_NOTES, [self._agent]).rows:
+            note = jsontext.decode(text)
+            try:
+                self.ends.update((one["name"], one["bytes"]) for one in note["parts"])
+                found[note["path"]] = {
+                    one["name"]: Mark(one["bytes"], one["digest"], one["lines"], one["malformed"])
+                    for one in note["parts"]
+                }
+            except (KeyError, TypeError):
+                continue  # of another version
+        return found

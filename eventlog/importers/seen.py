@@ -1,0 +1,38 @@
+"""Which files were told to their end, by inode, size and time: `live/imports.json`, derived (I22).
+
+It spares an import the opening of files that did not change; deleting it costs no more than that.
+"""
+
+import os
+
+from eventlog.base import jsontext
+from eventlog.base.fs import FileSystem, read_file, replace
+from eventlog.base.layout import Layout
+
+Seen = dict[str, list[list[int]]]
+
+_NAME = "imports.json"
+_SIZE_MAX = 64 << 20
+_VERSION_KEY, _VERSION = "", [[2]]
+
+
+def read(fs: FileSystem, layout: Layout) -> Seen:
+    """Path of a source → its stamp; empty when nothing readable is there."""
+    try:
+        said = jsontext.decode(read_file(fs, layout.live(_NAME), _SIZE_MAX))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(said, dict) or said.pop(_VERSION_KEY, None) != _VERSION:
+        return {}  # an earlier version passed over what this one tells
+    return said
+
+
+def write(fs: FileSystem, layout: Layout, seen: Seen) -> None:
+    """Keep it; what cannot be kept is only slower next time."""
+    tmp = layout.tmp(f"imports-{os.urandom(8).hex()}")
+    try:
+        if not fs.exists(layout.live("")):
+            fs.mkdir(layout.live("").rstrip("/"))
+        replace(fs, tmp, layout.live(_NAME), jsontext.encode({_VERSION_KEY: _VERSION, **seen}), synced=False)
+    except OSError:
+        pass

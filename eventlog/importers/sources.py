@@ -1,0 +1,286 @@
+"""Where agents keep their transcripts, and which of them belong to a repository. Only reads.
+
+A named file is taken as it is; of a named directory, and of an agent's own places, those files that look like
+its transcripts. Symlinks below what was named are not followed. What is not taken, though it may hold a
+session, is told with the reason (P7).
+"""
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eventlog.agents import formats
+from eventlog.agents.kit.lines import FileSource
+from eventlog.base import repository
+from eventlog.base.errors import EventLogError, NotFound
+from eventlog.importers import foreign
+
+Environ = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A file or directory that was passed over, and why.
+
+    `failed`: it is, or may be, what was asked for, or another agent's. Not failed is what only has a name
+    that also other files have, such as `package.json`.
+    """
+
+    path: str
+    reason: str
+    failed: bool = True
+
+
+def named(
+    agent: str,
+    paths: Sequence[str],
+    *,
+    since_s: float | None = None,
+    passed: "list[Passed] | None" = None,
+) -> list[FileSource]:
+    """The sources in these files and directories. Raises: NotFound.
+
+    Args: passed: takes what was passed over in directories.
+    """
+    found: list[FileSource] = []
+    passed = [] if passed is None else passed
+    for path in paths:
+        path = os.path.abspath(path)
+        if os.path.isdir(path):
+            search = _Search(agent, since_s)
+            alike = [one for file in search.files_below(path, path) for one in search.alike_in(file)]
+            passed += search.passed
+            if not alike and not any(one.failed for one in search.passed):
+                raise NotFound(f"{path}: no file in it looks like a transcript of {agent}")
+            found += filter(search.is_wanted, alike)
+        elif os.path.lexists(path):
+            found += formats.sources_of(agent, path)
+        else:
+            raise NotFound(f"{path}: there is no such file or directory")
+    return _each_once(found)
+
+
+def kept(
+    agent: str,
+    directory: str,
+    environ: Environ,
+    *,
+    since_s: float | None = None,
+    all_projects: bool = False,
+    passed: "list[Passed] | None" = None,
+) -> list[FileSource]:
+    """The sources in the agent's own places, of sessions that ran in the repository at `directory`.
+
+    With `all_projects` those of other directories too; they are recorded for the repository that their
+    directory is in, if that can still be seen. Raises: NotFound when the agent keeps nothing here.
+
+    Args: passed: takes what was passed over there.
+    """
+    places = formats.places_of(agent, environ)
+    search = _Search(agent, since_s)
+    present = [place for place in places if search.is_present(place)]
+    if not present and not search.passed:
+        raise NotFound(
+            f"{agent} has left no transcripts here (looked in {', '.join(places)}). "
+            f"Name files or directories if you have them elsewhere."
+        )
+    found = []
+    roots = _roots_of(directory)
+    repos: dict[str, str | None] = {}
+    for place in present:
+        for source, head in search.kept_in(place):
+            ran_in, root = formats.root_of(agent, source, head, roots)
+            if root is not None:
+                source.root = root
+            elif head and not formats.is_one(agent, head):
+                search.pass_other(source.path, head)
+                continue
+            elif all_projects:
+                source.is_foreign = True
+                source.repo = _repo_of(ran_in, repos)
+            else:
+                continue
+            found.append(source)
+    if passed is not None:
+        passed += search.passed
+    return _each_once(found)
+
+
+_PACKED = (".gz", ".bz2", ".xz", ".zip", ".zst", ".lz4", ".br")
+
+
+class _Search:
+    """One agent's files below a directory; `passed` comes to hold what is passed over. One thread."""
+
+    def __init__(self, agent: str, since_s: float | None) -> None:
+        self._agent = agent
+        self._since_s = since_s
+        self._suffixes = formats.suffixes_of(agent)
+        self._packed = tuple(suffix + packed for suffix in self._suffixes for packed in _PACKED)
+        self.passed: list[Passed] = []
+
+    def is_present(self, place: str) -> bool:
+        """Whether the agent has this place; one that cannot be looked at is passed over."""
+        try:
+            os.stat(place)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            self._pass(place, f"cannot be read: {error.strerror}")
+            return False
+        return True
+
+    def kept_in(self, place: str) -> "Iterator[tuple[FileSource, list[dict[str, Any]]]]":
+        """The sources in a place of the agent's own, with the objects that each begins with."""
+        for path in self.files_below(place, place) if os.path.isdir(place) else (place,):
+            try:
+                sources = list(formats.sources_in(self._agent, path))
+            except EventLogError as error:
+                self._pass_unreadable(path, error)
+                continue
+            for source in filter(self.is_wanted, sources):
+                head = self._head_of(source)
+                if head is not None:
+                    yield source, head
+
+    def alike_in(self, path: str) -> list[FileSource]:
+        """The sources in a file that begins as the agent's transcripts do; of any other none."""
+        try:
+            sources = formats.sources_of(self._agent, path)
+        except EventLogError as error:
+            self._pass_unreadable(path, error)
+            return []
+        head = self._head_of(sources[0])
+        if head is not None and formats.is_one(self._agent, head):
+            return sources
+        if head:
+            self.pass_other(path, head)
+        return []
+
+    def is_wanted(self, source: FileSource) -> bool:
+        """Whether it was changed since."""
+        try:
+            return self._since_s is None or source.touched_s() >= self._since_s
+        except OSError:
+            return False  # it is gone
+
+    def files_below(self, directory: str, top: str) -> Iterator[str]:
+        """Plain files with one of the agent's suffixes, in order of names. `top` is where the walk began."""
+        try:
+            entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+        except FileNotFoundError:
+            return  # it went meanwhile
+        except OSError as error:
+            self._pass(directory, f"cannot be read: {error.strerror}")
+            return
+        for entry in entries:
+            fits = entry.name.endswith(self._suffixes)
+            if entry.is_dir(follow_symlinks=False):
+                yield from self.files_below(entry.path, top)
+            elif entry.is_file(follow_symlinks=False) and fits:
+                yield entry.path
+            elif entry.is_symlink():
+                if (fits or os.path.isdir(entry.path)) and not _is_below(entry.path, top):
+                    self._pass(entry.path, "a symbolic link, which is not followed")
+            elif fits:
+                self._pass(entry.path, "no plain file")
+            elif (reason := foreign.whose_name(entry.name)) is not None:
+                self._pass(entry.path, reason)
+            elif entry.name.endswith(self._packed):
+                self._pass(entry.path, "is compressed; decompress it first")
+
+    def _head_of(self, source: FileSource) -> "list[dict[str, Any]] | None":
+        """The objects that a source begins with; None when it is passed over, or is empty."""
+        try:
+            head = source.head()
+            if head or not _has_text(source.path):
+                return head or None
+        except NotFound:
+            return None  # it went meanwhile
+        except EventLogError as error:
+            self._pass_unreadable(source.path, error)
+            return None
+        self._pass(source.path, "begins with no whole line of JSON")
+        return None
+
+    def pass_other(self, path: str, head: "list[dict[str, Any]]") -> None:
+        """Pass over a file of JSON that is none of the agent's."""
+        whose = foreign.whose(self._agent, path, head)
+        # Of some agents a session's file shows by its place.
+        is_any = whose is None and (path.endswith(".json") or not any(formats.sources_in(self._agent, path)))
+        self._pass(
+            path,
+            whose or ("JSON of another kind" if is_any else f"no transcript of {self._agent}"),
+            failed=not is_any,
+        )
+
+    def _pass_unreadable(self, path: str, error: EventLogError) -> None:
+        if (objects := foreign.objects_in_array(path)) is not None:
+            self.pass_other(path, objects)
+        elif not isinstance(error, NotFound):
+            whose = foreign.whose_name(os.path.basename(path))
+            self._pass(path, whose or str(error).removeprefix(path).lstrip(": "))
+
+    def _pass(self, path: str, reason: str, *, failed: bool = True) -> None:
+        try:
+            if self._since_s is None or os.lstat(path).st_mtime >= self._since_s:
+                self.passed.append(Passed(path, reason, failed))
+        except FileNotFoundError:
+            pass  # it went meanwhile
+        except OSError:
+            self.passed.append(Passed(path, reason, failed))
+
+
+def _is_below(link: str, top: str) -> bool:
+    """Whether a link leads to what the walk comes to by another path."""
+    return f"{os.path.realpath(link)}/".startswith(f"{os.path.realpath(top)}/")
+
+
+def _has_text(path: str) -> bool:
+    """Whether a file holds more than nothing: a session that has said nothing yet is no problem."""
+    try:
+        with open(path, "rb") as file:
+            return bool(file.read(1 << 16).strip())
+    except OSError:
+        return False
+
+
+def _each_once(sources: list[FileSource]) -> list[FileSource]:
+    """Without those that are part of another: a subagent's file goes with its session's."""
+    parts = {part for source in sources for part in source.parts[1:]}
+    return list({one.path: one for one in sources if one.path not in parts}.values())
+
+
+def _roots_of(directory: str) -> list[str]:
+    """The working trees of the repository at `directory`, the longest path first; itself outside git."""
+    roots = {os.path.realpath(directory), os.path.abspath(directory)}
+    try:
+        done = subprocess.run(
+            ["git", "-C", directory, "worktree", "list", "--porcelain"],
+            env=repository.git_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except OSError:
+        done = None
+    if done is not None and done.returncode == 0:
+        for line in done.stdout.split(b"\n"):
+            if line.startswith(b"worktree "):
+                roots.add(os.fsdecode(line[len(b"worktree ") :]))
+    return sorted(roots, key=len, reverse=True)
+
+
+def _repo_of(directory: str | None, known: "dict[str, str | None]") -> str | None:
+    """The repository hash of a directory that is still here; None when nothing can be said."""
+    if directory is None or not os.path.isdir(directory):
+        return None
+    if directory not in known:
+        try:
+            found = repository.repo_hash_of(directory)
+        except EventLogError:
+            found = None
+        known[directory] = None if found is None else found[0]
+    return known[directory]

@@ -1,0 +1,1 @@
+"""Maintenance: what commands do for the store on the side, and copies of it in another directory."""

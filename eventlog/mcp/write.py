@@ -1,0 +1,190 @@
+"""Tools that write: each appends events, durably, before it answers; and those about sessions.
+
+Sessions are those of `eventlog/memory/intent.py`; what an agent posts is an event of the types that the log
+has.
+"""
+
+import os
+from collections.abc import Iterator
+
+from eventlog.base.display import one_line
+from eventlog.base.errors import Refused
+from eventlog.base.types import Event
+from eventlog.mcp.call import Receipt
+from eventlog.mcp.memory import session_line
+from eventlog.mcp.read import inside
+from eventlog.memory import intent
+from eventlog.recorder import lifecycle, sessions
+from eventlog.recorder.hooks import append
+from eventlog.store import Store
+
+CLAUDE_CODE = "claude-code"
+SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
+
+# What may be posted, with the kind of event that each is; the names are the event types. A mutation is no
+# `file` event: those state contents, which nobody captured here, and a replay rests on them.
+POSTED = {
+    "discovery": "observation",
+    "decision": "decision",
+    "warning": "observation",
+    "mutation": "action",
+    "outcome": "action",
+}
+
+
+def session_start(
+    store: Store,
+    focus: str,
+    scope: list[str] | None,
+    agent_id: str,
+    description: str | None,
+) -> Receipt:
+    _end_stale(store)
+    before = intent.active_of(store, agent_id)
+    begun = intent.start(store, agent_id, focus, scope, description)
+    ended = "" if before is None else f"Ended {before.name}, which was active.\n"
+    return Receipt(f"{ended}Started {session_line(begun)}\n", session_id=begun.session_id)
+
+
+def session_end(store: Store, session_id: str | None, agent_id: str) -> Receipt:
+    _end_stale(store)
+    if session_id is None:
+        found = intent.must_be_active(store, agent_id)
+    else:
+        found = intent.find(store, session_id)
+        if not found.is_active:
+            raise Refused(f"Session {found.name} is already ended.")
+    intent.end(store, found)
+    return Receipt(f"Ended {session_line(found)}\n", session_id=found.session_id)
+
+
+def list_sessions(store: Store, active_only: bool = True) -> Iterator[str]:
+    now_us = intent.now_us(store)
+    found = intent.at_work(store) if active_only else intent.listed(store, active_only=False)
+    none = True
+    for one in found:
+        # Reading writes nothing: one that is over by its age is told as such and closed by the next start or
+        # end.
+        late = one.is_active and not one.is_history and one.opened_us is not None
+        stale = late and intent.is_stale(one.opened_us or 0, now_us)
+        if active_only and stale:
+            continue
+        none = False
+        yield f"{session_line(one)}{' (stale)' if stale else ''}\n"
+    if none:
+        yield "No session is active.\n" if active_only else "There is no session.\n"
+
+
+def post_event(
+    store: Store,
+    event_type: str,
+    content: str,
+    agent_id: str,
+    session_id: str | None,
+    path: str | None,
+    reasoning: str | None,
+) -> Receipt:
+    key = "decision" if event_type == "decision" else "message"
+    columns = {"path": None if path is None else inside(store, path), "title": _title(store, content)}
+    session = _session_of(store, session_id, agent_id)
+    payload = {key: content, "reasoning": reasoning}
+    kind = POSTED[event_type]
+    event = lifecycle.timeline_event(
+        event_type, session, None, payload, event_kind=kind, source="agent", **columns
+    )
+    return _append(store, event, agent_id)
+
+
+def store_decision(
+    store: Store,
+    summary: str,
+    reasoning: str | None,
+    alternatives: list[str] | None,
+    confidence: float | None,
+    agent_id: str,
+    session_id: str | None,
+) -> Receipt:
+    event = lifecycle.decision(
+        _session_of(store, session_id, agent_id),
+        None,
+        summary,
+        reasoning,
+        confidence=confidence,
+        alternatives_considered=alternatives or (),
+        title=_title(store, summary),
+    )
+    return _append(store, event, agent_id)
+
+
+def store_error(
+    store: Store,
+    context: str,
+    message: str,
+    command: str | None,
+    file: str | None,
+    line: int | None,
+    resolved: bool | None,
+    resolution: str | None,
+    agent_id: str,
+    session_id: str | None,
+) -> Receipt:
+    event = lifecycle.error(
+        _session_of(store, session_id, agent_id),
+        None,
+        context,
+        message,
+        resolved=resolved or resolution is not None or None,
+        file=file,
+        line=line,
+        command=command,
+        resolution=resolution,
+    )
+    return _append(store, event, agent_id)
+
+
+def store_feedback(
+    store: Store,
+    message: str,
+    feedback_type: str | None,
+    sentiment: str | None,
+    agent_id: str,
+    session_id: str | None,
+) -> Receipt:
+    session = _session_of(store, session_id, agent_id)
+    event = lifecycle.feedback(session, None, feedback_type, message, sentiment=sentiment)
+    return _append(store, event, agent_id)
+
+
+def _append(store: Store, event: Event, agent_id: str) -> Receipt:
+    """Append an event of the session's current turn, or of no session; it has an id of its own there."""
+    stored = append(store, {**event, "agent": agent_id, "repo": store.repo_hash})
+    session = event.get("session_id")
+    return _stored(str(event["event_type"]), stored.event_id, None if session is None else str(session))
+
+
+def _title(store: Store, content: str) -> str:
+    """What lists show. Before it is cut: half a secret is not recognised any more."""
+    return one_line(store.redactor.text(content), 80)
+
+
+def _session_of(store: Store, session_id: str | None, agent_id: str) -> str | None:
+    """The session that was named, else the client's own, else the agent's active one, else none.
+
+    Two windows of Claude Code are one agent; it tells the server which of them it serves.
+    """
+    if session_id is not None:
+        return intent.find(store, session_id).session_id
+    own = os.environ.get(SESSION_VARIABLE) if agent_id == CLAUDE_CODE else None
+    if own is not None and (row := sessions.latest(store, store.repo_hash, agent_id, own)) is not None:
+        return row.session_id
+    found = intent.active_of(store, agent_id)
+    return None if found is None else found.session_id
+
+
+def _end_stale(store: Store) -> None:
+    intent.end_stale(store, intent.now_us(store))
+
+
+def _stored(what: str, event_id: str, session_id: str | None) -> Receipt:
+    where = "in no session" if session_id is None else f"in session sess-{session_id}"
+    return Receipt(f"Recorded the {what} as event {event_id}, {where}.\n", event_id, session_id)

@@ -1,0 +1,542 @@
+"""What is damaged in a store, and what could be done about it: the plan of a repair. Changes nothing.
+
+`look` reads every byte of the log and of the packs, beside anybody. What it finds is as of its reading;
+whoever acts on it looks again first.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventlog.base.errors import Corruption, EventLogError, Unsupported
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import (
+    IDX_DIR,
+    MANIFEST_DIR,
+    PACK_DIR,
+    SEGMENT_DIR,
+    Layout,
+    parse_idx,
+    parse_pack,
+    parse_segment,
+    segment_name,
+)
+from eventlog.blobs.catalog import load_tables
+from eventlog.blobs.closure import missing_contents
+from eventlog.blobs.idx import Idx
+from eventlog.blobs.store import BlobStore
+from eventlog.blobs.verify import verify_idx_rows
+from eventlog.log import manifest as manifests
+from eventlog.log.accepted import after_acceptance
+from eventlog.log.acknowledged import read_note
+from eventlog.log.frame import HEADER_SIZE, JournalHeader
+from eventlog.log.journal import JournalScan, journal_numbers, scan_journal
+from eventlog.log.manifest import Manifest, SegmentEntry
+from eventlog.log.segment import SegmentMeta
+from eventlog.log.tail import begins_at, read_header
+from eventlog.log.verify import Finding, verify_quarantine
+from eventlog.log.verify_rules import verify_rules
+from eventlog.maintenance.copying import Copier, Unread
+from eventlog.repair import readable_parts
+from eventlog.repair.losses import turns_that_lose
+from eventlog.repair.patient import Patient
+from eventlog.store import Store
+
+# Kinds of steps. Files of the first six are set aside.
+SEGMENT, PACK, MANIFEST, JOURNAL, IDX = "segment", "pack", "manifest", "journal", "idx"
+RULES = "rules"  # what keeps secrets and erased texts out
+MISSING = "missing"  # a file that should be there
+FRAMES = "frames"  # bytes inside of a journal: sealing sets them aside
+NAMED = "named"  # a loss of earlier, which is from here on known
+ASIDE = (SEGMENT, PACK, MANIFEST, JOURNAL, IDX, RULES)
+# Positions that frames of an unreadable journal claim; more is not believed.
+_CLAIMED_MAX = 10_000_000
+_FRAME_MAGIC = b"\x89EV1"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One file that is to be set aside, or made where one is missing."""
+
+    kind: str
+    path: str
+    what: str  # is wrong with it
+    then: str  # what becomes of what it held
+
+
+@dataclass(slots=True)
+class RepairPlan:
+    """What a repair would do. `lost` are positions whose events go; `turns` lose `lost_contents` contents.
+
+    `older` says what stepping back from a broken newest manifest means, when that is needed. `unread` are the
+    files that the disk did not give, with its word: that may pass, so only `accept` takes them for damaged.
+    """
+
+    steps: list[Step] = field(default_factory=list)
+    lost: list[tuple[int, int]] = field(default_factory=list)
+    lost_contents: int = 0
+    turns: list[str] = field(default_factory=list)
+    older: str | None = None
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Place:
+    """A stretch of the log and its segment: kept, made anew of what verifies, or brought back."""
+
+    base: int
+    end: int
+    dropped: int
+    entry: "SegmentEntry | None" = None  # kept, or brought back from the copy
+    rows: "readable_parts.Rows | None" = None  # what can be read of a damaged one
+
+
+class Damage:
+    """The plan, and what carrying it out has to know."""
+
+    def __init__(self, store: Store, copy: "str | None") -> None:
+        self._store = store
+        self.patient = Patient(store.fs)
+        self._fs = cast(FileSystem, self.patient)
+        self._layout = store.layout
+        self._id = store.identity.store_id
+        self._copy = Layout(os.path.abspath(copy)) if copy is not None else None
+        self._copier = Copier(store.fs, store.layout)
+        self.plan = RepairPlan()
+        self.numbers: list[int] = []
+        self.base = Manifest(self._id.hex())
+        self.places: list[Place] = []
+        self.new_log = False  # whether a manifest is to be written
+        self.next_journal = 1
+        self.stubs: list[tuple[int, int, bool]] = []  # number, base, whether it takes the place of a file
+        self.back: list[tuple[str, str, str]] = []  # brought back: from, to, digest
+        self.bad_packs: list[str] = []
+        self.rescuable: set[bytes] = set()  # ids that verify in those, and are in no other
+        self.is_about_contents = False  # contents are lost, or may be: what is missing after it is noted
+        self._older = False
+
+    def look(self) -> RepairPlan:
+        self._look_at_manifests()
+        for lost in self.base.damaged:
+            if lost.journal:
+                what = f"the events at {_ranges([(lost.base, lost.end)])} were lost in journal {lost.journal}"
+                then = "noted as known, so that verify tells what is new"
+                self._step(NAMED, self._layout.manifest(self.base.number), what, then)
+        self._look_at_segments()
+        self._look_at_journals()
+        self._look_at_packs()
+        self._look_at_idx()
+        self._look_at_rules()
+        self._look_at_quarantine()
+        if not self.plan.steps:
+            self._look_at_references()
+        self.plan.lost = _merged(self.plan.lost)
+        self.plan.unread = dict(self.patient.refused)
+        return self.plan
+
+    def _step(self, kind: str, path: str, what: str, then: str) -> None:
+        self.plan.steps.append(Step(kind, path, what, then))
+
+    def _look_at_manifests(self) -> None:
+        self.numbers = manifests.numbers(self._fs, self._layout)
+        broken = []
+        for number in self.numbers:
+            path = self._layout.manifest(number)
+            try:
+                self.base = manifests.read_numbered(self._fs, self._layout, self._id, number)
+            except Unsupported:
+                raise
+            except (Corruption, OSError) as error:
+                what = error.what if isinstance(error, Corruption) else str(error.strerror or error)
+                broken.append((number, path, what))
+        newest = self.numbers[-1] if self.numbers else 0
+        is_gone = not newest and self._has_sealed()
+        self._older = self.base.number != newest or is_gone or self._is_behind()
+        for number, path, what in broken:
+            then = "no reader needs it" if number < newest else "the log is put together from what is there"
+            self._step(MANIFEST, path, what, then)
+        if self._older and not broken:
+            path = self._layout.manifest(newest + 1)
+            what = "the manifest that follows is not there" if newest else "no manifest is there"
+            self._step(MISSING, path, what, "one is made from the segments that are there")
+
+    def _is_behind(self) -> bool:
+        """Whether the journals begin behind the newest manifest: one that was newer is gone."""
+        numbers = [n for n in journal_numbers(self._fs, self._layout) if n >= self.base.next_journal]
+        if not numbers or numbers[0] == self.base.next_journal:
+            return False
+        try:
+            header = read_header(self._fs, self._layout, self._id, numbers[0])
+        except (Corruption, OSError):
+            return False
+        return header.base > self.base.next_position
+
+    def _has_sealed(self) -> bool:
+        names = self._fs.listdir(self._layout.directory(SEGMENT_DIR))
+        return any(parse_segment(name) is not None for name in names)
+
+    def _look_at_segments(self) -> None:
+        listed = {entry.base: entry for entry in self.base.segments}
+        strays = self._unlisted() if self._older else {}
+        at = 0
+        while at in strays or at in listed:
+            entry = strays.get(at) or listed[at]
+            place = Place(at, entry.end, entry.dropped, entry)
+            if at not in strays:
+                self._check_segment(place, entry)
+            self.places.append(place)
+            at = entry.end
+        self.next_journal = self.base.next_journal
+        if self._older:
+            self._continue_at(at)
+
+    def _unlisted(self) -> dict[int, SegmentEntry]:
+        """Whole segments that the last good manifest does not list, by base; the longest of each."""
+        listed = {entry.name for entry in self.base.segments}
+        found: dict[int, SegmentEntry] = {}
+        for name in self._fs.listdir(self._layout.directory(SEGMENT_DIR)):
+            named = parse_segment(name)
+            if named is None or name in listed:
+                continue
+            path = self._layout.segment(name)
+            try:
+                digest = readable_parts.hash_of(self._fs, path)
+                rows = readable_parts.look(self._fs, path)
+            except OSError:
+                continue
+            if digest[:16] != named[2] or rows.problem is not None or rows.meta is None:
+                continue
+            if rows.meta.store_id == self._id and (named[0] not in found or found[named[0]].end < named[1]):
+                size = self._fs.stat(path).st_size
+                found[named[0]] = entry_of(rows.meta, digest, size, readable_parts.tables(self._fs, rows))
+        return found
+
+    def _check_segment(self, place: Place, entry: SegmentEntry) -> None:
+        path = self._layout.segment(entry.name)
+        there = True
+        try:
+            whole = readable_parts.hash_of(self._fs, path) == entry.blake3
+            what = "its bytes do not match their digest"
+        except OSError as error:
+            whole, there = False, not isinstance(error, FileNotFoundError)
+            what = f"the disk cannot read it ({error.strerror})" if there else "it is not there"
+        if whole:
+            return
+        self.new_log = True
+        kind = SEGMENT if there else MISSING
+        if self._is_in_copy("segment", entry.name, entry.blake3):
+            self._step(kind, path, what, "it is brought back from the copy")
+            return
+        place.entry = None
+        lost = [(place.base, place.end)]
+        if there:
+            try:
+                place.rows = readable_parts.look(self._fs, path)
+            except OSError:
+                place.rows = None
+            if place.rows is not None and place.rows.groups:
+                lost = place.rows.lost
+            else:
+                place.rows = None
+        self.plan.lost += lost
+        saved = f"; {place.rows.rows} events in it can be read and stay" if place.rows else ""
+        self._step(kind, path, what, f"the events at {_ranges(lost)} are lost{saved}")
+
+    def _is_in_copy(self, kind: str, name: str, digest: str) -> bool:
+        """Whether the copy has the file, whole. Raises: Unread, so that no refusal passes for its absence."""
+        if self._copy is None:
+            return False
+        source, target = getattr(self._copy, kind)(name), getattr(self._layout, kind)(name)
+        try:
+            if self._copier.hash(source) != digest:
+                return False
+        except Unread as error:
+            if not error.gone:
+                raise
+            return False
+        self.back.append((source, target, digest))
+        return True
+
+    def _continue_at(self, at: int) -> None:
+        """Where a log that was put together goes on: the journal that begins there, or behind a gap."""
+        self.new_log = True
+        bases: dict[int, JournalHeader] = {}
+        for number in journal_numbers(self._fs, self._layout):
+            try:
+                bases[number] = read_header(self._fs, self._layout, self._id, number)
+            except (Corruption, OSError):
+                continue
+        fitting = [number for number, header in bases.items() if header.base >= at or begins_at(header, at)]
+        numbers = journal_numbers(self._fs, self._layout)
+        first = fitting[0] if fitting else (numbers[-1] + 1 if numbers else max(self.base.next_journal, 1))
+        gap = bases[first].base if fitting else at
+        if gap > at:
+            self.plan.lost.append((at, gap))
+            self.places.append(Place(at, gap, 0))
+        self.next_journal = first
+        back = self.base.next_position
+        newest = f"manifest {self.numbers[-1]} cannot be used" if self.numbers else "no manifest is there"
+        if self.numbers and self.base.number == self.numbers[-1]:
+            newest = f"what follows manifest {self.base.number} is not there"
+        lost = f"; the events at {_ranges([(at, gap)])} are lost" if gap > at else ""
+        self.plan.older = (
+            f"{self._layout.directory(MANIFEST_DIR)}: {newest}, so the log is put together from "
+            f"manifest {self.base.number} (up to position {back}) and the files behind it: segments up to "
+            f"position {at}, then journals from number {first} on{lost}. What only the newest manifest said "
+            "(a merge, an erasure) is forgotten."
+        )
+
+    def _look_at_journals(self) -> None:
+        """Journals without a sound header, and the missing one where none follows the segments."""
+        at = self.places[-1].end if self.places else 0
+        numbers = [n for n in journal_numbers(self._fs, self._layout) if n >= self.next_journal]
+        acknowledged = read_note(self._fs, self._layout, numbers[-1] if numbers else 0) or 0
+        if not numbers:
+            if self.places or self.numbers or acknowledged:
+                self._lose_up_to(acknowledged, at)
+                path = self._layout.journal(self.next_journal)
+                self.stubs.append((self.next_journal, at, False))
+                if acknowledged > at:
+                    self.stubs.append((self.next_journal + 1, acknowledged, False))
+                then = f"an empty one is made; events behind position {at} that were not sealed are lost"
+                self._step(MISSING, path, "no journal follows the segments", then)
+            return
+        for number in numbers:
+            path = self._layout.journal(number)
+            try:
+                scan = scan_journal(self._fs, path, store_id=self._id, number=number)
+                if not begins_at(scan.header, at) and scan.base < at:
+                    raise Corruption(path, f"it begins at position {scan.base}, but the log ends at {at}")
+                self._look_at_frames(scan, at)
+                at = max(at, scan.claimed)
+                if number == numbers[-1] and acknowledged > at:
+                    what = f"{_ranges([(at, acknowledged)])} were acknowledged and are not there"
+                    self._step(FRAMES, path, what, "they are lost; the log goes on behind them")
+                    self._lose_up_to(acknowledged, at)
+                continue
+            except Corruption as error:
+                what = error.what
+            except OSError as error:
+                what = f"the disk cannot read it ({error.strerror})"
+            claimed = max(at, self._claimed_end(path, at), acknowledged if number == numbers[-1] else 0)
+            then = "its events cannot be told from noise and are lost"
+            if claimed > at:
+                then += f": by what they say those at {_ranges([(at, claimed)])}"
+                self.plan.lost.append((at, claimed))
+            self._step(JOURNAL, path, what, then)
+            self.stubs.append((number, at, True))
+            if number == numbers[-1] and claimed > at:
+                self.stubs.append((number + 1, claimed, False))  # no position is given twice
+
+    def _lose_up_to(self, end: int, at: int) -> None:
+        if end > at:
+            self.plan.lost.append((at, end))
+
+    def _look_at_frames(self, scan: JournalScan, at: int) -> None:
+        """A journal with a sound header. Args: at: where the log in front of it ends."""
+        if scan.base > at:
+            self.plan.lost.append((at, scan.base))
+            then = "they are lost"
+            self._step(FRAMES, scan.path, f"{_ranges([(at, scan.base)])} are missing before it", then)
+        bad = [(damage.offset, damage.size) for damage in scan.damaged if damage.size]
+        bad += [scan.torn] if scan.torn is not None else []
+        lost = [(damage.base, damage.end) for damage in scan.damaged if damage.end > damage.base]
+        if scan.claimed > scan.end:
+            lost.append((scan.end, scan.claimed))
+        self.plan.lost += lost
+        for offset, size in bad:
+            what = f"{size} bytes at byte {offset} do not verify"
+            then = "sealing takes them to quarantine"
+            if lost:
+                then += f"; the events at {_ranges(lost)} are lost"
+            elif (claimed := self._claimed_end(scan.path, scan.end, offset)) > scan.end:
+                then += f"; by what they say, the events at {_ranges([(scan.end, claimed)])}"
+            self._step(FRAMES, scan.path, what, then)
+
+    def _claimed_end(self, path: str, at: int, offset: int = HEADER_SIZE) -> int:
+        """The highest position that anything like a frame claims; nothing vouches for it."""
+        try:
+            fd = self._fs.open(path, os.O_RDONLY)
+            try:
+                data = self._fs.pread(fd, min(self._fs.fstat(fd).st_size, 64 << 20), 0)
+            finally:
+                self._fs.close(fd)
+        except OSError:
+            return at
+        end = at
+        found = data.find(_FRAME_MAGIC, offset)
+        while 0 <= found <= len(data) - 24:
+            count = int.from_bytes(data[found + 6 : found + 8], "little")
+            base = int.from_bytes(data[found + 16 : found + 24], "little")
+            if found % 8 == 0 and count and at <= base < at + _CLAIMED_MAX:
+                end = max(end, base + count)
+            found = data.find(_FRAME_MAGIC, found + 1)
+        return end
+
+    def _look_at_packs(self) -> None:
+        bad: dict[str, readable_parts.Contents] = {}
+        whole: set[bytes] = set()
+        rescued: set[bytes] = set()
+        for name in self._fs.listdir(self._layout.directory(PACK_DIR)):
+            stem = parse_pack(name)
+            if stem is None:
+                continue
+            path = self._layout.pack(stem)
+            try:
+                if readable_parts.hash_of(self._fs, path) == stem:
+                    whole.update(_ids_of(self._fs, self._id, path, stem))
+                    continue
+                found = readable_parts.Contents(path)
+                rescued.update(id for id, _, _ in readable_parts.contents(self._fs, path, found))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                found = readable_parts.Contents(path, problem=f"the disk cannot read it ({error.strerror})")
+            if self._is_in_copy("pack", stem, stem):
+                self._step(PACK, path, "its bytes do not match its name", "it is brought back from the copy")
+                continue
+            bad[path] = found
+            self.is_about_contents = True
+        lost: set[bytes] = set()
+        for path, found in bad.items():
+            gone = found.named - whole - rescued
+            lost |= gone
+            self.bad_packs.append(path)
+            kept = len(found.named) - len(gone)
+            then = f"{kept} of its {len(found.named)} contents stay, {len(gone)} are lost"
+            if not found.named:
+                then = "which contents it held is unknown"
+            self._step(PACK, path, found.problem or "its bytes do not match its name", then)
+        self.rescuable = rescued - whole
+        self.plan.lost_contents = len(lost)
+        if lost:
+            self.plan.turns = turns_that_lose(self._store, lost)
+
+    def _look_at_references(self) -> None:
+        """Contents of packs that are gone altogether, once all that is there can be read."""
+        blobs = BlobStore(cast(FileSystem, _KeepsNames(self._fs)), self._layout, self._id)
+        try:
+            with self._store.view() as view:
+                missing = missing_contents(blobs, view)
+        except EventLogError:
+            return  # the log is to be repaired first
+        finally:
+            blobs.close()
+        if missing:
+            what = f"{len(missing)} contents that events name are in no pack"
+            self.is_about_contents = True
+            then = "noted as known, so that verify tells what is new"
+            self._step(NAMED, self._layout.directory(PACK_DIR), what, then)
+            self.plan.lost_contents += len(missing)
+            self.plan.turns = sorted({*self.plan.turns, *turns_that_lose(self._store, missing)})
+
+    def _look_at_idx(self) -> None:
+        directory = self._layout.directory(IDX_DIR)
+        for name in self._fs.listdir(directory) if self._fs.exists(directory) else []:
+            number = parse_idx(name)
+            if number is None:
+                continue
+            path = self._layout.idx(number)
+            try:
+                idx = Idx(self._fs, path, self._id)
+                try:
+                    idx.check()
+                finally:
+                    idx.close()
+            except FileNotFoundError:
+                continue
+            except (Corruption, OSError) as error:
+                what = error.what if isinstance(error, Corruption) else str(error)
+                self._step(IDX, path, what, "nothing is lost: it is made anew")
+        known = {step.path for step in self.plan.steps}
+        for finding in verify_idx_rows(self._store.blobs):
+            if finding.path not in known:
+                self._step(IDX, finding.path, finding.what, "nothing is lost: it is made anew")
+
+    def _look_at_rules(self) -> None:
+        """The key of fingerprints is made anew; of the two files of rules one can replace the other."""
+        layout = self._layout
+        wrong = {one.path: one.what.partition(". ")[0] for one in self._wrong_rules()}
+        if layout.redaction_key in wrong:
+            then = "a new one is made: a secret that was met before gets another fingerprint"
+            self._step(RULES, layout.redaction_key, wrong[layout.redaction_key], then)
+        pair = [layout.erased, layout.erased_copy]
+        bad = [path for path in pair if path in wrong]
+        if len(bad) == 1:
+            (other,) = {*pair} - {*bad}
+            self.back.append((other, bad[0], self._copier.hash(other)))
+            kind = RULES if self._fs.exists(bad[0]) else MISSING
+            self._step(kind, bad[0], wrong[bad[0]], f"{os.path.basename(other)} is copied over it")
+
+    def _wrong_rules(self) -> list[Finding]:
+        try:
+            with self._store.view() as view:
+                return list(verify_rules(self._fs, self._layout, self._id, view))
+        except EventLogError:  # the log is to be repaired first
+            return list(verify_rules(self._fs, self._layout, self._id))
+
+    def _look_at_quarantine(self) -> None:
+        """Bytes that were set aside and that nobody has said to know of."""
+        found = list(verify_quarantine(self._fs, self._layout))
+        for one in after_acceptance(self._layout.root, found, self._store.view):
+            self._step(NAMED, one.path, one.what, "noted as known, so that verify tells what is new")
+
+
+class _KeepsNames:
+    """A file system for looking only: readers elsewhere remove derived files that they cannot use."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fs, name)
+
+    def unlink(self, path: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+
+def entry_of(meta: SegmentMeta, digest: str, size: int, tables: "Iterator[pa.Table]") -> SegmentEntry:
+    """What a manifest says of a segment of these tables."""
+    rows = 0
+    times: list[int] = []
+    for table in tables:
+        rows += table.num_rows
+        span = pc.min_max(table["occurred_at"].cast(pa.int64()))
+        times += [t for t in (span["min"].as_py(), span["max"].as_py()) if t is not None]
+    return SegmentEntry(
+        name=segment_name(meta.base, meta.end, digest[:16]),
+        base=meta.base,
+        end=meta.end,
+        rows=rows,
+        bytes=size,
+        blake3=digest,
+        first_at=min(times, default=None),
+        last_at=max(times, default=None),
+        dropped=meta.dropped,
+    )
+
+
+def _ids_of(fs: FileSystem, store_id: bytes, path: str, stem: str) -> Iterator[bytes]:
+    try:
+        yield from load_tables(fs, path, stem, store_id).ids()
+    except Corruption:
+        return  # of another store, perhaps; verify names it
+
+
+def _ranges(lost: "list[tuple[int, int]]") -> str:
+    return ", ".join(f"positions {base:,} to {end - 1:,}" for base, end in lost) or "no position"
+
+
+def _merged(ranges: "list[tuple[int, int]]") -> list[tuple[int, int]]:
+    merged: list[tuple[int, int]] = []
+    for base, end in sorted(ranges):
+        if merged and base <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((base, end))
+    return merged

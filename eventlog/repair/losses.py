@@ -1,0 +1,72 @@
+"""Which turns need contents that are gone: for the plan of a repair, in names that a person knows.
+
+Reads the trees of all packs once, as far as they can be read, and the hash columns of the log.
+"""
+
+from collections.abc import Iterator
+
+from eventlog.base.errors import Corruption, EventLogError
+from eventlog.base.layout import PACK_DIR, parse_pack
+from eventlog.blobs.catalog import load_tables
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.pack import TREE
+from eventlog.blobs.tree import decode_tree
+from eventlog.store import Store
+
+_COLUMNS = ("session_id", "turn_id", "event_type", "path", "before_hash", "after_hash", "tree_hash", "blobs")
+
+
+def turns_that_lose(store: Store, lost: "set[bytes]") -> list[str]:
+    """Turns whose events name one of `lost`, or a tree above one; with the path where the event has one.
+
+    Empty when the log cannot be read: then it has to be repaired first.
+    """
+    texts = {to_text(id) for id in lost | _above(store, lost)}
+    found: dict[str, None] = {}
+    try:
+        with store.view() as view:
+            for row in view.iterate(columns=_COLUMNS):
+                hashes = {row[name] for name in ("before_hash", "after_hash", "tree_hash")}
+                hashes |= set(row["blobs"] or ())  # type: ignore[call-overload]
+                if not texts.isdisjoint(hashes):
+                    where = f"{row['session_id']}_{row['turn_id']}" if row["turn_id"] else "outside of turns"
+                    path = f": {row['path']}" if row["path"] else ""
+                    found[where + path] = None
+    except EventLogError:
+        return list(found)
+    return list(found)
+
+
+def _above(store: Store, lost: "set[bytes]") -> set[bytes]:
+    """The trees from which a lost content can be reached."""
+    parents: dict[bytes, list[bytes]] = {}
+    for id in _tree_ids(store):
+        try:
+            entries = decode_tree(store.blobs.get(id), to_text(id))
+        except EventLogError:
+            continue  # lost itself, or told by whoever looks at its pack
+        for entry in entries:
+            parents.setdefault(entry.id, []).append(id)
+    above: set[bytes] = set()
+    waiting = list(lost)
+    while waiting:
+        for parent in parents.get(waiting.pop(), ()):
+            if parent not in above:
+                above.add(parent)
+                waiting.append(parent)
+    return above
+
+
+def _tree_ids(store: Store) -> Iterator[bytes]:
+    for name in store.fs.listdir(store.layout.directory(PACK_DIR)):
+        stem = parse_pack(name)
+        if stem is None:
+            continue
+        try:
+            tables = load_tables(store.fs, store.layout.pack(stem), stem, store.identity.store_id)
+        except (Corruption, OSError):
+            continue
+        for index in range(len(tables)):
+            id, kind, *_ = tables.entry(index)
+            if kind == TREE:
+                yield id

@@ -1,0 +1,120 @@
+"""The files that a turn's tools told of, where no tree of the whole directory was recorded.
+
+A transcript says what tools did to files and nothing of the others. From that come two trees which hold only
+the files told of: as they were before the turn's first change to each, and as they are after its last. They
+are good for differences and single files, not for a replay (P1). Pure but for what `blobs` reads.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from eventlog.base.errors import InvalidEvent, NoTree
+from eventlog.base.paths import path_bytes
+from eventlog.blobs.ids import from_text
+from eventlog.blobs.tree import FILE
+from eventlog.query.lookup import TurnRef
+from eventlog.replay.certainty import EVERYTHING, NONE, Certainty, is_change
+from eventlog.replay.deferred import Deferred
+from eventlog.replay.edited_tree import EditedTree, no_trees
+from eventlog.replay.trees import (
+    COLUMNS,
+    Events,
+    Running,
+    TreeState,
+    apply,
+    keep,
+    kind_of_mode,
+    no_tree,
+    trees_of,
+)
+
+if TYPE_CHECKING:
+    from eventlog.blobs.store import BlobStore
+
+_UNKNOWN = "its content before this turn is not known"
+
+
+def trees_or_told(
+    events: Events, blobs: "BlobStore", ref: TurnRef, running: Running | None = None
+) -> tuple[TreeState, TreeState]:
+    """The trees at start and end of a turn; where none was recorded, those of the files told of."""
+    try:
+        before, after = trees_of(events, blobs, ref, "start", "end", running=running)
+    except NoTree as error:
+        return told_trees(events, blobs, ref, error.known)
+    return before, after
+
+
+def files_at(
+    tree: Callable[[TurnRef, str], TreeState], events: Events, blobs: "BlobStore", ref: TurnRef, at: str
+) -> TreeState:
+    """The tree at a moment of a turn; where none was recorded, the files that its tools told of.
+
+    Args: tree: `Store.tree`. Raises: NoTree.
+    """
+    try:
+        return tree(ref, at)
+    except NoTree as error:
+        if at not in ("start", "end"):
+            raise
+        return told_trees(events, blobs, ref, error.known)[at == "end"]
+
+
+def told_trees(
+    events: Events, blobs: "BlobStore", ref: TurnRef, known: Certainty | None = None
+) -> tuple[TreeState, TreeState]:
+    """The files told of in a turn, at its start and at its end. Raises: NoTree when it told of none.
+
+    Those outside of the repository stand in neither. Args: known: how it is with the files of the turn, for
+    that error.
+    """
+    of_turn = events(ref.since, ref.until, session_id=ref.session_id, turn=ref.turn, columns=COLUMNS)
+    files = [one for one in of_turn if one["event_type"] == "file" and one["operation"] != "read"]
+    if not files:
+        raise no_tree(ref.name, known, ", and no tool told of a file")
+    files = [one for one in files if is_change(one)]
+    return _state(files, (), blobs, ref.name, "start"), _state(files, files, blobs, ref.name, "end")
+
+
+def _state(
+    files: Iterable[Mapping[str, Any]],
+    applied: Iterable[Mapping[str, Any]],
+    blobs: "BlobStore",
+    turn: str,
+    at: str,
+) -> TreeState:
+    tree, missing = EditedTree(no_trees), dict[str, str]()
+    seen: set[str] = set()
+    for event in files:
+        _put_before(tree, event, seen, missing)
+    told = list(applied)
+    for event in told:
+        apply(tree, event, missing)
+    made: dict[bytes, bytes] = {}
+    root = tree.write(lambda encoding: keep(made, encoding))
+    ids = tuple(str(event["event_id"]) for event in told)
+    unsaid = tuple(sorted(missing.items()))
+    why = "no tree was recorded then; these are the files that the turn's tools told of"
+    known = Certainty(NONE, why, ((EVERYTHING, why),)).with_doubts(unsaid, why)
+    return TreeState(turn, at, root, "", ids, unsaid, blobs, made, known, Deferred(blobs))
+
+
+def _put_before(tree: EditedTree, event: Mapping[str, Any], seen: set[str], missing: dict[str, str]) -> None:
+    """Let a file stand as it did before the first event about it."""
+    payload = event.get("payload") or {}
+    path = str(event.get("path") or "")
+    source = str(payload.get("old_path") or path)
+    first = source not in seen
+    seen.update((path, source))
+    if not first or event.get("operation") == "add":
+        return
+    content = event.get("before_hash")
+    try:
+        id = None if content is None else from_text(str(content))
+        name = path_bytes(source)
+    except (InvalidEvent, ValueError):
+        id, name = None, b""
+    if id is None:
+        missing[source] = _UNKNOWN
+        return
+    tree.put(name, kind_of_mode(payload.get("before_mode")) or FILE, id, 0)

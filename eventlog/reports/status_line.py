@@ -1,0 +1,126 @@
+"""The line of `locus statusline`: what a store knows of a session, for an agent's status bar.
+
+It reads the notes of hooks (`live/*.told`, `live/<session>.calls`), their failures and `live/costs`, and no
+part of the log; so it takes as long for a large store as for a small one. What cannot be read is unknown, and
+is shown as "–". docs/costs.md has what stands where. Writes nothing. On the hook path.
+"""
+
+import os
+import time
+
+from eventlog.agents.kit.call import Call, object_of, text_of
+from eventlog.base import activity, jsontext
+from eventlog.base.errors import EventLogError
+from eventlog.base.layout import TMP_DIR, Layout
+from eventlog.hooks.locate import find_store
+from eventlog.hooks.state import short
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eventlog.base.types import Event
+
+COSTS = "costs"
+FORMAT = 1
+UNKNOWN = "–"
+_BETWEEN = " · "
+_SIZE_MAX = 64 << 10  # of a file's end, which is all that is read
+_FRESH_S = 24 * 3600  # failures of hooks that are older need no attention
+_ID_SIZE = 8
+
+
+def line(said: "Event", environ: "Mapping[str, str]", now_s: float) -> str:
+    """One line without an end.
+
+    Args: said: what the agent gave its status line; now_s: Unix time.
+    """
+    layout = _store(said, environ)
+    if layout is None:
+        return "locus: not recorded"
+    session = text_of(said, "session_id")
+    turns = activity.open_turns(layout)
+    parts = [f"locus: {_recording(layout, session, turns, now_s)}", *_costs(layout, session, now_s)]
+    return _harmless(_BETWEEN.join(parts + _attention(layout, turns, now_s)))
+
+
+def _store(said: "Event", environ: "Mapping[str, str]") -> "Layout | None":
+    """The store that hooks of this session record to."""
+    workspace = object_of(said, "workspace")
+    cwd = text_of(said, "cwd") or text_of(workspace, "current_dir")
+    project = text_of(workspace, "project_dir")
+    around = dict(environ) | ({} if project is None else {"CLAUDE_PROJECT_DIR": project})
+    try:
+        root = find_store(Call("claude-code", {} if cwd is None else {"cwd": cwd}), around)
+    except (EventLogError, ValueError):  # a store that hooks refuse, too; a path that is none
+        return None
+    return None if root is None else Layout(root)
+
+
+def _recording(layout: Layout, session: "str | None", turns: "list[activity.OpenTurn]", now_s: float) -> str:
+    for turn in turns:
+        if turn.session == session:
+            state = "interrupted" if turn.state(now_s) == activity.DEAD else "recording"
+            return f"{state} turn {turn.turn[:_ID_SIZE]}"
+    if session is not None and os.path.exists(layout.live(f"{short(session)}.calls")):
+        return "recorded"
+    return "not recorded"
+
+
+def _costs(layout: Layout, session: "str | None", now_s: float) -> "list[str]":
+    """What the session and the day cost, as maintenance last wrote it."""
+    known = _written_costs(layout)
+    of_session = object_of(known, "sessions").get(short(session)) if session is not None else None
+    is_today = known.get("day") == time.strftime("%Y-%m-%d", time.localtime(now_s))
+    today = known.get("today") if is_today else None
+    return [f"session {_dollars(of_session)}", f"today {_dollars(today)}"]
+
+
+def _written_costs(layout: Layout) -> "Event":
+    try:
+        known = jsontext.decode(_end_of(layout.live(COSTS)))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return known if isinstance(known, dict) and known.get("format") == FORMAT else {}
+
+
+def _dollars(cost: object) -> str:
+    """[dollars as text, calls without a price] as people read it; "+" where there are such calls."""
+    if not isinstance(cost, list) or len(cost) != 2:
+        return UNKNOWN
+    try:
+        dollars, unpriced = float(cost[0]), cost[1]
+    except (TypeError, ValueError):
+        return UNKNOWN
+    shown = f"${dollars:,.2f}" if dollars >= 0.1 or not dollars else f"${dollars:.4f}"
+    return shown + ("+" if unpriced else "")
+
+
+def _attention(layout: Layout, turns: "list[activity.OpenTurn]", now_s: float) -> "list[str]":
+    dead = sum(turn.names_process() and turn.state(now_s) == activity.DEAD for turn in turns)
+    failed = _fresh_failures(layout, now_s)
+    errors = "hook error" if failed == 1 else "hook errors"
+    return [f"{number} {what}" for number, what in ((dead, "to close"), (failed, errors)) if number]
+
+
+def _fresh_failures(layout: Layout, now_s: float) -> int:
+    """How many failures hooks have noted lately; each line begins with its Unix time."""
+    try:
+        lines = _end_of(f"{layout.directory(TMP_DIR)}/hook-errors.log").split(b"\n")
+    except OSError:
+        return 0
+    times = [int(word) for line in lines if (word := line.partition(b" ")[0][:16]).isdigit()]
+    return sum(abs(now_s - at) < _FRESH_S for at in times)
+
+
+def _end_of(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        return os.pread(fd, _SIZE_MAX, max(0, os.fstat(fd).st_size - _SIZE_MAX))
+    finally:
+        os.close(fd)
+
+
+def _harmless(text: str) -> str:
+    """Without what a terminal would obey: ids are an agent's words."""
+    return "".join(one if one.isprintable() else "?" for one in text)

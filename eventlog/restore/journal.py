@@ -1,0 +1,174 @@
+"""The plan of a restore as a document, and the restore journal that holds one while it is carried out.
+
+Formats and protocol: docs/design.md §18.3 and §18.2. The codec is pure; reading refuses a document that
+names a path outside its target (I28), so that neither a pack nor a file in the store can lead out.
+The functions on files are for the holder of the restore lock; reading what is there is for everybody.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from blake3 import blake3
+
+from eventlog.base import jsontext
+from eventlog.base.errors import Corruption, Refused, Unsupported
+from eventlog.base.fs import FileSystem, Refusals, publish, read_file
+from eventlog.base.layout import RESTORE_DIR, Layout, parse_restore
+from eventlog.base.paths import path_bytes, path_text
+from eventlog.blobs.tree import DIRECTORY, SYMLINK, unsafe_path
+from eventlog.restore.place import FILES, State
+
+FORMAT = 1
+_KINDS = frozenset((*FILES, DIRECTORY, SYMLINK))
+
+CREATE, OVERWRITE, CHMOD, RETYPE, DELETE = ACTIONS = ("create", "overwrite", "chmod", "retype", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One path, what stands there, and what shall."""
+
+    path: bytes
+    before: State | None
+    after: State | None
+
+    @property
+    def action(self) -> str:
+        """What people call it."""
+        before, after = self.before, self.after
+        if before is None:
+            return CREATE
+        if after is None:
+            return DELETE
+        if before.kind in FILES and after.kind in FILES:
+            return CHMOD if before.id == after.id else OVERWRITE
+        return OVERWRITE if before.kind == after.kind else RETYPE
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What is to be done where; `target` as an absolute path, `steps` sorted by path."""
+
+    id: str
+    store_id: bytes
+    target: bytes
+    inode: int
+    turn: str
+    at: str
+    tree: str | None
+    undo_of: str | None
+    steps: tuple[Step, ...]
+
+
+def encode(document: Document) -> bytes:
+    fields: dict[str, Any] = {
+        "format": FORMAT,
+        "id": document.id,
+        "store_id": document.store_id.hex(),
+        "target": path_text(document.target),
+        "inode": document.inode,
+        "turn": document.turn,
+        "at": document.at,
+        "tree": document.tree,
+        "undo_of": document.undo_of,
+        "steps": [[path_text(step.path), _row(step.before), _row(step.after)] for step in document.steps],
+    }
+    fields["digest"] = blake3(jsontext.encode(fields)).hexdigest()
+    return jsontext.encode(fields) + b"\n"
+
+
+def decode(data: bytes, where: str) -> Document:
+    """Raises: Corruption, Unsupported."""
+    try:
+        fields = jsontext.decode(data)
+        digest = fields.pop("digest")
+        if fields["format"] != FORMAT:
+            raise Unsupported(f"{where}: a restore of format {fields['format']}; upgrade Locus to settle it")
+        if digest != blake3(jsontext.encode(fields)).hexdigest():
+            raise Corruption(where, "its content does not match its digest")
+        steps = tuple(
+            Step(_path(path), _state(before), _state(after)) for path, before, after in fields["steps"]
+        )
+        paths = [step.path for step in steps]
+        if paths != sorted(set(paths)):
+            raise ValueError("its paths are not in order")
+        return Document(
+            id=str(fields["id"]),
+            store_id=bytes.fromhex(fields["store_id"]),
+            target=path_bytes(fields["target"]),
+            inode=int(fields["inode"]),
+            turn=str(fields["turn"]),
+            at=str(fields["at"]),
+            tree=fields["tree"],
+            undo_of=fields["undo_of"],
+            steps=steps,
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Corruption(where, f"it is not the plan of a restore ({error})") from error
+
+
+def _row(state: State | None) -> list[Any] | None:
+    return None if state is None else [state.kind.decode("ascii"), state.mode, state.id.hex(), state.size]
+
+
+def _state(row: Any) -> State | None:
+    if row is None:
+        return None
+    kind, mode, digits, size = row
+    state = State(kind.encode("ascii"), mode, bytes.fromhex(digits), int(size))
+    if state.kind not in _KINDS or len(state.id) != 32 or not (mode is None or 0 <= mode <= 0o777):
+        raise ValueError(f"it holds the impossible state {row}")
+    return state
+
+
+def _path(text: str) -> bytes:
+    path = path_bytes(text)
+    problem = unsafe_path(path)
+    if problem is not None:
+        raise ValueError(f"the path {text!r} {problem}")
+    return path
+
+
+# -- files in the store ------------------------------------------------------------------------------
+
+
+def unfinished(fs: FileSystem, layout: Layout) -> list[str]:
+    """The paths of the restore journals that are there, oldest first."""
+    directory = layout.directory(RESTORE_DIR)
+    if not fs.exists(directory):  # a store that was made before there were restores
+        return []
+    with Refusals(directory, "see whether a restore is unfinished"):
+        return [f"{directory}/{name}" for name in fs.listdir(directory) if parse_restore(name) is not None]
+
+
+def refuse_unfinished(fs: FileSystem, layout: Layout) -> None:
+    """Raises: Refused while a restore waits for its recovery."""
+    found = unfinished(fs, layout)
+    if found:
+        raise Refused(
+            f"an earlier restore did not finish ({found[0]}). `locus restore --recover` finishes it, "
+            "`locus restore --recover --undo` takes it back."
+        )
+
+
+def write(fs: FileSystem, layout: Layout, position: int, document: bytes) -> str:
+    """Publish a restore journal; its path. From here on the restore is under way."""
+    directory = layout.directory(RESTORE_DIR)
+    if not fs.exists(directory):
+        fs.mkdir(directory)
+        fs.fsync_dir(layout.root)
+    path = layout.restore(position)
+    publish(fs, layout.tmp(f"restore-{fs.random_bytes(8).hex()}"), path, document)
+    return path
+
+
+def read(fs: FileSystem, path: str) -> Document:
+    """Raises: Corruption, Unsupported."""
+    return decode(read_file(fs, path), path)
+
+
+def drop(fs: FileSystem, path: str) -> None:
+    """The restore is settled."""
+    fs.unlink(path)
+    fs.fsync_dir(os.path.dirname(path))

@@ -1,0 +1,344 @@
+"""The plan of a restore: every path that would change, what stands there, and what shall (design.md §18.1).
+
+Planning reads the working directory and changes nothing; anybody may plan at any time. A plan is a value,
+and its token binds it to what was found: the same token later means that nothing it touches has changed.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from blake3 import blake3
+
+from eventlog.base import jsontext
+from eventlog.base.errors import Corruption, InvalidEvent, NotFound, Refused, Unsupported
+from eventlog.base.identity import STORE_DIRECTORY
+from eventlog.base.paths import path_text
+from eventlog.base.types import Event
+from eventlog.blobs.disk_space import refuse_without_room_for_both
+from eventlog.blobs.ids import blob_id, from_text
+from eventlog.blobs.tree import DIRECTORY, SYMLINK
+from eventlog.checkout.parallel import Listed
+from eventlog.query.lookup import TurnRef
+from eventlog.replay.certainty import EXACT, Certainty
+from eventlog.replay.trees import Events, Running, trees_of
+from eventlog.restore import wanted as restore_wanted
+from eventlog.restore.compare import Comparison
+from eventlog.restore.journal import ACTIONS, Document, Step, decode
+from eventlog.restore.place import Place, State
+from eventlog.restore.seen import Seen
+from eventlog.restore.wanted import Wanted, wanted_of_turn, wanted_of_undo, ways
+from eventlog.worktree.entries import BY_CHOICE
+
+if TYPE_CHECKING:
+    from eventlog.blobs.store import BlobStore
+
+EVENT_TYPE = "restore"
+
+# What is read of the events of restores.
+_COLUMNS = ("event_id", "operation", "cause", "success", "payload")
+
+
+_KNOWN = Certainty(EXACT)  # what a restore replaced, it read itself
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a restore would do. Lists are of (path, reason).
+
+    `kept` stays although the wanted tree lacks it; `missing` cannot be restored; `conflicts` make
+    the restore refuse, unless they are to be left as they are. `redo` says that what it undoes is an undo.
+    """
+
+    store_id: bytes
+    target: str
+    inode: int
+    turn: str
+    at: str
+    tree: str | None
+    undo_of: str | None
+    steps: tuple[Step, ...]
+    unchanged: int
+    kept: Listed
+    missing: Listed
+    submodules: Listed
+    conflicts: Listed
+    token: str
+    redo: bool = False
+    certainty: Certainty = _KNOWN  # of what is wanted
+    ignored_count: int | None = None  # entries that git ignored then, and that were left out; None: unknown
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many steps of each action."""
+        counts = dict.fromkeys(ACTIONS, 0)
+        for step in self.steps:
+            counts[step.action] += 1
+        return counts
+
+    @property
+    def partial(self) -> bool:
+        """Whether the outcome will lack something that is wanted; what was left out by choice is not."""
+        return bool(self.conflicts) or any(reason not in BY_CHOICE for _, reason in self.missing)
+
+    def document(self, id: str) -> Document:
+        return Document(
+            id=id,
+            store_id=self.store_id,
+            target=os.fsencode(self.target),
+            inode=self.inode,
+            turn=self.turn,
+            at=self.at,
+            tree=self.tree,
+            undo_of=self.undo_of,
+            steps=self.steps,
+        )
+
+
+def plan_of_turn(
+    blobs: "BlobStore",
+    events: Events,
+    ref: TurnRef,
+    at: str,
+    paths: Sequence[str],
+    into: str | os.PathLike[str] | None,
+    *,
+    delete: bool,
+    running: Running | None = None,
+) -> Plan:
+    """What brings a directory to the moment `at` of a turn. Raises: NotFound, Refused."""
+    (state,) = trees_of(events, blobs, ref, at, running=running)
+    last = state.applied[-1] if state.applied else state.snapshot
+    columns = (*restore_wanted.COLUMNS_OF_LATER, "position", "event_id")
+    with place_of(blobs.layout.root, into) as place:
+        restores: list[int] = []
+
+        def later() -> Iterator[Event]:
+            is_behind = False
+            for event in events(ref.since, event_types=("file", "snapshot", EVENT_TYPE), columns=columns):
+                if not is_behind:
+                    is_behind = event["event_id"] == last
+                elif event["event_type"] == EVENT_TYPE:
+                    restores.append(int(str(event["position"])))
+                else:
+                    yield event
+
+        def restored() -> Iterator[Document]:
+            if restores:  # known when all that is later was seen
+                begun = events(restores[0], event_types=(EVENT_TYPE,), columns=_COLUMNS)
+                yield from _restored_there(blobs, begun, place, state.tree_hash)
+
+        wanted = wanted_of_turn(state, later(), restored(), paths, delete=delete)
+        plan = make_plan(
+            place, wanted, blobs, turn=ref.name, at=state.at, tree=state.tree_hash, delete=delete
+        )
+        return replace(plan, certainty=state.certainty, ignored_count=state.ignored_count)
+
+
+def plan_of_undo(
+    blobs: "BlobStore", events: Events, start: str | None, into: str | os.PathLike[str] | None
+) -> Plan:
+    """What undoes the restore that began with the event `start`, or the last one.
+
+    Raises: NotFound, Refused, Corruption.
+    """
+    plan = _plan_to_undo(events(event_types=(EVENT_TYPE,), columns=_COLUMNS), start)
+    document = _read_plan(blobs, plan)
+    wanted = wanted_of_undo(document)
+    with place_of(blobs.layout.root, into or os.fsdecode(document.target)) as place:
+        return make_plan(
+            place,
+            wanted,
+            blobs,
+            turn=document.turn,
+            at=document.at,
+            tree=None,
+            undo_of=document.id,
+            redo=document.undo_of is not None,
+        )
+
+
+def place_of(store_root: str, into: str | os.PathLike[str] | None) -> Place:
+    """The directory to restore into: `into`, else the one that the store stands in."""
+    if into is None and os.path.basename(store_root) != STORE_DIRECTORY:
+        raise Refused(
+            f"the store {store_root} stands in no working directory; say with --into which one is meant"
+        )
+    return Place(os.path.dirname(store_root) if into is None else os.fspath(into))
+
+
+def _done(events: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Start event → its payload, for each restore that took place, in the order in which they ended.
+
+    Args: events: restore events in position order.
+    """
+    begun: dict[str, Mapping[str, Any]] = {}
+    done: dict[str, Mapping[str, Any]] = {}
+    for event in events:
+        if event["operation"] == "start":
+            begun[str(event["event_id"])] = event["payload"] or {}
+        elif event["operation"] == "end" and event["cause"] in begun:
+            start = str(event["cause"])
+            done.pop(start, None)
+            if event["success"] is True:
+                done[start] = begun[start]
+    return done
+
+
+def _plan_to_undo(events: Iterable[Mapping[str, Any]], start: str | None) -> str:
+    """The hash of the plan of the restore that began with the event `start`, or of the last one.
+
+    Args: events: all restore events in position order. Raises: NotFound when it did not take place.
+    """
+    done = _done(events)
+    if start is not None and start in done:
+        return str(done[start].get("plan"))
+    if start is not None or not done:
+        what = (
+            "no restore of this store took place"
+            if start is None
+            else f"{start} is no restore that took place"
+        )
+        raise NotFound(f"{what}, so there is nothing to undo")
+    return str(list(done.values())[-1].get("plan"))
+
+
+def _read_plan(blobs: "BlobStore", plan: str) -> Document:
+    """The plan document of that hash. Raises: NotFound, Corruption, Unsupported, InvalidEvent."""
+    return decode(blobs.get(from_text(plan)), f"the plan {plan}")
+
+
+def _restored_there(
+    blobs: "BlobStore", events: Iterable[Mapping[str, Any]], place: Place, tree: str
+) -> Iterator[Document]:
+    """The plans of the restores that changed this very directory, as far as they can be read.
+
+    Those are left out that brought the tree `tree` itself: all they made is wanted.
+    """
+    target = path_text(os.fsencode(place.path))
+    for payload in _done(events).values():
+        if payload.get("target") != target or payload.get("tree") == tree:
+            continue
+        try:
+            document = _read_plan(blobs, str(payload.get("plan")))
+        except (NotFound, Corruption, Unsupported, InvalidEvent):
+            continue  # what it made was not seen then, and stays
+        if document.target == os.fsencode(place.path):
+            yield document
+
+
+def make_plan(
+    place: Place,
+    wanted: Wanted,
+    blobs: "BlobStore",
+    *,
+    turn: str,
+    at: str,
+    tree: str | None,
+    undo_of: str | None = None,
+    delete: bool = True,
+    redo: bool = False,
+) -> Plan:
+    """Compare what is wanted with what is there.
+
+    Raises: Refused for a target inside the store, or `/`; OSError when the directory cannot be read.
+    """
+    protected = _protected(place, blobs.layout.root)
+    seen = Seen(blobs.fs, blobs.layout, blobs.store_id, place)
+    comparison = Comparison(place, wanted, seen, protected, delete=delete)
+    comparison.find_deletes()
+    comparison.compare()
+    comparison.find_stale_journals()
+    comparison.spare_open_databases()
+    comparison.find_kept()
+    if wanted.whole and not wanted.paths:
+        seen.keep(comparison.believed)
+    lost, lengths = _unreadable(blobs, comparison.steps)
+    # A directory that cannot become a file keeps what is in it.
+    possible = (
+        [s for s in comparison.steps if lost.keys().isdisjoint(ways(s.path))] if lost else comparison.steps
+    )
+    steps = tuple(sorted(possible, key=lambda step: step.path))
+    new = sum(lengths.get(s.after.id, 0) for s in steps if s.after is not None)
+    refuse_without_room_for_both(new, place.path, _unsaved(blobs, steps), blobs.layout.root)
+    token = blake3(
+        jsontext.encode(
+            {
+                "store_id": blobs.store_id.hex(),
+                "target": path_text(os.fsencode(place.path)),
+                "inode": place.inode,
+                "tree": tree,
+                "undo_of": undo_of,
+                "paths": [path_text(path) for path in wanted.paths],
+                "delete": delete,
+                "steps": [[path_text(s.path), _named(s.before, mode=True), _named(s.after)] for s in steps],
+            }
+        )
+    ).hexdigest()[:32]
+    return Plan(
+        store_id=blobs.store_id,
+        target=place.path,
+        inode=place.inode,
+        turn=turn,
+        at=at,
+        tree=tree,
+        undo_of=undo_of,
+        steps=steps,
+        unchanged=comparison.unchanged,
+        kept=sorted(comparison.kept),
+        missing=sorted([*wanted.missing, *lost.items()]),
+        submodules=sorted(wanted.submodules),
+        conflicts=sorted(comparison.conflicts),
+        token=token,
+        redo=redo,
+    )
+
+
+def _protected(place: Place, store_root: str) -> bytes | None:
+    """The path of the store in the target; None when it is elsewhere."""
+    store, target = os.path.realpath(store_root), place.path
+    if os.path.commonpath((store, target)) == store:
+        raise Refused(f"{target} is inside the store {store}; name another directory")
+    if target == "/":
+        raise Refused("/ is no working directory; name another one")
+    if os.path.commonpath((store, target)) == target:
+        return os.fsencode(os.path.relpath(store, target))
+    return None
+
+
+def _unreadable(blobs: "BlobStore", steps: Iterable[Step]) -> tuple[dict[bytes, str], dict[bytes, int]]:
+    """The paths whose wanted content the store cannot give, with the reason; the length of each content."""
+    needed: dict[bytes, list[Step]] = {}
+    for step in steps:
+        if step.after is not None and step.after.kind != DIRECTORY:
+            needed.setdefault(step.after.id, []).append(step)
+    lost: dict[bytes, str] = {}
+    lengths: dict[bytes, int] = {}
+    for id in blobs.read_order(needed):
+        try:
+            data = blobs.get(id)
+            problem = "" if blob_id(data) == id else "its hash is that of a tree"
+        except (NotFound, Corruption) as error:
+            data, problem = b"", f"its content cannot be read: {error}"
+        lengths[id] = len(data)
+        for step in needed[id]:
+            assert step.after is not None
+            if not problem and step.after.kind == SYMLINK and (not data or b"\0" in data):
+                lost[step.path] = "no symlink can have this target"
+            elif problem:
+                lost[step.path] = problem
+    return lost, lengths
+
+
+def _unsaved(blobs: "BlobStore", steps: Iterable[Step]) -> int:
+    """Bytes of the contents that are replaced, and that the store does not have."""
+    sizes = {s.before.id: s.before.size for s in steps if s.before is not None and s.before.kind != DIRECTORY}
+    known = blobs.places(sizes)
+    return sum(size for id, size in sizes.items() if id not in known)
+
+
+def _named(state: State | None, *, mode: bool = False) -> list[object] | None:
+    if state is None:
+        return None
+    return [state.kind.decode("ascii"), state.mode if mode else None, state.id.hex()]

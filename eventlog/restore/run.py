@@ -1,0 +1,309 @@
+"""Carrying out a restore, settling one that was killed, and saving what either replaces (docs/design.md §18).
+
+Every step has a state before and a state after, and all contents are in the store, so one procedure does
+everything: `carry_out` reads what stands at each path and brings it to the one side or the other. A first
+run, the way back after a failure and a recovery differ only in the direction and in what they were told.
+
+One restore at a time: all of this holds the restore lock, and `gc` shared, so that no content is collected
+meanwhile. It may be killed at any call (I32), and repeated (I12).
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from eventlog.base import names
+from eventlog.base.errors import Corruption, EventLogError, LockTimeout, NotDurable, NotFound, Refused
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import RESTORE_DIR, Layout
+from eventlog.base.locks import GC, RESTORE, acquire
+from eventlog.base.paths import path_text
+from eventlog.base.types import Event
+from eventlog.blobs.ids import to_text
+from eventlog.blobs.store import BlobStore
+from eventlog.blobs.tree import DIRECTORY, kind_of_mode
+from eventlog.checkout.parallel import Listed
+from eventlog.replay.deferred import is_of_git
+from eventlog.replay.edited_tree import EditedTree, no_trees
+from eventlog.restore import journal as restore_journal
+from eventlog.restore.journal import Document, Step
+from eventlog.restore.open_files import databases_in, has_open, openers
+from eventlog.restore.place import FILES, Place, State, same
+from eventlog.restore.plan import EVENT_TYPE, Plan
+from eventlog.restore.switch import Found, carry_out, changed_since
+from eventlog.worktree.userfiles import UserFiles
+
+AGENT = "locus"
+
+Append = Callable[[Event], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a restore did. `event` is the id of its start event, None when there was nothing to do.
+
+    `left` are paths that somebody changed meanwhile: they are as they were found. `undone` says that a
+    recovery went back.
+    """
+
+    event: str | None
+    target: str
+    done: int
+    left: Listed
+    undone: bool = False
+
+
+def run(
+    plan: Plan, blobs: BlobStore, append: Append, *, force: bool = False, calls: UserFiles | None = None
+) -> Outcome:
+    """Carry out a plan, whole or not at all.
+
+    Args: force: leave the paths in conflict as they are.
+    Raises: Refused (a conflict, an unfinished restore, a change since the plan), and whatever kept it from
+        its work; in each case everything is as it was, unless the message says otherwise.
+    """
+    if plan.conflicts and not force:
+        path, why = plan.conflicts[0]
+        more = f", and {len(plan.conflicts) - 1} more" if len(plan.conflicts) > 1 else ""
+        raise Refused(
+            f"{path_text(path)}: {why}{more}. Move it away, or use --force to restore everything else; "
+            "nothing was touched."
+        )
+    fs, layout = blobs.fs, blobs.layout
+    with _Locked(fs, layout):
+        restore_journal.refuse_unfinished(fs, layout)
+        if not plan.steps:
+            return Outcome(None, plan.target, 0, [])
+        with Place(plan.target, calls) as place:
+            open_ones = openers(place.path, databases_in([step.path for step in plan.steps]))
+            for path, process in open_ones.items():
+                raise Refused(f"{path_text(path)}: {has_open(process)}; nothing was touched.")
+            if place.inode != plan.inode:
+                raise Refused(f"{plan.target} is another directory than when the plan was made. Plan again.")
+            return _run(plan, place, blobs, append)
+
+
+def _run(plan: Plan, place: Place, blobs: BlobStore, append: Append) -> Outcome:
+    fs, layout = blobs.fs, blobs.layout
+    document = plan.document(fs.random_bytes(16).hex())
+    encoded = restore_journal.encode(document)
+    with blobs.writer() as writer:  # holds gc until the end
+        known: dict[bytes, Found] = {}
+        saved = EditedTree(no_trees)
+        # A recovery finds all contents in the store, whatever becomes of git's objects.
+        kept = [writer.put(blobs.get(id)) for id in _wanted_of_git(plan, blobs)]
+        for step in plan.steps:
+            state, found = _save(place, step, writer.put)
+            known[step.path] = (state, found)
+            if state is not None and state.kind != DIRECTORY:
+                saved.put(step.path, _kind_of(state, blobs), state.id, state.size)
+        safety, plan_id = saved.write(writer.put_encoded_tree), writer.put(encoded)
+        writer.flush()
+        position = append(start_event(plan, document.id, safety, plan_id, kept))
+        try:
+            journal = restore_journal.write(fs, layout, position, encoded)
+        except OSError as error:
+            raise NotDurable(
+                f"{layout.directory(RESTORE_DIR)}: the restore journal could not be written "
+                f"({error.strerror}). Nothing was touched; "
+                "make room or restore access, and try again."
+            ) from error
+        try:
+            carry_out(document, place, blobs, forward=True, known=known)
+        except BaseException as error:
+            _go_back(document, place, blobs, append, journal, error)
+            raise
+        try:
+            append(end_event(document, undone=None))
+            restore_journal.drop(fs, journal)
+        except (EventLogError, OSError) as error:
+            raise EventLogError(
+                f"the files are restored, but the store could not take note of it ({error}). Make room or "
+                "restore access, then run `locus restore --recover`."
+            ) from error
+    return Outcome(document.id, plan.target, len(plan.steps), [])
+
+
+def _wanted_of_git(plan: Plan, blobs: BlobStore) -> list[bytes]:
+    wanted = {step.after.id for step in plan.steps if step.after is not None}
+    return sorted(id for id in wanted if is_of_git(blobs, id))
+
+
+def _kind_of(state: State, blobs: BlobStore) -> bytes:
+    if state.kind in FILES and state.mode is not None and blobs.modes:
+        return kind_of_mode(state.mode)
+    return state.kind
+
+
+def _save(place: Place, step: Step, put: Callable[[bytes], bytes]) -> Found:
+    """Put what stands at a path into the store, if it is still what was planned for."""
+    try:
+        state, found, data = place.read(step.path)
+    except OSError as error:
+        raise Refused(
+            f"{path_text(step.path)} cannot be read, and so not be saved: {error.strerror}. "
+            "Nothing was touched."
+        ) from error
+    if not same(state, step.before):
+        raise changed_since(step.path)
+    if state is not None and state.kind != DIRECTORY:
+        put(data)
+    return state, found
+
+
+def _go_back(
+    document: Document,
+    place: Place,
+    blobs: BlobStore,
+    append: Append,
+    journal: str,
+    error: BaseException,
+) -> None:
+    """After a failure: everything as it was, or an error that says how to go on."""
+    try:
+        left = carry_out(document, place, blobs, forward=False)
+        append(end_event(document, undone=str(error) or type(error).__name__, left=left))
+        restore_journal.drop(blobs.fs, journal)
+    except (EventLogError, OSError) as second:
+        raise EventLogError(
+            f"the restore failed ({error}), and going back failed too ({second}). What it replaced is safe "
+            "in the store; make room or restore access, then run `locus restore --recover`."
+        ) from error
+    if isinstance(error, OSError):
+        where = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
+        raise EventLogError(
+            f"the restore failed ({where}{error.strerror}); everything is as it was. See to it and retry."
+        ) from error
+
+
+def ended(events: Callable[..., Iterator[Event]]) -> dict[str, bool]:
+    """The start events of restores that have an end in the log, and whether it was a success."""
+    ends = events(event_types=("restore",), columns=("operation", "cause", "success"))
+    return {str(event["cause"]): event["success"] is True for event in ends if event["operation"] == "end"}
+
+
+def recover(
+    blobs: BlobStore,
+    append: Append,
+    *,
+    undo: bool = False,
+    ended: Mapping[str, bool] | None = None,
+    calls: UserFiles | None = None,
+) -> list[Outcome]:
+    """Finish or take back every restore that was killed; what was done, empty when there was none.
+
+    One that had begun to switch is finished, else it is taken back; with `undo` it is taken back in
+    any case.
+
+    Args:
+        ended: the start events of which the log has the end, and whether it was a success: of these
+            only the journal is left over.
+    Raises: Refused when its directory is gone; Corruption.
+    """
+    fs, layout = blobs.fs, blobs.layout
+    outcomes = []
+    with _Locked(fs, layout):
+        for path in restore_journal.unfinished(fs, layout):
+            document = restore_journal.read(fs, path)
+            if document.store_id != blobs.store_id:
+                raise Corruption(path, "it belongs to another store")
+            target = os.fsdecode(document.target)
+            if ended is not None and document.id in ended:
+                restore_journal.drop(fs, path)
+                outcomes.append(Outcome(document.id, target, 0, [], undone=not ended[document.id]))
+                continue
+            gc = acquire(fs, layout, GC, exclusive=False)
+            try:
+                with _place_of(document, path, calls) as place:
+                    known = {step.path: place.look(step.path) for step in document.steps}
+                    begun = any(same(known[step.path][0], step.after) for step in document.steps)
+                    forward = begun and not undo
+                    left = carry_out(document, place, blobs, forward=forward, known=known, strict=False)
+            finally:
+                gc.release()
+            undone = None if forward else "the restore was killed, and taken back"
+            append(end_event(document, undone=undone, left=left))
+            restore_journal.drop(fs, path)
+            outcomes.append(Outcome(document.id, target, len(document.steps), left, not forward))
+    return outcomes
+
+
+def _place_of(document: Document, journal: str, calls: UserFiles | None) -> Place:
+    target = os.fsdecode(document.target)
+    try:
+        place = Place(target, calls)
+    except (NotFound, Refused) as error:
+        raise Refused(f"{error}. Bring it back, or remove {journal} to give the restore up.") from error
+    if place.inode != document.inode or place.path != target:
+        place.__exit__()
+        raise Refused(
+            f"{target} is another directory than the one that was being restored. Bring that one back, or "
+            f"remove {journal} to give the restore up."
+        )
+    return place
+
+
+class _Locked:
+    """The restore lock, and words for a store that cannot be written."""
+
+    def __init__(self, fs: FileSystem, layout: Layout) -> None:
+        try:
+            self._lock = acquire(fs, layout, RESTORE)
+        except LockTimeout:
+            raise
+        except (EventLogError, OSError) as error:
+            raise NotDurable(
+                f"{layout.root} cannot be written ({error}), and a restore first saves there what "
+                "it replaces. Nothing was touched. `locus replay TURN --to DIR` only reads the store."
+            ) from error
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
+
+
+# -- events ------------------------------------------------------------------------------------------
+
+
+def start_event(plan: Plan, id: str, safety: bytes, plan_id: bytes, kept: Sequence[bytes] = ()) -> Event:
+    """Args: kept: contents that are in the store for this restore alone."""
+    return {
+        "event_id": id,
+        "event_type": EVENT_TYPE,
+        "event_kind": "action",
+        "source": "user",
+        "agent": AGENT,
+        "operation": "start",
+        "title": f"Restore {plan.turn} at {plan.at}"
+        if plan.undo_of is None
+        else f"Undo restore {plan.undo_of}",
+        "tree_hash": to_text(safety),
+        "blobs": [to_text(one) for one in (safety, plan_id, *kept)],
+        "payload": {
+            "turn": plan.turn,
+            "at": plan.at,
+            "target": path_text(os.fsencode(plan.target)),
+            "tree": plan.tree,
+            "plan": to_text(plan_id),
+            "undo_of": plan.undo_of,
+            "steps": plan.counts,
+        },
+    }
+
+
+def end_event(document: Document, *, undone: str | None, left: Sequence[tuple[bytes, str]] = ()) -> Event:
+    """Its id says which way the restore ended, so that a repeated recovery writes it once."""
+    outcome = "end" if undone is None else "undone"
+    return {
+        "event_id": names.event_id_of(AGENT, EVENT_TYPE, document.id, outcome),
+        "event_type": EVENT_TYPE,
+        "event_kind": "action",
+        "source": "user",
+        "agent": AGENT,
+        "operation": "end",
+        "cause": document.id,
+        "success": undone is None,
+        "payload": {"undone": undone, "left": [[path_text(path), why] for path, why in left]},
+    }

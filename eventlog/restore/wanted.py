@@ -1,0 +1,311 @@
+"""What a restore wants at which path, and what it may delete: from the log and its trees alone.
+
+Nothing of the working directory is looked at here. A path may be deleted when the log saw it behind the
+moment that is restored and the wanted tree lacks it: later trees are compared with the wanted one
+directory by directory, and equal ids are not entered. Deterministic, and reads only.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eventlog.base.errors import Corruption, EventLogError, InvalidEvent, NotFound
+from eventlog.base.paths import path_bytes, path_text
+from eventlog.blobs.extent import DEPTH_MAX, Entries, Walk, refuse_too_large, wish_of
+from eventlog.blobs.ids import from_text
+from eventlog.blobs.tree import (
+    DIRECTORY,
+    EXECUTABLE,
+    FILE,
+    FILES,
+    MODE_OF_KIND,
+    SKIPPED,
+    SYMLINK,
+    is_store_name,
+    mode_of_directory,
+    plain_kind,
+    unsafe_path,
+)
+from eventlog.checkout.parallel import Listed
+from eventlog.replay.certainty import doubt_bytes
+from eventlog.replay.deferred import hashed
+from eventlog.replay.trees import TreeState
+from eventlog.restore.journal import Document
+from eventlog.restore.place import NO_ID, State
+from eventlog.worktree.kept_ignored import database_name
+
+# What is read of the events behind the moment.
+COLUMNS_OF_LATER = ("event_type", "operation", "path", "tree_hash")
+
+
+@dataclass(slots=True)
+class Wanted:
+    """`entries`: the state wanted at each path. `gone`: paths that may be deleted, and `gone_dirs`
+    directories. `links`: where the log saw a symlink. `alone`: nothing at or below these is touched.
+    `whole` says that `entries` are all that is wanted in their directories.
+    """
+
+    entries: dict[bytes, State] = field(default_factory=dict)
+    gone: set[bytes] = field(default_factory=set)
+    gone_dirs: set[bytes] = field(default_factory=set)
+    links: set[bytes] = field(default_factory=set)
+    alone: set[bytes] = field(default_factory=set)
+    missing: Listed = field(default_factory=list)
+    submodules: Listed = field(default_factory=list)
+    paths: tuple[bytes, ...] = ()
+    whole: bool = True
+
+    def selects(self, path: bytes) -> bool:
+        """Whether a path was asked for, itself, by a directory above it, or a journal by its database."""
+        if not self.paths:
+            return True
+        database = database_name(path) or path
+        return any(is_below(path, wish) or is_below(database, wish) for wish in self.paths)
+
+    def leads(self, path: bytes) -> bool:
+        """Whether something below a directory was asked for."""
+        return any(is_below(wish, path) for wish in self.paths)
+
+    def left_alone(self, path: bytes) -> bool:
+        return bool(self.alone) and (b"" in self.alone or any(above in self.alone for above in ways(path)))
+
+
+def is_below(path: bytes, above: bytes) -> bool:
+    """Whether `path` is `above` or in it."""
+    return path == above or path.startswith(above + b"/") or not above
+
+
+def ways(path: bytes) -> list[bytes]:
+    """A path and the directories above it, without the root."""
+    found = [path]
+    while b"/" in path:
+        path = path.rpartition(b"/")[0]
+        found.append(path)
+    return found
+
+
+def wanted_of_turn(
+    state: TreeState,
+    later: Iterable[Mapping[str, Any]],
+    restored: Iterable[Document],
+    paths: Sequence[str],
+    *,
+    delete: bool,
+) -> Wanted:
+    """What `state` holds.
+
+    Args:
+        later: the file and snapshot events behind it; read when `delete` is set, as is
+        restored: the plans of the restores behind it.
+    Raises: NotFound when a path is neither in the tree nor was seen later.
+    """
+    wanted = Wanted(paths=_selection(paths))
+    directories = _take_tree(wanted, state)
+    for text, reason in state.certainty.doubts(paths):
+        _leave_alone(wanted, text, reason)
+    if delete:
+        _take_later(wanted, state, directories, later)
+        for document in restored:
+            _take_restored(wanted, document)
+        for path in [path for path in (*wanted.gone, *wanted.gone_dirs) if wanted.left_alone(path)]:
+            wanted.gone.discard(path)
+            wanted.gone_dirs.discard(path)
+    known = [*wanted.entries, *wanted.gone, *wanted.gone_dirs, *wanted.alone]
+    for wish in wanted.paths:
+        if not wanted.left_alone(wish) and not any(is_below(path, wish) for path in known):
+            raise NotFound(f"{path_text(wish)} is not in {state.turn} at {state.at}, and was not seen later")
+    return wanted
+
+
+def _leave_alone(wanted: Wanted, text: str, reason: str) -> None:
+    """Touch nothing at or below a path whose wanted state is not known."""
+    path = doubt_bytes(text)
+    if path == b".":
+        wanted.entries.clear()
+    elif _legal(text) is None:
+        return  # nothing of that name is touched in any case
+    else:
+        for known in [known for known in wanted.entries if is_below(known, path)]:
+            del wanted.entries[known]
+    if all(path != listed for listed, _ in wanted.missing):
+        wanted.missing.append((path, reason))
+    wanted.alone.add(b"" if path == b"." else path)
+
+
+def wanted_of_undo(document: Document) -> Wanted:
+    """What stood there before the restore of `document`."""
+    wanted = Wanted(whole=False)
+    for step in document.steps:
+        if step.before is not None:
+            wanted.entries[step.path] = step.before
+        elif step.after is not None and step.after.kind == DIRECTORY:
+            wanted.gone_dirs.add(step.path)
+        else:
+            wanted.gone.add(step.path)
+        if step.after is not None and step.after.kind == SYMLINK:
+            wanted.links.add(step.path)
+    return wanted
+
+
+def _selection(paths: Sequence[str]) -> tuple[bytes, ...]:
+    wishes = set()
+    for path in paths:
+        try:
+            names = [name for name in path_bytes(path).split(b"/") if name not in (b"", b".")]
+        except ValueError as error:
+            raise NotFound(str(error)) from error
+        if not names:
+            return ()  # all of it
+        wishes.add(b"/".join(names))
+    return tuple(sorted(wishes))
+
+
+def _read(wanted: Wanted, state: TreeState) -> Callable[[bytes], Entries]:
+    """A reader of the wanted directories of a tree, after a count of what they add up to."""
+    read: dict[bytes, Entries | EventLogError] = {}
+
+    def get(id: bytes) -> Entries:
+        found = read.get(id)
+        if found is None:
+            try:
+                found = state.stored_tree(id)
+            except (NotFound, Corruption) as error:
+                found = error
+            read[id] = found
+        if isinstance(found, EventLogError):
+            raise found
+        return found
+
+    refuse_too_large(state.blobs, get, state.root, wish_of(wanted.paths), "nothing was touched")
+    return get
+
+
+def _take_tree(wanted: Wanted, state: TreeState) -> dict[bytes, bytes]:
+    """Fill in what the tree holds; the id of each of its directories."""
+    directories = {b"": state.root}
+    read = _read(wanted, state)
+    stack = [(b"", state.deferred.entries(read(state.root), b""))]
+    some, make = bool(wanted.paths), tuple.__new__
+    leaves: dict[bytes, tuple[bytes, int | None]]
+    leaves = {kind: (kind, None) for kind in (FILE, EXECUTABLE, SYMLINK)}
+    leaves |= {kind: (plain_kind(kind), MODE_OF_KIND[kind]) for kind in FILES - leaves.keys()}
+    while stack:
+        prefix, entries = stack.pop()
+        may_be_store = not prefix or is_store_name(prefix.split(b"/")[-2])
+        for entry in entries:
+            name, kind, id, size = entry
+            path = prefix + name
+            if some and not wanted.selects(path) and not (kind == DIRECTORY and wanted.leads(path)):
+                continue
+            if may_be_store and kind != SKIPPED and (problem := unsafe_path(path)) is not None:
+                wanted.missing.append((path, f"it is not written: it {problem}"))
+                wanted.alone.add(path)
+            elif kind in leaves:
+                try:
+                    # Only what git holds has to be read for its id.
+                    wanted.entries[path] = make(State, (*leaves[kind], hashed(state.blobs, entry).id, size))
+                except NotFound as error:
+                    wanted.missing.append((path, str(error)))
+                    wanted.alone.add(path)
+            elif kind == DIRECTORY:
+                mode = mode_of_directory(size) if size else None
+                wanted.entries[path] = State(DIRECTORY, mode, NO_ID, 0)
+                try:
+                    stack.append((path + b"/", state.deferred.entries(read(id), path)))
+                    directories[path] = id
+                except (NotFound, Corruption) as error:
+                    del wanted.entries[path]
+                    wanted.missing.append((path, f"its list of names cannot be read: {error}"))
+                    wanted.alone.add(path)
+            else:
+                listed = wanted.missing if kind == SKIPPED else wanted.submodules
+                asked_for = ", so there is nothing to restore" if path in wanted.paths else ""
+                listed.append((path, _sentence(state, id) + asked_for))
+                wanted.alone.add(path)
+    return directories
+
+
+def _take_later(
+    wanted: Wanted, state: TreeState, directories: Mapping[bytes, bytes], later: Iterable[Mapping[str, Any]]
+) -> None:
+    visited: set[tuple[bytes, bytes]] = set()
+    for event in later:
+        if event["event_type"] == "file":
+            path = _legal(str(event["path"] or ""))
+            if path is not None and event["operation"] != "delete":
+                _see(wanted, path)
+        elif event["tree_hash"] is not None:
+            try:
+                _see_tree(wanted, state, directories, visited, from_text(str(event["tree_hash"])))
+            except InvalidEvent:
+                continue  # a hash of somebody else's; nothing is known to be seen there
+
+
+def _take_restored(wanted: Wanted, document: Document) -> None:
+    """What a restore made was seen too."""
+    for step in document.steps:
+        if step.after is None:
+            continue
+        if step.after.kind == SYMLINK:
+            wanted.links.add(step.path)
+        if step.after.kind != DIRECTORY:
+            _see(wanted, step.path)
+        elif step.path not in wanted.entries and wanted.selects(step.path):
+            wanted.gone_dirs.add(step.path)
+
+
+def _see_tree(
+    wanted: Wanted,
+    state: TreeState,
+    directories: Mapping[bytes, bytes],
+    visited: set[tuple[bytes, bytes]],
+    root: bytes,
+) -> None:
+    walked = Walk(
+        state.blobs, [(state.stored_tree, root)], "it is one of a later turn, which `--no-delete` leaves out"
+    )
+    stack = [(b"", root)]
+    while stack:
+        path, id = stack.pop()
+        if (path, id) in visited or directories.get(path) == id or path.count(b"/") > DEPTH_MAX:
+            continue
+        visited.add((path, id))
+        try:
+            entries = state.get_tree(id, path)
+        except (NotFound, Corruption):
+            continue  # what cannot be read was not seen, and stays
+        walked.met(1 + len(entries))
+        for entry in entries:
+            below = path + b"/" + entry.name if path else entry.name
+            if unsafe_path(below) is not None:
+                continue  # it was never written
+            if entry.kind == DIRECTORY:
+                if wanted.selects(below) or wanted.leads(below):
+                    stack.append((below, entry.id))
+                if below not in wanted.entries and wanted.selects(below):
+                    wanted.gone_dirs.add(below)
+            elif entry.kind in FILES or entry.kind == SYMLINK:
+                if entry.kind == SYMLINK:
+                    wanted.links.add(below)
+                _see(wanted, below)
+
+
+def _see(wanted: Wanted, path: bytes) -> None:
+    if path not in wanted.entries and wanted.selects(path):
+        wanted.gone.add(path)
+
+
+def _legal(text: str) -> bytes | None:
+    """The path of an event, unless no tree could hold it."""
+    try:
+        path = path_bytes(text)
+    except ValueError:
+        return None
+    return path if unsafe_path(path) is None else None
+
+
+def _sentence(state: TreeState, id: bytes) -> str:
+    try:
+        return state.blobs.get(id).decode("utf-8", "replace")
+    except (NotFound, Corruption):
+        return "the reason is not in this store"

@@ -1,0 +1,349 @@
+"""Collection: what no retained event needs goes, after a plan (docs/maintenance.md §4 and §5).
+
+A plan tells which packs would go, how many bytes, and which sessions could not be replayed any more. It is
+made from a pinned view without a lock; carrying it out releases the sessions that rules chose, condemns the
+packs, and unlinks what an earlier collection condemned a day ago. Any number of processes may plan; of two
+who carry out, one is refused (I29). What a writer names meanwhile is kept (I24, `gc/condemn.py`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from eventlog.base import config, jsontext
+from eventlog.base.errors import EventLogError
+from eventlog.base.fs import Refusals, read_file, replace
+from eventlog.base.layout import CONDEMNED_DIR, LIVE_DIR, PACK_DIR, SEGMENT_DIR
+from eventlog.blobs.ids import from_texts
+from eventlog.blobs.tree import DIRECTORY
+from eventlog.gc.condemn import (
+    AGE_S_MIN,
+    CollectPlan,
+    Swept,
+    carry_out,
+    plan_collection,
+    sweep_condemned,
+)
+from eventlog.gc.live_contents import live_ids, read_trees, told_trees, tree_rows
+from eventlog.log.maintenance import maintenance_event
+from eventlog.log.reader import LogView
+from eventlog.log.retained import (
+    COLLECT,
+    Retention,
+    hashes_by_session,
+    hashes_in,
+    retention_in,
+    stored_in,
+)
+from eventlog.retention import retention
+from eventlog.retention.retention import MAX_BYTES, Due
+from eventlog.retention.trigger import has_old_condemned
+from eventlog.store import Store
+
+# Somebody asked for the room, so a pack is written anew when this share of it is dead.
+_DEAD_SHARE_MAX = 0.1
+
+# A budget that releasing does not reach is tried again when the store has grown by this, or a day later.
+_GROWTH_BYTES_MIN = 1 << 20
+_BUDGET_NOTE = "budget"
+
+# They are released in one batch, or none.
+_RELEASED_AT_ONCE_MAX = 10_000
+
+_POSITION_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A released session of which contents go: its turns cannot be replayed any more."""
+
+    session_id: str
+    title: str | None
+    turns: int
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a collection would do. `due` are the sessions that it releases first, by rule.
+
+    `waiting` are the bytes in `condemned/`, of which a run a day after they were condemned frees the disk.
+    `over_budget` is by how many bytes packs and segments exceed `max_bytes` even then; None without one.
+    """
+
+    packs: CollectPlan
+    due: tuple[Due, ...]
+    lost: tuple[Lost, ...]
+    waiting: int
+    over_budget: int | None
+    live: set[bytes] = field(repr=False)
+    end: int  # the position up to which `live` was marked
+
+    @property
+    def token(self) -> str:
+        return self.packs.token
+
+    @property
+    def freed(self) -> int:
+        return self.packs.freed
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a collection did: sessions released, packs condemned, and what was unlinked of earlier ones."""
+
+    released: list[str]
+    condemned: list[str]
+    swept: Swept
+
+
+def plan(store: Store) -> Plan:
+    """What a collection would do now; changes nothing. Raises: Corruption, EventLogError."""
+    with store.view() as view:
+        said = retention_in(view)
+        due = retention.due(store, said)
+        due, live, packs = _chosen(store, view, said, due[:_RELEASED_AT_ONCE_MAX])
+        limits = said.limits | {one.session_id: _POSITION_MAX for one in due}
+        gone = _gone(store, live, packs)
+        lost = _lost(store, view, said, due, limits, live, gone) if gone else []
+        end = view.next_position
+    budget = config.read(store.fs, store.layout).max_bytes
+    over = None if budget is None else max(0, _kept_bytes(store) - packs.freed - budget)
+    waiting = _bytes_in(store, CONDEMNED_DIR)
+    return Plan(packs, tuple(due), tuple(lost), waiting, over, live, end)
+
+
+def collect(store: Store, plan: Plan, *, lock_timeout_s: float = 10.0) -> Collected:
+    """Carry out a plan, once. What went is noted in an event.
+
+    Raises: Refused (another collection came between, a session was pinned), LockTimeout, NotDurable,
+        Corruption.
+    """
+    blobs = store.blobs
+    released = retention.release_due(store, plan.due)
+    with store.view() as view:
+        view.make_durable()  # nothing goes because of a release that a power cut could undo (I5)
+
+    def late() -> Iterator[bytes]:
+        return _late(store, plan.end)
+
+    condemned = carry_out(blobs, plan.packs, plan.live, late, lock_timeout_s=lock_timeout_s)
+    swept = sweep_condemned(blobs, live=plan.live, late=late, lock_timeout_s=lock_timeout_s)
+    figures = {
+        "released": len(released),
+        "condemned": len(condemned),
+        "bytes_planned": plan.freed,
+        "sessions_lost": len(plan.lost),
+        "unlinked": len(swept.unlinked),
+        "bytes_unlinked": swept.bytes,
+        "rescued": len(swept.rescued),
+        "over_budget": plan.over_budget,
+    }
+    if condemned or released or swept.unlinked or _is_uncollected(store):
+        store.append_rows([maintenance_event(COLLECT, figures)])
+    return Collected(released, condemned, swept)
+
+
+def maintain(store: Store) -> bool:
+    """What the detached maintainer does of this when it is due; whether something was done.
+
+    Never raises for the store's state, as `Store.maintain`.
+    """
+    try:
+        if not _is_due(store):
+            return False
+        made = plan(store)
+        if made.over_budget:
+            _note_budget(store)
+        done = collect(store, made, lock_timeout_s=0.0)
+    except (EventLogError, OSError):
+        return False
+    return bool(done.released or done.condemned or done.swept.unlinked)
+
+
+def _is_due(store: Store) -> bool:
+    if has_old_condemned(store.fs, store.layout) or _is_uncollected(store):
+        return True
+    budget = config.read(store.fs, store.layout).max_bytes
+    if budget is not None and _kept_bytes(store) > budget and not _budget_was_tried(store):
+        return True
+    with store.view() as view:
+        said = retention_in(view)
+    return bool(retention.due(store, said))
+
+
+def _is_uncollected(store: Store) -> bool:
+    """Whether a release came behind the last collection."""
+    with store.view() as view:
+        said = retention_in(view)
+    last = said.collected[-1][0] if said.collected else -1
+    return any(release.position > last for release in said.released.values())
+
+
+# -- roots -------------------------------------------------------------------------------------------
+
+
+def _roots(store: Store, view: LogView, limits: dict[str, int], since: int = 0) -> Iterator[bytes]:
+    yield from from_texts(hashes_in(view, limits, since))
+    with Refusals(store.layout.directory(LIVE_DIR), "read the notes of hooks"):
+        told = told_trees(store.fs, store.layout)
+    yield from told
+
+
+def _stored(view: LogView, since: int = 0) -> dict[bytes, list[bytes]]:
+    """What became of deferred contents: list → trees."""
+    found: dict[bytes, list[bytes]] = {}
+    for text, trees in stored_in(view, since).items():
+        for list_id in from_texts((text,)):
+            found[list_id] = list(from_texts(trees))
+    return found
+
+
+def _late(store: Store, end: int) -> Iterator[bytes]:
+    """What the log names since position `end`; when a session was held or pinned since, all that it names.
+
+    What became of deferred contents is among it whether their list is needed or not: the next plan knows.
+    """
+    with store.view() as view:
+        news = retention_in(view, end)
+        if news.last and any(session not in news.released for session, _ in news.last):
+            yield from _roots(store, view, retention_in(view).limits)
+            end = 0
+        else:
+            yield from _roots(store, view, {}, end)
+        for list_id, trees in _stored(view, end).items():
+            yield from (list_id, *trees)
+
+
+def _lost(
+    store: Store,
+    view: LogView,
+    said: Retention,
+    due: Sequence[Due],
+    limits: dict[str, int],
+    live: set[bytes],
+    gone: set[bytes],
+) -> list[Lost]:
+    """The released sessions that name something which goes, or a tree that holds something of it."""
+    rules = {session: release.rule for session, release in said.released.items()}
+    rules |= {one.session_id: one.rule for one in due}
+    dead: dict[bytes, set[str]] = {}
+    for session, text in hashes_by_session(view, limits):
+        for id in from_texts((text,)):
+            if id not in live:
+                dead.setdefault(id, set()).add(session)
+    sessions = {session for id in _leading_to(store, set(dead), gone, live) for session in dead[id]}
+    known = {state.session_id: state for state in retention.states(store)} if sessions else {}
+    found = []
+    for session in sorted(sessions):
+        state = known.get(session)
+        turns = 0 if state is None else state.turns
+        found.append(Lost(session, None if state is None else state.title, turns, rules[session]))
+    return found
+
+
+def _gone(store: Store, live: set[bytes], packs: CollectPlan) -> set[bytes]:
+    """The contents that a plan takes out of all packs; what is dead in other packs stays."""
+    leaving = {share.name for share in (*packs.dead, *packs.partial)}
+    gone: set[bytes] = set()
+    staying: set[bytes] = set()
+    for tables in store.blobs.tables() if leaving else ():
+        (gone if tables.name in leaving else staying).update(id for id in tables.ids() if id not in live)
+    return gone - staying
+
+
+def _leading_to(store: Store, roots: set[bytes], gone: set[bytes], live: set[bytes]) -> set[bytes]:
+    """Those of the dead `roots` that are in `gone`, or have something of it below them."""
+    above: dict[bytes, set[bytes]] = {}
+    level, seen = roots, set(roots)
+    while level:
+        below = set()
+        for tree, encoding in read_trees(store.blobs, level):
+            for kind, id, _ in tree_rows(encoding):
+                if id not in live:
+                    above.setdefault(id, set()).add(tree)
+                    if kind == DIRECTORY:
+                        below.add(id)
+        level = below - seen
+        seen |= level
+    reached, todo = set(gone), list(gone)
+    while todo:
+        more = above.get(todo.pop(), set()) - reached
+        reached |= more
+        todo += more
+    return roots & reached
+
+
+# -- the budget --------------------------------------------------------------------------------------
+
+
+def _chosen(
+    store: Store, view: LogView, said: Retention, due: list[Due]
+) -> tuple[list[Due], set[bytes], CollectPlan]:
+    """`due`, and the oldest sessions that must go besides so that packs and segments fit `max_bytes`; what is
+    live without them all; and what goes then.
+
+    As few as do it, and all that may go when that is not enough. What is live without more sessions is live
+    without fewer, so each try begins with the last that freed enough: all tries together read a tree about
+    as often as one.
+    """
+    limits = said.limits | {one.session_id: _POSITION_MAX for one in due}
+
+    def mark(count: int, live: set[bytes]) -> tuple[set[bytes], CollectPlan]:
+        chosen = limits | dict.fromkeys(order[:count], _POSITION_MAX)
+        live_ids(store.blobs, _roots(store, view, chosen), live, stored)
+        return live, plan_collection(store.blobs, live, dead_share_max=_DEAD_SHARE_MAX)
+
+    stored = _stored(view)
+    order: list[str] = []
+    budget = config.read(store.fs, store.layout).max_bytes
+    needed = 0 if budget is None else _kept_bytes(store) - budget
+    if needed > 0:
+        order = [session for session in retention.releasable(store, said) if session not in limits]
+        order = order[: _RELEASED_AT_ONCE_MAX - len(due)]
+    low, high = 0, len(order)
+    live, packs = mark(high, set())
+    if packs.freed < needed:
+        low = high
+    while low < high:
+        middle = (low + high) // 2
+        tried = mark(middle, set(live))
+        if tried[1].freed >= needed:
+            high, (live, packs) = middle, tried
+        else:
+            low = middle + 1
+    return due + [Due(session, MAX_BYTES) for session in order[:high]], live, packs
+
+
+def _kept_bytes(store: Store) -> int:
+    return _bytes_in(store, PACK_DIR) + _bytes_in(store, SEGMENT_DIR)
+
+
+def _bytes_in(store: Store, directory: str) -> int:
+    path, total = store.layout.directory(directory), 0
+    with Refusals(path, "count its files"):
+        for name in store.fs.listdir(path):
+            try:
+                total += store.fs.stat(f"{path}/{name}").st_size
+            except FileNotFoundError:
+                continue
+    return total
+
+
+def _budget_was_tried(store: Store) -> bool:
+    """Whether lately, with hardly less in the store, all was released that may be, and did not suffice."""
+    path = store.layout.live(_BUDGET_NOTE)
+    try:
+        noted = jsontext.decode(read_file(store.fs, path, 1000).decode())
+        grown = _kept_bytes(store) - noted["bytes"]
+        fresh = 0 <= store.fs.time_ns() / 1e9 - noted["at"] < AGE_S_MIN
+        return bool(fresh and grown < _GROWTH_BYTES_MIN)
+    except (OSError, ValueError, KeyError, TypeError, EventLogError):
+        return False
+
+
+def _note_budget(store: Store) -> None:
+    """Not synced: without it the next maintainer tries once more."""
+    fs = store.fs
+    note = jsontext.encode({"bytes": _kept_bytes(store), "at": fs.time_ns() / 1e9})
+    tmp = store.layout.tmp(f"budget-{fs.random_bytes(8).hex()}")
+    replace(fs, tmp, store.layout.live(_BUDGET_NOTE), note, synced=False)

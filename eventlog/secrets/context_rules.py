@@ -1,0 +1,607 @@
+"""Secrets of which the place tells: options of commands, lines of credential files, cookies, parts of keys.
+
+Each looks for a word that is rare, and from there at a bounded piece of text. Pure functions on bytes; any
+thread.
+docs/secrets.md is the protocol. On the hook path, where something was seen.
+"""
+
+from eventlog.secrets.names import MARK, is_password, is_placeholder, is_random, is_wordy
+from eventlog.secrets.prefilter import ALNUM, ALNUM_SET, CRYPTS, DIGIT, SETTERS, WORD, run
+from eventlog.secrets.table import OPTIONS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Span = tuple[int, int, str]  # start, end, kind
+
+_LINE_MAX = 600
+_QUOTES = b"\"'"
+_URL64 = WORD
+_SSH2 = b"---- BEGIN SSH2 ENCRYPTED " + b"PRIVATE KEY"
+_CRYPT = ALNUM + b"./$=,+-_"
+
+_OPTIONS_OF = {
+    command: [(options, how) for commands, options, how in OPTIONS if command in commands]
+    for commands, _, _ in OPTIONS
+    for command in commands
+}
+# (command with an option, how many words further the password stands)
+_PLACES: "tuple[tuple[bytes, int], ...]" = (
+    (b"htpasswd -b", 2),
+    (b"htpasswd -nb", 1),
+    (b"htpasswd -cb", 2),
+    (b"htpasswd -bc", 2),
+    (b"htpasswd -bn", 1),
+    (b"htpasswd -nbB", 1),
+)
+_SESSION_NAMES = (
+    b"sess",
+    b"sid",
+    b"token",
+    b"auth",
+    b"jwt",
+    b"remember",
+    b"secret",
+    b"csrf",
+    b"xsrf",
+    b"login",
+    b"key",
+    b"id",
+    b"user",
+)
+_JWK_PARTS = (b"d", b"k", b"p", b"q", b"dp", b"dq", b"qi")
+
+
+def find(data: bytes, low: bytes, commands: "list[bytes]", spans: "list[Span]") -> None:
+    """What `secret_rules.find` finds by the place; `commands`: what `secret_look.commands_in` gives."""
+    if b"$" in data:
+        _crypts(data, spans)
+    if b":5432:" in data or b":*:" in data:
+        _pgpass(data, spans)
+    if b"sig=" in data:
+        _signatures(data, spans)
+    if b"define(" in data:
+        _defines(data, low, spans)
+    if b"<pass" in low or b"password type" in low:
+        _tags(data, low, spans)
+    if b"identified by" in low or b"password '" in low:
+        _sql(data, low, spans)
+    if b"machine" in low:
+        _netrc(data, low, spans)
+    if b"bindpw" in low:
+        _bindpw(data, low, spans)
+    if b"cookie" in low:
+        _cookies(data, low, spans)
+    if b"assword " in data or b"requirepass " in data or b"masterauth " in data:
+        _lines(data, spans)
+    if b"PSK " in data:
+        _shared_keys(data, spans)
+    if b"]:587" in data or b":thin:" in data:
+        _accounts(data, spans)
+    if b"RSAKeyValue" in data or b"SSH2 ENC" in data or b"untrusted c" in data:
+        _other_keys(data, spans)
+    if b"\tTRUE\t" in data:
+        _cookie_lines(data, spans)
+    if b"kty" in data:
+        _jwk(data, spans)
+    if b"Private-Lines" in data:
+        _putty(data, spans)
+    for setter in SETTERS:
+        if setter in low:
+            _setters(data, low, setter, spans)
+    if b"chpasswd" in low or b"stdin" in commands or b"sudo" in commands:
+        _piped(data, low, spans)
+    if b"spawn" in data:
+        _expect(data, spans)
+    for command in commands:
+        if command in _OPTIONS_OF:
+            for at in _places(data, command):
+                _options(data, at + len(command), _OPTIONS_OF[command], spans)
+    if b"htpasswd" in commands:
+        _arguments(data, spans)
+    if b"openssl" in commands:
+        _pass_arguments(data, low, spans)
+
+
+def _is_typed(value: bytes) -> bool:
+    """Whether somebody's password stands there, and no variable, word or example."""
+    if (
+        not 6 <= len(value) <= 256
+        or value[:1] in b"$%<{[-(`/@~"
+        or MARK in value
+        or b"${" in value
+        or b"$(" in value
+        or b"://" in value
+    ):
+        return False
+    if any(c in value for c in b" \t\r\n"):
+        return False
+    return is_password(value) and not is_placeholder(value) and not is_wordy(value)
+
+
+def _words(data: bytes, at: int, end: int) -> "list[tuple[int, int, bytes]]":
+    """(start, end, its text) of the words of a command line, as a shell cuts them, without their quotes."""
+    found: "list[tuple[int, int, bytes]]" = []
+    while at < end and len(found) < 64:
+        at += run(data, at, b" \t", 64)
+        if at >= end:
+            break
+        start = at
+        text = b""
+        while at < end and data[at : at + 1] not in b" \t":
+            sign = data[at : at + 1]
+            if sign in (b'"', b"'"):
+                close = data.find(sign, at + 1, end)
+                close = end if close < 0 else close
+                text += data[at + 1 : close]
+                at = close + 1
+            elif sign == b"\\" and data[at + 1 : at + 2] in (b'"', b"'"):
+                close = data.find(data[at : at + 2], at + 2, end)
+                close = end if close < 0 else close
+                text += data[at + 2 : close]
+                at = close + 2
+            else:
+                text += sign
+                at += 1
+        found.append((start, min(at, end), text))
+    return found
+
+
+def _line_end(data: bytes, at: int) -> int:
+    end = min(len(data), at + _LINE_MAX)
+    for stop in (b"\n", b"\\n"):
+        found = data.find(stop, at, end)
+        if found >= 0 and (stop == b"\n" or data[found + 2 : found + 3] not in b" \t" or stop == b"\\n"):
+            end = found
+    return end
+
+
+def _places(low: bytes, word: bytes) -> "list[int]":
+    """Where a word of a command stands by itself."""
+    found: "list[int]" = []
+    at = low.find(word)
+    while at >= 0:
+        behind = low[at + len(word) : at + len(word) + 1]
+        front = low[at - 1 : at] if at else b" "
+        before_n = low[at - 2 : at] in (b"\\n", b"\\t")
+        if behind in (b" ", b"\t") and (
+            before_n or (front[0] not in ALNUM_SET and front not in (b"-", b"_", b"."))
+        ):
+            found.append(at)
+        at = low.find(word, at + 1)
+    return found
+
+
+def _add(data: bytes, text: bytes, start: int, end: int, spans: "list[Span]") -> None:
+    at = data.find(text, start, end)
+    if at >= 0:
+        spans.append((at, at + len(text), "password"))
+
+
+def _arguments(data: bytes, spans: "list[Span]") -> None:
+    for front, further in _PLACES:
+        for at in _places(data, front):
+            line = _words(data, at + len(front), _line_end(data, at))
+            plain = [word for word in line if not word[2].startswith(b"-")]
+            if len(plain) > further and _is_typed(plain[further][2]):
+                _add(data, plain[further][2], plain[further][0], plain[further][1], spans)
+
+
+def _pass_arguments(data: bytes, low: bytes, spans: "list[Span]") -> None:
+    at = low.find(b"pass:")
+    while at >= 0:  # openssl -passin pass:x
+        size = _until(data, at + 5)
+        front = low[max(0, at - 12) : at].rstrip(b" '\"")
+        if front.endswith((b"-pass", b"-passin", b"-passout")) and _is_typed(data[at + 5 : at + 5 + size]):
+            spans.append((at + 5, at + 5 + size, "password"))
+        at = low.find(b"pass:", at + 5)
+
+
+def _until(data: bytes, at: int) -> int:
+    window = data[at : at + 256]
+    return len(window.translate(_AS_ENDED).partition(b" ")[0])
+
+
+_AS_ENDED = bytes(32 if c in b" \t\r\n\"'`;|&<>)\\" else 120 for c in range(256))
+
+
+def _options(
+    data: bytes, at: int, options: "list[tuple[tuple[bytes, ...], bytes]]", spans: "list[Span]"
+) -> None:
+    words = _words(data, at, _line_end(data, at))
+    for i, (start, end, text) in enumerate(words):
+        if text in (b"|", b"&&", b";", b"||"):
+            return
+        if text[:1] != b"-":
+            continue
+        for names, how in options:
+            for name in names:
+                value = b""
+                if text == name and how != b"attached" and i + 1 < len(words):
+                    start, end, value = words[i + 1]
+                elif (text.startswith(name) and len(text) > len(name) and len(name) == 2) or text.startswith(
+                    name + b"="
+                ):
+                    value = text[len(name) :]
+                    value = value[1:] if value[:1] == b"=" else value
+                if how and how != b"attached":
+                    value = value.partition(how)[2] if how in value else b""
+                value = value.rstrip(b";,)]}")
+                if value and _is_typed(value):
+                    _add(data, value, start, end, spans)
+
+
+def _piped(data: bytes, low: bytes, spans: "list[Span]") -> None:
+    """`echo 'user:password' | chpasswd`, `echo password | sudo -S`, `… --password-stdin`, `… <<<
+    password`.
+    """
+    at = low.find(b"echo ")
+    while at >= 0:
+        end = _line_end(data, at)
+        rest = low[at:end]
+        front, bar, behind = rest.partition(b"|")
+        if bar and (
+            b"chpasswd" in behind or b"sudo -s" in behind or b"stdin" in behind or b"passwd" in behind
+        ):
+            words = [w for w in _words(data, at + 5, at + len(front)) if not w[2].startswith(b"-")]
+            if words:
+                text = words[0][2]
+                value = text.partition(b":")[2] if b"chpasswd" in behind and b":" in text else text
+                if _is_typed(value):
+                    _add(data, value, words[0][0], words[0][1], spans)
+        at = low.find(b"echo ", at + 5)
+    at = low.find(b"printf ")
+    while at >= 0:
+        end = _line_end(data, at)
+        front, bar, behind = low[at:end].partition(b"|")
+        if bar and (b"chpasswd" in behind or b"stdin" in behind):
+            for start, stop, text in _words(data, at + 7, at + len(front)):
+                value = text.replace(b"\\n", b"").rpartition(b":")[2]
+                if b"%" not in value and _is_typed(value):
+                    _add(data, value, start, stop, spans)
+        at = low.find(b"printf ", at + 7)
+
+
+def _expect(data: bytes, spans: "list[Span]") -> None:
+    at = data.find(b"send ")
+    while at >= 0:
+        before = data[max(0, at - 200) : at]
+        start = at + 5 + 3 * (data[at + 5 : at + 8] == b"-- ")
+        start += run(data, start, b"\\", 2)
+        sign = data[start : start + 1]
+        start += sign in (b'"', b"{")
+        size = _until(data, start)
+        value = data[start : start + size]
+        if sign in (b'"', b"{") and b"assword" in before and _is_typed(value):
+            spans.append((start, start + size, "password"))
+        at = data.find(b"send ", at + 5)
+
+
+def _crypts(data: bytes, spans: "list[Span]") -> None:
+    """Hashes of passwords behind a user's name, as in `/etc/shadow`: they are guessed at leisure."""
+    for front in CRYPTS:
+        at = data.find(front)
+        while at >= 0:
+            size = run(data, at + len(front), _CRYPT, 200)
+            text = data[at + len(front) : at + len(front) + size]
+            last = text.rpartition(b"$")[2]
+            if len(last) >= 22 and is_random(last) and len(text) >= 31 and data[at - 1 : at] == b":" and at:
+                spans.append((at, at + len(front) + size, "crypt"))
+            at = data.find(front, at + len(front))
+
+
+def _pgpass(data: bytes, spans: "list[Span]") -> None:
+    """host:port:database:user:password."""
+    for mark in (b":5432:", b":*:"):
+        at = data.find(mark)
+        while at >= 0:
+            start = max(data.rfind(b"\n", max(0, at - 120), at) + 1, max(0, at - 120))
+            end = _line_end(data, at)
+            fields = data[start:end].rstrip(b"\r").split(b":", 4)
+            if len(fields) == 5 and (fields[1].isdigit() or fields[1] == b"*") and fields[2] and fields[3]:
+                value = fields[4].rstrip(b" \t\"',")
+                if (
+                    not any(c in b"".join(fields[:4]) for c in b" \t\"'/@=")
+                    and b" " not in value
+                    and _is_typed(value)
+                ):
+                    begin = start + sum(map(len, fields[:4])) + 4
+                    spans.append((begin, begin + len(value), "password"))
+            at = data.find(mark, at + 3)
+
+
+def _netrc(data: bytes, low: bytes, spans: "list[Span]") -> None:
+    at = low.find(b"password")
+    while at >= 0:
+        start = at + 8 + run(data, at + 8, b" \t", 8)
+        if start > at + 8:
+            before = low[max(0, at - 300) : at].split()
+            if before[-2:-1] == [b"login"] and (b"machine" in before or b"default" in before):
+                size = _until(data, start)
+                if _is_typed(data[start : start + size]):
+                    spans.append((start, start + size, "password"))
+        at = low.find(b"password", at + 8)
+
+
+def _lines(data: bytes, spans: "list[Span]") -> None:
+    """`password x`, `requirepass x`: a line of a setting's name, a space and one word."""
+    for word in (b"password ", b"requirepass ", b"masterauth "):
+        at = data.find(word)
+        while at >= 0:
+            first = data.rfind(b"\n", max(0, at - 24), at) + 1
+            front = data[first:at] if first or at < 24 else b"x"
+            start = at + len(word) + run(data, at + len(word), b" ", 16)
+            size = _until(data, start + (data[start : start + 1] in (b'"', b"'")))
+            start += data[start : start + 1] in (b'"', b"'")
+            behind = data[start + size : start + size + 3].lstrip(b"\"' \r")
+            if not front.strip() and behind[:1] in (b"\n", b"") and _is_number_in(data[start : start + size]):
+                spans.append((start, start + size, "password"))
+            at = data.find(word, at + len(word))
+
+
+def _is_number_in(value: bytes) -> bool:
+    return b"=" not in value and any(c in value for c in DIGIT) and _is_typed(value)
+
+
+def _shared_keys(data: bytes, spans: "list[Span]") -> None:
+    """A quoted word behind `PSK`, as in ipsec.secrets."""
+    at = data.find(b"PSK ")
+    while at >= 0:
+        start = at + 4 + run(data, at + 4, b"\\", 2)
+        close = data.find(b'"', start + 1, start + 200)
+        value = data[start + 1 : close].rstrip(b"\\")
+        if data[start : start + 1] == b'"' and close > 0 and _is_typed(value):
+            spans.append((start + 1, start + 1 + len(value), "password"))
+        at = data.find(b"PSK ", at + 4)
+
+
+def _accounts(data: bytes, spans: "list[Span]") -> None:
+    """Postfix' `[host]:587 user:password`, Oracle's `jdbc:oracle:thin:user/password@host`."""
+    for mark, sign in ((b"]:587", b":"), (b":thin:", b"/")):
+        at = data.find(mark)
+        while at >= 0:
+            start = at + len(mark)
+            start += run(data, start, b" \t", 8)
+            end = start + _until(data, start)
+            user, _, value = data[start:end].partition(sign)
+            if sign == b"/":
+                value = value.rpartition(b"@")[0].partition(b"@//")[0]
+            if user and value and _is_typed(value):
+                start += len(user) + 1
+                spans.append((start, start + len(value), "password"))
+            at = data.find(mark, at + len(mark))
+
+
+def _other_keys(data: bytes, spans: "list[Span]") -> None:
+    """Private keys of .NET (XML), of SSH2, of minisign and signify."""
+    at = data.find(b"RSAKeyValue>")
+    while at >= 0:
+        close = data.find(b"</RSAKeyValue", at, at + 8192)
+        if close >= 0 and b"<D>" in data[at:close] and close - at > 300:
+            spans.append((at, close, "private-key"))
+        at = data.find(b"RSAKeyValue>", at + 12)
+    at = data.find(_SSH2)
+    if at >= 0:
+        close = data.find(b"---- END SSH2", at)
+        spans.append((at, close if close >= 0 else len(data), "private-key"))
+    at = data.find(b"untrusted comment:")
+    while at >= 0:
+        line = data.find(b"\n", at, at + 200)
+        start = line + 1
+        if line >= 0 and b"secret key" in data[at:line] and run(data, start, ALNUM + b"+/=", 400) >= 60:
+            spans.append((start, start + run(data, start, ALNUM + b"+/=", 400), "private-key"))
+        at = data.find(b"untrusted comment:", at + 18)
+
+
+def _bindpw(data: bytes, low: bytes, spans: "list[Span]") -> None:
+    for word in (b"bindpw",):
+        at = low.find(word)
+        while at >= 0:
+            start = at + 6 + run(data, at + 6, b" \t", 8)
+            size = _until(data, start)
+            if start > at + 6 and _is_typed(data[start : start + size]):
+                spans.append((start, start + size, "password"))
+            at = low.find(word, at + 6)
+
+
+def _cookies(data: bytes, low: bytes, spans: "list[Span]") -> None:
+    """`Cookie: name=value; …`, `Set-Cookie:`, `--cookie 'name=value'`, `cookies = {'name': 'value'}`."""
+    at = low.find(b"cookie")
+    while at >= 0:
+        start = at + 6
+        end = _line_end(data, start)
+        rest = data[start:end]
+        pieces = rest.translate(_AS_PAIRS)
+        place = 0
+        name = b""
+        while place < len(pieces):
+            word_end = pieces.find(b" ", place)
+            word_end = len(pieces) if word_end < 0 else word_end
+            word = rest[place:word_end]
+            is_pair = b"=" in word
+            if is_pair:
+                name, _, word = word.partition(b"=")
+                place = word_end - len(word)
+            bare = word.rstrip(b"=")
+            if (
+                name
+                and len(word) >= 16
+                and word[:1] != b"/"
+                and _is_session(name.lower(), bare, word, is_pair)
+            ):
+                spans.append((start + place, start + word_end, "cookie"))
+            name = word or name
+            place = word_end + 1
+        at = low.find(b"cookie", end if end > at + 6 else at + 6)
+
+
+_AS_PAIRS = bytes(c if c in ALNUM_SET or c in b"%+/=_.-~!" else 32 for c in range(256))
+
+
+def _is_session(name: bytes, bare: bytes, word: bytes, is_pair: bool) -> bool:
+    return (
+        ((is_pair and len(bare) >= 24) or any(part in name for part in _SESSION_NAMES))
+        and not name.startswith((b"_g", b"expires", b"path", b"domain"))
+        and is_random(bare)
+        and not is_placeholder(bare)
+        and not word.startswith((b"%", b"http"))
+        and len(set(bare)) >= 8
+    )
+
+
+def _cookie_lines(data: bytes, spans: "list[Span]") -> None:
+    """Lines of curl's file of cookies: seven fields, of which the last is the value."""
+    for mark in (b"\tTRUE\t", b"\tFALSE\t"):
+        at = data.find(mark)
+        while at >= 0:
+            start = data.rfind(b"\n", max(0, at - 200), at) + 1
+            end = data.find(b"\n", at, at + 4096)
+            end = min(len(data), at + 4096) if end < 0 else end
+            fields = data[start:end].rstrip(b"\r").split(b"\t")
+            if len(fields) == 7 and fields[4].isdigit() and len(fields[6]) >= 16 and is_random(fields[6]):
+                stop = start + len(data[start:end].rstrip(b"\r"))
+                spans.append((stop - len(fields[6]), stop, "cookie"))
+            at = data.find(mark, at + 5)
+
+
+def _sql(data: bytes, low: bytes, spans: "list[Span]") -> None:
+    """`IDENTIFIED BY 'x'`, `WITH PASSWORD 'x'`."""
+    for word in (b"identified by", b"password"):
+        at = low.find(word)
+        while at >= 0:
+            start = at + len(word) + run(data, at + len(word), b" \t", 4)
+            quote = data[start : start + 1]
+            if start > at + len(word) and quote in (b"'", b'"'):
+                front = low[max(0, at - 24) : at].rstrip()
+                close = data.find(quote, start + 1, start + 130)
+                is_set = word != b"password" or front.endswith((b"with", b"encrypted"))
+                if close > 0 and is_set and _is_typed(data[start + 1 : close]):
+                    spans.append((start + 1, close, "password"))
+            at = low.find(word, at + len(word))
+
+
+def _jwk(data: bytes, spans: "list[Span]") -> None:
+    """The private parts of a JSON Web Key."""
+    at = data.find(b"kty")
+    while at >= 0:
+        first = max(0, at - 2000)
+        window = data[first : at + 3000]
+        for name in _JWK_PARTS:
+            for quote in (b'"', b'\\"'):
+                place = window.find(quote + name + quote)
+                if place < 0:
+                    continue
+                start = place + len(name) + 2 * len(quote)
+                start += run(window, start, b" \t\n:", 12)
+                if window[start : start + len(quote)] != quote:
+                    continue
+                start += len(quote)
+                size = run(window, start, _URL64, 1000)
+                if size >= 20 and is_random(window[start : start + size]):
+                    spans.append((first + start, first + start + size, "private-key"))
+        at = data.find(b"kty", at + 1000)
+
+
+def _putty(data: bytes, spans: "list[Span]") -> None:
+    at = data.find(b"Private-Lines")
+    while at >= 0:
+        start = at + 13 + run(data, at + 13, b": \t\r\n" + DIGIT + b"\\n", 16)
+        end = start
+        while True:
+            size = run(data, end, ALNUM + b"+/=", 80)
+            if size < 2 or data[end : end + 7] == b"Private":
+                break
+            end += size
+            end += run(data, end, b"\r\n", 2) or 2 * (data[end : end + 2] == b"\\n")
+        if end - start >= 16:
+            spans.append((start, end, "private-key"))
+        at = data.find(b"Private-Lines", at + 13)
+
+
+def _signatures(data: bytes, spans: "list[Span]") -> None:
+    """Shared access signatures: `sig=` in a query, 43 signs of Base64 and a `=`, percent-encoded or not."""
+    at = data.find(b"sig=")
+    while at >= 0:
+        start = at + 4
+        size = run(data, start, ALNUM + b"%+/=_-", 120)
+        if (
+            size >= 43
+            and (at == 0 or data[at - 1 : at] in b"?&;\"' ")
+            and is_random(data[start : start + size].rstrip(b"="))
+        ):
+            spans.append((start, start + size, "azure-key"))
+        at = data.find(b"sig=", at + 4)
+
+
+def _defines(data: bytes, low: bytes, spans: "list[Span]") -> None:
+    """`define('DB_PASSWORD', 'x')`."""
+    from eventlog.secrets.names import is_secret_name, is_secret_value, kind_of
+
+    at = low.find(b"define(")
+    while at >= 0:
+        start = at + 7 + run(data, at + 7, b" \t", 8)
+        quote = data[start : start + 1]
+        if quote in (b"'", b'"'):
+            close = data.find(quote, start + 1, start + 80)
+            name = low[start + 1 : close]
+            behind = close + 1 + run(data, close + 1, b" \t,", 12)
+            second = data[behind : behind + 1]
+            stop = data.find(second, behind + 1, behind + 400) if second in (b"'", b'"') else -1
+            is_salt = name.endswith(b"_salt")
+            if close > 0 and stop > 0 and (is_salt or is_secret_name(name)):
+                value = data[behind + 1 : stop]
+                if is_secret_value(name, value, True) or (
+                    _wordpress(name) and len(value) >= 32 and len(set(value)) > 16
+                ):
+                    spans.append((behind + 1, stop, kind_of(name)))
+        at = low.find(b"define(", at + 7)
+
+
+def _wordpress(name: bytes) -> bool:
+    return name.endswith((b"auth_key", b"logged_in_key", b"nonce_key", b"_salt"))
+
+
+def _setters(data: bytes, low: bytes, setter: bytes, spans: "list[Span]") -> None:
+    """`setx NAME value`, `gh secret set NAME --body value`, `aws configure set name value`."""
+    from eventlog.secrets.names import is_secret_name, is_secret_value, kind_of
+
+    at = low.find(setter)
+    while at >= 0:
+        words = _words(data, at + len(setter), _line_end(data, at))
+        plain = [
+            w for w in words if w[2] not in (b"--body", b"-b", b"/m", b"--value", b"--secret", b"--plaintext")
+        ]
+        for i in range(min(2, len(plain) - 1)):
+            name = plain[i][2].lower().lstrip(b"-")
+            start, end, value = plain[i + 1]
+            if value.startswith((b"--body=", b"--value=")):
+                value = value.partition(b"=")[2]
+            if is_secret_name(name.rpartition(b":")[2].rpartition(b".")[2]) and is_secret_value(
+                name, value, True
+            ):
+                place = data.find(value, start, end)
+                if place >= 0:
+                    spans.append((place, place + len(value), kind_of(name)))
+                break
+        at = low.find(setter, at + len(setter))
+
+
+def _tags(data: bytes, low: bytes, spans: "list[Span]") -> None:
+    """`<Pass encoding="base64">x</Pass>`, `<wsse:Password Type="…">x<`."""
+    at = low.find(b"pass")
+    while at >= 0:
+        front = data[max(0, at - 12) : at]
+        if b"<" in front and not front[front.rfind(b"<") + 1 :].strip(ALNUM + b":"):
+            name_end = at + run(data, at, ALNUM, 16)
+            close = data.find(b">", name_end, name_end + 160)
+            if (
+                data[name_end : name_end + 1] == b" "
+                and close > 0
+                and b"<" not in data[name_end:close]
+                and data[close - 1 : close] != b"/"
+            ):
+                stop = data.find(b"<", close, close + 300)
+                value = data[close + 1 : stop].strip() if stop > 0 else b""
+                if value and _is_typed(value):
+                    start = data.find(value, close + 1)
+                    spans.append((start, start + len(value), "password"))
+        at = low.find(b"pass", at + 4)

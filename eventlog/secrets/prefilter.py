@@ -1,0 +1,395 @@
+"""The first look for secrets: whether a text, or JSON that has many, may hold one; at a fraction of a find's
+price.
+
+What `may_hold` lets pass holds nothing that `secret_rules.find` finds in any of its texts. What is asked for
+is spelled alike in a text and in JSON, and where an escape may stand between two parts of a secret, the parts
+count whatever stands there. There are no regular expressions here: the hook path loads no `re`, and the time
+is linear.
+
+Pure functions; any thread. docs/secrets.md is the protocol. On the hook path.
+"""
+
+from eventlog.secrets.table import COMMANDS, KEYS_OF, OPTIONS, OTHERS, PASSWORDS, TOKENS
+
+DIGIT = b"0123456789"
+UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LOWER = b"abcdefghijklmnopqrstuvwxyz"
+ALNUM = DIGIT + UPPER + LOWER
+WORD = ALNUM + b"_-"
+DOTTED = WORD + b"."
+ALNUM_SET = frozenset(ALNUM)
+
+NAME_MAX = 48
+URL_USER_MAX = 256
+
+KEY = b"key"
+ENDINGS = (*PASSWORDS, *OTHERS, KEY)
+
+_WITH_PASSWORD = (b"withpassword", b"encryptedpassword", b"passwordtype")
+# These are looked for in what is left of a text without most signs, which is a tenth of it.
+_RARE = UPPER + b":*]5"
+_NOT_RARE = bytes(c for c in range(256) if c not in _RARE)
+_MARKS = (b"]:587", b":5432:", b":*:", b"PSK ", b"RSAKeyValue", b"SSH2 ENC", b"AZDO", b"tTRUE", b"\tTRUE")
+_AMONG_RARE = tuple((mark.translate(None, _NOT_RARE), mark) for mark in _MARKS)
+_RAREST = frozenset(next(c for c in left if c in b"5*KVHZU") for left, _ in _AMONG_RARE)  # each has one
+SETTERS = (b"setx ", b"secret set ", b"configure set ")
+CRYPTS = (b"$6$", b"$5$", b"$y$", b"$1$", b"$2a$", b"$2b$", b"$2y$", b"$apr1$", b"$7$")
+
+_LONG_RUN = b"x" * 15  # no token of the table has a shorter run, but for those that say so
+_AS_RUNS = bytes(ord("x") if c in DOTTED + b"~" else 32 for c in range(256))
+_AS_WORDS = bytes(c if c in ALNUM_SET else 32 for c in range(256))
+
+# What may stand between a name and its sign. Without it the two stand side by side.
+_BETWEEN = DIGIT + b"-_\\\"'`] \t\r\n,"
+_AS_SIGNS = bytes(ord(":") if c in b"=:>" else c for c in range(256)).lower()
+_AS_OPTIONS = bytes(c if c in DOTTED else 32 for c in range(256)).lower()
+
+RULES = {row[1]: row for row in TOKENS}
+# Tokens that stand in no long run, or begin with bytes that runs are cut at.
+APART = frozenset(beginning for beginning in RULES if beginning.strip(DOTTED + b"~"))
+
+
+def _together(name: bytes) -> bytes:
+    return name.translate(None, _BETWEEN)
+
+
+# A tab, in JSON, leaves a `t` between a name and its sign.
+_WHOLE = (*PASSWORDS, *OTHERS, *(word + KEY for word in KEYS_OF))
+_NAMES = tuple({_together(name) for name in (*_WHOLE, b"sig", b"kty", b"thin")}
+               | {_together(name).rstrip(b"t") for name in _WHOLE})  # fmt: skip
+_LASTS = frozenset((name + tabs)[-3:] for name in (*_NAMES, b"value") for tabs in (b"", b"t", b"tt", b"ttt"))
+_BY_LAST = {last: tuple(n for n in _NAMES if n[-2:] == last) for last in {name[-2:] for name in _NAMES}}
+
+
+def _firsts() -> "tuple[dict[bytes, tuple[bytes, ...]], dict[bytes, tuple[bytes, ...]]]":
+    """Beginnings by their first word when a sign ends it, also behind an escape, else by three bytes."""
+    by_word: "dict[bytes, tuple[bytes, ...]]" = {}
+    by_front: "dict[bytes, tuple[bytes, ...]]" = {}
+    for beginning in RULES:
+        if beginning in APART or len(beginning) < 3:
+            continue
+        words = beginning.translate(_AS_WORDS).split()
+        if beginning.isalnum():
+            by_front[beginning[:3]] = (*by_front.get(beginning[:3], ()), beginning)
+        else:
+            word = words[1] if beginning.startswith(b"k_") else words[0]
+            for escaped in (word, *(letter + word for letter in _LETTERS)):
+                by_word[escaped] = (*by_word.get(escaped, ()), beginning)
+    return by_word, by_front
+
+
+_ESCAPED = frozenset(b"nrtbf")
+_X, _XU = ord("x"), frozenset(b"xu")
+_DIGIT_BYTES = frozenset(bytes([c]) for c in DIGIT)
+_DIGITS, _HEX = frozenset(DIGIT), frozenset(b"0123456789abcdefABCDEF")
+_LETTERS = (b"n", b"r", b"t", b"b", b"f")  # of escapes
+BY_WORD, BY_FRONT = _firsts()
+_WORDS, _FRONTS = frozenset(BY_WORD), frozenset(BY_FRONT)
+
+
+def may_hold(data: bytes) -> bool:
+    """Whether `secret_rules.find` may find something in `data`, or in a text of JSON as `jsontext` spells it.
+
+    Also whether a value in that JSON may be a secret because of its key, or of the flag in front of it in a
+    list. Never a miss.
+    """
+    runs = long_runs(data)
+    escapes = escapes_in(data)
+    if runs and _may_hold_token(data, runs, escapes):
+        return True
+    if b"@" in data and b"://" in data and _may_be_url_password(data):
+        return True
+    if b"-----BEGIN" in data and b"PRIVATE KEY" in data:
+        return True
+    if b"$" in data and any(mark in data for mark in CRYPTS):
+        return True
+    rare = data.translate(None, _NOT_RARE)
+    if b":AA" in rare and _may_be_token(data, b":AA"):
+        return True
+    if not _RAREST.isdisjoint(rare):
+        for left, mark in _AMONG_RARE:
+            if left in rare and mark in data:
+                return True
+    if b"masterauth " in data or b"untrusted c" in data:
+        return True
+    # Pieces without one of which no place holds a secret that `secret_places` knows: in lower case, with `:`
+    # for each sign and without what `_BETWEEN` has. What several have in common is looked for first.
+    together = data.translate(_AS_SIGNS, _BETWEEN)
+    if (
+        (b"ook" in together and (b"cookie" in together or b"webhook" in together))
+        or b"setx" in together
+        or b"secretset" in together
+        or b"configureset" in together
+        or b"identifiedby" in together
+        or b"bindpw" in together
+        or b"privatelines" in together
+        or (b"(" in together and b"define(" in together)
+    ):
+        return True
+    if b"pass" in together and (
+        b"chpasswd" in together or b"<pass" in together or b"requirepass" in together
+    ):
+        return True
+    if b"assword" in together and (
+        any(mark in together for mark in _WITH_PASSWORD)
+        or (b"machine" in together and b"login" in together)
+        or (b"assword " in data and _may_be_line(data))
+        or (b"spawn" in data and b"send " in data)
+    ):
+        return True
+    if b"bearer" in together and _may_be_bearer(data.lower()):
+        return True
+    pieces = together.split(b":")
+    del pieces[-1]
+    if any([_is_name(piece) for piece in pieces if piece[-3:] in _LASTS]):  # noqa: C419 - faster so
+        return True
+    return b"-" in data and _may_be_command(data, escapes)
+
+
+def _may_hold_token(data: bytes, runs: bytes, escapes: "set[bytes]") -> bool:
+    words = words_of(runs)
+    for beginning in beginnings(data, runs, words, escapes):
+        if _may_be_token(data, beginning):
+            return True
+    if b"Q~" in runs or b"hooks.slack.com" in runs:
+        return True
+    for word in words:
+        if len(word) >= BASE64_LEAST and may_be_base64(word):
+            return True
+    return b"." in runs and any(run.count(b".") > 1 and len(run) > 55 for run in runs.split())
+
+
+def _may_be_command(data: bytes, escapes: "set[bytes]") -> bool:
+    """Whether a flag with a secret's name, or a command with a password among its options, stands there."""
+    shape = _shape(data, escapes)
+    pieces = shape.split(b" -")[1:]
+    return bool(_flags(pieces)) or (_has_options(pieces) and not _COMMANDS.isdisjoint(shape.split()))
+
+
+def endings_in(data: bytes) -> "set[bytes]":
+    """The ends of names in a text that may have a value behind a sign, or a flag's."""
+    found: "set[bytes]" = set()
+    for piece in {piece[-128:] for piece in data.translate(_AS_SIGNS, _BETWEEN).split(b":")[:-1]}:
+        if piece[-3:] in _LASTS and _is_name(piece):
+            bare = piece.removesuffix(b"value").rstrip(b"nrt:")
+            piece = piece.rstrip(b"t")
+            found |= {end for end, name in _TOGETHER if piece.endswith(name) or bare.endswith(name)}
+    if b"-" in data:
+        for word in _flags(_shape(data, escapes_in(data)).split(b" -")[1:]):
+            found |= {ending for ending in ENDINGS if word.endswith(ending)}
+    return found
+
+
+def _shape(data: bytes, escapes: "set[bytes]") -> bytes:
+    """The words of a text, in lower case; of JSON without the letters of escapes in front of a sign of minus,
+    and once more what comes behind the digits of others.
+    """
+    if b"u0" in escapes:
+        data = b" ".join((data, *(piece[2 : NAME_MAX + 18] for piece in data.split(b"\\u00")[1:])))
+    shape = b" " + data.translate(_AS_OPTIONS) + b" "
+    for letter in _LETTERS:
+        if letter + b"-" in escapes:
+            shape = shape.replace(b" " + letter + b"-", b"  -")
+    return shape
+
+
+def commands_in(data: bytes) -> "list[bytes]":
+    """Which commands that have a password among their options a text may hold."""
+    if b"-" not in data:
+        return []
+    shape = _shape(data, escapes_in(data))
+    return [word for word in COMMANDS if word + b" " in shape] if _has_options(shape.split(b" -")[1:]) else []
+
+
+def _has_options(pieces: "list[bytes]") -> bool:
+    """Whether an option stands there that may have a password behind it."""
+    firsts = {piece[:1] for piece in pieces}
+    return not firsts.isdisjoint(_OPTION_STARTS) or (
+        not firsts.isdisjoint(_LONG_STARTS) and any(piece.startswith(_LONG_OPTIONS) for piece in pieces)
+    )
+
+
+_OPTIONS = {option[1:].lower() for _, options, _ in OPTIONS for option in options}
+_OPTION_STARTS = frozenset(option[:1] for option in _OPTIONS if not option.startswith(b"-"))
+_LONG_OPTIONS = (*(option for option in _OPTIONS if option.startswith(b"-")), b"-password", b"-stdin",
+                 b"b ", b"nb", b"cb ", b"bn", b"bc ")  # fmt: skip
+_LONG_STARTS = frozenset(option[:1] for option in _LONG_OPTIONS)
+_COMMANDS = frozenset(letter + word for word in COMMANDS for letter in (b"", *_LETTERS))
+_TOGETHER = tuple((ending, _together(ending)) for ending in ENDINGS) + tuple(
+    (ending, _together(ending).rstrip(b"t")) for ending in ENDINGS
+)
+
+
+def _is_name(piece: bytes) -> bool:
+    bare = piece.rstrip(b"t")
+    if bare.endswith(_BY_LAST.get(bare[-2:], ())):
+        return True
+    return bare.endswith(b"value") and bare[:-5].rstrip(b"nrt:").endswith(_NAMES)
+
+
+def long_runs(data: bytes) -> bytes:
+    """All runs of the bytes that tokens are made of which are as long as a token, and spaces between."""
+    shape = data.translate(_AS_RUNS)
+    found = []
+    at = shape.find(_LONG_RUN)
+    while at >= 0:
+        end = shape.find(b" ", at)
+        if end < 0:
+            end = len(data)
+        found.append(data[at:end])
+        at = shape.find(_LONG_RUN, end)
+    return b" ".join(found)
+
+
+def escapes_in(data: bytes) -> "set[bytes]":
+    """The two bytes behind each backslash."""
+    return {piece[:2] for piece in data.split(b"\\")[1:]}
+
+
+def words_of(runs: bytes) -> "set[bytes]":
+    """The letters and digits between other signs."""
+    return set(runs.translate(_AS_WORDS).split())
+
+
+def beginnings(data: bytes, runs: bytes, words: "set[bytes]", escapes: "set[bytes]") -> "list[bytes]":
+    """The beginnings of tokens that may stand there, some of them twice; also behind the end of an escape.
+
+    Text inside of text has its newlines as `\\n`, its quotes as `%22` or `\\u0022`, its colours as `ESC[32m`.
+    """
+    known = words & _WORDS
+    fronts = {word[:3] for word in words}
+    if escapes:
+        fronts.update([word[1:4] for word in words if word[0] in _ESCAPED])
+        if any(escape[0] in _XU for escape in escapes if escape):
+            escaped = [word[3 if word[0] == _X else 5 :] for word in words if word[0] in _XU]
+            known |= _WORDS.intersection(escaped)
+            fronts.update([word[:3] for word in escaped])
+    if b"%" in data:
+        escaped = [word[2:] for word in words if word[0] in _HEX]
+        known |= _WORDS.intersection(escaped)
+        fronts.update([word[:3] for word in escaped])
+    if b"[" in data and not _DIGIT_BYTES.isdisjoint([piece[:1] for piece in data.split(b"[")[1:]]):
+        escaped = [word[word.find(b"m") + 1 :] for word in words if word[0] in _DIGITS and b"m" in word[:5]]
+        known |= _WORDS.intersection(escaped)
+        fronts.update([word[:3] for word in escaped])
+    found = [beginning for word in known for beginning in BY_WORD[word] if beginning in runs]
+    found += [beginning for front in fronts & _FRONTS for beginning in BY_FRONT[front] if beginning in runs]
+    if b"SK" in runs:
+        found.append(b"SK")
+    return found
+
+
+# Of text in Base64 the first sign of each four, the second and the third, by what bytes of text there are.
+_TEXT = frozenset((9, 10, 13, *range(32, 127)))
+_SEXTETS = UPPER + LOWER + DIGIT + b"+/"
+FIRST = bytes(sorted({_SEXTETS[a >> 2] for a in _TEXT}))
+SECOND = bytes(sorted({_SEXTETS[(a & 3) << 4 | b >> 4] for a in _TEXT for b in _TEXT}))
+THIRD = bytes(sorted({_SEXTETS[(b & 15) << 2 | c >> 6] for b in _TEXT for c in _TEXT}))
+BASE64_LEAST = 20
+_IS_FIRST = bytes(ord("x") if c in FIRST else 32 for c in range(256))
+_ALL_FIRST = b"x" * (BASE64_LEAST // 4)
+_LOWER, _UPPER = LOWER + DIGIT, UPPER + DIGIT
+
+
+def may_be_base64(word: bytes) -> bool:
+    """Whether text in Base64 may begin in the first places of a word, behind an escape's end or not."""
+    if not word.strip(_LOWER) or not word.strip(_UPPER):
+        return False
+    first = word[: 6 + BASE64_LEAST].translate(_IS_FIRST)
+    for at in range(min(7, len(word) - BASE64_LEAST + 1)):
+        if first[at : at + BASE64_LEAST : 4] == _ALL_FIRST:
+            part = word[at : at + BASE64_LEAST]
+            if not part[1::4].strip(SECOND) and not part[2::4].strip(THIRD):
+                return True
+    return False
+
+
+def run(data: bytes, at: int, allowed: bytes, most: int) -> int:
+    """How many bytes of these stand at `at`, at most so many."""
+    window = data[at : at + most]
+    return len(window) - len(window.lstrip(allowed))
+
+
+def _may_be_token(data: bytes, beginning: bytes) -> bool:
+    _, _, allowed, least, _, _ = RULES[beginning]
+    at = data.find(beginning)
+    while at >= 0:
+        at += len(beginning)
+        if run(data, at, allowed, least) == least:
+            return True
+        at = data.find(beginning, at)
+    return False
+
+
+def _may_be_url_password(data: bytes) -> bool:
+    at = data.find(b"://")
+    while at >= 0:
+        at += 3
+        user = data[at : at + 6 * URL_USER_MAX].partition(b"@")
+        if user[1] and b":" in user[0] and user[0] == user[0].translate(None, b" /<>'`|(){}"):
+            return True
+        at = data.find(b"://", at)
+    return False
+
+
+def _may_be_line(data: bytes) -> bool:
+    """Whether `password` and one word with a digit or a capital end a line."""
+    at = data.find(b"assword ")
+    while at >= 0:
+        start = at + 8 + run(data, at + 8, b" ", 16)
+        window = data[start : start + 80]
+        word = (
+            window.replace(b"\r", b"\n")
+            .replace(b"\\", b"\n")
+            .replace(b'"', b"\n", 2)
+            .lstrip(b"\n")
+            .partition(b"\n")[0]
+        )
+        if len(word) >= 6 and b" " not in word.rstrip(b" "):
+            return True
+        at = data.find(b"assword ", at + 8)
+    return False
+
+
+def _may_be_bearer(low: bytes) -> bool:
+    at = low.find(b"bearer")
+    while at >= 0:
+        at += 6
+        if low[at : at + 1] in (b" ", b"\t", b"\\"):
+            return True
+        at = low.find(b"bearer", at)
+    return False
+
+
+def _flags(pieces: "list[bytes]") -> "list[bytes]":
+    """The words that begin with a sign of minus and end in a secret's name."""
+    found = []
+    for piece in pieces:
+        word = piece[: NAME_MAX + 16].partition(b" ")[0]
+        bare = word.rstrip(b"0123456789-_")
+        if bare[-3:] in _ENDS and bare.endswith(ENDINGS):
+            found.append(bare)
+        elif len(word) > NAME_MAX:
+            found += ENDINGS
+    return found
+
+
+_ENDS = frozenset(ending[-3:] for ending in ENDINGS)
+
+
+def is_wide(data: bytes) -> bool:
+    """Whether a content is UTF-16: by its first bytes, or because each second byte of its first is 0."""
+    head = data[:64]
+    return head[:2] in (b"\xff\xfe", b"\xfe\xff") or (
+        len(head) >= 16 and (head[1::2].count(0) * 4 > len(head) or head[::2].count(0) * 4 > len(head))
+    )
+
+
+def plain(data: bytes) -> bytes:
+    """A content as the rules look at it: UTF-16 as UTF-8."""
+    if not is_wide(data):
+        return data
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", "replace").encode("utf-8", "replace")
+    order = "le" if data[1:64:2].count(0) > data[:64:2].count(0) else "be"
+    return data.decode(f"utf-16-{order}", "replace").encode("utf-8", "replace")

@@ -1,0 +1,626 @@
+"""Where the secrets in bytes are: tokens with a known beginning, and shapes that need what is around them.
+
+`find(data)` gives the places. There are no regular expressions here: a token is a literal beginning and a
+run of
+allowed bytes, looked at in a bounded window, so the time is linear in the input whatever it holds. What
+tokens there
+are stands in own.toml and published.toml; names, and what values they have, in secret_names;
+what
+commands and files hold, in secret_places. `secret_look.may_hold` says before at a fraction of the price
+whether there
+is anything to find.
+
+Pure functions; any thread. docs/secrets.md says how to add a rule. On the hook path, where something was
+seen.
+"""
+
+from eventlog.secrets import context_rules
+from eventlog.secrets.names import (
+    MARK,
+    is_passphrase,
+    is_placeholder,
+    is_published,
+    is_random,
+    is_secret_name,
+    is_secret_value,
+    is_wordy,
+    kind_of,
+)
+from eventlog.secrets.prefilter import (
+    ALNUM,
+    ALNUM_SET,
+    APART,
+    BASE64_LEAST,
+    DIGIT,
+    DOTTED,
+    LOWER,
+    NAME_MAX,
+    RULES,
+    UPPER,
+    URL_USER_MAX,
+    WORD,
+    beginnings,
+    commands_in,
+    endings_in,
+    escapes_in,
+    long_runs,
+    may_be_base64,
+    may_hold,
+    words_of,
+)
+from eventlog.secrets.prefilter import run as _run
+from eventlog.secrets.table import TOKENS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Span = tuple[int, int, str]  # start, end, kind
+
+__all__ = ["KINDS", "MARK", "TOKENS", "find", "is_secret_name", "is_secret_value", "may_hold"]
+
+_BASE64 = ALNUM + b"+/="
+_SPACES = b" \t"
+_OPEN_MAX = 512  # of a token whose length is not fixed, looked at first; a longer run is followed to its end
+_FAILED_RUN_MAX = 256  # a longer run that is no token is passed over as a whole
+_VALUE_MAX = 512
+_QUOTES = b"\"'`"
+_BEHIND_NAME = frozenset(b"\"'`\\] \t\r\n=:>" + DIGIT)
+_VALUE_ENDS = b" \t\r\n\"'`,;)}]<>|&\\\0"
+_AS_VALUE = bytes(32 if c in _VALUE_ENDS else 120 for c in range(256))
+_BASE64_MAX = 1 << 16
+
+# A token of these is more than what follows its beginning: so many bytes in front belong to it.
+_IN_FRONT = {b"k_live_": 1, b"k_test_": 1, b"k_prod_": 1, b".atlasv1.": 14}
+_BOT_DIGITS = (8, 9, 10)  # the number of a Telegram bot
+_URL_WORDS = frozenset(
+    b"guest pass passwd password pw pwd secret token user username key apikey "
+    b"postgres root admin test".split()
+)
+_LOW = frozenset(LOWER)
+_ORDER = {beginning: i for i, beginning in enumerate(RULES)}
+
+KINDS = tuple(
+    sorted(
+        {row[0] for row in TOKENS}
+        | {
+            "authorization",
+            "azure-secret",
+            "cookie",
+            "crypt",
+            "discord-token",
+            "password",
+            "private-key",
+            "secret",
+        }
+        | {"url-password", "web-token"}
+    )
+)
+
+
+def _strong(text: bytes) -> bool:
+    """As chance makes it: small letters, capitals and digits."""
+    return any(c in text for c in LOWER) and any(c in text for c in UPPER) and any(c in text for c in DIGIT)
+
+
+def _dots(text: bytes) -> bool:
+    parts = text.split(b".")
+    return len(parts) == 2 and len(parts[1]) == 64 and not parts[1].strip(b"0123456789abcdef")
+
+
+def _dashed(text: bytes) -> bool:
+    return text.count(b"-") in (5, 6) and _mixed(text) and not any(c in text for c in LOWER)
+
+
+def _uuid(text: bytes) -> bool:
+    return [len(part) for part in text[-36:].split(b"-")] == [8, 4, 4, 4, 12]
+
+
+def _resend(text: bytes) -> bool:
+    first, _, last = text[3:].partition(b"_")
+    return 7 <= len(first) <= 10 and len(last) >= 20 and _strong(text)
+
+
+def _jwt(text: bytes) -> bool:
+    parts = text.split(b".")
+    return len(parts) >= 3 and len(parts[0]) >= 12 and len(parts[1]) >= 8 and len(parts[2]) >= 16
+
+
+def _sendgrid(text: bytes) -> bool:
+    parts = text.split(b".")
+    return len(parts) >= 3 and len(parts[1]) >= 16 and len(parts[2]) >= 32
+
+
+def _mixed(text: bytes) -> bool:
+    """Holds letters and digits; what is one word, or one number, is no key."""
+    return bool(text.strip(UPPER + LOWER + b"_-.")) and bool(text.strip(DIGIT + b"_-."))
+
+
+_CHECKS: "dict[str, Callable[[bytes], bool]]" = {
+    "mixed": _mixed, "strong": _strong, "jwt": _jwt, "sendgrid": _sendgrid, "dots": _dots, "dashed": _dashed,
+    "uuid": _uuid, "resend": _resend,
+}  # fmt: skip
+
+
+def find(data: bytes, inside: bool = True) -> "list[Span]":
+    """Where secrets are, in no order, possibly overlapping; what has the better kind comes first.
+
+    `inside`: text in Base64 is looked through, too.
+    """
+    spans: "list[Span]" = []
+    runs = long_runs(data)
+    if runs:
+        words = words_of(runs)
+        for beginning in sorted(set(beginnings(data, runs, words, escapes_in(data))), key=_ORDER.__getitem__):
+            _find_tokens(data, beginning, spans)
+        if b"Q~" in runs:
+            _find_azure(data, spans)
+        if b"." in runs:
+            _find_dotted(data, runs, spans)
+        if inside and any(len(word) >= BASE64_LEAST and may_be_base64(word) for word in words):
+            _find_encoded(data, spans)
+    for beginning in APART:
+        if beginning in data:
+            _find_tokens(data, beginning, spans)
+    if b"AZDO" in data:
+        _find_devops(data, spans)
+    if b"-----BEGIN " in data:
+        _find_private_keys(data, spans)
+    if b"://" in data:
+        _find_url_passwords(data, spans)
+    low = data.lower()
+    if b"bearer" in low:
+        _find_bearers(data, low, spans)
+    for ending in endings_in(data):
+        _find_assigned(data, low, ending, spans)
+    context_rules.find(data, low, commands_in(data), spans)
+    return _outside_of_examples(data, spans) if spans and b"\nDOCUMENTATION = " in data else spans
+
+
+def _outside_of_examples(data: bytes, spans: "list[Span]") -> "list[Span]":
+    """Without made-up values in the texts by which modules of Ansible describe themselves; tokens stay."""
+    texts = []
+    for mark in _DESCRIPTIONS:
+        at = data.find(mark)
+        while at >= 0:
+            start = at + len(mark) + (data[at + len(mark) : at + len(mark) + 1] in (b"r", b"u"))
+            quotes = data[start : start + 3]
+            end = data.find(quotes, start + 3) if quotes in (b"'''", b'"""') else start
+            texts.append((start, end if end >= 0 else len(data)))
+            at = data.find(mark, at + 1)
+    return [s for s in spans if s[2] not in _MADE_UP or not any(start < s[0] < end for start, end in texts)]
+
+
+_DESCRIPTIONS = (b"\nDOCUMENTATION = ", b"\nEXAMPLES = ", b"\nRETURN = ")
+_MADE_UP = ("password", "private-key", "secret", "url-password")
+
+
+def _find_tokens(data: bytes, beginning: bytes, spans: "list[Span]") -> None:
+    kind, _, allowed, least, most, check = RULES[beginning]
+    front = _IN_FRONT.get(beginning, 0)
+    at = data.find(beginning)
+    while at >= 0:
+        if beginning == b":AA":
+            before = data[max(0, at - 11) : at]
+            front = len(before) - len(before.rstrip(DIGIT))
+        behind = at + len(beginning)
+        size = _run(data, behind, allowed, most + 1 if most else _OPEN_MAX)
+        if not most and size == _OPEN_MAX:
+            size += _rest_of_run(data, behind + size, allowed)
+        end = behind + size
+        is_token = size >= least and (not most or size <= most) and _begins(data, at, front)
+        if is_token and beginning == b":AA":
+            is_token = front in _BOT_DIGITS
+        if is_token:
+            text = data[at:end]
+            is_token = (
+                _varied(text[len(beginning) :])
+                and not is_published(text)
+                and (not check or _CHECKS[check](text))
+            )
+        if is_token:
+            if data[end - 1 : end] == b".":
+                end -= 1
+            start = max(0, at - front)
+            if beginning.startswith(b"/"):  # the address in front of a webhook's path
+                start -= len(data[max(0, at - 80) : at]) - len(
+                    data[max(0, at - 80) : at].rstrip(DOTTED + b":/")
+                )
+            spans.append((start, end, kind))
+        at = data.find(beginning, end if is_token or size > _FAILED_RUN_MAX else at + 1)
+
+
+def _rest_of_run(data: bytes, at: int, allowed: bytes) -> int:
+    begun = at
+    while True:
+        size = _run(data, at, allowed, 1 << 16)
+        at += size
+        if size < 1 << 16:
+            return at - begun
+
+
+def _begins(data: bytes, at: int, front: int) -> bool:
+    """Whether a token may begin here: not in the middle of a word, unless an escape ends here.
+
+    Text inside of text has its newlines as `\\n`, its quotes as `%22`, its colours as `ESC[32m`.
+    """
+    if front:
+        before = data[max(0, at - front) : at]
+        return len(before) == front and not before.strip(ALNUM)
+    if at == 0 or data[at - 1] not in ALNUM_SET or data[at] not in ALNUM_SET:
+        return True
+    before = data[max(0, at - 8) : at]
+    return (
+        (before[-2:-1] == b"\\" and before[-1] in b"nrtbf")
+        or before[-3:-2] == b"%"
+        or before[-4:-2] == b"\\x"
+        or before[-6:-4] == b"\\u"
+        or (before[-1:] == b"m" and _is_colour(before.rpartition(b"[")))
+    )
+
+
+def _is_colour(parts: "tuple[bytes, bytes, bytes]") -> bool:
+    numbers = parts[2][:-1]
+    return bool(parts[1]) and numbers[-1:].isdigit() and not numbers.strip(DIGIT + b";")
+
+
+def _varied(text: bytes) -> bool:
+    """Not a placeholder of one repeated letter or a row of digits."""
+    return len(set(text[:64])) >= 6
+
+
+def _find_azure(data: bytes, spans: "list[Span]") -> None:
+    """Client secrets: three bytes, a digit, `Q~`, 31 to 34 more."""
+    at = data.find(b"Q~")
+    while at >= 0:
+        size = _run(data, at + 2, DOTTED + b"~", 40)
+        start = at - 4
+        if (
+            31 <= size <= 34
+            and start >= 0
+            and data[at - 1 : at].isdigit()
+            and _varied(data[at + 2 : at + 33])
+        ):
+            spans.append((start, at + 2 + size, "azure-secret"))
+        at = data.find(b"Q~", at + 2)
+
+
+def _find_devops(data: bytes, spans: "list[Span]") -> None:
+    """Tokens of Azure DevOps: 84 letters and digits, `AZDO` eight before the end."""
+    at = data.find(b"AZDO")
+    while at >= 0:
+        start = at - 76
+        if start >= 0 and not data[start : at + 8].strip(ALNUM) and _run(data, at + 8, ALNUM, 1) == 0:
+            spans.append((start, at + 8, "azure-secret"))
+        at = data.find(b"AZDO", at + 4)
+
+
+def _find_dotted(data: bytes, runs: bytes, spans: "list[Span]") -> None:
+    """Three parts, of an application of Discord, or five of an encrypted web token."""
+    for run in runs.split():
+        parts = run.split(b".")
+        if len(run) <= 55 or len(parts) < 3 or b"~" in run:
+            continue
+        if len(parts) == 3 and len(parts[1]) == 6 and 24 <= len(parts[0]) <= 28 and 27 <= len(parts[2]) <= 40:
+            if not (
+                parts[0][-24:-23] in (b"M", b"N", b"O") or parts[0][:1] in (b"M", b"N", b"O")
+            ) or not _strong(run):
+                continue
+            kind = "discord-token"
+        elif len(parts) == 3 and parts[0][:2] == b"eJ" and len(parts[1]) == 6 and len(parts[2]) == 27:
+            kind = "cookie"
+        elif len(parts) == 5 and parts[0][:3] == b"eyJ" and all(map(len, parts[2:])):
+            kind = "web-token"
+        else:
+            continue
+        at = data.find(run)
+        if at >= 0:
+            spans.append((at, at + len(run), kind))
+
+
+def _find_encoded(data: bytes, spans: "list[Span]") -> None:
+    """Text in Base64 that holds a secret: all of it, with the kind of the first that is in it."""
+    import binascii
+
+    shape = data.translate(_AS_BASE64)
+    done = 0
+    for piece in _long_pieces(data, shape):
+        start, end = piece
+        if start < done:
+            continue
+        end = start
+        while True:
+            end += _rest_of_run(data, end, _BASE64_BODY)
+            # Lines of 64 or 76 signs are one text.
+            line = 2 if data[end : end + 2] in (b"\r\n", b"\\n") else 1 if data[end : end + 1] == b"\n" else 0
+            if not line or end - start < 60 or _run(data, end + line, _BASE64_BODY, 4) < 4:
+                break
+            end += line
+        end += _run(data, end, b"=", 2)
+        done = end
+        bare = data[start : min(end, start + _BASE64_MAX)].replace(b"\\n", b"").translate(None, b"\r\n=")
+        bare = bare.replace(b"-", b"+").replace(b"_", b"/")
+        try:
+            text = binascii.a2b_base64(bare[: len(bare) - (len(bare) % 4 == 1)] + b"=" * (-len(bare) % 4))
+        except ValueError:
+            continue
+        if text.translate(None, _PRINTED):
+            continue
+        found = find(text, False)
+        if found:
+            spans.append((start, end, found[0][2]))
+
+
+_BASE64_BODY = ALNUM + b"+/-_"
+_PRINTED = bytes((9, 10, 13, *range(32, 127)))
+_AS_BASE64 = bytes(ord("x") if c in ALNUM_SET else 32 for c in range(256))
+
+
+def _long_pieces(data: bytes, shape: bytes) -> "list[tuple[int, int]]":
+    """Where text in Base64 may begin: words of letters and digits, which are long, in which text may be."""
+    found = []
+    at = shape.find(b"x" * BASE64_LEAST)
+    while at >= 0:
+        end = shape.find(b" ", at)
+        end = len(data) if end < 0 else end
+        start = at
+        before = data[max(0, at - 3) : at]
+        if before[-1:] == b"\\" and data[at : at + 1] in (b"n", b"t", b"r"):
+            start += 1
+        elif before[-1:] == b"%":
+            start += 2
+        if data[start - 1 : start] not in (b"/", b"+", b"-", b"_", b".") and may_be_base64(
+            data[start : start + BASE64_LEAST]
+        ):
+            found.append((start, end))
+        at = shape.find(b"x" * BASE64_LEAST, end)
+    return found
+
+
+def _find_private_keys(data: bytes, spans: "list[Span]") -> None:
+    """Blocks from BEGIN to END; one without an end goes as far as it looks like a key."""
+    at = data.find(b"-----BEGIN ")
+    end_mark = 0  # where the first END behind `at` is; it only moves on, so that the search is linear
+    while at >= 0:
+        head = data[at + 11 : at + 91]
+        head = head[: head.find(b"-----") + 5] if b"-----" in head else b""
+        body = at + 11 + len(head)
+        if _is_private(head) and _looks_like_key(data[body : body + 400]):
+            if 0 <= end_mark < body:
+                end_mark = data.find(b"-----END ", body)
+            if end_mark >= 0:
+                close = data[end_mark + 9 : end_mark + 89].find(b"-----")
+                end = end_mark + 9 + (close + 5 if close >= 0 else 0)
+            else:
+                end = body + _rest_of_run(data, body, _BASE64 + b" \t\r\n\\:,\"'-")
+            spans.append((at, end, "private-key"))
+            at = end - 1
+        at = data.find(b"-----BEGIN ", at + 1)
+
+
+def _is_private(head: bytes) -> bool:
+    return b"PRIVATE KEY" in head and not head[:-5].strip(UPPER + DIGIT + b" ")
+
+
+def _looks_like_key(text: bytes) -> bool:
+    """A line of Base64 stands in the first bytes behind the head, and only quotes and headers before it."""
+    first = text.replace(b"\\n", b"\n").replace(b"\\r", b"\n").lstrip(b"\\\"'\r\n\t ,+-").partition(b"\n")[0]
+    if _run(first, 0, _BASE64, 16) < 16 and b":" not in first[:24]:
+        return False
+    for c in b"\\\"'\r\n\t ":
+        text = text.replace(b"%c" % c, b"\n")
+    return any(len(line) >= 32 and not line.strip(_BASE64) and _varied(line) for line in text.split(b"\n"))
+
+
+def _find_url_passwords(data: bytes, spans: "list[Span]") -> None:
+    """`scheme://user:password@host`: the password."""
+    at = data.find(b"://")
+    while at >= 0:
+        window = data[at + 3 : at + 3 + URL_USER_MAX]
+        stop = window.find(b"@")
+        if stop > 0:
+            user = window[:stop]
+            name, colon, password = user.partition(b":")
+            if colon and len(password) >= 3 and not _cut_by(user) and _is_url_password(password):
+                start = at + 3 + len(name) + 1
+                spans.append((start, start + len(password), "url-password"))
+        at = data.find(b"://", at + 3)
+
+
+def _cut_by(text: bytes) -> bool:
+    return any(c in text for c in b" \t\r\n/\"'<>`\\\0(){}|")
+
+
+def _is_url_password(text: bytes) -> bool:
+    low = text.lower()
+    if low in _URL_WORDS or text[:1] in b"$*[" or len(text) < 5 or is_placeholder(text):
+        return False
+    return b":" not in text or not is_wordy(text)
+
+
+def _find_bearers(data: bytes, low: bytes, spans: "list[Span]") -> None:
+    at = low.find(b"bearer")
+    while at >= 0:
+        start = at + 6 + _run(data, at + 6, _SPACES, 4)
+        if start > at + 6:
+            size = _run(data, start, DOTTED + b"~+/=", _VALUE_MAX)
+            if size == _VALUE_MAX:
+                size += _rest_of_run(data, start + size, DOTTED + b"~+/=")
+            value = data[start : start + size].rstrip(b".")
+            if size >= 16 and is_random(value):
+                spans.append((start, start + len(value), "authorization"))
+        at = low.find(b"bearer", max(start, at + 6))
+
+
+def _find_assigned(data: bytes, low: bytes, ending: bytes, spans: "list[Span]") -> None:
+    """`NAME = value` in the spellings of programs, settings, JSON, headers and command lines."""
+    size = len(data)
+    at = low.find(ending)
+    while at >= 0:
+        behind = at + len(ending)
+        if behind < size and data[behind] in _BEHIND_NAME:
+            before = low[max(0, at - NAME_MAX) : at]
+            front = before[len(before.rstrip(WORD)) :]
+            # A name in which a new word begins: `dbPass`, `userAuth`.
+            if front and data[at : at + 1].isupper() and data[at - 1] in _LOW:
+                front += b"_"
+            name = front + ending
+            if is_secret_name(name):
+                word = before[len(before.rstrip(DOTTED)) :]
+                _find_value(data, behind, name, (word or ending).startswith(b"-"), spans)
+        at = low.find(ending, behind)
+
+
+def _find_value(data: bytes, at: int, name: bytes, is_flag: bool, spans: "list[Span]") -> None:
+    """The value that stands behind a name, when it is one."""
+    at += _run(data, at, DIGIT, 3)
+    at += _run(data, at, b"\\\"'`]", 6)
+    spaces = _run(data, at, _SPACES, 8)
+    at += spaces
+    sign = data[at : at + 1]
+    if sign in (b"=", b":"):
+        at += 1 + _run(data, at + 1, b"=>", 2)
+    elif sign == b">" and not spaces:
+        at += 1
+    else:
+        behind = _behind_value_word(data, at - spaces)
+        if behind:
+            at = behind
+        elif not (is_flag and spaces):
+            return
+    at += _run(data, at, _SPACES, 8)
+    if data[at : at + 4] == b"&lt;":
+        return  # `<your password>` in HTML
+    at += data[at : at + 1] == b"&"  # `: &str = "value"`
+    start, end, quoted = _value(data, at)
+    if not quoted and data[end : end + 4].lstrip(b" ")[:1] == b"=":  # NAME: type = "value"
+        at = end + data[end : end + 4].find(b"=") + 1
+        at += _run(data, at, _SPACES, 4)
+        start, end, quoted = _value(data, at)
+    if name.endswith(b"authorization"):
+        _find_authorization(data, start, end, quoted, spans)
+        return
+    if not quoted and name.endswith(_PHRASES):  # words to the end of the line
+        line = data[start : start + 256].partition(b"\n")[0].partition(b"\\n")[0].rstrip(b" \r\"',")
+        if is_passphrase(line):
+            spans.append((start, start + len(line), "private-key"))
+            return
+    value = data[start:end]
+    low = value[:8].lower()
+    for scheme in _SCHEMES:
+        if low.startswith(scheme) or (not quoted and low == scheme[:-1] and data[end : end + 1] == b" "):
+            start += len(scheme)
+            end = end if quoted else start + _run_until(data, start)
+            value = data[start:end]
+            break
+    if not quoted and data[end : end + 1] in (b"(", b"["):
+        return
+    if (
+        not quoted and data[at - 1 : at] == b">" and data[end : end + 1] == b" "
+    ):  # <password>several words</password>
+        close = data.find(b"<", end, end + 80)
+        if close >= 0 and is_passphrase(data[start:close]):
+            spans.append((start, close, kind_of(name)))
+            return
+    if is_secret_value(name, value, quoted):
+        spans.append((start, end, kind_of(name)))
+
+
+_PHRASES = (b"mnemonic", b"phrase")
+_SCHEMES = (b"bearer ", b"basic ", b"token ", b"apikey ")
+
+
+def _behind_value_word(data: bytes, at: int) -> int:
+    """Where the value of a pair is whose name ends at `at`: `name: N` and `value: V`, `key="N"
+    value="V"`; or 0.
+    """
+    window = data[at : at + 60]
+    text = window.lstrip(b" \t\r\n,\"'\\")
+    gone = len(window) - len(text)
+    if text[:1] in b"nr" and data[at + gone - 1 : at + gone] == b"\\":  # text in JSON: `\n`
+        text = text[1:].lstrip(b" \t\\n\"'")
+        gone = len(window) - len(text)
+    if gone and text[:5].lower() == b"value":
+        sign = text[5:].lstrip(b"\\\"' ")
+        if sign[:1] in (b"=", b":"):
+            return at + len(window) - len(sign) + 1
+    return 0
+
+
+def _find_authorization(data: bytes, start: int, end: int, quoted: bool, spans: "list[Span]") -> None:
+    """Any scheme and what follows it, when something in it is as chance makes it."""
+    if not quoted:
+        line = data[start : start + 2 * _VALUE_MAX]
+        for stop in (b"\n", b"\r", b"\\n", b"\\r", b"'", b'\\"', b"`", b'" ', b'"\n', b"<"):
+            line = line.partition(stop)[0]
+        end = start + len(line.rstrip(b" \t\"'\\,;)}"))
+    value = data[start:end]
+    scheme, space, rest = value.partition(b" ")
+    if space and scheme and not scheme.strip(WORD) and scheme[:1].isalpha():
+        start += len(scheme) + 1
+        value = rest
+    if scheme.lower() == b"basic" and not _is_pair_of_credentials(value):
+        return
+    if value[:1] in b"$%{<([*" or b"(" in value or b"{" in value or MARK in value:
+        return
+    if (len(value) > 12 and is_random(value) and b" " not in value and not is_placeholder(value)) or any(
+        len(part) >= 16 and is_random(part) and not is_placeholder(part)
+        for part in value.translate(_AS_PARTS).split()
+    ):
+        spans.append((start, end, "authorization"))
+
+
+def _is_pair_of_credentials(value: bytes) -> bool:
+    """Whether a password that is no example stands in `user:password`, in Base64."""
+    import binascii
+
+    try:
+        pair = binascii.a2b_base64(value + b"=" * (-len(value) % 4))
+    except ValueError:
+        return True
+    _, colon, password = pair.partition(b":")
+    return not colon or (len(password) >= 6 and not is_placeholder(password))
+
+
+_AS_PARTS = bytes(c if c in ALNUM_SET or c in b"+/_-." else 32 for c in range(256))
+
+
+def _value(data: bytes, at: int) -> "tuple[int, int, bool]":
+    """(start, end, in quotes) of the value that begins at `at`."""
+    if data[at : at + 1] in (b"r", b"b", b"f", b"u", b"R", b"B", b"F", b"U") and data[at + 1 : at + 2] in (
+        b'"',
+        b"'",
+    ):
+        at += 1
+    escapes = _run(data, at, b"\\", 8)
+    quote = data[at + escapes : at + escapes + 1]
+    if quote and quote in _QUOTES:
+        start = at + escapes + 1
+        window = data[start : start + _VALUE_MAX]
+        end = window.find(quote)
+        line = window.find(b"\n")
+        if end < 0 or 0 <= line < end:
+            end = line if line >= 0 else len(window)  # cut off
+        return start, start + len(window[:end].rstrip(b"\\") if escapes else window[:end]), True
+    return at, at + _run_until(data, at), False
+
+
+def _run_until(data: bytes, at: int) -> int:
+    """How many bytes from `at` on belong to a value without quotes."""
+    window = data[at : at + _VALUE_MAX]
+    ends = window.translate(_AS_VALUE)
+    at = 0
+    while True:
+        at = ends.find(b" ", at)
+        if at < 0:
+            return len(window)
+        if window[at : at + 1] in (b"&", b";") and not _is_pair(window[at + 1 :]):
+            at += 1  # part of a password, unless the next name of a query begins
+            continue
+        return at
+
+
+def _is_pair(text: bytes) -> bool:
+    """Whether `name=` or nothing stands there, as behind the value before in a query."""
+    rest = text.lstrip(WORD + b" ")
+    return not text.strip() or text[:1] in b"&;\n" or rest[:1] == b"=" or text[:1] == b" "

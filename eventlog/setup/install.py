@@ -1,0 +1,425 @@
+"""Our hooks in the settings of agents: where they go, which events they want, in and out again.
+
+A settings file belongs to its user. It is edited in place as text (`settings.py`), replaced whole by a
+synced sibling and a rename, with its mode and owner, never when somebody changed it meanwhile. What takes
+our edit back is kept as a *receipt*: offsets and lengths, and the white space they replaced, never other
+content, keyed by the digest of the file as we left it. So while nobody else edits the file, `uninstall`
+gives the very bytes that were there before; afterwards only our own entries go.
+
+Any number of processes may call this at once: one lock of the user's serialises them.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eventlog.agents.opencode import plugin
+from eventlog.base.errors import Refused
+from eventlog.base.fs import FileSystem, Refusals, read_file
+from eventlog.setup import receipts, settings, settings_file
+from eventlog.setup.receipts import Receipt
+from eventlog.setup.settings import Edit, Handler
+from eventlog.setup.settings_file import Change
+
+CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE = "claude-code", "codex", "gemini-cli", "opencode"
+AGENTS = (CLAUDE_CODE, CODEX, GEMINI_CLI, OPENCODE)
+LOCAL, PROJECT, USER = "local", "project", "user"
+LEVELS = (LOCAL, PROJECT, USER)
+
+# A hook gives up by itself after five seconds; this is for one that cannot. Agents would wait for minutes.
+_TIMEOUT_S = 10
+# Codex allows no more for these two.
+_CODEX_END_TIMEOUT_S = 3
+
+# Events that become events of their own, then those that are kept as they are. Not registered: those that ask
+# for an answer (PermissionRequest, WorktreeCreate, Elicitation), and MessageDisplay, which comes by the word.
+_CLAUDE_CODE_EVENTS = (
+    "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch",
+    "SubagentStart", "SubagentStop", "Stop", "StopFailure", "SessionEnd",
+    "PreCompact", "PostCompact", "Notification", "ConfigChange", "CwdChanged",
+)  # fmt: skip
+_CODEX_EVENTS = (
+    "SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PreModelRequest", "PostModelRequest",
+    "SubagentStart", "SubagentStop", "Stop", "Interrupt", "SessionEnd",
+    "PreCompact", "PostCompact",
+)  # fmt: skip
+# Each hook is a process that Gemini CLI waits for. Not registered are those around a model call, of which
+# the chat tells more: BeforeModel, BeforeToolSelection, AfterModel (each piece), PreCompress (before each).
+_GEMINI_CLI_EVENTS = (
+    "SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd", "Notification",
+)  # fmt: skip
+EVENTS: Mapping[str, tuple[str, ...]] = {
+    CLAUDE_CODE: _CLAUDE_CODE_EVENTS,
+    CODEX: _CODEX_EVENTS,
+    GEMINI_CLI: _GEMINI_CLI_EVENTS,
+    OPENCODE: plugin.EVENTS,
+}
+_SHORT_TIMEOUTS = {(CODEX, "SessionEnd"), (CODEX, "Interrupt")}
+
+# Agents that read comments in their settings.
+_COMMENTED = (GEMINI_CLI,)
+_SETTINGS_SIZE_MAX = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Homes:
+    """Where the user keeps things; `of` reads the environment."""
+
+    claude: str
+    codex: str
+    gemini: str
+    opencode: str
+    state: str  # receipts
+    data: str  # the stub, where there is no virtual environment
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> "Homes":
+        home = environ.get("HOME") or os.path.expanduser("~")
+
+        def place(variable: str, below: str) -> str:
+            return os.path.abspath(environ.get(variable) or os.path.join(home, below))
+
+        return cls(
+            place("CLAUDE_CONFIG_DIR", ".claude"),
+            place("CODEX_HOME", ".codex"),
+            os.path.join(os.path.abspath(environ.get("GEMINI_CLI_HOME") or home), ".gemini"),
+            place("XDG_CONFIG_HOME", ".config") + "/opencode",
+            place("XDG_STATE_HOME", ".local/state"),
+            place("XDG_DATA_HOME", ".local/share"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What one settings file says of our hooks. `problem` is why it could not be read, None when it was."""
+
+    agent: str
+    level: str
+    path: str
+    exists: bool
+    events: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    disabled: str | None = None  # the setting that switches hooks off
+    is_older: bool = False  # another version of Locus made the file
+    status_line: str | None = None  # the command of a status line of ours
+    problem: str | None = None
+
+
+def settings_path(agent: str, level: str, directory: str, homes: Homes) -> str:
+    """The settings file of an agent: of a project directory, shared or not, or of the user.
+
+    All but Claude Code have one file for a project, whichever is asked for; OpenCode's is a plugin.
+    """
+    if agent == OPENCODE:
+        above = homes.opencode if level == USER else f"{directory}/.opencode"
+        return f"{above}/plugin/{plugin.NAME}"
+    if agent == CLAUDE_CODE:
+        name = "settings.local.json" if level == LOCAL else "settings.json"
+        return f"{homes.claude}/{name}" if level == USER else f"{directory}/.claude/{name}"
+    if agent == GEMINI_CLI:
+        return f"{homes.gemini if level == USER else f'{directory}/.gemini'}/settings.json"
+    return f"{homes.codex}/hooks.json" if level == USER else f"{directory}/.codex/hooks.json"
+
+
+def agents_here(directory: str, homes: Homes, search_path: str | None) -> list[str]:
+    """The agents that this user or this project has: a program, a home, or a directory in the project."""
+    signs = {
+        CLAUDE_CODE: ("claude", homes.claude, f"{directory}/.claude"),
+        CODEX: ("codex", homes.codex, f"{directory}/.codex"),
+        GEMINI_CLI: ("gemini", homes.gemini, f"{directory}/.gemini"),
+        OPENCODE: ("opencode", homes.opencode, f"{directory}/.opencode"),
+    }
+    return [
+        agent
+        for agent, (program, home, folder) in signs.items()
+        if os.path.isdir(home) or os.path.isdir(folder) or shutil.which(program, path=search_path)
+    ]
+
+
+def handlers(agent: str, line: str) -> dict[str, Handler]:
+    """For every event that the adapter of `agent` wants, what is to run."""
+    unit = 1000 if agent == GEMINI_CLI else 1
+    return {
+        event: {
+            "type": "command",
+            "command": line,
+            "timeout": _CODEX_END_TIMEOUT_S if (agent, event) in _SHORT_TIMEOUTS else _TIMEOUT_S * unit,
+        }
+        for event in EVENTS[agent]
+    }
+
+
+def install(
+    fs: FileSystem,
+    agent: str,
+    path: str,
+    wanted: Mapping[str, Handler],
+    homes: Homes,
+    *,
+    shown: Handler | None = None,
+    dry_run: bool = False,
+) -> Change:
+    """Register exactly `wanted` in the settings file at `path`; entries of ours from before give place.
+
+    Args: shown: the status line to set; without one, a status line of ours stays and no other is touched.
+    Raises: Refused (not the JSON it should be, changed meanwhile, or it has a status line of somebody else),
+        LockTimeout, EventLogError.
+    """
+    if agent == OPENCODE:
+        return _edit(fs, agent, path, homes, dry_run, lambda file: file.with_plugin(wanted))
+    return _edit(fs, agent, path, homes, dry_run, lambda file: file.with_hooks(wanted, shown))
+
+
+def uninstall(fs: FileSystem, agent: str, path: str, homes: Homes, *, dry_run: bool = False) -> Change:
+    """Take our hooks out again, and forget that they were ever put in. Raises: as `install`."""
+    if agent == OPENCODE:
+        return _edit(fs, agent, path, homes, dry_run, lambda file: file.without_plugin(), is_end=True)
+    return _edit(fs, agent, path, homes, dry_run, lambda file: file.without_hooks(), is_end=True)
+
+
+def was_installed(fs: FileSystem, path: str, homes: Homes) -> bool:
+    """Whether we put hooks into the settings file at `path` and nobody asked to take them out since."""
+    return bool(receipts.of_path(fs, receipts.directory(homes.state), path))
+
+
+def had_status_line(fs: FileSystem, path: str, homes: Homes) -> bool:
+    """Whether we set a status line in the settings file at `path` and nobody asked to take it out since."""
+    return receipts.had_status_line(fs, receipts.directory(homes.state), path)
+
+
+def edit_text(
+    fs: FileSystem,
+    agent: str,
+    path: str,
+    homes: Homes,
+    make: Callable[[str | None], str | None],
+    *,
+    dry_run: bool = False,
+) -> Change:
+    """Make of the text of a settings file what `make` gives; None is a file that is not there.
+
+    In the way of `install`: under the user's lock, replaced whole, never when somebody changed it meanwhile.
+    Raises: as `install`, and what `make` raises.
+    """
+
+    def planned() -> Change:
+        file = os.path.realpath(path)
+        before = settings_file.read(fs, path, file)
+        after = make(None if before is None else _text(before, path))
+        return Change(agent, path, file, before, None if after is None else after.encode())
+
+    with Refusals(path, "edit the settings"):
+        if dry_run:
+            return planned()
+        with settings_file.locked(fs, receipts.directory(homes.state)):
+            change = planned()
+            if change.kind == "removed":
+                settings_file.refuse_changed(fs, change)
+                fs.unlink(change.file)
+                fs.fsync_dir(os.path.dirname(change.file))
+            elif change.after is not None and change.kind != "unchanged":
+                os.makedirs(os.path.dirname(change.file), exist_ok=True)
+                settings_file.replace(fs, change, change.after)
+            return change
+
+
+def look(fs: FileSystem, agent: str, level: str, path: str) -> Registered:
+    """What the settings file at `path` says of our hooks; never raises for what is in it."""
+    try:
+        data = read_file(fs, path, _SETTINGS_SIZE_MAX)
+        text = _text(data, path)
+        if agent == OPENCODE:
+            return _look_at_plugin(level, path, text)
+        if settings.is_blank(text):
+            return Registered(agent, level, path, True)
+        root = settings.parse(text, path, comments=agent in _COMMENTED)
+    except (FileNotFoundError, NotADirectoryError):
+        return Registered(agent, level, path, False)
+    except OSError as error:
+        return Registered(agent, level, path, True, problem=f"{path}: {error.strerror}")
+    except (Refused, ValueError) as error:
+        return Registered(agent, level, path, True, problem=str(error))
+    ours = settings.ours_in(root)
+    events = tuple(dict.fromkeys(own.event for own in ours))
+    shown = settings.status_line(root)
+    return Registered(
+        agent,
+        level,
+        path,
+        True,
+        events=events,
+        missing=tuple(event for event in EVENTS[agent] if event not in events) if events else (),
+        lines=tuple(dict.fromkeys(_line_of(own.handler) for own in ours)),
+        disabled=_disabled(root.data, ours),
+        status_line=str(shown["command"]) if settings.is_our_status_line(shown) else None,
+    )
+
+
+def _look_at_plugin(level: str, path: str, text: str) -> Registered:
+    if not plugin.is_ours(text):
+        return Registered(OPENCODE, level, path, True)
+    events, line = plugin.events_in(text), plugin.line_in(text)
+    missing = tuple(event for event in EVENTS[OPENCODE] if event not in events)
+    problem = plugin.edited(path) if plugin.is_edited(text) else None
+    lines = () if line is None else (line,)
+    older = line is not None and text != plugin.text(line, events)
+    return Registered(OPENCODE, level, path, True, events, missing, lines, problem=problem, is_older=older)
+
+
+def _disabled(said: Mapping[str, Any], ours: Sequence[settings.Ours]) -> str | None:
+    """The setting that keeps our hooks from running."""
+    if said.get("disableAllHooks") is True:
+        return "disableAllHooks"
+    switches = said.get("hooksConfig")
+    if isinstance(switches, dict) and switches.get("enabled") is False:
+        return "hooksConfig.enabled false"
+    off = switches.get("disabled") if isinstance(switches, dict) else None
+    if isinstance(off, list) and any(one.handler.get("command") in off for one in ours):
+        return "hooksConfig.disabled with our command"
+    return None
+
+
+# -- one file ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Edited:
+    """What is to become of a file, and what takes it back."""
+
+    after: str | None
+    receipt: Receipt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A settings file as it is; `text` is None when it is not there."""
+
+    path: str
+    text: str | None
+    comments: bool  # its agent reads them
+    receipt: Receipt | None  # of exactly these bytes
+    created: bool  # by us, as any receipt says
+    made_directory: bool
+
+    def is_blank(self) -> bool:
+        return self.text is None or settings.is_blank(self.text)
+
+    def parsed(self) -> settings.Value:
+        return self._parse(self.text or "")
+
+    def _parse(self, text: str) -> settings.Value:
+        return settings.parse(text, self.path, comments=self.comments)
+
+    def with_hooks(self, wanted: Mapping[str, Handler], shown: Handler | None) -> _Edited:
+        if not self.is_blank():
+            root = self.parsed()
+            there = settings.status_line(root)
+            if shown is not None and there is not None and not settings.is_our_status_line(there):
+                raise Refused(
+                    f"{self.path} has a `statusLine` of its own. Remove it there, or leave --statusline out."
+                )
+            if shown is None and settings.is_our_status_line(there):
+                shown = there
+            if settings.holds_exactly(root, wanted) and (shown is None or there == shown):
+                return _Edited(self.text)
+        base = self.without_hooks().after
+        made_directory = self.made_directory or not os.path.isdir(os.path.dirname(self.path))
+        if base is None:
+            receipt = Receipt(None, True, made_directory, shown is not None)
+            return _Edited(settings.created(wanted, shown), receipt)
+        if settings.is_blank(base):
+            edits = [Edit(0, len(base), settings.created(wanted, shown))]
+        else:
+            edits = settings.insertion(base, self._parse(base), wanted, shown)
+        after, back = settings.apply(base, edits)
+        return _Edited(after, Receipt(tuple(back), self.created, made_directory, shown is not None))
+
+    def with_plugin(self, wanted: Mapping[str, Handler]) -> _Edited:
+        after = plugin.put_in(self.path, self.text, wanted)
+        made_directory = self.made_directory or not os.path.isdir(os.path.dirname(self.path))
+        return _Edited(after, None if after == self.text else Receipt(None, True, made_directory))
+
+    def without_plugin(self) -> _Edited:
+        return _Edited(plugin.taken_out(self.path, self.text))
+
+    def without_hooks(self) -> _Edited:
+        if self.text is None or self.is_blank():
+            return _Edited(self.text)
+        root = self.parsed()
+        if not settings.is_in(root):
+            return _Edited(self.text)
+        if self.receipt is not None:
+            if self.receipt.edits is None:
+                return _Edited(None)
+            left = settings.apply(self.text, self.receipt.edits)[0]
+        else:
+            left = settings.apply(self.text, settings.removal(self.text, root))[0]
+        is_empty = self.created and settings.is_empty(left, self.path, comments=self.comments)
+        return _Edited(None if is_empty else left)
+
+
+def _edit(
+    fs: FileSystem, agent: str, path: str, homes: Homes, dry_run: bool, make: Any, *, is_end: bool = False
+) -> Change:
+    """Args: is_end: nothing of ours is to be in the file from now on, whether it was there or not."""
+    with Refusals(path, "edit the settings"):
+        if dry_run:
+            return _planned(fs, agent, path, homes, make)[0]
+        kept = receipts.directory(homes.state)
+        with settings_file.locked(fs, kept):
+            change, edited, made_directory = _planned(fs, agent, path, homes, make)
+            if change.kind != "unchanged":
+                _carry_out(fs, change, edited.receipt, kept, made_directory)
+            if is_end:
+                receipts.forget_path(fs, kept, path)
+            return change
+
+
+def _planned(fs: FileSystem, agent: str, path: str, homes: Homes, make: Any) -> tuple[Change, _Edited, bool]:
+    file = os.path.realpath(path)
+    before = settings_file.read(fs, path, file)
+    known = receipts.of_file(fs, receipts.directory(homes.state), file)
+    try:
+        found = _File(
+            path,
+            None if before is None else _text(before, path),
+            agent in _COMMENTED,
+            known.get(receipts.digest(before)) if before is not None else None,
+            any(receipt.created for receipt in known.values()),
+            any(receipt.made_directory for receipt in known.values()),
+        )
+        edited: _Edited = make(found)
+    except Refused as error:  # said by what only reads, too
+        raise Refused(f"{error} Nothing was written.") from error
+    after = None if edited.after is None else edited.after.encode()
+    return Change(agent, path, file, before, after), edited, found.made_directory
+
+
+def _text(data: bytes, path: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused(f"{path}: not UTF-8 at byte {error.start}. Save it as UTF-8.") from error
+
+
+def _line_of(handler: Handler) -> str:
+    arguments = handler.get("args")
+    words = [str(handler.get("command")), *(map(str, arguments) if isinstance(arguments, list) else ())]
+    return " ".join(words)
+
+
+def _carry_out(
+    fs: FileSystem, change: Change, receipt: Receipt | None, kept: str, made_directory: bool
+) -> None:
+    """The receipt first: a crash leaves one that fits no file, which harms nobody."""
+    if receipt is not None and change.after is not None:
+        receipts.write(fs, kept, change.path, change.file, change.after, receipt)
+    if change.after is None:
+        settings_file.remove(fs, change, made_directory)
+    else:
+        os.makedirs(os.path.dirname(change.file), exist_ok=True)
+        settings_file.replace(fs, change, change.after)
+    receipts.forget(fs, kept, change.file, change.after if receipt is not None else None)

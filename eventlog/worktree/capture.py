@@ -1,0 +1,426 @@
+"""Capture of a working directory: the tree of what stands there, made from what changed since last time.
+
+What is captured, the files that prove a content unchanged, and the racy rule are in docs/capture.md.
+The result is exact (P1): whatever is left out is an entry of kind `s` with its reason, or ignored.
+Nothing in the working directory is written, no symlink is followed, no pipe or device is opened, and no
+lock is held but the writer's (P4). With a deadline the capture ends in time and says what it did not
+look at; the next one goes on from there.
+
+Any number of processes may capture one directory at once. On the hook path.
+"""
+
+import os
+
+from blake3 import blake3
+
+from eventlog.base.errors import Corruption, InvalidEvent, NotFound, Refused
+from eventlog.base.fs import Refusals
+from eventlog.base.paths import path_text
+from eventlog.blobs.ids import blob_id, to_text, tree_id
+from eventlog.blobs.tree import FILES, PLAIN, SKIPPED, encode_tree
+from eventlog.secrets.redaction import IGNORED
+from eventlog.worktree import git, statcache
+from eventlog.worktree.changes import Change, changes_between
+from eventlog.worktree.contents import CONTENT_SIZE_MAX, Contents, Lists
+from eventlog.worktree.entries import Entries, reason_texts
+from eventlog.worktree.rows import KEPT
+from eventlog.worktree.rules import Rules
+from eventlog.worktree.scan import RulesChanged, Scan
+from eventlog.worktree.statcache import Key, StatCache
+from eventlog.worktree.userfiles import UserFiles
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eventlog.base.fs import FileSystem
+    from eventlog.base.layout import Layout
+    from eventlog.blobs.deferred import DeferredFile
+    from eventlog.blobs.store import BlobStore
+    from eventlog.blobs.writer import BlobWriter
+    from eventlog.worktree.contents import Deferral
+    from eventlog.worktree.tracked_contents import TrackedRows
+
+FILE_SIZE_MAX = 100_000_000
+SHOWN_MAX = 50  # paths that a snapshot lists of each kind
+
+# Raised when the same directory would be captured otherwise than before.
+_RULES_VERSION = 4
+
+
+class Capture:
+    """What a capture found. Paths are relative to the working directory."""
+
+    __slots__ = (
+        "_lists",
+        "_path",
+        "_tables",
+        "_tracked",
+        "changes",
+        "deferred",
+        "dirs",
+        "files",
+        "ignored_count",
+        "kept",
+        "modes_changed",
+        "new_deferred",
+        "partial",
+        "pending",
+        "pending_count",
+        "read_bytes",
+        "read_files",
+        "root",
+        "root_mode",
+        "skipped",
+        "submodules",
+        "symlinks",
+        "warning",
+    )
+
+    def __init__(self, tables: StatCache, scan: Scan, path: bytes, lists: Lists) -> None:
+        self.root = tables.root
+        self._tables = tables
+        self._lists = lists
+        self._path = path
+        self._tracked: "TrackedRows | None" = None
+        kinds = tables.kinds.translate(PLAIN)
+        self.files = kinds.count(b"f") + kinds.count(b"x")
+        self.symlinks = tables.kinds.count(b"l")
+        self.dirs = tables.kinds.count(b"d") - 1
+        self.submodules = tables.kinds.count(b"m")
+        self.ignored_count = tables.ignored_count  # names that were left out because git ignores them
+        self.kept = _kept_in(tables)  # files that git ignores and that are kept all the same
+        self.read_files = scan.entries.read_files
+        self.read_bytes = scan.entries.read_bytes
+        self.partial = bool(scan.pending_count) or scan.rules.warning is not None
+        self.pending = tuple(scan.pending)  # some of the paths that were not looked at in time
+        self.pending_count = scan.pending_count
+        self.warning = scan.rules.warning  # why git could not be asked
+        self.skipped: "list[tuple[bytes, str]]" = []  # what is there and was not captured, and why
+        self.changes: "list[Change]" = []  # since the previous tree, in order of paths
+        self.modes_changed = False  # of directories that were there already: in no change
+        self.root_mode: "int | None" = None  # of the directory itself, where it has not all of 0755
+        self.deferred: "list[Deferred]" = []  # what is there and was left to be stored later
+        self.new_deferred: "list[DeferredFile]" = []  # of it what this capture left, and git does not hold
+
+    def facts(self) -> "dict[str, object]":
+        """What a snapshot says of the directory, apart from its tree; None where there is nothing to say."""
+        return {
+            "root_mode": None if self.root_mode is None else f"040{self.root_mode:03o}",
+            "tracked_files": self.files,
+            "ignored_count": self.ignored_count,
+            "skipped": [[path_text(path), why] for path, why in self.skipped[:SHOWN_MAX]] or None,
+            "skipped_count": len(self.skipped) or None,
+        }
+
+    def count_changed(self, blobs: "BlobStore", tree: bytes) -> "int | None":
+        """How many paths differ from an earlier tree; None where that cannot be read."""
+        if tree == self.root:
+            return 0
+        try:
+            changes, _ = changes_between(blobs, tree, None, self._tables)
+            return sum(not self._lists.is_same(change, self._tables) for change in changes)
+        except (NotFound, Corruption):
+            return None
+
+    def deferred_facts(self) -> "dict[str, object]":
+        """What a snapshot says of the contents that the tree lacks; empty where it lacks none."""
+        if not self.deferred:
+            return {}
+        waiting = [path for one in self.deferred if not one.in_git for path in one.paths]
+        return {
+            "deferred": len(waiting),
+            "in_git": sum(len(one.paths) for one in self.deferred if one.in_git),
+            "lists": self.lists(),
+            "deferred_paths": [path_text(path) for path in waiting[:SHOWN_MAX]],
+        }
+
+    def lists(self) -> "list[str]":
+        """The lists that explain entries of the tree, for `blobs` of the event that names it."""
+        return [to_text(one.list_id) for one in self.deferred]
+
+    def kept_contents(self) -> "dict[bytes, bytes]":
+        """Path → id of the contents of the kept files, as far as they have one."""
+        tables, found = self._tables, {}
+        row = tables.flags.find(KEPT)
+        while row >= 0:
+            if tables.kinds[row : row + 1] in FILES:
+                found[tables.paths[row]] = tables.id(row)
+            row = tables.flags.find(KEPT, row + 1)
+        return found
+
+    def withhold_ignored(self, writer: "BlobWriter", id: bytes, size: int) -> None:
+        """Withhold a content of an ignored file, unless a tracked file has the same, or it is empty."""
+        from eventlog.worktree.tracked_contents import TrackedRows
+
+        if self._tracked is None:
+            self._tracked = TrackedRows(self._tables, self._path)
+        if not self._tracked.has(id, size):
+            writer.withhold(id, IGNORED)
+
+
+class Deferred:
+    """The entries of a tree that one list explains. `in_git`: the list is of contents that git holds."""
+
+    __slots__ = ("in_git", "list_id", "paths", "sentence")
+
+    def __init__(self, sentence: bytes, list_id: bytes, in_git: bool) -> None:
+        self.sentence = sentence  # the id of the entries
+        self.list_id = list_id
+        self.in_git = in_git
+        self.paths: "list[bytes]" = []
+
+
+def capture(
+    blobs: "BlobStore",
+    writer: "BlobWriter",
+    root: str,
+    *,
+    previous: "bytes | None" = None,
+    include: "Sequence[str]" = (),
+    keep_ignored: bool = False,
+    size_max: int = FILE_SIZE_MAX,
+    deadline: "float | None" = None,
+    calls: "UserFiles | None" = None,
+    may_fork: bool = False,
+    deferral: "Deferral | None" = None,
+) -> Capture:
+    """Capture the working directory `root`; its tree and all that is new in it are durable on return.
+
+    Everything that was put with `writer` goes into the same pack. The caller appends the event that
+    refers to the tree, and closes the writer after that.
+
+    Args:
+        previous: id of the tree to list the changes since; without it none are listed.
+        include: patterns, in the syntax of gitignore, of ignored files to capture all the same.
+        keep_ignored: capture ignored files that nothing could rebuild (`kept_ignored.py`). Their contents
+            are withheld: `BlobStore.withheld_events` says so.
+        size_max: larger files are skipped.
+        deadline: monotonic time after which nothing more is looked at.
+        may_fork: children of this process may look at a part of a large directory. For processes of one
+            thread that do not outlive the capture by much, and have no handler of their own for SIGCHLD.
+        deferral: for a caller that waits for no content: what does not fit is left to be stored later.
+    Raises: NotFound, Refused when `root` is no directory, or one that is never captured; NotDurable.
+    """
+    path = os.fsencode(os.path.realpath(root))
+    fs, layout = blobs.fs, blobs.layout
+    place = _place_of(layout, path, root)
+    key = Key(blobs.store_id, blake3(path).digest(16), _options(place, include, size_max, keep_ignored), path)
+    with Refusals(layout.gc_generation, "read how often contents were collected"):
+        generation = statcache.read_generation(fs, layout)
+    probe = probe_of(fs, layout, path)
+    cache = statcache.load(fs, layout, key)
+    entries = Entries(path, calls or UserFiles(), writer, probe, size_max, modes=blobs.modes)
+    if deferral is not None:
+        entries.content_max = CONTENT_SIZE_MAX
+    never = _never(layout, place)
+    contents: "Contents | None" = None
+    # Where the options have changed, what was seen with others saves who reads little from deferring it.
+    seen = None if cache is not None or deferral is None else statcache.load_any(fs, layout, *key.place)
+    other = None if seen is None else seen[0]
+    lists = Lists(blobs.get)
+
+    def scan_with(known: "StatCache | None") -> "tuple[Scan, StatCache]":
+        rules = Rules(path, place, known, probe, include, deadline, keep_ignored)
+        nonlocal contents
+        contents = None if deferral is None else Contents(deferral, entries, lists, deadline, other)
+        scan = Scan(
+            known,
+            entries,
+            rules,
+            never=never,
+            deadline=deadline,
+            may_fork=may_fork,
+            contents=contents,
+            lists=lists,
+        )
+        return scan, _tables(scan, generation)
+
+    try:
+        try:
+            scan, tables = scan_with(cache)
+        except (InvalidEvent, KeyError):
+            if cache is None:
+                raise
+            # Its tables contradict each other, which no damage does: somebody has written them.
+            cache = None
+            scan, tables = scan_with(None)
+    finally:
+        entries.close()
+    mode = os.stat(path).st_mode & 0o755
+    writer.flush()
+    if tables is not cache:
+        # Behind the flush: what the cache names is durable before the cache exists.
+        statcache.save(fs, layout, key, tables)
+    done = Capture(tables, scan, path, lists)
+    done.root_mode = mode if blobs.modes and mode != 0o755 else None
+    _left_out(done, blobs, tables, lists, size_max)
+    if contents is not None:
+        done.new_deferred = contents.new
+    if previous is not None and previous != tables.root:
+        changes, done.modes_changed = changes_between(blobs, previous, cache, tables)
+        done.changes = [change for change in changes if not lists.is_same(change, tables)]
+    if keep_ignored:
+        _withhold_kept(done, writer, tables, None if previous is None else done.changes)
+    return done
+
+
+def git_facts(root: bytes, deadline: "float | None" = None) -> "dict[str, object]":
+    """What a snapshot at a turn's start or end says of `worktree_git.status`; {} where git cannot say."""
+    try:
+        dirty, staged = git.status(root, deadline)
+    except git.GitFailed:
+        return {}
+    facts: "dict[str, object]" = {}
+    for name, paths in (("git_dirty", dirty), ("git_staged", staged)):
+        facts[name] = [path_text(path) for path in paths[:SHOWN_MAX]]
+        if len(paths) > SHOWN_MAX:
+            facts[f"{name}_count"] = len(paths)
+    return facts
+
+
+def _kept_in(tables: StatCache) -> "frozenset[bytes]":
+    if KEPT not in tables.flags:
+        return frozenset()
+    return frozenset(path for path, flag in zip(tables.paths, tables.flags, strict=True) if flag == KEPT[0])
+
+
+def _withhold_kept(
+    done: Capture, writer: "BlobWriter", tables: StatCache, changes: "list[Change] | None"
+) -> None:
+    """Withhold the contents of the files that git ignores and that are kept all the same.
+
+    Args: changes: since a tree that an event names; None where there is none, and all of them are new.
+    """
+    row = tables.flags.find(KEPT)
+    changed = None if changes is None else {change.path for change in changes}
+    while row >= 0:
+        if tables.kinds[row : row + 1] != SKIPPED and (changed is None or tables.paths[row] in changed):
+            done.withhold_ignored(writer, tables.id(row), tables.size(row))
+        row = tables.flags.find(KEPT, row + 1)
+
+
+def _never(layout: "Layout", place: "git.GitPlace | None") -> "set[tuple[int, int]]":
+    """(device, inode) of directories that are never captured, whatever their names are."""
+    paths = [os.fsencode(layout.root)]
+    if place is not None:
+        paths += [place.git_dir, place.common_dir]
+    found = (os.stat(path) for path in paths)
+    return {(one.st_dev, one.st_ino) for one in found}
+
+
+def _place_of(layout: "Layout", path: bytes, root: str) -> "git.GitPlace | None":
+    """The repository around `path`, after a look at whether it may be captured at all."""
+    if not os.path.isdir(path):
+        raise NotFound(f"{root} is not a directory; name the working directory to capture")
+    store = os.fsencode(os.path.realpath(layout.root))
+    if path == store or path.startswith(store + b"/"):
+        raise Refused(f"{root} is inside the store {layout.root}; a store is never captured")
+    if path == b"/":
+        raise Refused("the root of the file system is never captured; name a working directory")
+    place = git.find(path)
+    if place is None and git.is_git_dir(path):
+        raise Refused(f"{root} is a bare repository: it has no working directory to capture")
+    return place
+
+
+def _options(
+    place: "git.GitPlace | None", include: "Sequence[str]", size_max: int, keep_ignored: bool
+) -> bytes:
+    facts = [b"%d" % _RULES_VERSION, b"%d" % size_max]
+    facts += [] if place is None else [place.top, place.git_dir, place.common_dir]
+    facts += [b"", *(pattern.encode("utf-8", "surrogateescape") for pattern in include)]
+    facts += [b"", b"keep ignored"] if keep_ignored else []
+    return blake3(b"\0".join(facts)).digest(16)
+
+
+def probe_of(fs: "FileSystem", layout: "Layout", path: bytes) -> "tuple[int, int]":
+    """(now, device) as the file system of `path` tells the time, by a file written, or made, for this.
+
+    Now is 0, older than anything, where that cannot be. A file that is there is written to, since one that
+    goes again makes the next ones slow: ext4 looks for an inode that nobody had lately.
+    """
+    device = os.stat(path).st_dev
+    try:
+        fd = fs.open(layout.capture_clock, os.O_WRONLY | os.O_CREAT)
+        try:
+            fs.pwrite(fd, b"\0", 0)
+            found = fs.fstat(fd)
+        finally:
+            fs.close(fd)
+        if found.st_dev == device:
+            return found.st_mtime_ns, device
+    except OSError:
+        pass  # we may not write there
+    anonymous = getattr(os, "O_TMPFILE", 0)
+    tmp = layout.directory("tmp")
+    try:
+        beside = fs.stat(tmp).st_dev == device
+    except OSError:
+        beside = False  # whoever needs it says so
+    ways = [(tmp, anonymous)] * beside + [(os.fsdecode(path), anonymous)] if anonymous else []
+    if beside:
+        ways.append((layout.tmp(f"probe-{fs.random_bytes(8).hex()}"), os.O_CREAT | os.O_EXCL))
+    for where, flags in ways:
+        try:
+            fd = fs.open(where, os.O_WRONLY | flags)
+        except OSError:
+            continue  # this file system makes no files without a name, or we may not write there
+        try:
+            found = fs.fstat(fd)
+        finally:
+            fs.close(fd)
+            if flags & os.O_EXCL:
+                fs.unlink(where)
+        if found.st_dev == device:
+            return found.st_mtime_ns, device
+    return 0, device
+
+
+def _tables(scan: Scan, generation: int) -> StatCache:
+    """The tables of what stands there; the very cache when nothing has changed."""
+    cache = scan.cache
+    full, trusts_ids = cache is None, True
+    if cache is not None:
+        trusts_ids = cache.generation == generation
+        if scan.nothing_changed() and trusts_ids:
+            return cache
+        if not statcache.is_nested(cache):
+            raise KeyError("directories")
+        full = not trusts_ids or scan.rules_differ()
+    try:
+        top = scan.run(full=full, trusts_ids=trusts_ids)
+    except RulesChanged:
+        top = scan.run(full=True, trusts_ids=trusts_ids)
+    for directory in reversed(scan.loaded(top)):
+        encoding = encode_tree([(name, *row[:3]) for name, row in directory.rows.items()])
+        id = tree_id(encoding)
+        if id != directory.id or directory.number < 0 or not trusts_ids:
+            scan.entries.writer.put_encoded_tree(encoding)
+        directory.set_id(id)
+    return scan.tables(top, generation)
+
+
+def _left_out(done: Capture, blobs: "BlobStore", tables: StatCache, lists: Lists, size_max: int) -> None:
+    """Every path without its content: what was skipped, with its reason, and what is to be stored later."""
+    if SKIPPED not in tables.kinds:
+        return
+    known = {blob_id(text.encode()): text for text in reason_texts(size_max)}
+    deferred: "dict[bytes, Deferred]" = {}
+    row = tables.kinds.find(SKIPPED)
+    while row >= 0:
+        id = tables.id(row)
+        if id not in known and id not in deferred:
+            text = blobs.get(id)
+            list_id = lists.named_by(id)
+            if list_id is None:
+                known[id] = text.decode("utf-8", "replace")
+            else:
+                deferred[id] = Deferred(id, list_id, lists.is_in_git(list_id))
+        if id in known:
+            done.skipped.append((tables.paths[row], known[id]))
+        else:
+            deferred[id].paths.append(tables.paths[row])
+        row = tables.kinds.find(SKIPPED, row + 1)
+    done.deferred = list(deferred.values())
+    done.files += sum(len(one.paths) for one in done.deferred)

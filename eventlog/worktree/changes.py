@@ -1,0 +1,172 @@
+"""What changed between two trees of one working directory.
+
+Only directories whose ids differ are opened. The earlier tree is read from the stat cache when it is
+the tree of that cache, else from the store. A rename is a delete and an add of the same content, not
+empty, paired in order of paths; contents that were changed as well are a delete and an add. On the hook
+path.
+"""
+
+from eventlog.blobs.ids import tree_id
+from eventlog.blobs.tree import DIRECTORY, FILES, SKIPPED, TreeEntry, encode_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eventlog.blobs.store import BlobStore
+    from eventlog.worktree.statcache import StatCache
+
+    # Entries of a directory with a handle of what is below each
+    _Entries = dict[bytes, tuple[TreeEntry, int | bytes]]
+    _Side = Callable[[int | bytes], _Entries]
+
+ADD, EDIT, DELETE, RENAME, MODE = "add", "edit", "delete", "rename", "mode"
+
+EMPTY_TREE = tree_id(encode_tree(()))
+
+
+class Change(tuple[str, bytes, "TreeEntry | None", "TreeEntry | None", "bytes | None"]):
+    """(operation, path, before, after, old path of a rename).
+
+    `mode` is a change of the permissions alone; an `edit` may change the kind too. Directories have
+    changes of their own only when they are empty.
+    """
+
+    __slots__ = ()
+
+    @property
+    def operation(self) -> str:
+        return self[0]
+
+    @property
+    def path(self) -> bytes:
+        return self[1]
+
+    @property
+    def before(self) -> "TreeEntry | None":
+        return self[2]
+
+    @property
+    def after(self) -> "TreeEntry | None":
+        return self[3]
+
+    @property
+    def old_path(self) -> "bytes | None":
+        return self[4]
+
+
+def changes_between(
+    blobs: "BlobStore", previous: bytes, cache: "StatCache | None", tables: "StatCache"
+) -> "tuple[list[Change], bool]":
+    """The changes from the tree `previous` to that of `tables`, in order of paths; whether a directory that
+    is in both has another mode, which is no change of a path.
+
+    Raises: NotFound, Corruption when the previous tree cannot be read.
+    """
+    if cache is not None and cache.root == previous:
+        start: "int | bytes" = 1
+        before = _of_tables(cache)
+    else:
+        start, before = previous, _of_store(blobs)
+    found, modes_changed = _compare(before, start, _of_tables(tables))
+    return sorted(_with_renames(found), key=lambda change: change[1]), modes_changed
+
+
+def _of_tables(tables: "StatCache") -> "_Side":
+    def entries(dir: "int | bytes") -> "_Entries":
+        assert isinstance(dir, int)
+        first, end = tables.rows_of(dir)
+        below = dir + 1
+        found: "_Entries" = {}
+        for row in range(first, end):
+            name = tables.paths[row].rpartition(b"/")[2]
+            entry = TreeEntry(name, tables.kinds[row : row + 1], tables.id(row), tables.size(row))
+            found[name] = entry, below
+            if entry.kind == DIRECTORY:
+                below += tables.span(below)
+        return found
+
+    return entries
+
+
+def _of_store(blobs: "BlobStore") -> "_Side":
+    def entries(id: "int | bytes") -> "_Entries":
+        assert isinstance(id, bytes)
+        if id == EMPTY_TREE:
+            return {}
+        return {entry.name: (entry, entry.id) for entry in blobs.get_tree(id)}
+
+    return entries
+
+
+def _compare(before_side: "_Side", start: "int | bytes", after_side: "_Side") -> "tuple[list[Change], bool]":
+    found: "list[Change]" = []
+    modes_changed = False
+    stack: "list[tuple[bytes, int | bytes | None, int | bytes | None]]" = [(b"", start, 1)]
+    while stack:
+        prefix, before_at, after_at = stack.pop()
+        befores = {} if before_at is None else before_side(before_at)
+        afters = {} if after_at is None else after_side(after_at)
+        if prefix and not befores and not afters:
+            # An empty directory that came or went. One that was emptied is told by its files.
+            pass
+        for name in befores.keys() | afters.keys():
+            before, before_below = befores.get(name, (None, None))
+            after, after_below = afters.get(name, (None, None))
+            path = prefix + name
+            was_dir = before is not None and before.kind == DIRECTORY
+            is_dir = after is not None and after.kind == DIRECTORY
+            if before is not None and after is not None and before[1:] == after[1:]:
+                continue
+            if was_dir or is_dir:
+                stack.append(
+                    (path + b"/", before_below if was_dir else None, after_below if is_dir else None)
+                )
+            told_before = None if was_dir and not _is_empty(before) else before
+            told_after = None if is_dir and not _is_empty(after) else after
+            if before is not None and after is not None and was_dir and is_dir:
+                modes_changed = modes_changed or before.size != after.size
+                continue
+            operation = _operation(told_before, told_after)
+            if operation is not None:
+                found.append(Change((operation, path, told_before, told_after, None)))
+    return found, modes_changed
+
+
+def _is_empty(entry: "TreeEntry | None") -> bool:
+    return entry is not None and entry.id == EMPTY_TREE
+
+
+def _operation(before: "TreeEntry | None", after: "TreeEntry | None") -> "str | None":
+    if before is None:
+        return None if after is None else ADD
+    if after is None:
+        return DELETE
+    if before.id == after.id and before.kind in FILES and after.kind in FILES:
+        return MODE if before.kind != after.kind else None
+    return EDIT
+
+
+def _has_content(entry: "TreeEntry") -> bool:
+    """Whether the id of an entry is that of a content, and not that of a reason or of an empty directory."""
+    return entry.kind not in (DIRECTORY, SKIPPED) and entry.size > 0
+
+
+def _with_renames(changes: "list[Change]") -> "list[Change]":
+    """The same with each delete and add of one content made one."""
+    gone: "dict[bytes, list[Change]]" = {}
+    for change in sorted(changes, key=lambda change: change[1], reverse=True):
+        if change.operation == DELETE and change.before is not None and _has_content(change.before):
+            gone.setdefault(change.before.id, []).append(change)
+    if not gone:
+        return changes
+    kept = []
+    moved = set()
+    for change in sorted(changes, key=lambda change: change[1]):
+        after = change.after
+        if change.operation == ADD and after is not None and _has_content(after) and gone.get(after.id):
+            old = gone[after.id].pop()
+            moved.add(old.path)
+            change = Change((RENAME, change.path, old.before, after, old.path))
+        kept.append(change)
+    return [change for change in kept if not (change.operation == DELETE and change.path in moved)]

@@ -1,0 +1,78 @@
+"""The rows of one directory of a working directory while they are brought up to date.
+
+Belongs to one scan. On the hook path.
+"""
+
+from eventlog.blobs.ids import blob_id
+from eventlog.blobs.tree import DIRECTORY, SKIPPED, SUBMODULE
+from eventlog.worktree.changes import EMPTY_TREE
+from eventlog.worktree.entries import LEFT_OUT
+from eventlog.worktree.statcache import UNPROVEN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    # kind, id, size, stat, tracked, what is below: a directory of the cache by number, or loaded
+    Row = tuple[bytes, bytes, int, bytes, bytes, "int | Directory | None"]
+
+# Is a row's path tracked? KEPT: git ignores it, and it is kept all the same.
+NO, YES, KEPT = b"\0", b"\1", b"\2"
+LEFT_OUT_ROW = SKIPPED, blob_id(LEFT_OUT.encode())
+_DIRS = (DIRECTORY, SUBMODULE)
+
+
+class Directory:
+    """A directory whose rows are loaded, because something in it or below it has changed."""
+
+    __slots__ = (
+        "depth",
+        "done",
+        "id",
+        "ignored",
+        "kept",
+        "left_out",
+        "listing",
+        "name",
+        "number",
+        "parent",
+        "path",
+        "proof",
+        "refused",
+        "rows",
+        "size",
+        "stat",
+        "suspects",
+    )
+
+    def __init__(self, parent: "Directory | None", name: bytes, number: int = -1) -> None:
+        self.parent = parent
+        self.name = name
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.path = join(parent, name) if parent is not None else b""
+        self.number = number  # in the cache
+        self.rows: "dict[bytes, Row]" = {}
+        self.suspects: "set[bytes]" = set()  # names whose stat is not that of the cache
+        self.left_out: "set[bytes]" = set()  # names that `.locusignore` keeps out
+        self.kept: "set[bytes]" = set()  # names that git ignores, and that are kept (kept_ignored.py)
+        self.ignored = 0  # names that are left out because git ignores them
+        self.refused: "dict[bytes, str]" = {}  # names in the tree that stand for others, and why
+        self.listing = False
+        self.done = True
+        self.stat = self.proof = UNPROVEN
+        self.id = EMPTY_TREE
+        self.size = 0  # of its entry: its mode, where that says something
+
+    def set_id(self, id: bytes) -> None:
+        self.id = id
+        if self.parent is not None:
+            self.parent.rows[self.name] = (DIRECTORY, id, self.size, self.stat, NO, self)
+
+
+def join(directory: Directory, name: bytes) -> bytes:
+    return directory.path + b"/" + name if directory.path else name
+
+
+def is_another(row: "Row", is_dir: bool, suspect: bool) -> bool:
+    """Whether a directory may stand where none was, or none where one was."""
+    if row[0] == SKIPPED:
+        return suspect and (row[:2] == LEFT_OUT_ROW or row[4] == KEPT)
+    return (row[0] in _DIRS) != is_dir

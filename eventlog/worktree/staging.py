@@ -1,0 +1,108 @@
+"""Copies of large files as they are at this moment, made before anybody reads them (docs/certainty.md §3).
+
+A copy is a reflink where the file system can, else a copy within the kernel; it has no name, so it goes with
+the process that holds it, and nothing unscanned ever stands under a name (P5). A file counts only when its
+stat was that of the list before the copy and after it. On the hook path: a child of the hook makes them.
+"""
+
+import os
+import stat
+
+from eventlog.base.fs import FileSystem
+from eventlog.base.layout import TMP_DIR, Layout
+from eventlog.blobs.tree import plain_kind
+from eventlog.worktree.contents import kind_of, stat_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from eventlog.blobs.deferred import DeferredFile
+    from eventlog.worktree.userfiles import UserFiles
+
+COPIED_BYTES_MAX = 256 << 20  # in one call; reflinks do not count
+COPIES_MAX = 128  # descriptors
+_PIECE = 8 << 20
+
+
+def stage(
+    fs: FileSystem, layout: Layout, calls: "UserFiles", root: str, files: "Iterable[DeferredFile]"
+) -> "dict[bytes, int]":
+    """Copy files below `root`, in the order given; path → descriptor of the copy, to be closed by the caller.
+
+    What changed, cannot be opened, or finds no room is left out: whoever stores it reads the file itself.
+    """
+    if not hasattr(os, "O_TMPFILE"):
+        return {}
+    staged: "dict[bytes, int]" = {}
+    left = COPIED_BYTES_MAX
+    tmp = layout.directory(TMP_DIR)
+    for file in files:
+        if len(staged) >= COPIES_MAX:
+            break
+        try:
+            source = open_below(calls, root, file.path)
+        except OSError:
+            continue
+        try:
+            copy = fs.open(tmp, os.O_RDWR | os.O_TMPFILE)
+        except OSError:
+            calls.close(source)
+            break  # this file system makes no files without a name
+        copied = -1
+        try:
+            if is_as_listed(calls.fstat(source), file):
+                copied = _copy(fs, source, copy, file.size, left)
+                if not is_as_listed(calls.fstat(source), file):
+                    copied = -1
+        except OSError:
+            copied = -1
+        finally:
+            calls.close(source)
+        if copied < 0:
+            fs.close(copy)
+        else:
+            left -= copied
+            staged[file.path] = copy
+    return staged
+
+
+def _copy(fs: FileSystem, source: int, copy: int, size: int, bytes_max: int) -> int:
+    """Copy a file; the bytes that took room, -1 when there are more than `bytes_max`. Raises: OSError."""
+    try:
+        fs.clone(source, copy)
+        return 0
+    except OSError:
+        pass  # not on this file system
+    if size > bytes_max:
+        return -1
+    at = 0
+    while at < size:
+        done = fs.copy_range(source, copy, min(_PIECE, size - at), at)
+        if done == 0:
+            return -1  # it was cut short meanwhile
+        at += done
+    return size
+
+
+def is_as_listed(found: os.stat_result, file: "DeferredFile") -> bool:
+    """Whether a file is still the one of the list, untouched."""
+    return (
+        stat.S_ISREG(found.st_mode)
+        and kind_of(found) == plain_kind(file.kind)
+        and stat_of(found) == file.stat
+    )
+
+
+def open_below(calls: "UserFiles", root: str, path: bytes) -> int:
+    """A descriptor of the file at a path below `root`, by way of no symlink. Raises: OSError."""
+    *above, name = path.split(b"/")
+    fd = calls.open_root(root)
+    try:
+        for part in above:
+            below = calls.open_dir(fd, part)
+            calls.close(fd)
+            fd = below
+        return calls.open_file(fd, name)
+    finally:
+        calls.close(fd)

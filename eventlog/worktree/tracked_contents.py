@@ -1,0 +1,95 @@
+"""Which contents stand under paths that git tracks: those are not withheld although an ignored file has them.
+
+Files are compared as they are now, and only those of the same size are read. On the hook path.
+"""
+
+import os
+import stat
+
+from eventlog.blobs.ids import ID_SIZE, blob_id
+from eventlog.blobs.tree import SKIPPED
+from eventlog.worktree.rows import YES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from eventlog.worktree.statcache import StatCache
+
+
+class TrackedRows:
+    """Those of one capture: its tables say them, but for files that it did not read."""
+
+    def __init__(self, tables: "StatCache", root: bytes) -> None:
+        self._tables = tables
+        self._root = root
+        self._unread: "dict[int, list[bytes]] | None" = None  # tracked paths by size
+
+    def has(self, id: bytes, size: int) -> bool:
+        tables = self._tables
+        at = tables.ids.find(id)
+        while at >= 0:
+            if at % ID_SIZE == 0 and tables.flags[at // ID_SIZE] == YES[0]:
+                return True
+            at = tables.ids.find(id, at + 1)
+        if self._unread is None:
+            self._unread = _by_size((tables.size(row), tables.paths[row]) for row in self._rows_unread())
+        return _is_in(self._root, self._unread.get(size, ()), id)
+
+    def _rows_unread(self) -> "Iterator[int]":
+        tables = self._tables
+        row = tables.kinds.find(SKIPPED)
+        while row >= 0:
+            if tables.flags[row] == YES[0]:
+                yield row
+            row = tables.kinds.find(SKIPPED, row + 1)
+
+
+class TrackedFiles:
+    """Those of a directory, as git lists them when it is asked first; none where git does not answer."""
+
+    def __init__(self, root: str) -> None:
+        self._root = os.fsencode(os.path.realpath(root))
+        self._paths: "dict[int, list[bytes]] | None" = None
+
+    def has(self, id: bytes, size: int) -> bool:
+        if self._paths is None:
+            self._paths = _by_size(self._listed())
+        return _is_in(self._root, self._paths.get(size, ()), id)
+
+    def _listed(self) -> "Iterator[tuple[int, bytes]]":
+        from eventlog.worktree import git
+
+        try:
+            _, answer = git.run(self._root, ["ls-files", "-z"], b"")
+        except git.GitFailed:
+            return
+        for path in answer.split(b"\0"):
+            try:
+                found = os.lstat(os.path.join(self._root, path))
+            except OSError:
+                continue
+            if stat.S_ISREG(found.st_mode):
+                yield found.st_size, path
+
+
+def _by_size(found: "Iterable[tuple[int, bytes]]") -> "dict[int, list[bytes]]":
+    paths: "dict[int, list[bytes]]" = {}
+    for size, path in found:
+        paths.setdefault(size, []).append(path)
+    return paths
+
+
+def _is_in(root: bytes, paths: "Iterable[bytes]", id: bytes) -> bool:
+    """Whether one of these files has the content with this id."""
+    from eventlog.worktree.staging import open_below
+    from eventlog.worktree.userfiles import UserFiles
+
+    for path in paths:
+        try:
+            with open(open_below(UserFiles(), os.fsdecode(root), path), "rb") as file:
+                if blob_id(file.read()) == id:
+                    return True
+        except OSError:
+            continue
+    return False
